@@ -1,0 +1,1 @@
+"""A laboratory that runs the packages as ETSI OSM would, on one Linux machine."""

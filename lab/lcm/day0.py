@@ -1,0 +1,76 @@
+"""Day-0 user data as RO renders it.
+
+RO passes every cloud-init file through Jinja2 with undefined variables as errors and with HTML
+escaping on, which turns ``&`` in a value into ``&amp;`` unless the template says ``|safe``. The
+lab does the same, so that a template that OSM would break, breaks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, TemplateError, UndefinedError, select_autoescape
+
+from lab.lcm.errors import LcmError
+
+
+def render_user_data(template: str, params: Mapping[str, Any], where: str) -> str:
+    """Return the user data of one VDU.
+
+    Args:
+        template: content of the cloud-init file.
+        params: additionalParams of the VDU (or, without any, of its VNF) and the key ``OSM``.
+        where: VNF and VDU, for the error.
+
+    Raises:
+        LcmError: a variable is undefined or the template is broken.
+    """
+    environment = Environment(
+        undefined=StrictUndefined,
+        autoescape=select_autoescape(default_for_string=True, default=True),
+    )
+    try:
+        return environment.from_string(template).render(dict(params))
+    except UndefinedError as error:
+        raise LcmError(
+            f"Variable {error} at {where} must be provided in the instantiation parameters "
+            "inside the 'additionalParamsForVnf' block"
+        ) from None
+    except TemplateError as error:
+        raise LcmError(f"Error parsing Jinja2 to cloud-init content at {where}: {error}") from None
+
+
+def osm_params(
+    vnfr: Mapping[str, Any], vdu_id: str | None = None, count_index: int = 0
+) -> dict[str, Any]:
+    """Return the dictionary OSM offers as ``OSM`` to cloud-init and primitives.
+
+    Addresses are usually unknown when cloud-init is rendered, they appear for primitives.
+    """
+    values: dict[str, Any] = {
+        "ns_id": vnfr["nsr-id-ref"],
+        "vnf_id": vnfr["_id"],
+        "member_vnf_index": vnfr["member-vnf-index-ref"],
+        "vdu": {},
+    }
+    for field in ("ip-address", "vim-account-id", "vnfd-id", "vnfd-ref"):
+        if vnfr.get(field) is not None:
+            values[field.replace("-", "_")] = vnfr[field]
+    for vdur in vnfr.get("vdur", ()):
+        values["vdu"][f"{vdur['vdu-id-ref']}-{vdur['count-index']}"] = {
+            "count_index": vdur["count-index"],
+            "name": vdur.get("name"),
+            "interfaces": {
+                port["name"]: {k: v for k, v in port.items() if k in _PORT_FIELDS and v}
+                for port in vdur.get("interfaces", ())
+            },
+            **({"ip_address": vdur["ip-address"]} if vdur.get("ip-address") else {}),
+        }
+    if vdu_id is not None:
+        values["vdu_id"] = vdu_id
+        values["count_index"] = count_index
+    return values
+
+
+_PORT_FIELDS = ("name", "ip-address", "mac-address")

@@ -1,0 +1,179 @@
+"""Execution environments: which charms a network service starts, and at which level.
+
+Only ``df[0]`` of a descriptor counts, and a ``day1-2`` entry belongs to whatever has exactly its
+``id``: the VNFD (VNF level) or a VDU (one environment per instance). Source: OSM 19, LCM
+``_deploy_n2vc`` and NBI's ``common-augments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.lcm.errors import LcmError
+from lab.lcm.naming import application_name
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One execution environment: one charm, deployed once."""
+
+    application: str
+    charm: str
+    ee_id: str
+    member_vnf_index: str | None
+    vdu_id: str | None = None
+    count_index: int = 0
+    num_units: int = 1
+    ssh_user: str | None = None
+    """``default-user`` of a required ssh-access; ``None`` means RO injects no key."""
+    ssh_required: bool = False
+    initial: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+    terminate: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+    config: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+
+    @property
+    def level(self) -> str:
+        """``ns``, ``vnf`` or ``vdu``."""
+        if self.member_vnf_index is None:
+            return "ns"
+        return "vnf" if self.vdu_id is None else "vdu"
+
+    @property
+    def label(self) -> str:
+        """Name for people and for LCM's error texts, ``<member-vnf-index>.<vdu-id>``."""
+        return f"{self.member_vnf_index or ''}.{self.vdu_id or ''}"
+
+
+def day12(vnfd: Mapping[str, Any], entry_id: str) -> Mapping[str, Any] | None:
+    """Return the ``day1-2`` entry with that id, or ``None``."""
+    df = (vnfd.get("df") or [{}])[0]
+    operate = (df.get("lcm-operations-configuration") or {}).get("operate-vnf-op-config") or {}
+    for entry in operate.get("day1-2") or ():
+        if entry.get("id") == entry_id:
+            result: Mapping[str, Any] = entry
+            return result
+    return None
+
+
+def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
+    """Return how many instances of a VDU the first instantiation level asks for."""
+    df = (vnfd.get("df") or [{}])[0]
+    for level in (df.get("instantiation-level") or [{}])[:1]:
+        for entry in level.get("vdu-level") or ():
+            if entry.get("vdu-id") == vdu_id:
+                return int(entry.get("number-of-instances", 1))
+    return 1
+
+
+def environments(
+    nsd: Mapping[str, Any],
+    vnfds: Mapping[str, Mapping[str, Any]],
+    params: Mapping[str, Any],
+) -> list[Environment]:
+    """Return every execution environment of a network service.
+
+    Args:
+        nsd: the NSD.
+        vnfds: member-vnf-index -> VNFD.
+        params: instantiation parameters (for ``config-units``).
+
+    Raises:
+        LcmError: something the lab cannot run, or two environments with one application name.
+    """
+    found: list[Environment] = []
+    for index, vnfd in vnfds.items():
+        vnf_params = _by_key(params.get("additionalParamsForVnf"), "member-vnf-index", index)
+        entry = day12(vnfd, vnfd["id"])
+        if entry is not None:
+            units = int(vnf_params.get("config-units") or 1)
+            found.extend(_of_entry(entry, index, None, 0, units))
+        for vdu in vnfd.get("vdu") or ():
+            entry = day12(vnfd, vdu["id"])
+            if entry is None:
+                continue
+            vdu_params = _by_key(vnf_params.get("additionalParamsForVdu"), "vdu_id", vdu["id"])
+            units = int(vdu_params.get("config-units") or 1)
+            for count in range(vdu_count(vnfd, vdu["id"])):
+                found.extend(_of_entry(entry, index, vdu["id"], count, units))
+    found.extend(_of_ns(nsd, params))
+    seen: dict[str, Environment] = {}
+    for env in found:
+        other = seen.setdefault(env.application, env)
+        if other is not env:
+            raise LcmError(
+                f"execution environments {other.label} and {env.label} would share the "
+                f"application name '{env.application}': make their first 12 characters differ"
+            )
+    return found
+
+
+def _of_entry(
+    entry: Mapping[str, Any], index: str, vdu_id: str | None, count: int, units: int
+) -> Iterator[Environment]:
+    access = (entry.get("config-access") or {}).get("ssh-access") or {}
+    for ee in entry.get("execution-environment-list") or ():
+        where = f"member-vnf-index={index}, execution environment '{ee.get('id')}'"
+        juju = ee.get("juju")
+        if not juju or not juju.get("charm"):
+            raise LcmError(f"{where} is not a Juju charm, the lab runs no other kind")
+        if juju.get("cloud") == "k8s" or juju.get("proxy") is False:
+            raise LcmError(f"{where} is a native or Kubernetes charm, the lab runs proxy charms")
+        yield Environment(
+            application=application_name(
+                ee_id=ee["id"],
+                member_vnf_index=index,
+                vdu_id=vdu_id,
+                charm=juju["charm"],
+                vdu_count=count,
+            ),
+            charm=juju["charm"],
+            ee_id=ee["id"],
+            member_vnf_index=index,
+            vdu_id=vdu_id,
+            count_index=count,
+            num_units=units,
+            ssh_required=bool(access.get("required")),
+            ssh_user=access.get("default-user") if access.get("required") else None,
+            initial=_of_environment(entry.get("initial-config-primitive"), ee["id"]),
+            terminate=_of_environment(entry.get("terminate-config-primitive"), ee["id"]),
+            config=_of_environment(entry.get("config-primitive"), ee["id"]),
+        )
+
+
+def _of_ns(nsd: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[Environment]:
+    configuration = nsd.get("ns-configuration") or {}
+    charm = (configuration.get("juju") or {}).get("charm")
+    if not charm:
+        return
+    initial = list(configuration.get("initial-config-primitive") or ())
+    if not any(p.get("name") == "config" for p in initial):
+        # LCM always configures an NS charm first, to hand it ns_config_info.
+        initial.insert(0, {"seq": 0, "name": "config", "parameter": []})
+    yield Environment(
+        application=application_name(
+            ee_id="", member_vnf_index=None, vdu_id=None, charm=charm
+        ),
+        charm=charm,
+        ee_id="",
+        member_vnf_index=None,
+        num_units=int(params.get("config-units") or 1),
+        initial=tuple(initial),
+        terminate=tuple(configuration.get("terminate-config-primitive") or ()),
+        config=tuple(configuration.get("config-primitive") or ()),
+    )
+
+
+def _of_environment(primitives: Any, ee_id: str) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        p for p in primitives or () if p.get("execution-environment-ref", ee_id) == ee_id
+    )
+
+
+def _by_key(entries: Any, key: str, value: str) -> Mapping[str, Any]:
+    for entry in entries or ():
+        if str(entry.get(key)) == value:
+            result: Mapping[str, Any] = entry
+            return result
+    return {}

@@ -1,0 +1,67 @@
+"""Names LCM gives to applications, machines and servers.
+
+Source: OSM 19, n2vc (``_generate_application_name``, ``obj_to_valid...``) and RO ng.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ALLOWED = re.compile(r"[^a-z0-9-]+")
+
+
+def application_name(
+    *,
+    ee_id: str,
+    member_vnf_index: str | None,
+    vdu_id: str | None,
+    charm: str,
+    vnf_count: int = 0,
+    vdu_count: int = 0,
+) -> str:
+    """Return the Juju application name of an execution environment.
+
+    VNF level:  ``<ee[:12]>-<n>-<index[:12]>-vnf``
+    VDU level:  ``<ee[:12]>-<n>-<index[:12]>-<vdu[:12]>-<n>-vdu``
+    NS level:   ``<charm[:40]>-ns``
+
+    Juju allows no dash-separated group that is all digits, so these get a ``z`` in front. Because
+    of the truncation two environments can end up with one name; the caller must check.
+    """
+    if member_vnf_index is None:
+        raw = f"{charm[:40]}-ns"
+    elif vdu_id is None:
+        raw = f"{ee_id[:12]}-{vnf_count}-{member_vnf_index[:12]}-vnf"
+    else:
+        raw = (
+            f"{ee_id[:12]}-{vnf_count}-{member_vnf_index[:12]}-{vdu_id[:12]}-{vdu_count}-vdu"
+        )
+    return juju_name(raw)
+
+
+def juju_name(raw: str) -> str:
+    """Turn any text into an application name Juju accepts.
+
+    Lower case, other characters than a-z, 0-9 become ``-``, a group of digits only gets ``z``,
+    and a name must start with a letter.
+    """
+    text = _ALLOWED.sub("-", raw.lower().replace("_", "-"))
+    groups = [f"z{group}" if group.isdigit() else group for group in text.split("-") if group]
+    name = "-".join(groups)
+    return name if name[:1].isalpha() else f"z{name}"
+
+
+def server_name(ns_name: str, member_vnf_index: str, vdu_name: str, count: int) -> str:
+    """Return the name RO gives a server: each part cut (16, 16, 32 characters)."""
+    return f"{ns_name[:16]}-{member_vnf_index[:16]}-{vdu_name[:32]}-{count}"
+
+
+def host_name(server: str) -> str:
+    """Return the host name a cloud derives from a server name (RFC 1123 label, 63 characters)."""
+    text = re.sub(r"[^a-z0-9-]+", "-", server.lower()).strip("-")
+    return text[:63].strip("-") or "vdu"
+
+
+def network_name(ns_name: str, link: str) -> str:
+    """Return the name RO gives a network it creates for a virtual link."""
+    return f"{ns_name[:16]}.{link[:16]}"

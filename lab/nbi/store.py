@@ -1,0 +1,184 @@
+"""Documents on disk: what MongoDB is to OSM, a directory of JSON files is to the lab.
+
+Every verb of the lab is a process of its own, and an operation runs in yet another one, so each
+change is made under a lock file and lands by rename: a reader sees the document before or after a
+change, never half of it, and a killed writer leaves the old one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab.nbi.errors import NbiError
+
+Document = dict[str, Any]
+
+VIMS = "vim_accounts"
+VNFDS = "vnfds"
+NSDS = "nsds"
+NSRS = "nsrs"
+VNFRS = "vnfrs"
+OPS = "nslcmops"
+_COLLECTIONS = (VIMS, VNFDS, NSDS, NSRS, VNFRS, OPS)
+
+
+@contextmanager
+def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Iterator[None]:
+    """Hold an exclusive lock on ``path`` (made when absent) for the length of the block.
+
+    Args:
+        path: lock file; its content does not matter, it stays behind.
+        timeout: seconds to wait, ``None`` for no limit.
+        what: name of the locked thing for the error.
+
+    Raises:
+        NbiError: somebody else held the lock for all of ``timeout``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if timeout is None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        else:
+            deadline = time.monotonic() + timeout
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise NbiError(
+                            f"{what or path.name} is busy with another operation; "
+                            f"waited {timeout:.0f} s"
+                        ) from None
+                    time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace ``path`` by ``text`` in one step (write beside it, sync, rename)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+class Store:
+    """All records of one lab, below ``<home>/nbi``."""
+
+    def __init__(self, home: Path) -> None:
+        """Open the store of the lab in ``home``; directories are made on the first write."""
+        self.home = home
+        self.root = home / "nbi"
+
+    def _path(self, collection: str, key: str) -> Path:
+        if collection not in _COLLECTIONS:
+            raise ValueError(f"no such collection: {collection}")
+        return self.root / collection / f"{key}.json"
+
+    def lock(self, collection: str) -> Any:
+        """Return a context manager that keeps other writers of ``collection`` out.
+
+        Look-ups that decide about a write ("is this name taken?") belong inside it.
+        """
+        return file_lock(self.root / f".{collection}.lock")
+
+    def put(self, collection: str, document: Document) -> None:
+        """Write a whole document under its ``_id``."""
+        path = self._path(collection, document["_id"])
+        write_atomically(path, json.dumps(document, indent=1, sort_keys=True))
+
+    def find(self, collection: str, key: str) -> Document | None:
+        """Return the document with that ``_id``, or ``None``."""
+        try:
+            text = self._path(collection, key).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        document: Document = json.loads(text)
+        return document
+
+    def get(self, collection: str, key: str) -> Document:
+        """Return the document with that ``_id``.
+
+        Raises:
+            NbiError: there is none.
+        """
+        document = self.find(collection, key)
+        if document is None:
+            raise NbiError(f"{_SINGULAR[collection]} '{key}' does not exist")
+        return document
+
+    def list(self, collection: str) -> list[Document]:
+        """Return all documents, oldest first (by ``_admin.created``)."""
+        documents = []
+        for path in (self.root / collection).glob("*.json"):
+            document = self.find(collection, path.stem)
+            if document is not None:  # deleted between glob and read
+                documents.append(document)
+        return sorted(documents, key=lambda d: (d["_admin"]["created"], d["_id"]))
+
+    def update(self, collection: str, key: str, change: Callable[[Document], None]) -> Document:
+        """Let ``change`` edit the document in place under the lock, write it, and return it."""
+        with self.lock(collection):
+            document = self.get(collection, key)
+            change(document)
+            self.put(collection, document)
+        return document
+
+    def delete(self, collection: str, key: str) -> None:
+        """Remove a document; one that is gone already is no error."""
+        self._path(collection, key).unlink(missing_ok=True)
+
+    def resolve(self, collection: str, name_or_id: str, id_field: str = "id") -> Document:
+        """Return the one document meant by an operator: by ``_id``, by ``name`` or by ``id``.
+
+        Raises:
+            NbiError: none fits, or several share the name.
+        """
+        exact = self.find(collection, name_or_id) if _is_key(name_or_id) else None
+        if exact is not None:
+            return exact
+        matches = [
+            d for d in self.list(collection) if name_or_id in (d.get("name"), d.get(id_field))
+        ]
+        if len(matches) > 1:
+            raise NbiError(
+                f"{_SINGULAR[collection]} '{name_or_id}' is not unique, use one of the ids "
+                + ", ".join(d["_id"] for d in matches)
+            )
+        if not matches:
+            raise NbiError(f"{_SINGULAR[collection]} '{name_or_id}' not found")
+        return matches[0]
+
+
+def _is_key(text: str) -> bool:
+    """Say whether ``text`` may be a document's key, and so safe to use in a file name."""
+    return bool(text) and all(c.isalnum() or c == "-" for c in text)
+
+
+_SINGULAR = {
+    VIMS: "vim account",
+    VNFDS: "vnfd",
+    NSDS: "nsd",
+    NSRS: "ns",
+    VNFRS: "vnf",
+    OPS: "ns operation",
+}
