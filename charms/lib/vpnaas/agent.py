@@ -1,0 +1,192 @@
+"""Executor of typed steps; this file is sent to the VDU and runs there as root.
+
+It must not import anything but the standard library and must run on any Python from 3.6 on. It
+decides nothing: what to do is rendered by the pure core (`steps.py` documents each kind). Program
+arguments are vectors, so no value from a peer ever meets a shell. Files are replaced atomically.
+"""
+
+import fcntl
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+Json = Dict[str, Any]
+
+LOCK = "/run/osm-vpnaas.lock"
+OUTPUT_LIMIT = 1 << 20
+
+
+class StepError(Exception):
+    """One step did not reach its goal; the text says why."""
+
+
+def _put(path: str, data: bytes, mode: int) -> None:
+    folder = os.path.dirname(path)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".osm-vpnaas-")
+    try:
+        os.fchmod(handle, mode)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _get(path: str) -> Optional[bytes]:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(OUTPUT_LIMIT)
+    except FileNotFoundError:
+        return None
+
+
+def write(step: Json) -> Json:
+    """Replace a file where content or mode differ."""
+    data = step["text"].encode()
+    if _get(step["path"]) == data and os.stat(step["path"]).st_mode & 0o777 == step["mode"]:
+        return {"changed": False}
+    _put(step["path"], data, step["mode"])
+    return {"changed": True}
+
+
+def read(step: Json) -> Json:
+    """Read a file."""
+    data = _get(step["path"])
+    return {"text": None if data is None else data.decode("utf-8", "replace")}
+
+
+def remove(step: Json) -> Json:
+    """Remove a file that may be missing."""
+    try:
+        os.unlink(step["path"])
+    except FileNotFoundError:
+        return {"changed": False}
+    return {"changed": True}
+
+
+def move(step: Json) -> Json:
+    """Rename a file over another."""
+    os.replace(step["source"], step["path"])
+    return {"changed": True}
+
+
+def directory(step: Json) -> Json:
+    """Make a directory."""
+    os.makedirs(step["path"], mode=step["mode"], exist_ok=True)
+    os.chmod(step["path"], step["mode"])
+    return {}
+
+
+def which(step: Json) -> Json:
+    """Look programs up."""
+    return {"found": {name: shutil.which(name) for name in step["names"]}}
+
+
+def authorize(step: Json) -> Json:
+    """Add SSH keys to a user's authorized_keys."""
+    account = pwd.getpwnam(step["user"])
+    folder = os.path.join(account.pw_dir, ".ssh")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chown(folder, account.pw_uid, account.pw_gid)
+    path = os.path.join(folder, "authorized_keys")
+    present = (_get(path) or b"").decode("utf-8", "replace").splitlines()
+    missing = [key for key in step["keys"] if not any(key in line for line in present)]
+    if missing:
+        _put(path, ("\n".join(present + missing) + "\n").encode(), 0o600)
+        os.chown(path, account.pw_uid, account.pw_gid)
+    return {"changed": bool(missing)}
+
+
+def run(step: Json) -> Json:
+    """Run a program and report its exit code and output."""
+    if step.get("unless") and os.path.exists(step["unless"]):
+        return {"skipped": True}
+    if step.get("only_if") and not os.path.exists(step["only_if"]):
+        return {"skipped": True}
+    if step.get("stdin_file"):
+        stdin = _get(step["stdin_file"])
+        if stdin is None:
+            raise StepError("{} does not exist".format(step["stdin_file"]))
+    else:
+        stdin = (step.get("stdin") or "").encode()
+    argv = step["argv"]
+    try:
+        done = subprocess.run(
+            argv,
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=step["timeout"],
+            env=dict(os.environ, LC_ALL="C"),
+            check=False,
+        )
+    except FileNotFoundError:
+        if step.get("any_exit"):
+            return {"code": 127, "out": "", "err": argv[0] + ": not found"}
+        raise StepError("{} is not installed".format(argv[0]))
+    except subprocess.TimeoutExpired:
+        raise StepError("{} did not end within {} s".format(argv[0], step["timeout"]))
+    error = done.stderr[-2000:].decode("utf-8", "replace").strip()
+    if done.returncode and not step.get("any_exit"):
+        reason = error or "exit code {}".format(done.returncode)
+        raise StepError("{}: {}".format(" ".join(argv[:3]), reason))
+    if step.get("stdout_file"):
+        if done.returncode == 0:
+            _put(step["stdout_file"], done.stdout, 0o600)
+        return {"code": done.returncode, "out": "", "err": error}
+    text = done.stdout[:OUTPUT_LIMIT].decode("utf-8", "replace")
+    return {"code": done.returncode, "out": text, "err": error}
+
+
+KINDS: Dict[str, Callable[[Json], Json]] = {
+    "write": write,
+    "read": read,
+    "remove": remove,
+    "move": move,
+    "directory": directory,
+    "which": which,
+    "authorize": authorize,
+    "run": run,
+}
+
+
+def _lock(seconds: float) -> None:
+    """Serialise agents, as a former leader's may still run; held until the process ends."""
+    handle = os.open(LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise StepError("another reconcile holds {}".format(LOCK))
+            time.sleep(0.05)
+
+
+def execute(steps: List[Json], exclusive: bool) -> Json:
+    """Run the steps in order up to the first failure; return what each reported."""
+    results: Json = {}
+    try:
+        if exclusive:
+            _lock(30)
+        for step in steps:
+            results[step["id"]] = KINDS[step["do"]](step)
+    except (StepError, OSError, KeyError) as error:
+        return {"results": results, "failed": str(error) or type(error).__name__}
+    return {"results": results, "failed": None}
+
+
+def main(request: str) -> None:
+    """Entry point the SSH edge appends to this source, with the request as a JSON literal."""
+    os.umask(0o077)
+    json.dump(execute(**json.loads(request)), sys.stdout)

@@ -1,0 +1,555 @@
+"""ops edge: the one charm class every VNF of the collection uses.
+
+Every event leads to `_reconcile`; the handlers differ only in what they report. OSM waits an hour
+for a unit that is neither active nor blocked, so no other status is ever set.
+"""
+
+import json
+import logging
+import os
+import time
+import uuid
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
+
+from ops.charm import ActionEvent, CharmBase
+from ops.framework import EventBase
+from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
+
+from . import clear, fields, measure, responder, status, wireguard
+from .errors import InputError, UnreachableError, VpnaasError
+from .intent import Intent, link_params, manual_peer
+from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
+from .offer import encode
+from .plan import (
+    LinkPlan,
+    Plan,
+    Situation,
+    conclude,
+    make_plan,
+    observe_steps,
+    prepare_steps,
+    require_tools,
+)
+from .ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
+from .steps import changes
+from .vet import Remote
+
+logger = logging.getLogger(__name__)
+
+PEER_RELATION = "proxypeer"
+INTENT_KEY = "intent"
+HOST_KEY = "ssh-host-key"
+TRUST_KEY = "ssh-host-key-trust"
+SSH_PUBLIC_KEY = "ssh-public-key"
+OUTPUT_LIMIT = 60000
+"""Characters of `output`; OSM keeps results in a MongoDB document of at most 16 MiB per NS."""
+
+
+class Outcome:
+    """What a reconcile found and did."""
+
+    def __init__(self, plans: Mapping[str, LinkPlan], now: int, declared: Tuple[str, ...]) -> None:
+        self.plans = plans
+        self.now = now
+        self.links = status.statuses(declared, plans, now)
+
+
+class VnfCharm(CharmBase):
+    """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.roles = {
+            name: role
+            for role, endpoints in (
+                (PROVIDER, self.meta.provides),
+                (REQUIRER, self.meta.requires),
+            )
+            for name, endpoint in endpoints.items()
+            if endpoint.interface_name == RELATION_INTERFACE
+        }
+        events = [
+            self.on.install,
+            self.on.start,
+            self.on.config_changed,
+            self.on.leader_elected,
+            self.on.leader_settings_changed,
+            self.on.upgrade_charm,
+            self.on.update_status,
+        ]
+        for endpoint in [PEER_RELATION] + sorted(self.roles):
+            relation = self.on[endpoint]
+            events += [
+                relation.relation_created,
+                relation.relation_joined,
+                relation.relation_changed,
+                relation.relation_departed,
+                relation.relation_broken,
+            ]
+        for event in events:
+            self.framework.observe(event, self._on_event)
+        self.framework.observe(self.on.stop, self._on_stop)
+        for name, handler in self.action_handlers().items():
+            bound = getattr(self.on, name.replace("-", "_") + "_action")
+            self.framework.observe(bound, handler)
+
+    def action_handlers(self) -> Dict[str, Callable[[ActionEvent], None]]:
+        """Return the handler of each action; a charm with more actions extends this."""
+        return {
+            "run": self._on_run_action,
+            "generate-ssh-key": self._on_generate_ssh_key_action,
+            "get-ssh-public-key": self._on_get_ssh_public_key_action,
+            "verify-ssh-credentials": self._on_verify_ssh_credentials_action,
+            "trust-host-key": self._on_trust_host_key_action,
+            "configure": self._on_configure_action,
+            "rotate-keys": self._on_rotate_keys_action,
+            "add-peer": self._on_add_peer_action,
+            "delete-peer": self._on_delete_peer_action,
+            "restart": self._on_restart_action,
+            "show-status": self._on_show_status_action,
+            "measure-throughput": self._on_measure_throughput_action,
+            "measure-latency": self._on_measure_latency_action,
+        }
+
+    # Events
+
+    def _on_event(self, event: EventBase) -> None:
+        self._reconcile_and_report()
+
+    def _reconcile_and_report(self) -> None:
+        try:
+            self._announce_ssh_key()
+            if not self.unit.is_leader():
+                self.unit.status = ActiveStatus("standby, the leader manages the VDU")
+                return
+            self._report(self._reconcile())
+        except VpnaasError as error:
+            self.unit.status = BlockedStatus(str(error))
+
+    def _report(self, outcome: Optional[Outcome]) -> None:
+        if outcome is None:
+            missing = "ssh-hostname and ssh-username" if not self._login() else "a link"
+            self.unit.status = ActiveStatus("ready, waiting for OSM to set {}".format(missing))
+            return
+        bad, text = status.summary(outcome.links)
+        self.unit.status = BlockedStatus(text) if bad else ActiveStatus(text)
+
+    def _on_stop(self, event: EventBase) -> None:
+        """Take the links down with the last unit; a VDU that is gone already is fine."""
+        if not self.unit.is_leader() or self._planned_units() > 0 or not self._login():
+            return
+        steps = []
+        for link in sorted(self.roles):
+            steps += responder.absent(link) + wireguard.absent(link) + clear.absent(link)
+        try:
+            with self._vdu() as vdu:
+                vdu.execute(steps)
+        except VpnaasError as error:
+            logger.warning("links were not taken down: %s", error)
+
+    def _planned_units(self) -> int:
+        try:
+            return self.app.planned_units()
+        except (ModelError, RuntimeError):
+            return 0
+
+    # The one path
+
+    def _reconcile(
+        self,
+        intent: Optional[Intent] = None,
+        rotate: FrozenSet[str] = frozenset(),
+        force: bool = False,
+        restart: FrozenSet[str] = frozenset(),
+    ) -> Optional[Outcome]:
+        """Bring the VDU to what is wanted; None where there is nothing to reconcile yet."""
+        situation = self._situation(intent, rotate, force, restart)
+        if not self._login() or not situation.intent.links:
+            return None
+        started = time.monotonic()
+        with self._vdu() as vdu:
+            plan = self._plan(situation, vdu)
+            results = None
+            if plan.steps:
+                results = vdu.execute(plan.steps).check()
+            plans = conclude(plan, results)
+            logger.info(
+                "reconciled in %d round trips and %.2f s: %s",
+                vdu.round_trips,
+                time.monotonic() - started,
+                ", ".join(id for _, id in changes(plan.steps)) or "no difference",
+            )
+        self._publish(situation, plans)
+        return Outcome(plans, plan.now, tuple(self.roles))
+
+    def _plan(self, situation: Situation, vdu: Vdu) -> Plan:
+        results = vdu.execute(observe_steps(situation))
+        self._pin(vdu)
+        require_tools(results.found("tools"))
+        results.check()
+        prepare = prepare_steps(situation, results)
+        prepared = vdu.execute(prepare).check() if prepare else None
+        return make_plan(situation, results, prepared)
+
+    def _situation(
+        self,
+        intent: Optional[Intent] = None,
+        rotate: FrozenSet[str] = frozenset(),
+        force: bool = False,
+        restart: FrozenSet[str] = frozenset(),
+    ) -> Situation:
+        login = self._login()
+        management = None
+        if login:
+            try:
+                management = fields.address("ssh-hostname", login.host)
+            except InputError:
+                pass  # A host name is fine to log in to; it just is no address of ours.
+        intent = intent if intent is not None else self._intent()
+        kept = {link: params for link, params in intent.links.items() if link in self.roles}
+        return Situation(
+            intent=Intent(kept, intent.peers),
+            roles=self.roles,
+            remotes={link: self._remotes(link) for link in self.roles},
+            management=management,
+            user=login.user if login else "",
+            rotate=rotate,
+            force=force,
+            restart=restart,
+            authorize=self._other_ssh_keys(),
+        )
+
+    def _remotes(self, link: str) -> Tuple[Remote, ...]:
+        found = []
+        for relation in self.model.relations[link]:
+            # In departed and broken hooks the units that left are not listed any more.
+            if relation.app is not None and any(u.app is relation.app for u in relation.units):
+                bag = dict(relation.data[relation.app])
+                found.append(Remote(relation.id, relation.app.name, bag))
+        return tuple(sorted(found, key=lambda remote: remote.relation_id))
+
+    def _publish(self, situation: Situation, plans: Mapping[str, LinkPlan]) -> None:
+        for link, plan in plans.items():
+            for relation in self.model.relations[link]:
+                offer = plan.offers.get(relation.id)
+                if offer is None:
+                    continue
+                bag = relation.data[self.app]
+                for key, value in encode(offer).items():
+                    if bag.get(key, "") != value:
+                        bag[key] = value
+
+    # What persists
+
+    def _peers(self) -> Optional[Relation]:
+        return self.model.get_relation(PEER_RELATION)
+
+    def _stored(self, key: str) -> str:
+        relation = self._peers()
+        return relation.data[self.app].get(key, "") if relation else ""
+
+    def _store(self, key: str, value: str) -> None:
+        relation = self._peers()
+        if relation is None:
+            raise VpnaasError("the peer relation does not exist yet; try again")
+        if relation.data[self.app].get(key, "") != value:
+            relation.data[self.app][key] = value
+
+    def _intent(self) -> Intent:
+        return Intent.from_json(self._stored(INTENT_KEY))
+
+    # SSH
+
+    def _key_file(self) -> str:
+        name = self.unit.name.replace("/", "-")
+        return os.path.join(str(self.charm_dir), ".osm-vpnaas", name, "id_ed25519")
+
+    def _login(self) -> Optional[Login]:
+        host = address_of(str(self.config.get("ssh-hostname") or ""))
+        user = str(self.config.get("ssh-username") or "").strip()
+        if not host or not user:
+            return None
+        return Login(host, user, str(self.config.get("ssh-password") or ""), self._key_file())
+
+    def _vdu(self) -> Vdu:
+        login = self._login()
+        if login is None:
+            raise UnreachableError("ssh-hostname and ssh-username are not set")
+        option = str(self.config.get("ssh-host-key-fingerprint") or "")
+        wanted = fields.host_key_fingerprint("ssh-host-key-fingerprint", option)
+        pinned = ""
+        if self.unit.is_leader():
+            host, _, key = self._stored(HOST_KEY).partition(" ")
+            pinned = key if host == login.host else ""
+            if not wanted:
+                wanted = self._stored(TRUST_KEY)
+        return Vdu(login, HostKeyRule(pinned, wanted))
+
+    def _pin(self, vdu: Vdu) -> None:
+        login = self._login()
+        if login and vdu.host_key and self.unit.is_leader():
+            self._store(HOST_KEY, "{} {}".format(login.host, vdu.host_key))
+
+    def _announce_ssh_key(self) -> None:
+        """Tell our other units our public key, so that the leader lets us in before we need it."""
+        relation = self._peers()
+        if relation is None or not os.path.exists(self._key_file()):
+            if relation is None or self.unit.is_leader() or self._planned_units() < 2:
+                return
+        key = ensure_key(self._key_file())
+        if relation.data[self.unit].get(SSH_PUBLIC_KEY, "") != key:
+            relation.data[self.unit][SSH_PUBLIC_KEY] = key
+
+    def _other_ssh_keys(self) -> Tuple[str, ...]:
+        relation = self._peers()
+        keys: List[str] = []
+        for unit in sorted(relation.units, key=lambda u: u.name) if relation else ():
+            text = relation.data[unit].get(SSH_PUBLIC_KEY, "") if relation else ""
+            if text:
+                keys.append(fields.ssh_public_key("proxypeer: " + unit.name, text))
+        return tuple(keys)
+
+    # Actions
+
+    def _answer(self, event: ActionEvent, work: Callable[[], Dict[str, Any]]) -> None:
+        """Run an action; a failure puts its sentence into `output`, all OSM shows of one."""
+        try:
+            result = work()
+        except VpnaasError as error:
+            event.set_results({"output": str(error)})
+            event.fail(str(error))
+            return
+        event.set_results({key: _short(value) for key, value in result.items()})
+
+    def _leader_only(self) -> None:
+        if not self.unit.is_leader():
+            raise VpnaasError("this unit is not the leader; run the action on the application")
+
+    def _reconcile_now(self, **options: Any) -> Outcome:
+        outcome = self._reconcile(**options)
+        if outcome is None:
+            if not self._login():
+                raise VpnaasError("ssh-hostname and ssh-username are not set yet")
+            raise VpnaasError("no link is configured yet; run configure first")
+        self._report(outcome)
+        return outcome
+
+    def _chosen(self, event: ActionEvent, outcome_links: Mapping[str, Any]) -> FrozenSet[str]:
+        """Return the links an action with `link: all` or a name works on."""
+        wanted = str(event.params.get("link", "all"))
+        if wanted == "all":
+            return frozenset(outcome_links)
+        fields.choice("link", wanted, sorted(self.roles))
+        if wanted not in outcome_links:
+            raise InputError("link", "{} is not configured".format(wanted), "run configure first")
+        return frozenset([wanted])
+
+    def _one_link(self, event: ActionEvent) -> str:
+        return fields.choice("link", str(event.params.get("link", "")), sorted(self.roles))
+
+    def _on_run_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            with self._vdu() as vdu:
+                result = vdu.command(str(event.params["command"]))
+            if result.code != 0:
+                lines = fields.lines(result.err) or fields.lines(result.out) or ["no message"]
+                raise VpnaasError(
+                    "the command ended with exit code {}: {}".format(result.code, lines[-1][:500])
+                )
+            return {"output": result.out, "stderr": result.err, "exit-code": str(result.code)}
+
+        self._answer(event, work)
+
+    def _on_generate_ssh_key_action(self, event: ActionEvent) -> None:
+        self._answer(event, lambda: {"output": ensure_key(self._key_file())})
+
+    def _on_get_ssh_public_key_action(self, event: ActionEvent) -> None:
+        self._answer(event, lambda: {"pubkey": ensure_key(self._key_file())})
+
+    def _on_verify_ssh_credentials_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            try:
+                with self._vdu() as vdu:
+                    result = vdu.command("hostname", seconds=20)
+                    self._pin(vdu)
+            except VpnaasError:
+                event.set_results({"verified": "False"})
+                raise
+            # N2VC compares with the text "True".
+            return {"verified": "True", "output": result.out.strip()}
+
+        self._answer(event, work)
+
+    def _on_trust_host_key_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            text = str(event.params.get("fingerprint", "any"))
+            wanted = fields.host_key_fingerprint("trust-host-key: fingerprint", text)
+            before = self._stored(HOST_KEY)
+            self._store(TRUST_KEY, wanted)
+            self._store(HOST_KEY, "")
+            try:
+                with self._vdu() as vdu:
+                    vdu.command("true", seconds=20)
+                    self._pin(vdu)
+            except VpnaasError:
+                self._store(HOST_KEY, before)
+                self._store(TRUST_KEY, "")
+                raise
+            self._store(TRUST_KEY, "")
+            self._reconcile_and_report()
+            return {"output": "pinned {}".format(self._stored(HOST_KEY))}
+
+        self._answer(event, work)
+
+    def _on_configure_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            link = self._one_link(event)
+            intent = self._intent().with_link(link_params(event.params))
+            outcome = self._reconcile_now(intent=intent)
+            plan = outcome.plans[link]
+            if plan.unusable:
+                raise VpnaasError(plan.problems[0])
+            self._store(INTENT_KEY, intent.to_json())
+            return {"output": _dump(self._view(outcome, frozenset([link])))}
+
+        self._answer(event, work)
+
+    def _on_rotate_keys_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            links = frozenset(
+                link
+                for link in self._chosen(event, self._intent().links)
+                if self._intent().links[link].technology == "wireguard"
+            )
+            force = bool(event.params.get("force", False))
+            if not links:
+                raise InputError("link", "no chosen link uses keys", "a link with WireGuard")
+            # One pass stages the keys; the next switches those nobody needs to be asked about.
+            self._reconcile_now(rotate=links)
+            outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)
+            return {"output": _dump({link: _rotation(outcome, link) for link in sorted(links)})}
+
+        self._answer(event, work)
+
+    def _on_add_peer_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            self._one_link(event)
+            peer = manual_peer(event.params)
+            intent = self._intent().with_peer(peer)
+            outcome = self._reconcile_now(intent=intent)
+            plan = outcome.plans[peer.link]
+            installed = [p for p in plan.peers if p.name == "man-" + peer.name]
+            if (
+                not installed
+                or installed[0].prefixes != peer.allowed_prefixes
+                or (installed[0].public_key != peer.public_key)
+            ):
+                reasons = [text for text in plan.problems if text.startswith(peer.name + ":")]
+                raise VpnaasError((reasons or list(plan.problems) or ["peer refused"])[0])
+            self._store(INTENT_KEY, intent.to_json())
+            view = self._view(outcome, frozenset([peer.link]))[peer.link]
+            # What the administrator of the other end has to enter there.
+            offered = {key: view.get(key) for key in ("public-key", "listen-port", "inner-address")}
+            return {"output": _dump(dict(offered, added=peer.name))}
+
+        self._answer(event, work)
+
+    def _on_delete_peer_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            link = self._one_link(event)
+            name = str(event.params.get("name", ""))
+            intent = self._intent().without_peer(link, name)
+            self._reconcile_now(intent=intent)
+            self._store(INTENT_KEY, intent.to_json())
+            return {"output": _dump({"deleted": name, "link": link})}
+
+        self._answer(event, work)
+
+    def _on_restart_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            links = self._chosen(event, self._intent().links)
+            outcome = self._reconcile_now(restart=links)
+            return {"output": _dump(self._view(outcome, links))}
+
+        self._answer(event, work)
+
+    def _on_show_status_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            wanted = str(event.params.get("link", "all"))
+            if wanted != "all":
+                fields.choice("link", wanted, sorted(self.roles))
+            outcome = self._reconcile_now()
+            links = frozenset(self.roles) if wanted == "all" else frozenset([wanted])
+            return {"output": _dump(self._view(outcome, links))}
+
+        self._answer(event, work)
+
+    def _on_measure_throughput_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            test = measure.ThroughputTest.parse(event.params)
+            with self._vdu() as vdu:
+                plan = self._measured_plan(event, vdu)
+                peer = measure.choose_peer(test.link, test.peer, plan.links[test.link].peers)
+                name = measure.kept_name(test.link, plan.now, uuid.uuid4().hex[:8])
+                steps = measure.throughput_steps(test, peer, name)
+                results = vdu.execute(steps, exclusive=False)
+            return {"output": _dump(measure.throughput(test, peer, name, results))}
+
+        self._answer(event, work)
+
+    def _on_measure_latency_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            test = measure.LatencyTest.parse(event.params)
+            with self._vdu() as vdu:
+                plan = self._measured_plan(event, vdu)
+                peer = measure.choose_peer(test.link, test.peer, plan.links[test.link].peers)
+                steps = measure.latency_steps(test, peer)
+                results = vdu.execute(steps, exclusive=False)
+            return {"output": _dump(measure.latency(test, peer, results))}
+
+        self._answer(event, work)
+
+    def _measured_plan(self, event: ActionEvent, vdu: Vdu) -> Plan:
+        """Look at the VDU without changing it, to know the peers of the link to measure."""
+        self._leader_only()
+        link = self._one_link(event)
+        situation = self._situation()
+        if link not in situation.intent.links:
+            raise InputError("link", "{} is not configured".format(link), "run configure first")
+        return self._plan(situation, vdu)
+
+    def _view(self, outcome: Outcome, links: FrozenSet[str]) -> Dict[str, Any]:
+        return {link.link: dict(link.details) for link in outcome.links if link.link in links}
+
+
+def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:
+    plan = outcome.plans[link]
+    if plan.state is None:
+        return {"rotation": "failed", "reason": "; ".join(plan.problems)}
+    return {
+        "rotation": "waiting for peers" if plan.state.next_public_key else "done",
+        "key-generation": plan.state.generation,
+        "public-key": plan.state.public_key,
+        "next-public-key": plan.state.next_public_key,
+        "reason": "; ".join(plan.waiting),
+        # Nobody tells these; their owners must enter the new key themselves.
+        "manual-peers": [peer.label for peer in plan.peers if peer.name.startswith("man-")],
+    }
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    if len(text) <= OUTPUT_LIMIT:
+        return text
+    return text[:OUTPUT_LIMIT] + "... ({} characters cut)".format(len(text) - OUTPUT_LIMIT)

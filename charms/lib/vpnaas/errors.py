@@ -1,0 +1,29 @@
+"""Errors that carry one sentence a person can act on."""
+
+
+class VpnaasError(Exception):
+    """Base of every error this library raises on purpose; `str()` is one clear sentence."""
+
+
+class InputError(VpnaasError):
+    """A value from an operator or from a peer is not allowed.
+
+    Args:
+        where: What was being read, such as "configure: inner-address" or "offer of hss: mtu".
+        what: What is wrong with the value, with the value itself cut to a printable size.
+        allowed: What would have been accepted.
+    """
+
+    def __init__(self, where: str, what: str, allowed: str) -> None:
+        super().__init__("{}: {}; allowed: {}".format(where, what, allowed))
+        self.where = where
+        self.what = what
+        self.allowed = allowed
+
+
+class UnreachableError(VpnaasError):
+    """The VDU cannot be logged in to (network, authentication or host key)."""
+
+
+class VduError(VpnaasError):
+    """The VDU was reached and a step failed there."""

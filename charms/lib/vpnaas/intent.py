@@ -1,0 +1,246 @@
+"""What the operator wants: Day-1 link parameters and manual peers.
+
+Both persist as one JSON document in the application databag of the peer relation, which only the
+leader writes and which outlives a unit. Nothing in it is secret.
+"""
+
+import json
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import attr
+
+from . import fields
+from .errors import InputError
+from .links import NONE, TECHNOLOGIES, WIREGUARD, reference_point
+
+AUTO = ("", "auto")
+NOTHING = ("", "none")
+DOCUMENT_VERSION = 1
+
+
+@attr.frozen
+class LinkParams:
+    """Day-1 parameters of one link (the `configure` primitive).
+
+    Attributes:
+        link: Name of the link, which is the relation endpoint.
+        technology: "wireguard", or "none" for the measurement baseline in clear.
+        inner_address: Our address inside the tunnel, with the prefix length of the link's subnet.
+        underlay_interface: VDU interface the tunnel runs over, "" for that of management.
+        gateway: Address peers reach us at where it is not ours (floating IP, NAT), else None.
+        listen_port: UDP port of the tunnel.
+        allowed_prefixes: Prefixes behind us.
+        accept_prefixes: Prefixes a peer may announce besides its address in the inner subnet.
+        mtu: Upper bound in bytes, 0 for none.
+        keepalive: Seconds, 0 is off, -1 decides by NAT.
+        preshared_key: Whether the link needs a preshared key.
+    """
+
+    link: str
+    technology: str
+    inner_address: fields.IPInterface
+    listen_port: int
+    underlay_interface: str = ""
+    gateway: Optional[fields.IPAddress] = None
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    accept_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    mtu: int = 0
+    keepalive: int = -1
+    preshared_key: bool = False
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `link_params` would parse to this."""
+        return {
+            "link": self.link,
+            "technology": self.technology,
+            "inner-address": str(self.inner_address),
+            "underlay-interface": self.underlay_interface or "auto",
+            "gateway": str(self.gateway) if self.gateway else "auto",
+            "listen-port": self.listen_port,
+            "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or "none",
+            "accept-prefixes": fields.show_networks(self.accept_prefixes) or "none",
+            "mtu": self.mtu,
+            "keepalive": self.keepalive,
+            "preshared-key": self.preshared_key,
+        }
+
+
+@attr.frozen
+class ManualPeer:
+    """A WireGuard peer outside any relation (the `add-peer` primitive)."""
+
+    link: str
+    name: str
+    public_key: str
+    allowed_prefixes: Tuple[fields.IPNetwork, ...]
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
+    keepalive: int = 0
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `manual_peer` would parse to this."""
+        return {
+            "link": self.link,
+            "name": self.name,
+            "public-key": self.public_key,
+            "endpoint": fields.show_endpoint(*self.endpoint) if self.endpoint else "none",
+            "allowed-prefixes": fields.show_networks(self.allowed_prefixes),
+            "keepalive": self.keepalive,
+        }
+
+
+@attr.frozen
+class Intent:
+    """All the operator asked of this VNF."""
+
+    links: Mapping[str, LinkParams] = attr.Factory(dict)
+    peers: Mapping[Tuple[str, str], ManualPeer] = attr.Factory(dict)
+
+    def with_link(self, params: LinkParams) -> "Intent":
+        """Return the intent with one link configured anew."""
+        conflicting(params, self.links)
+        return attr.evolve(self, links=dict(self.links, **{params.link: params}))
+
+    def with_peer(self, peer: ManualPeer) -> "Intent":
+        """Return the intent with one manual peer added or replaced."""
+        params = self.links.get(peer.link)
+        if params is None or params.technology != WIREGUARD:
+            raise InputError(
+                "add-peer: link",
+                "{} does not use WireGuard".format(peer.link),
+                "a link that `configure` set to wireguard",
+            )
+        peers = dict(self.peers)
+        peers[(peer.link, peer.name)] = peer
+        return attr.evolve(self, peers=peers)
+
+    def without_peer(self, link: str, name: str) -> "Intent":
+        """Return the intent without one manual peer, which must exist."""
+        if (link, name) not in self.peers:
+            known = sorted(peer for at, peer in self.peers if at == link)
+            raise InputError(
+                "delete-peer: name",
+                "link {} has no manual peer {}".format(link, fields.shown(name)),
+                ", ".join(known) or "nothing, there is none",
+            )
+        return attr.evolve(self, peers={k: v for k, v in self.peers.items() if k != (link, name)})
+
+    def manual(self, link: str) -> Tuple[ManualPeer, ...]:
+        """Return the manual peers of one link by name."""
+        return tuple(peer for (at, _), peer in sorted(self.peers.items()) if at == link)
+
+    def to_json(self) -> str:
+        """Return the document for the peer relation."""
+        return json.dumps(
+            {
+                "version": DOCUMENT_VERSION,
+                "links": [self.links[name].to_params() for name in sorted(self.links)],
+                "peers": [self.peers[key].to_params() for key in sorted(self.peers)],
+            },
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Intent":
+        """Read the document back; "" is an empty intent."""
+        if not text:
+            return cls()
+        document = json.loads(text)
+        if document.get("version") != DOCUMENT_VERSION:
+            raise InputError("peer relation: version", fields.shown(document.get("version")), "1")
+        links = [link_params(item) for item in document["links"]]
+        peers = [manual_peer(item) for item in document["peers"]]
+        return cls({p.link: p for p in links}, {(p.link, p.name): p for p in peers})
+
+
+def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkParams:
+    """Parse the parameters of `configure`; absent optional ones take the action's defaults."""
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, key)
+
+    def text(key: str, default: str = "") -> str:
+        return fields.string(at(key), params.get(key, default)).strip(" ")
+
+    link = text("link")
+    inner = fields.interface_address(at("inner-address"), text("inner-address"))
+    underlay, gateway = text("underlay-interface"), text("gateway")
+    mtu = fields.integer(at("mtu"), params.get("mtu", 0), 0, fields.MAX_MTU)
+    if 0 < mtu < fields.MIN_MTU:
+        raise InputError(
+            at("mtu"),
+            "{} is too small".format(mtu),
+            "0 or {} to {}".format(fields.MIN_MTU, fields.MAX_MTU),
+        )
+    technology = fields.choice(at("technology"), text("technology", WIREGUARD), TECHNOLOGIES)
+    preshared = fields.boolean(at("preshared-key"), params.get("preshared-key", False))
+    if preshared and technology == NONE:
+        raise InputError(at("preshared-key"), "technology none has no keys", "false")
+    port = fields.integer(at("listen-port"), params.get("listen-port", 0), 0, 65535)
+    result = LinkParams(
+        link=link,
+        technology=technology,
+        inner_address=inner,
+        underlay_interface=(
+            "" if underlay in AUTO else fields.network_interface(at("underlay-interface"), underlay)
+        ),
+        gateway=None if gateway in AUTO else fields.address(at("gateway"), gateway),
+        listen_port=port or reference_point(link).listen_port,
+        allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
+        accept_prefixes=fields.networks(at("accept-prefixes"), text("accept-prefixes")),
+        mtu=mtu,
+        keepalive=fields.integer(at("keepalive"), params.get("keepalive", -1), -1, 65535),
+        preshared_key=preshared,
+    )
+    own = fields.host_network(inner)
+    for prefix in result.accept_prefixes:
+        if fields.overlaps(prefix, own):
+            raise InputError(
+                at("accept-prefixes"),
+                "{} covers our own inner address".format(prefix),
+                "prefixes that lie behind peers",
+            )
+    return result
+
+
+def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:
+    """Raise InputError where two links of one VDU would want the same port or subnet."""
+    for name, other in sorted(others.items()):
+        if name == params.link:
+            continue
+        if WIREGUARD == params.technology == other.technology and (
+            params.listen_port == other.listen_port
+        ):
+            raise InputError(
+                "configure: listen-port",
+                "{} is taken by link {}".format(params.listen_port, name),
+                "a port no other link of this VNF uses",
+            )
+        if fields.overlaps(params.inner_address.network, other.inner_address.network):
+            raise InputError(
+                "configure: inner-address",
+                "{} overlaps {} of link {}".format(params.inner_address, other.inner_address, name),
+                "a subnet of its own for each link",
+            )
+
+
+def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPeer:
+    """Parse the parameters of `add-peer`."""
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, key)
+
+    def text(key: str) -> str:
+        return fields.string(at(key), params.get(key, "")).strip(" ")
+
+    prefixes = fields.networks(at("allowed-prefixes"), text("allowed-prefixes"))
+    if not prefixes:
+        raise InputError(at("allowed-prefixes"), "no prefix given", "at least one")
+    endpoint = text("endpoint")
+    return ManualPeer(
+        link=text("link"),
+        name=fields.name(at("name"), text("name")),
+        public_key=fields.wireguard_key(at("public-key"), text("public-key")),
+        allowed_prefixes=prefixes,
+        endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
+        keepalive=fields.integer(at("keepalive"), params.get("keepalive", 0), 0, 65535),
+    )

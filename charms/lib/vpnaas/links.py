@@ -1,0 +1,61 @@
+"""Links: the reference points a VPN can secure, and the names that follow from them."""
+
+from typing import Dict
+
+import attr
+
+RELATION_INTERFACE = "vpnaas-link"
+"""Juju interface of every relation that stands for a link."""
+
+PROVIDER = "provider"
+REQUIRER = "requirer"
+
+WIREGUARD = "wireguard"
+NONE = "none"
+TECHNOLOGIES = (WIREGUARD, NONE)
+
+MANAGEMENT = "management"
+
+
+@attr.frozen
+class ReferencePoint:
+    """What a link carries.
+
+    Attributes:
+        title: Name in 3GPP's spelling.
+        listen_port: Default UDP port of the tunnel. Distinct per reference point, so that a VDU
+            can end several on one address, and none is iperf3's own 5201.
+        transport: Transport protocol of the application inside, "" where any.
+        port: Port of the application inside, 0 where any.
+    """
+
+    title: str
+    listen_port: int
+    transport: str = ""
+    port: int = 0
+
+
+REFERENCE_POINTS: Dict[str, ReferencePoint] = {
+    "s6a": ReferencePoint("S6a", 51821, "tcp", 3868),  # TS 29.272, Diameter
+    "s11": ReferencePoint("S11", 51822, "udp", 2123),  # TS 29.274, GTPv2-C
+    "s1c": ReferencePoint("S1-C", 51823, "sctp", 36412),  # TS 36.413, S1AP
+    "sxab": ReferencePoint("SXab", 51824, "udp", 8805),  # TS 29.244, PFCP
+    "s1u": ReferencePoint("S1-U", 51825, "udp", 2152),  # TS 29.281, GTP-U
+    "vpn-server": ReferencePoint("VPN (server)", 51820),
+    "vpn-client": ReferencePoint("VPN (client)", 51820),
+}
+
+
+def reference_point(link: str) -> ReferencePoint:
+    """Return what is known of a link; a charm may declare links beyond the table."""
+    return REFERENCE_POINTS.get(link, ReferencePoint(link, 51820))
+
+
+def wireguard_interface(link: str) -> str:
+    """Return the WireGuard interface of a link; a link name has at most 12 characters."""
+    return "wg-" + link
+
+
+def directory(link: str) -> str:
+    """Return the root-only directory on the VDU that holds a link's keys and records."""
+    return "/etc/osm-vpnaas/" + link

@@ -1,0 +1,163 @@
+"""The offer: what one end of a link tells the other, in the relation's application databag.
+
+Every value is public. Decoding is strict, since the databag is the remote side's to write: unknown
+versions, missing fields and values out of form are an InputError, and the caller keeps what ran
+before.
+"""
+
+from typing import Callable, Dict, Mapping, Optional, Tuple
+
+import attr
+
+from . import fields
+from .errors import InputError
+from .links import NONE, TECHNOLOGIES
+
+VERSION = "1"
+PREFIX = "vpnaas-"
+"""Keys of ours start with this; Juju and other libraries may put theirs beside them."""
+MAX_KEYS = 4
+MAX_VALUE = 4096
+
+
+@attr.frozen
+class WireguardOffer:
+    """The part of an offer that WireGuard needs.
+
+    Attributes:
+        public_key: Key in use (base64 of 32 bytes).
+        key_generation: Counts rotations from 1, for people and logs.
+        next_public_key: Key the owner will switch to once all peers have acknowledged it.
+        acknowledged: Keys of the reader that the owner has installed, current and next.
+        preshared: Whether the owner needs a preshared key on this link.
+        wrap_key: RSA public key (SubjectPublicKeyInfo, DER, base64) a preshared key may be
+            encrypted to.
+        wrapped: Preshared key, encrypted to the reader's wrap_key (RSA-OAEP with SHA-256).
+    """
+
+    public_key: str
+    key_generation: int = 1
+    next_public_key: str = ""
+    acknowledged: Tuple[str, ...] = ()
+    preshared: bool = False
+    wrap_key: str = ""
+    wrapped: str = ""
+
+
+@attr.frozen
+class Offer:
+    """One end of a link.
+
+    Attributes:
+        technology: "wireguard" or "none".
+        endpoint: Outer address and UDP port to reach the owner at; None where it only calls out.
+        inner_address: Address inside the tunnel, a host without subnet.
+        allowed_prefixes: Prefixes behind the owner.
+        mtu: Largest inner packet in bytes the owner's underlay can carry.
+        wireguard: Credentials, where the technology is WireGuard.
+    """
+
+    technology: str
+    inner_address: fields.IPAddress
+    mtu: int
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    wireguard: Optional[WireguardOffer] = None
+
+    def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
+        """Return all the owner may send from: its inner address and what lies behind it."""
+        return fields.ordered((fields.host_network(self.inner_address),) + self.allowed_prefixes)
+
+
+def encode(offer: Offer) -> Dict[str, str]:
+    """Return the databag content; empty values clear a key, as Juju does."""
+    keys = offer.wireguard
+    bag = {
+        "version": VERSION,
+        "technology": offer.technology,
+        "inner-address": str(offer.inner_address),
+        "allowed-prefixes": fields.show_networks(offer.allowed_prefixes),
+        "mtu": str(offer.mtu),
+        "endpoint-address": str(offer.endpoint[0]) if offer.endpoint else "",
+        "endpoint-port": str(offer.endpoint[1]) if offer.endpoint else "",
+        "public-key": keys.public_key if keys else "",
+        "key-generation": str(keys.key_generation) if keys else "",
+        "next-public-key": keys.next_public_key if keys else "",
+        "acknowledged-keys": ",".join(keys.acknowledged) if keys else "",
+        "preshared-key": ("required" if keys.preshared else "no") if keys else "",
+        "wrap-key": keys.wrap_key if keys else "",
+        "wrapped-preshared-key": keys.wrapped if keys else "",
+    }
+    return {PREFIX + key: value for key, value in bag.items()}
+
+
+def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
+    """Read a remote's databag.
+
+    Returns:
+        The offer, or None where the remote has not made one yet.
+
+    Raises:
+        InputError: The remote wrote something that is not an offer of a version we know.
+    """
+    if not any(key.startswith(PREFIX) for key in bag):
+        return None
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, key)
+
+    def text(key: str) -> str:
+        value = bag.get(PREFIX + key, "")
+        if len(value) > MAX_VALUE:
+            raise InputError(at(key), "value is too long", "{} characters".format(MAX_VALUE))
+        return fields.string(at(key), value)
+
+    if text("version") != VERSION:
+        raise InputError(
+            at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
+        )
+    technology = fields.choice(at("technology"), text("technology"), TECHNOLOGIES)
+    host, port = text("endpoint-address"), text("endpoint-port")
+    endpoint = None
+    if host or port:
+        endpoint = (
+            fields.address(at("endpoint-address"), host),
+            fields.integer(at("endpoint-port"), port, 1, 65535),
+        )
+    return Offer(
+        technology=technology,
+        inner_address=fields.address(at("inner-address"), text("inner-address")),
+        mtu=fields.integer(at("mtu"), text("mtu"), fields.MIN_MTU, fields.MAX_MTU),
+        endpoint=endpoint,
+        allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
+        wireguard=None if technology == NONE else _keys(text, at),
+    )
+
+
+def _keys(text: Callable[[str], str], at: Callable[[str], str]) -> WireguardOffer:
+    def key(name: str, value: str) -> str:
+        return fields.wireguard_key(at(name), value) if value else ""
+
+    current = fields.wireguard_key(at("public-key"), text("public-key"))
+    following = key("next-public-key", text("next-public-key"))
+    if following == current:
+        raise InputError(
+            at("next-public-key"), "it equals the public key", "a key of its own, or nothing"
+        )
+    listed = text("acknowledged-keys")
+    acknowledged = [part for part in listed.split(",") if part]
+    if len(acknowledged) > MAX_KEYS:
+        raise InputError(at("acknowledged-keys"), "too many keys", "at most {}".format(MAX_KEYS))
+    wrap_key, wrapped = text("wrap-key"), text("wrapped-preshared-key")
+    return WireguardOffer(
+        public_key=current,
+        key_generation=fields.integer(at("key-generation"), text("key-generation"), 1, 999999999),
+        next_public_key=following,
+        acknowledged=tuple(
+            fields.wireguard_key(at("acknowledged-keys"), part) for part in acknowledged
+        ),
+        preshared=fields.choice(at("preshared-key"), text("preshared-key"), ("required", "no"))
+        == "required",
+        wrap_key=fields.blob(at("wrap-key"), wrap_key, 256, 1024) if wrap_key else "",
+        wrapped=fields.blob(at("wrapped-preshared-key"), wrapped, 256, 1024) if wrapped else "",
+    )

@@ -1,0 +1,123 @@
+"""What to tell people: one state and reason per link, one line per unit."""
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from . import fields
+from .links import NONE, reference_point, wireguard_interface
+from .plan import FRESH, LinkPlan
+from .tunnel import Peer
+
+UNCONFIGURED = "unconfigured"
+WAITING = "waiting"
+PENDING = "pending"
+UP = "up"
+CLEAR = "clear"
+DOWN = "down"
+BLOCKED = "blocked"
+
+_WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, CLEAR, UP)
+
+
+@attr.frozen
+class LinkStatus:
+    """State of one link.
+
+    Attributes:
+        state: "unconfigured", "waiting" (for a peer or its data), "pending" (set up here, the peer
+            has not confirmed yet), "up" (every peer answered), "clear" (technology none), "down"
+            (a peer that has us does not answer), "blocked" (somebody must act).
+        reason: Why, "" where there is nothing to add.
+        details: What show-status prints.
+    """
+
+    link: str
+    state: str
+    reason: str
+    details: Mapping[str, Any]
+
+
+def link_status(link: str, plan: Optional[LinkPlan], now: int) -> LinkStatus:
+    """Judge one link."""
+    if plan is None:
+        return LinkStatus(link, UNCONFIGURED, "", {"state": UNCONFIGURED, "peers": []})
+    peers = [_peer(peer, plan, now) for peer in plan.peers]
+    states = [peer["state"] for peer in peers]
+    reasons = list(plan.problems) + list(plan.waiting)
+    if plan.problems:
+        state = BLOCKED
+    elif DOWN in states:
+        state = DOWN
+        silent = [peer["peer"] for peer in peers if peer["state"] == DOWN]
+        reasons.append("no handshake with {}".format(", ".join(silent)))
+    elif PENDING in states:
+        state = PENDING
+    elif not states:
+        state = WAITING
+    elif plan.params.technology == NONE:
+        state = CLEAR
+    else:
+        state = UP
+    reason = "; ".join(reasons)
+    details = {
+        "state": state,
+        "reason": reason,
+        "reference-point": reference_point(link).title,
+        "technology": plan.params.technology,
+        "inner-address": str(plan.params.inner_address),
+        "mtu": plan.mtu,
+        "peers": peers,
+    }  # type: Dict[str, Any]
+    if plan.state is not None:
+        details["interface"] = wireguard_interface(link)
+        details["listen-port"] = plan.params.listen_port
+        details["public-key"] = plan.state.public_key
+        details["key-generation"] = plan.state.generation
+        details["rotation"] = "under way" if plan.state.next_public_key else "none"
+    return LinkStatus(link, state, reason, details)
+
+
+def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
+    view = {
+        "peer": peer.label,
+        "prefixes": fields.show_networks(peer.prefixes),
+        "endpoint": fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
+    }  # type: Dict[str, Any]
+    if plan.params.technology == NONE:
+        view["state"] = CLEAR
+        return view
+    live = plan.state.live if plan.state else None
+    entries = [live.peers[key] for key in peer.public_keys() if key in live.peers] if live else []
+    handshake = max([entry.handshake for entry in entries] or [0])
+    view["public-key"] = peer.public_key
+    view["preshared-key"] = bool(peer.preshared)
+    view["last-handshake-s"] = now - handshake if handshake else None
+    view["received-bytes"] = sum(entry.received for entry in entries)
+    view["sent-bytes"] = sum(entry.sent for entry in entries)
+    roamed = [entry.endpoint for entry in entries if entry.endpoint]
+    view["endpoint"] = roamed[0] if roamed else view["endpoint"]
+    if handshake and now - handshake < FRESH + 60:
+        view["state"] = UP
+    elif peer.reached:
+        view["state"] = DOWN
+    elif peer.inner_address is None:
+        view["state"] = UP if handshake else "idle"  # A manual peer calls when it likes.
+    else:
+        view["state"] = PENDING
+    return view
+
+
+def statuses(declared: Sequence[str], plans: Mapping[str, LinkPlan], now: int) -> List[LinkStatus]:
+    """Judge every link the charm declares, by name."""
+    return [link_status(link, plans.get(link), now) for link in sorted(declared)]
+
+
+def summary(links: Sequence[LinkStatus]) -> Tuple[bool, str]:
+    """Return whether somebody must act, and the line for the unit status."""
+    words = []
+    for link in sorted(links, key=lambda item: (_WORST.index(item.state), item.link)):
+        text = "{} {}".format(link.link, link.state)
+        words.append("{} ({})".format(text, link.reason) if link.reason else text)
+    bad = any(link.state in (BLOCKED, DOWN) for link in links)
+    return bad, ", ".join(words)

@@ -1,0 +1,112 @@
+"""Typed peers of a link: what the VDU should know of them, and the record of what it was told."""
+
+import hashlib
+import json
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import attr
+
+from . import fields
+from .errors import InputError
+
+RECORD_VERSION = 1
+
+
+@attr.frozen
+class Peer:
+    """A peer to have on a link.
+
+    Attributes:
+        name: Stable key, "rel-<relation id>" or "man-<name>".
+        label: What people know it by, the remote application or the manual peer's name.
+        inner_address: Its address in the tunnel, None for a manual peer of prefixes only.
+        prefixes: All it may send from.
+        public_key: WireGuard key in use, "" for technology none.
+        next_public_key: Key it is about to switch to.
+        endpoint: Where to reach it, None where it calls us.
+        keepalive: Seconds between keepalives we send, 0 for none.
+        mtu: Largest inner packet it can take, 0 where unknown.
+        preshared: Identifies the preshared key in force (a digest of its encrypted form), "" for
+            none.
+        reached: Whether it says that it has us installed, so that a probe must succeed.
+    """
+
+    name: str
+    label: str
+    prefixes: Tuple[fields.IPNetwork, ...]
+    inner_address: Optional[fields.IPAddress] = None
+    public_key: str = ""
+    next_public_key: str = ""
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
+    keepalive: int = 0
+    mtu: int = 0
+    preshared: str = ""
+    reached: bool = False
+
+    def public_keys(self) -> Tuple[str, ...]:
+        """Return its keys, the one in use first."""
+        return tuple(key for key in (self.public_key, self.next_public_key) if key)
+
+
+def record(peers: Sequence[Peer]) -> str:
+    """Return the text kept on the VDU, by which a later reconcile knows what was applied."""
+    return (
+        json.dumps(
+            {"version": RECORD_VERSION, "peers": [_to_json(peer) for peer in peers]},
+            indent=1,
+            sort_keys=True,
+        )
+        + "\n"
+    )
+
+
+def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
+    """Read the record back; a missing or foreign one counts as none."""
+    try:
+        document = json.loads(text or "")
+        if document["version"] != RECORD_VERSION:
+            return ()
+        return tuple(_from_json(item) for item in document["peers"])
+    except (ValueError, KeyError, TypeError, InputError):
+        return ()
+
+
+def _to_json(peer: Peer) -> Dict[str, Any]:
+    return {
+        "name": peer.name,
+        "label": peer.label,
+        "prefixes": fields.show_networks(peer.prefixes),
+        "inner-address": str(peer.inner_address or ""),
+        "public-key": peer.public_key,
+        "next-public-key": peer.next_public_key,
+        "endpoint": fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
+        "keepalive": peer.keepalive,
+        "mtu": peer.mtu,
+        "preshared": peer.preshared,
+    }
+
+
+def _from_json(item: Dict[str, Any]) -> Peer:
+    inner, endpoint = item["inner-address"], item["endpoint"]
+    return Peer(
+        name=item["name"],
+        label=item["label"],
+        prefixes=fields.networks("record", item["prefixes"]),
+        inner_address=fields.address("record", inner) if inner else None,
+        public_key=item["public-key"],
+        next_public_key=item["next-public-key"],
+        endpoint=fields.endpoint("record", endpoint) if endpoint else None,
+        keepalive=int(item["keepalive"]),
+        mtu=int(item["mtu"]),
+        preshared=item["preshared"],
+    )
+
+
+def digest(text: str) -> str:
+    """Return a short name for a public text."""
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def claims(peers: Sequence[Peer]) -> List[Tuple[str, fields.IPNetwork]]:
+    """Return (peer, prefix) pairs, to look for conflicts."""
+    return [(peer.name, prefix) for peer in peers for prefix in peer.prefixes]

@@ -1,0 +1,237 @@
+"""Vetting: which of the peers that present themselves a link gets.
+
+Offers come from databags other parties write. A peer whose data are not acceptable keeps what was
+applied for it before, and peers that already run come first, so that a newcomer can take neither
+prefixes nor keys from them.
+"""
+
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from . import fields
+from .errors import InputError
+from .facts import VduFacts
+from .intent import LinkParams, ManualPeer
+from .links import NONE, WIREGUARD
+from .offer import Offer, WireguardOffer, decode
+from .tunnel import Peer
+
+KEEPALIVE = 25
+"""Seconds; keeps the UDP mapping of common NATs open (RFC 4787 REQ-5 asks for two minutes at
+least, many give 30 s)."""
+
+
+@attr.frozen
+class Remote:
+    """A related application that still has units: one peer, to be."""
+
+    relation_id: int
+    label: str
+    bag: Mapping[str, str]
+
+    @property
+    def peer_name(self) -> str:
+        """Return the stable name of the peer this relation stands for."""
+        return "rel-{}".format(self.relation_id)
+
+
+@attr.frozen
+class Context:
+    """What vetting needs to know of one link.
+
+    Attributes:
+        applied: Peers of the last successful reconcile.
+        own_keys: Our public key, then the staged one if there is one.
+        preshared_required: Whether a relation's peer needs a preshared key.
+        preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
+    """
+
+    params: LinkParams
+    vdu: VduFacts
+    remotes: Tuple[Remote, ...]
+    manual: Tuple[ManualPeer, ...] = ()
+    applied: Tuple[Peer, ...] = ()
+    own_keys: Tuple[str, ...] = ()
+    preshared_required: bool = False
+    preshared_ids: Mapping[str, Optional[str]] = attr.Factory(dict)
+
+
+@attr.frozen
+class Vetted:
+    """The outcome.
+
+    Attributes:
+        peers: What the link gets, by name.
+        problems: Sentences, each a reason why a peer is not as it asks to be.
+        waiting: Sentences that need no operator, only time.
+        offers: Offers that could be read, by peer name.
+    """
+
+    peers: Tuple[Peer, ...]
+    problems: Tuple[str, ...]
+    waiting: Tuple[str, ...]
+    offers: Mapping[str, Offer]
+
+
+def vet(context: Context) -> Vetted:
+    """Decide which peers a link has."""
+    before = {peer.name: peer for peer in context.applied}
+    problems: List[str] = []
+    waiting: List[str] = []
+    peers: List[Peer] = []
+    offers: Dict[str, Offer] = {}
+
+    def admit(peer: Optional[Peer]) -> None:
+        if peer is not None:
+            _check(context, peer, peers)
+            peers.append(peer)
+
+    def keep(name: str) -> None:
+        try:
+            admit(before.get(name))
+        except InputError as error:
+            problems.append(str(error))
+
+    for remote in sorted(context.remotes, key=lambda r: (r.peer_name not in before, r.relation_id)):
+        name = remote.peer_name
+        try:
+            offer = decode(remote.bag, remote.label)
+            if offer is None:
+                waiting.append("waiting for {}".format(remote.label))
+                continue
+            offers[name] = offer
+            preshared_id = context.preshared_ids.get(name)
+            if context.preshared_required and preshared_id is None and offer.wireguard:
+                waiting.append("waiting for the preshared key with {}".format(remote.label))
+                keep(name)
+            else:
+                admit(_from_offer(context, remote, offer, preshared_id or ""))
+        except InputError as error:
+            problems.append(str(error))
+            keep(name)
+    for manual in context.manual:
+        peer = _from_manual(manual)
+        try:
+            admit(peer)
+        except InputError as error:
+            problems.append(str(error))
+            keep(peer.name)
+    if not context.remotes and not peers:
+        waiting.append("no peer is related")
+    return Vetted(
+        tuple(sorted(peers, key=lambda p: p.name)), tuple(problems), tuple(waiting), offers
+    )
+
+
+def _from_manual(manual: ManualPeer) -> Peer:
+    return Peer(
+        name="man-" + manual.name,
+        label=manual.name,
+        prefixes=manual.allowed_prefixes,
+        public_key=manual.public_key,
+        endpoint=manual.endpoint,
+        keepalive=manual.keepalive,
+    )
+
+
+def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) -> Peer:
+    params = context.params
+
+    def at(what: str) -> str:
+        return "{}: {}".format(remote.label, what)
+
+    if offer.technology != params.technology:
+        raise InputError(
+            at("technology"),
+            "it uses {} on {}".format(offer.technology, params.link),
+            "{}, as on this side".format(params.technology),
+        )
+    if offer.inner_address not in params.inner_address.network:
+        raise InputError(
+            at("inner-address"),
+            "{} is outside our inner subnet".format(offer.inner_address),
+            str(params.inner_address.network),
+        )
+    for prefix in offer.allowed_prefixes:
+        if not any(fields.covers(outer, prefix) for outer in params.accept_prefixes):
+            raise InputError(
+                at("allowed-prefixes"),
+                "{} is not accepted here".format(prefix),
+                fields.show_networks(params.accept_prefixes)
+                or "none, see accept-prefixes of configure",
+            )
+    if offer.endpoint and offer.endpoint[0] in params.inner_address.network:
+        raise InputError(
+            at("endpoint-address"),
+            "{} lies inside the tunnel".format(offer.endpoint[0]),
+            "an address of the underlay",
+        )
+    if params.technology == NONE and not offer.endpoint:
+        raise InputError(at("endpoint-address"), "none given", "an address of the underlay")
+    keys = offer.wireguard or WireguardOffer("")
+    return Peer(
+        name=remote.peer_name,
+        label=remote.label,
+        prefixes=offer.prefixes(),
+        inner_address=offer.inner_address,
+        public_key=keys.public_key,
+        next_public_key=keys.next_public_key,
+        endpoint=offer.endpoint,
+        keepalive=_keepalive(params, context.vdu),
+        mtu=offer.mtu,
+        preshared=preshared,
+        reached=params.technology == NONE or context.own_keys[0] in keys.acknowledged,
+    )
+
+
+def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
+    if params.keepalive >= 0:
+        return params.keepalive
+    behind_nat = params.gateway is not None and not vdu.is_local(params.gateway)
+    return KEEPALIVE if behind_nat else 0
+
+
+def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
+    """Raise InputError where a peer would take what is ours or another's."""
+    own = fields.host_network(context.params.inner_address)
+    for prefix in peer.prefixes:
+        if fields.overlaps(prefix, own):
+            raise InputError(
+                peer.label, "{} covers our own inner address".format(prefix), "other addresses"
+            )
+        for name, network in _underlays(context):
+            if fields.overlaps(prefix, network):
+                raise InputError(
+                    peer.label,
+                    "{} overlaps {} of {}".format(prefix, network, name),
+                    "prefixes that are not on the VDU's own networks",
+                )
+        for other in others:
+            if any(fields.overlaps(prefix, taken) for taken in other.prefixes):
+                raise InputError(
+                    peer.label,
+                    "{} is already in use by {}".format(prefix, other.label),
+                    "prefixes of its own",
+                )
+    taken = {key: other.label for other in others for key in other.public_keys()}
+    taken.update(dict.fromkeys(context.own_keys, "this VNF"))
+    for key in peer.public_keys():
+        if key in taken:
+            raise InputError(
+                peer.label, "its key is already in use by {}".format(taken[key]), "its own key"
+            )
+
+
+def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:
+    """Return the VDU's own networks, which no tunnel may capture; none for a link in clear."""
+    if context.params.technology != WIREGUARD:
+        return []
+    return [
+        (interface.name, address.network)
+        for interface in context.vdu.interfaces.values()
+        if not interface.name.startswith("wg-") and interface.name != "lo"
+        for address in interface.addresses
+        # An inner address in clear is a host prefix on the underlay and no network of its own.
+        if address.network.prefixlen < address.max_prefixlen
+    ]
