@@ -1,0 +1,299 @@
+"""Instantiation of a network service in OSM's order.
+
+Everything an environment waits for, and nothing else, makes it wait: the VIM deployment and all
+environments run side by side. Per environment (LCM ``_instantiate_N2VC``):
+
+1. deploy the charm; ready when its application is active or blocked;
+2. add its relations, as soon as both ends are installed;
+3. with a required ssh-access: make the charm's key, read its public part;
+4. wait for the VM's address, let RO put the key into the VM;
+5. wait for the environments below (VNF: its VDUs; NS: all);
+6. run the initial primitives by ``seq``.
+
+So relation events reach a charm before ``config`` tells it the address of its VDU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.lcm.board import Board
+from lab.lcm.charmops import CharmOps
+from lab.lcm.environments import Environment
+from lab.lcm.errors import LcmError
+from lab.lcm.journal import Journal
+from lab.lcm.ports import Backends, BootedServer
+from lab.lcm.primitives import by_seq, map_primitive_params
+from lab.lcm.relations import Relation
+from lab.lcm.timeouts import INJECT_TRIES, Timeouts
+from lab.lcm.topology import Plan, Server
+from lab.lcm.vimdeploy import UserData, VimDeployment
+
+STAGES = (
+    "Stage 1/5: preparation of the environment.",
+    "Stage 2/5: deployment of KDUs, VMs and execution environments.",
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """All an instantiation works on; built from the records by ``lab.lcm.operations``."""
+
+    ns_id: str
+    plan: Plan
+    environments: Sequence[Environment]
+    relations: Sequence[Relation]
+    charm_folder: Callable[[Environment], Path]
+    user_data: UserData
+    parameters: Mapping[str, dict[str, Any]]
+    """Application -> values for ``<name>``. Environments may share one dictionary, as in LCM,
+    where the instances of a VDU overwrite each other's ``rw_mgmt_ip``."""
+    osm: Callable[[Environment], dict[str, Any]]
+    """The ``OSM`` dictionary for an environment, made after the VM has its addresses."""
+    ssh_keys: tuple[str, ...]
+    ro_key: Path
+
+
+@dataclass
+class Report:
+    """What happened."""
+
+    errors: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    """Applications whose environment is BROKEN."""
+    vim_failed: bool = False
+    day1_run: list[str] = field(default_factory=list)
+    """Applications of which an initial primitive was started; these get terminate primitives."""
+    vms_ready: float | None = None
+    """Time (seconds since the epoch) at which the last VM was active."""
+
+
+class Instantiation:
+    """One run; not reusable."""
+
+    def __init__(
+        self,
+        request: Request,
+        backends: Backends,
+        journal: Journal,
+        timeouts: Timeouts,
+        on_booted: Callable[[Server, BootedServer], None] = lambda server, result: None,
+        on_day1: Callable[[str], None] = lambda application: None,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            request: what to make.
+            backends: access to VIMs and VCA.
+            journal: where progress goes.
+            timeouts: waiting times.
+            on_booted: called from several threads when a server is up, to keep records.
+            on_day1: called before the first primitive of an application, to keep records.
+        """
+        self.request = request
+        self.backends = backends
+        self.journal = journal
+        self.timeouts = timeouts
+        self.board = Board()
+        self.report = Report()
+        self._on_booted = on_booted
+        self._on_day1 = on_day1
+        self._ops: CharmOps | None = None
+
+    def run(self) -> Report:
+        """Do it. Failures end up in the report, never in an exception."""
+        self.journal.write("stage", "ns", STAGES[1])
+        workers = 1 + len(self.request.environments)
+        with ThreadPoolExecutor(workers, thread_name_prefix="lcm") as pool:
+            tasks: list[tuple[str, Future[None]]] = [
+                ("Deploying at VIM", pool.submit(self._deploy_at_vim))
+            ]
+            if self.request.environments:
+                charms = self.backends.charms(self.request.ns_id)
+                self._ops = CharmOps(charms, self.request.ns_id, self.timeouts)
+                tasks += [
+                    (f"Deploying VCA {env.label}", pool.submit(self._environment, env))
+                    for env in self.request.environments
+                ]
+        for title, task in tasks:
+            error = task.exception()
+            if isinstance(error, LcmError):
+                self.report.errors.append(f"{title}: {error}")
+            elif error is not None:
+                raise error
+        return self.report
+
+    # -- VIM ----------------------------------------------------------------------------------
+
+    def _deploy_at_vim(self) -> None:
+        try:
+            public = self.backends.keys.make_key(self.request.ro_key)
+            deployment = VimDeployment(
+                self.backends,
+                self.journal,
+                self.request.ns_id,
+                (public, *self.request.ssh_keys),
+                self.timeouts.vm_ip,
+            )
+            deployment.run(self.request.plan, self.request.user_data, self._booted)
+        except BaseException:
+            self.report.vim_failed = True
+            self.board.set_vim_failed()
+            raise
+        self.report.vms_ready = time.time()
+
+    def _booted(self, server: Server, result: BootedServer) -> None:
+        self._on_booted(server, result)
+        index, vdu, count = server.member_vnf_index, server.vdu_id, server.count_index
+        for port, address in zip(server.ports, result.addresses, strict=True):
+            if address is None:
+                continue
+            if port.management:
+                self.board.set_address(index, vdu, count, address)
+            if port.management_vnf and count == 0:
+                self.board.set_address(index, None, 0, address)
+
+    # -- execution environments -----------------------------------------------------------------
+
+    def _environment(self, env: Environment) -> None:
+        step = "preparing"
+        try:
+            for step, action in self._steps(env):
+                action()
+        except BaseException as error:
+            self.board.set_outcome(env.application, "BROKEN")
+            self.report.broken.append(env.application)
+            self._say(env, f"failed: {error}", state="BROKEN")
+            if isinstance(error, LcmError):
+                raise LcmError(f"{step}. {error}") from None
+            raise
+        self.board.set_outcome(env.application, "READY")
+
+    def _steps(self, env: Environment) -> list[tuple[str, Callable[[], None]]]:
+        steps: list[tuple[str, Callable[[], None]]] = [
+            ("create execution environment", lambda: self._install(env)),
+            ("Adding vca relations", lambda: self._relate(env)),
+            ("Waiting for the VM and its ssh-key", lambda: self._reach(env)),
+            ("Waiting dependent vcas", lambda: self._wait_below(env)),
+        ]
+        primitives = by_seq(env.initial)
+        for number, primitive in enumerate(primitives, start=1):
+            steps.append(
+                (
+                    f"execute primitive '{primitive['name']}'",
+                    lambda p=primitive, n=number: self._primitive(  # type: ignore[misc]
+                        env, p, n, len(primitives)
+                    ),
+                )
+            )
+        return steps
+
+    @property
+    def _n2vc(self) -> CharmOps:
+        if self._ops is None:
+            raise RuntimeError("no execution environments in this run")
+        return self._ops
+
+    def _install(self, env: Environment) -> None:
+        self._say(env, "deploying charm")
+        self._n2vc.install(env.application, self.request.charm_folder(env), env.num_units)
+        self.board.set_installed(env.application)
+
+    def _relate(self, env: Environment) -> None:
+        deadline = time.monotonic() + self.timeouts.relations
+        for relation in self.request.relations:
+            if env.application not in relation.applications:
+                continue
+            left = max(0.0, deadline - time.monotonic())
+            if not self.board.wait_installed(relation.applications, left):
+                raise LcmError("Relations could not be added to VCA.")
+            # LCM lets both ends add it and swallows the second "already exists".
+            self._n2vc.relate(relation)
+            if self.board.claim_relation(relation.name):
+                self.journal.write(
+                    "relation", relation.name, f"{relation.provider} - {relation.requirer}"
+                )
+
+    def _reach(self, env: Environment) -> None:
+        values = self.request.parameters[env.application]
+        if env.member_vnf_index is None:
+            values["rw_mgmt_ip"] = None
+            values["OSM"] = self.request.osm(env)
+            return
+        key = None
+        if env.ssh_required:
+            self._say(env, "making ssh key")
+            key = self._n2vc.public_key(env.application)
+        self._say(env, "waiting for the VM")
+        address = self.board.wait_address(env, self.timeouts.vm_ip)
+        if key is not None and env.ssh_user:
+            self._inject(env, address, env.ssh_user, key)
+        values["rw_mgmt_ip"] = address
+        values["OSM"] = self.request.osm(env)
+
+    def _inject(self, env: Environment, address: str, user: str, key: str) -> None:
+        self._say(env, f"injecting ssh key at {user}@{address}")
+        deadline = time.monotonic() + self.timeouts.inject_key
+        for attempt in range(1, INJECT_TRIES + 1):
+            try:
+                self.backends.keys.inject(address, user, self.request.ro_key, key)
+                return
+            except LcmError as error:
+                if attempt == INJECT_TRIES or time.monotonic() > deadline:
+                    raise LcmError(
+                        f"Cannot inject ssh-key at {user}@{address}: {error}"
+                    ) from None
+            time.sleep(min(self.timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
+
+    def _wait_below(self, env: Environment) -> None:
+        if env.level == "vdu":
+            return
+        below = tuple(
+            other.application
+            for other in self.request.environments
+            if other is not env
+            and (
+                env.level == "ns"
+                or (other.member_vnf_index == env.member_vnf_index and other.level == "vdu")
+            )
+        )
+        self.board.wait_outcomes(below, self.timeouts.dependent_vcas)
+
+    def _primitive(
+        self, env: Environment, primitive: Mapping[str, Any], number: int, total: int
+    ) -> None:
+        name = str(primitive["name"])
+        self.journal.write(
+            "primitive",
+            env.member_vnf_index or "ns",
+            name,
+            application=env.application,
+            number=number,
+            total=total,
+        )
+        params = map_primitive_params(
+            primitive, {}, self.request.parameters[env.application]
+        )
+        if env.application not in self.report.day1_run:
+            self.report.day1_run.append(env.application)
+            self._on_day1(env.application)
+        self._n2vc.primitive(env.application, name, params, self.timeouts.primitive)
+        self.journal.write(
+            "primitive",
+            env.member_vnf_index or "ns",
+            name,
+            application=env.application,
+            number=number,
+            total=total,
+            done=True,
+        )
+
+    def _say(self, env: Environment, text: str, **more: Any) -> None:
+        self.journal.write(
+            "charm", env.member_vnf_index or "ns", text, application=env.application, **more
+        )

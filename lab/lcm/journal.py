@@ -1,0 +1,77 @@
+"""Progress of an operation, written by the worker and read by whoever watches.
+
+One JSON object a line in a file. The watcher may come late, be another process, or not exist.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+class Journal:
+    """Writer side. Thread-safe; a journal without a path keeps events in memory only."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Append to ``path``, whose directory is made."""
+        self.events: list[Event] = []
+        self._lock = threading.Lock()
+        self._stream = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._stream = path.open("a", encoding="utf-8")
+
+    def write(self, kind: str, subject: str, text: str, **more: Any) -> None:
+        """Record an event.
+
+        Args:
+            kind: ``stage``, ``vm``, ``charm``, ``primitive``, ``relation``, ``note`` or ``end``.
+            subject: what it is about (member-vnf-index, relation name, ...).
+            text: for people.
+            more: further fields for displays.
+        """
+        event = {"time": time.time(), "kind": kind, "subject": subject, "text": text, **more}
+        with self._lock:
+            if self._stream is None:
+                self.events.append(event)
+            else:
+                self._stream.write(json.dumps(event) + "\n")
+                self._stream.flush()
+
+    def close(self) -> None:
+        """Close the file; later events are dropped."""
+        with self._lock:
+            if self._stream is not None:
+                self._stream.close()
+                self._stream = None
+
+
+class Tail:
+    """Reader side: hands out events as they are appended."""
+
+    def __init__(self, path: Path) -> None:
+        """Read from the beginning of ``path``, which need not exist yet."""
+        self._path = path
+        self._offset = 0
+
+    def new_events(self) -> Iterator[Event]:
+        """Yield the complete lines that came since the last call."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                data = stream.read()
+        except FileNotFoundError:
+            return
+        complete, _, _ = data.rpartition(b"\n")
+        if not complete:
+            return
+        self._offset += len(complete) + 1
+        for line in complete.splitlines():
+            event: Event = json.loads(line)
+            yield event

@@ -1,0 +1,82 @@
+"""Termination in OSM's order: terminate primitives, then the VCA model, then the VIMs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+
+from lab.lcm.charmops import CharmOps
+from lab.lcm.environments import Environment
+from lab.lcm.errors import LcmError
+from lab.lcm.journal import Journal
+from lab.lcm.ports import Backends
+from lab.lcm.primitives import by_seq, terminate_params
+from lab.lcm.timeouts import Timeouts
+
+STAGES = (
+    "Stage 1/3: execute pending primitives",
+    "Stage 2/3: execute terminating primitives.",
+    "Stage 3/3: delete execution environment, resources at VIM and K8s.",
+)
+
+
+def run_terminate_primitives(
+    ops: CharmOps,
+    environments: Sequence[Environment],
+    day1_run: Collection[str],
+    journal: Journal,
+    timeouts: Timeouts,
+) -> None:
+    """Run terminate primitives of environments of which an initial primitive was run.
+
+    Raises:
+        LcmError: the first failure; the caller stops before anything is deleted.
+    """
+    deadline = time.monotonic() + timeouts.terminate_primitives
+    for env in environments:
+        if env.application not in day1_run:
+            continue
+        primitives = by_seq(env.terminate)
+        for number, primitive in enumerate(primitives, start=1):
+            name = str(primitive["name"])
+            index = env.member_vnf_index
+            journal.write(
+                "primitive",
+                index or "ns",
+                name,
+                application=env.application,
+                number=number,
+                total=len(primitives),
+            )
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise LcmError("Timeout: terminate primitives took too long")
+            try:
+                ops.primitive(env.application, name, terminate_params(primitive, index), left)
+            except LcmError as error:
+                raise LcmError(
+                    f"terminate_primitive {name}  for vnf_member_index={index} "
+                    f"fails with error {error}"
+                ) from None
+
+
+def delete_resources(
+    backends: Backends, ns_id: str, vims: Iterable[str], journal: Journal
+) -> list[str]:
+    """Destroy the model and everything tagged with the NS in its VIMs.
+
+    Returns:
+        One sentence for each thing that could not be deleted; the rest is deleted all the same.
+    """
+    errors = []
+    journal.write("stage", "ns", STAGES[2])
+    try:
+        backends.charms(ns_id).destroy()
+    except LcmError as error:
+        errors.append(f"Deleting all execution environments: {error}")
+    for vim in vims:
+        try:
+            backends.cloud(vim).delete_tag(ns_id)
+        except LcmError as error:
+            errors.append(f"Terminating deployment at VIM: {error}")
+    return errors

@@ -1,0 +1,389 @@
+"""What is to be made in the VIMs: networks, servers and their ports, from descriptors and params.
+
+The result is plain data; nothing is made here. Source: OSM 19, NBI ``instance_topics`` (merging of
+the parameters), LCM ``_instantiate_ng_ro`` and RO ng (choice of networks, order of the ports).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.lcm.environments import day12, vdu_count
+from lab.lcm.errors import LcmError
+from lab.lcm.naming import host_name, network_name, server_name
+
+_FIRST_NIC = 3  # a cloud's Ubuntu image on KVM numbers its PCI slots from ens3
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network in one VIM."""
+
+    key: str
+    """Unique within the plan; servers' ports refer to it."""
+    link: str
+    vim: str
+    """VIM account id."""
+    name: str
+    management: bool = False
+    existing: str | None = None
+    """Exact name of a network that must be there already."""
+    subnet: str | None = None
+    gateway: str | None = None
+
+
+@dataclass(frozen=True)
+class Port:
+    """One interface of a server, in the order the guest sees them."""
+
+    name: str
+    network: str
+    """``Network.key``."""
+    device: str
+    """Name inside the guest (ens3, ens4, ...)."""
+    cpd: str | None = None
+    ip: str | None = None
+    mac: str | None = None
+    port_security: bool = True
+    management: bool = False
+    """This port's address becomes the VDU's address."""
+    management_vnf: bool = False
+    """This port's address becomes the VNF's address (mgmt-cp)."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One VDU instance."""
+
+    member_vnf_index: str
+    vdu_id: str
+    count_index: int
+    vim: str
+    name: str
+    hostname: str
+    image: str
+    vcpus: int
+    ram_mib: int
+    disk_gb: int
+    ports: tuple[Port, ...]
+    cloud_init_file: str | None = None
+    cloud_init: str | None = None
+    boot_data_drive: bool = False
+
+    @property
+    def key(self) -> str:
+        """Unique within the plan."""
+        return f"{self.member_vnf_index}/{self.vdu_id}/{self.count_index}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a network service needs from its VIMs."""
+
+    networks: tuple[Network, ...]
+    servers: tuple[Server, ...]
+    notes: tuple[str, ...] = field(default=())
+    """Things OSM does not complain about but an operator should know."""
+
+
+def plan(
+    ns_name: str,
+    nsd: Mapping[str, Any],
+    vnfds: Mapping[str, Mapping[str, Any]],
+    params: Mapping[str, Any],
+    vim_names: Mapping[str, str],
+) -> Plan:
+    """Return the plan of a network service.
+
+    Args:
+        ns_name: name of the NS.
+        nsd: its NSD.
+        vnfds: member-vnf-index -> VNFD.
+        params: instantiation parameters as NBI stores them (``vimAccountId`` ids).
+        vim_names: VIM account id -> name; ``vim-network-name`` dictionaries may use either.
+
+    Raises:
+        LcmError: a reference that leads nowhere.
+    """
+    builder = _Planner(ns_name, nsd, vnfds, params, vim_names)
+    servers = tuple(server for index in vnfds for server in builder.servers(index))
+    return Plan(tuple(builder.networks.values()), servers, tuple(builder.notes))
+
+
+class _Planner:
+    def __init__(
+        self,
+        ns_name: str,
+        nsd: Mapping[str, Any],
+        vnfds: Mapping[str, Mapping[str, Any]],
+        params: Mapping[str, Any],
+        vim_names: Mapping[str, str],
+    ) -> None:
+        self.ns_name = ns_name
+        self.nsd = nsd
+        self.vnfds = vnfds
+        self.params = params
+        self.vim_names = vim_names
+        self.networks: dict[str, Network] = {}
+        self.notes: list[str] = []
+        df = (nsd.get("df") or [{}])[0]
+        self.profiles = {str(p["id"]): p for p in df.get("vnf-profile") or ()}
+        self.link_profiles = {
+            p.get("virtual-link-desc-id"): p for p in df.get("virtual-link-profile") or ()
+        }
+        self.links = {link["id"]: link for link in nsd.get("virtual-link-desc") or ()}
+
+    # -- servers ------------------------------------------------------------------------------
+
+    def servers(self, index: str) -> list[Server]:
+        vnfd = self.vnfds[index]
+        vnf_params = _entry(self.params.get("vnf"), "member-vnf-index", index)
+        vim = vnf_params.get("vimAccountId") or self.params["vimAccountId"]
+        return [
+            self._server(index, vnfd, vdu, count, vim, vnf_params)
+            for vdu in vnfd.get("vdu") or ()
+            for count in range(vdu_count(vnfd, vdu["id"]))
+        ]
+
+    def _server(
+        self,
+        index: str,
+        vnfd: Mapping[str, Any],
+        vdu: Mapping[str, Any],
+        count: int,
+        vim: str,
+        vnf_params: Mapping[str, Any],
+    ) -> Server:
+        vdu_params = _entry(vnf_params.get("vdu"), "id", vdu["id"])
+        name = vdu_params.get("instance_name") or server_name(
+            self.ns_name, index, vdu.get("name") or vdu["id"], count
+        )
+        compute = _by_id(vnfd, "virtual-compute-desc", vdu.get("virtual-compute-desc"), vdu)
+        boot = vdu.get("supplemental-boot-data") or {}
+        return Server(
+            member_vnf_index=index,
+            vdu_id=vdu["id"],
+            count_index=count,
+            vim=vim,
+            name=name,
+            hostname=host_name(name),
+            image=_image(vnfd, vdu),
+            vcpus=int((compute.get("virtual-cpu") or {}).get("num-virtual-cpu", 1)),
+            ram_mib=int(float((compute.get("virtual-memory") or {}).get("size", 1)) * 1024),
+            disk_gb=_disk(vnfd, vdu),
+            ports=self._ports(index, vnfd, vdu, vim, vdu_params, vnf_params),
+            cloud_init_file=vdu.get("cloud-init-file"),
+            cloud_init=vdu.get("cloud-init"),
+            boot_data_drive=bool(boot.get("boot-data-drive")),
+        )
+
+    def _ports(
+        self,
+        index: str,
+        vnfd: Mapping[str, Any],
+        vdu: Mapping[str, Any],
+        vim: str,
+        vdu_params: Mapping[str, Any],
+        vnf_params: Mapping[str, Any],
+    ) -> tuple[Port, ...]:
+        ext_of = {
+            ext["int-cpd"]["cpd"]: ext
+            for ext in vnfd.get("ext-cpd") or ()
+            if (ext.get("int-cpd") or {}).get("vdu-id") == vdu["id"]
+        }
+        marked = _management_points(vnfd, vdu["id"])
+        ports: list[Port] = []
+        for interface, cpd in _interfaces(vdu):
+            ext = ext_of.get(cpd["id"])
+            given = _entry(vdu_params.get("interface"), "name", interface["name"])
+            found = self._network_of(index, cpd, ext, vim, vnf_params)
+            if found is None:
+                self.notes.append(
+                    f"interface {interface['name']} of {index}/{vdu['id']} is connected to no "
+                    "virtual link and is left out"
+                )
+                continue
+            network, nsd_ip = found
+            ip = given.get("ip-address") or self._link_ip(network.link, index, ext) or nsd_ip
+            security = cpd.get("port-security-enabled", True)
+            if ext is not None:
+                security = ext.get("port-security-enabled", security)
+            ext_id = ext["id"] if ext is not None else None
+            is_vnf = ext_id is not None and ext_id == vnfd.get("mgmt-cp")
+            ports.append(
+                Port(
+                    name=interface["name"],
+                    network=network.key,
+                    device=f"ens{_FIRST_NIC + len(ports)}",
+                    cpd=ext_id,
+                    ip=ip,
+                    mac=given.get("mac-address"),
+                    port_security=bool(security),
+                    management=is_vnf or ext_id in marked or network.management,
+                    management_vnf=is_vnf,
+                )
+            )
+        return tuple(ports)
+
+    # -- networks -----------------------------------------------------------------------------
+
+    def _network_of(
+        self,
+        index: str,
+        cpd: Mapping[str, Any],
+        ext: Mapping[str, Any] | None,
+        vim: str,
+        vnf_params: Mapping[str, Any],
+    ) -> tuple[Network, str | None] | None:
+        """Return the port's network and the address the NSD wishes, ``None`` if unconnected."""
+        internal = cpd.get("int-virtual-link-desc")
+        if ext is not None:
+            connection = self._connection(index, ext["id"])
+            if connection is not None:
+                return self._ns_network(connection[0], vim), connection[1]
+        if internal is not None:
+            return self._vnf_network(index, internal, vim, vnf_params), None
+        return None
+
+    def _connection(self, index: str, ext_id: str) -> tuple[str, str | None] | None:
+        profile = self.profiles.get(index) or {}
+        for connectivity in profile.get("virtual-link-connectivity") or ():
+            for constituent in connectivity.get("constituent-cpd-id") or ():
+                if (
+                    constituent.get("constituent-cpd-id") == ext_id
+                    and str(constituent.get("constituent-base-element-id")) == index
+                ):
+                    return connectivity["virtual-link-profile-id"], constituent.get("ip-address")
+        return None
+
+    def _ns_network(self, link_id: str, vim: str) -> Network:
+        # LCM finds the link by the profile's id; profiles usually carry the id of their link.
+        profile = self.link_profiles.get(link_id)
+        link = self.links.get(link_id)
+        if link is None:
+            raise LcmError(
+                f"virtual-link-profile-id '{link_id}' is no virtual-link-desc of the NSD"
+            )
+        given = _entry(self.params.get("vld"), "name", link_id)
+        ip_profile = {**_nsd_ip_profile(profile), **(given.get("ip-profile") or {})}
+        existing = self._existing(given, vim) or link.get("vim-network-name")
+        return self._add(
+            Network(
+                key=f"ns/{link_id}@{vim}",
+                link=link_id,
+                vim=vim,
+                name=existing or network_name(self.ns_name, link_id),
+                management=bool(link.get("mgmt-network")),
+                existing=existing,
+                subnet=ip_profile.get("subnet-address"),
+                gateway=ip_profile.get("gateway-address"),
+            )
+        )
+
+    def _vnf_network(
+        self, index: str, link_id: str, vim: str, vnf_params: Mapping[str, Any]
+    ) -> Network:
+        given = _entry(vnf_params.get("internal-vld"), "name", link_id)
+        ip_profile = given.get("ip-profile") or {}
+        existing = self._existing(given, vim)
+        return self._add(
+            Network(
+                key=f"vnf/{index}/{link_id}@{vim}",
+                link=f"{index}/{link_id}",
+                vim=vim,
+                name=existing or network_name(self.ns_name, f"{index}-{link_id}"),
+                existing=existing,
+                subnet=ip_profile.get("subnet-address"),
+                gateway=ip_profile.get("gateway-address"),
+            )
+        )
+
+    def _existing(self, given: Mapping[str, Any], vim: str) -> str | None:
+        value = given.get("vim-network-name")
+        if isinstance(value, Mapping):
+            value = value.get(vim, value.get(self.vim_names.get(vim, "")))
+        return None if value is None else str(value)
+
+    def _add(self, network: Network) -> Network:
+        return self.networks.setdefault(network.key, network)
+
+    def _link_ip(
+        self, link: str, index: str, ext: Mapping[str, Any] | None
+    ) -> str | None:
+        """Return the address given by ``vld[].vnfd-connection-point-ref[]``, if any."""
+        if ext is None:
+            return None
+        given = _entry(self.params.get("vld"), "name", link)
+        for point in given.get("vnfd-connection-point-ref") or ():
+            if (
+                str(point.get("member-vnf-index-ref")) == index
+                and point.get("vnfd-connection-point-ref") == ext["id"]
+            ):
+                address = point.get("ip-address")
+                return None if address is None else str(address)
+        return None
+
+
+def _interfaces(
+    vdu: Mapping[str, Any],
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Return (interface, int-cpd) pairs, by ``position`` where given, else as declared."""
+    pairs = [
+        (requirement, cpd)
+        for cpd in vdu.get("int-cpd") or ()
+        for requirement in cpd.get("virtual-network-interface-requirement") or ()
+    ]
+    if all(requirement.get("position") is not None for requirement, _ in pairs):
+        pairs.sort(key=lambda pair: int(pair[0]["position"]))
+    return pairs
+
+
+def _management_points(vnfd: Mapping[str, Any], vdu_id: str) -> set[str]:
+    """Return ext-cpd ids an execution environment names as its way in."""
+    points = set()
+    for entry_id in (vnfd["id"], vdu_id):
+        for ee in (day12(vnfd, entry_id) or {}).get("execution-environment-list") or ():
+            if ee.get("external-connection-point-ref"):
+                points.add(ee["external-connection-point-ref"])
+    return points
+
+
+def _nsd_ip_profile(profile: Mapping[str, Any] | None) -> dict[str, Any]:
+    protocol = (profile or {}).get("virtual-link-protocol-data") or {}
+    layer3 = protocol.get("l3-protocol-data") or {}
+    names = {"cidr": "subnet-address", "gateway-ip": "gateway-address"}
+    return {new: layer3[old] for old, new in names.items() if layer3.get(old)}
+
+
+def _by_id(
+    vnfd: Mapping[str, Any], section: str, wanted: Any, vdu: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    for entry in vnfd.get(section) or ():
+        if entry.get("id") == wanted:
+            result: Mapping[str, Any] = entry
+            return result
+    raise LcmError(f"vdu '{vdu['id']}' of vnfd '{vnfd['id']}' has no {section} '{wanted}'")
+
+
+def _image(vnfd: Mapping[str, Any], vdu: Mapping[str, Any]) -> str:
+    entry = _by_id(vnfd, "sw-image-desc", vdu.get("sw-image-desc"), vdu)
+    return str(entry.get("image") or entry.get("name") or entry["id"])
+
+
+def _disk(vnfd: Mapping[str, Any], vdu: Mapping[str, Any]) -> int:
+    names: Sequence[str] = vdu.get("virtual-storage-desc") or ()
+    for name in names:
+        storage = _by_id(vnfd, "virtual-storage-desc", name, vdu)
+        if storage.get("type-of-storage", "root-storage").endswith("root-storage"):
+            return int(storage.get("size-of-storage", 0))
+    return 0
+
+
+def _entry(entries: Any, key: str, value: str) -> Mapping[str, Any]:
+    for entry in entries or ():
+        if str(entry.get(key)) == value:
+            result: Mapping[str, Any] = entry
+            return result
+    return {}
