@@ -1,0 +1,1 @@
+"""Assembles OSM packages from the sources of this repository, and validates packages."""

@@ -1,0 +1,126 @@
+"""Charm folders: declaration plus what all charms share."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from builder.errors import BuildError
+from builder.tree import Tree
+from builder.vendor import vendored
+
+INTERFACE = "vpnaas-link"
+SERIES = ("bionic", "focal", "jammy")
+ROLES = ("provider", "requirer")
+MARK = "x-link"
+
+
+@dataclass(frozen=True)
+class Charm:
+    """A charm as OSM and Juju see it.
+
+    Attributes:
+        name: Name of charm and folder.
+        links: Role by link.
+        metadata: metadata.yaml.
+        actions: actions.yaml.
+        config: config.yaml.
+    """
+
+    name: str
+    links: dict[str, str]
+    metadata: dict[str, Any]
+    actions: dict[str, Any]
+    config: dict[str, Any]
+
+
+def load(tree: Tree, name: str) -> Charm:
+    """Read `charms/<name>/charm.yaml` and merge it with what all charms share."""
+    source = tree.root / "charms" / name
+    declaration = _yaml(source / "charm.yaml")
+    known = {"name", "summary", "description", "links"}
+    if declaration.get("name") != name or set(declaration) - known:
+        raise BuildError(
+            f"charms/{name}/charm.yaml: allowed keys are {', '.join(sorted(known))}, "
+            f"and name must be {name}"
+        )
+    links = declaration.get("links") or {}
+    for link, role in links.items():
+        if role not in ROLES or len(link) > 12:
+            raise BuildError(
+                f"charms/{name}/charm.yaml: links/{link}: a link has at most 12 characters "
+                f"and is {' or '.join(ROLES)}"
+            )
+    metadata: dict[str, Any] = {
+        "name": name,
+        "summary": declaration["summary"],
+        "description": declaration["description"],
+        "series": list(SERIES),
+        "peers": {"proxypeer": {"interface": "proxypeer"}},
+    }
+    for role, key in zip(ROLES, ("provides", "requires"), strict=True):
+        ends = {link: {"interface": INTERFACE} for link, its in links.items() if its == role}
+        if ends:
+            metadata[key] = ends
+    actions = _yaml(tree.common / "actions.yaml") | _yaml(source / "actions.yaml", missing={})
+    config = _yaml(tree.common / "config.yaml")
+    more = _yaml(source / "config.yaml", missing={"options": {}})
+    config = {"options": config["options"] | more["options"]}
+    return Charm(name, dict(links), metadata, _expand(actions, sorted(links)), config)
+
+
+def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
+    """Turn the `x-link` marks into the links this charm has."""
+    expanded = copy.deepcopy(actions)
+    for name, action in expanded.items():
+        for parameter in (action.get("params") or {}).values():
+            mark = parameter.pop(MARK, None)
+            if mark == "one":
+                parameter["enum"] = links
+            elif mark == "all":
+                parameter["enum"] = ["all", *links]
+            elif mark is not None:
+                raise BuildError(f"action {name}: {MARK} must be one or all, not {mark}")
+        action["additionalProperties"] = False
+    return expanded
+
+
+def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") -> Charm:
+    """Write the complete charm folder to `target`."""
+    charm = load(tree, name)
+    source = tree.root / "charms" / name
+    (target / "src").mkdir(parents=True)
+    for file, document in (
+        ("metadata.yaml", charm.metadata),
+        ("actions.yaml", charm.actions),
+        ("config.yaml", charm.config),
+    ):
+        text = yaml.safe_dump(document, sort_keys=False, width=100)
+        (target / file).write_text(text, encoding="utf-8")
+    shutil.copyfile(tree.common / "dispatch", target / "dispatch")
+    (target / "dispatch").chmod(0o755)
+    own = source / "charm.py"
+    shutil.copyfile(own if own.is_file() else tree.common / "charm.py", target / "src/charm.py")
+    (target / "src/charm.py").chmod(0o755)
+    no_caches = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(tree.library, target / "lib/vpnaas", ignore=no_caches)
+    shutil.copytree(vendored(tree, architecture), target / "venv", ignore=no_caches)
+    shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
+    return charm
+
+
+def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
+    if missing is not None and not path.is_file():
+        return missing
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise BuildError(f"{path}: not YAML: {error}") from None
+    if not isinstance(document, dict):
+        raise BuildError(f"{path}: must be a mapping")
+    return document

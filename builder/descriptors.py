@@ -1,0 +1,201 @@
+"""Source descriptors: SOL006 YAML with three tags for what would otherwise be copied.
+
+- `!day-1 {execution-environment-ref, charm, links: {link: interface}[, named-by: parameter]}`
+  becomes the initial-config-primitive list: `config` with the login, then one `configure` a link.
+  With `named-by`, the link's name comes from that instantiation parameter.
+- `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
+- `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from builder import charms
+from builder.errors import BuildError
+from builder.tree import Tree
+
+LOGIN = {
+    "ssh-hostname": "<rw_mgmt_ip>",
+    "ssh-username": "ubuntu",
+    "ssh-password": "<ssh_password>",
+}
+NOT_FOR_OPERATORS = ("generate-ssh-key", "get-ssh-public-key")
+"""LCM calls these by itself; as a primitive they would only confuse."""
+
+SHARED = {"technology", "preshared-key", "mtu", "keepalive"}
+"""`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
+LITERAL = {"link", "underlay-interface", "listen-port"}
+"""`configure` parameters the descriptor knows, or leaves at the charm's default."""
+
+DATA_TYPES = {"integer": "INTEGER", "boolean": "BOOLEAN", "string": "STRING"}
+
+
+class _Tag:
+    """A tag of ours with its mapping, before expansion."""
+
+    def __init__(self, name: str, value: dict[str, Any]) -> None:
+        self.name = name
+        self.value = value
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+def _construct(loader: _Loader, node: yaml.Node) -> _Tag:
+    if not isinstance(node, yaml.MappingNode):
+        raise yaml.constructor.ConstructorError(
+            None, None, f"{node.tag} takes a mapping", node.start_mark
+        )
+    mapping = loader.construct_mapping(node, deep=True)
+    return _Tag(node.tag, {str(key): value for key, value in mapping.items()})
+
+
+for _name in ("!day-1", "!day-2", "!links"):
+    _Loader.add_constructor(_name, _construct)
+
+
+def load(tree: Tree, path: Path) -> dict[str, Any]:
+    """Read a source descriptor and expand its tags."""
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
+    except yaml.YAMLError as error:
+        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    expanded = _expand(tree, document, {}, str(path))
+    if not isinstance(expanded, dict):
+        raise BuildError(f"{path}: must be a mapping")
+    return expanded
+
+
+def _expand(tree: Tree, value: Any, parent: dict[str, Any], where: str) -> Any:
+    if isinstance(value, _Tag):
+        try:
+            return _TAGS[value.name](tree, value.value, parent)
+        except KeyError as error:
+            raise BuildError(f"{where}: {value.name} lacks {error}") from None
+    if isinstance(value, dict):
+        return {key: _expand(tree, item, value, where) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(tree, item, parent, where) for item in value]
+    return value
+
+
+def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
+    reference = value["execution-environment-ref"]
+    charm = charms.load(tree, value["charm"])
+    parameters = charm.actions["configure"]["params"]
+    named_by = value.get("named-by")
+    steps = [
+        {
+            "seq": 1,
+            "name": "config",
+            "execution-environment-ref": reference,
+            "parameter": [
+                {"name": name, "data-type": "STRING", "value": text} for name, text in LOGIN.items()
+            ],
+        }
+    ]
+    for seq, (link, interface) in enumerate(value["links"].items(), start=2):
+        if not named_by and link not in charm.links:
+            raise BuildError(f"!day-1: charm {charm.name} declares no link {link}")
+        given = {
+            "link": f"<{named_by}>" if named_by else link,
+            "underlay-interface": interface,
+        }
+        for name in parameters:
+            if name in SHARED:
+                given[name] = f"<vpn_{_word(name)}>"
+            elif name not in LITERAL:
+                given[name] = f"<{_word(link)}_{_word(name)}>"
+        steps.append(
+            {
+                "seq": seq,
+                "name": "configure",
+                "execution-environment-ref": reference,
+                "parameter": [
+                    {"name": name, "data-type": _data_type(parameters[name]), "value": text}
+                    for name, text in given.items()
+                ],
+            }
+        )
+    return steps
+
+
+def _word(name: str) -> str:
+    """Return a name NBI takes as a key of additionalParams (letters, digits and '_')."""
+    return name.replace("-", "_")
+
+
+def _data_type(schema: dict[str, Any]) -> str:
+    return DATA_TYPES[schema.get("type", "string")]
+
+
+def _day_2(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
+    charm = charms.load(tree, value["charm"])
+    return [
+        {
+            "name": name,
+            "execution-environment-ref": value["execution-environment-ref"],
+            "execution-environment-primitive": name,
+            **_parameters(action),
+        }
+        for name, action in charm.actions.items()
+        if name not in NOT_FOR_OPERATORS
+    ]
+
+
+def _parameters(action: dict[str, Any]) -> dict[str, Any]:
+    required = action.get("required", ())
+    listed = []
+    for name, schema in (action.get("params") or {}).items():
+        parameter: dict[str, Any] = {"name": name, "data-type": _data_type(schema)}
+        if name in required:
+            parameter["mandatory"] = True
+        else:
+            default = schema["default"]
+            text = str(default).lower() if isinstance(default, bool) else str(default)
+            parameter["default-value"] = text
+        listed.append(parameter)
+    return {"parameter": listed} if listed else {}
+
+
+def _links(_: Tree, value: dict[str, Any], profile: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "virtual-link-profile-id": link,
+            "constituent-cpd-id": [
+                {"constituent-base-element-id": profile["id"], "constituent-cpd-id": point}
+            ],
+        }
+        for link, point in value.items()
+    ]
+
+
+_TAGS = {"!day-1": _day_1, "!day-2": _day_2, "!links": _links}
+
+
+def charm_names(descriptor: dict[str, Any]) -> list[str]:
+    """Return the charms a descriptor names, anywhere."""
+    return sorted(set(_values(descriptor, "charm")))
+
+
+def cloud_init_files(descriptor: dict[str, Any]) -> list[str]:
+    """Return the cloud-init files a descriptor names."""
+    return sorted(set(_values(descriptor, "cloud-init-file")))
+
+
+def _values(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name == key and isinstance(item, str):
+                yield item
+            else:
+                yield from _values(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _values(item, key)

@@ -1,0 +1,115 @@
+"""Assembly: from source packages to dist/."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder import archive, charms, descriptors, variants
+from builder.errors import BuildError
+from builder.tree import Tree
+
+Progress = Callable[[str], None]
+ENDINGS = {"vnf": "vnfd.yaml", "ns": "nsd.yaml", "nst": "nst.yaml"}
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package to build.
+
+    Attributes:
+        name: Name of archive and top folder.
+        kind: "vnf", "ns" or "nst".
+        file: Name of the descriptor in the package.
+        descriptor: Its content, expanded.
+    """
+
+    name: str
+    kind: str
+    file: str
+    descriptor: dict[str, Any]
+
+
+def catalogue(tree: Tree) -> dict[str, Package]:
+    """Return every package this tree can build, by name."""
+    found: dict[str, Package] = {}
+    for kind, ending in ENDINGS.items():
+        for path in sorted(tree.root.glob(f"{kind}-packages/*/*_{ending}")):
+            name = path.parent.name
+            if name in found:
+                raise BuildError(f"{path.parent}: more than one descriptor, allowed is one")
+            found[name] = Package(name, kind, path.name, descriptors.load(tree, path))
+    for variant in variants.load(tree):
+        for service in variant.services:
+            if service not in found:
+                raise BuildError(f"ns-packages/variants.yaml: no service {service}")
+            source = found[service]
+            for vnfd in source.descriptor["nsd"]["nsd"][0]["vnfd-id"]:
+                name = vnfd + variant.suffix
+                base = found[vnfd]
+                document = variants.vnfd(base.descriptor, variant)
+                found[name] = Package(name, "vnf", f"{name}d.yaml", document)
+            name = service + variant.suffix
+            document = variants.nsd(source.descriptor, variant)
+            found[name] = Package(name, "ns", f"{name}d.yaml", document)
+    return found
+
+
+def build(
+    tree: Tree,
+    target: Path,
+    names: Iterable[str] = (),
+    architecture: str = "x86_64",
+    progress: Progress = lambda _: None,
+) -> list[Path]:
+    """Build packages into `target` and all parameter files into `target`/params.
+
+    Args:
+        tree: Source tree.
+        target: Folder, made where missing.
+        names: Packages, all where empty.
+        architecture: Of the proxy machines, for the vendored wheels.
+        progress: Called with the name of each package before it is built.
+
+    Returns:
+        The archives.
+    """
+    packages = catalogue(tree)
+    chosen = list(names) or list(packages)
+    for name in chosen:
+        if name not in packages:
+            raise BuildError(f"no package {name}; allowed: {', '.join(packages)}")
+    target.mkdir(parents=True, exist_ok=True)
+    built = []
+    for name in chosen:
+        progress(name)
+        built.append(_build_one(tree, packages[name], target, architecture))
+    folder = target / "params"
+    folder.mkdir(exist_ok=True)
+    for name, document in variants.parameter_files(tree).items():
+        variants.dump(document, folder / f"{name}.yaml")
+    return built
+
+
+def _build_one(tree: Tree, package: Package, target: Path, architecture: str) -> Path:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, package.name)
+        folder.mkdir()
+        variants.dump(package.descriptor, folder / package.file)
+        for charm in descriptors.charm_names(package.descriptor):
+            charms.assemble(tree, charm, folder / "charms" / charm, architecture)
+        for name in descriptors.cloud_init_files(package.descriptor):
+            source = tree.root / "cloud-init" / name
+            if not source.is_file():
+                raise BuildError(f"{package.name}: cloud-init/{name} does not exist")
+            (folder / "cloud_init").mkdir(exist_ok=True)
+            shutil.copyfile(source, folder / "cloud_init" / name)
+        shutil.copyfile(tree.root / "LICENSE", folder / "LICENSE")
+        (folder / "checksums.txt").write_text(archive.checksums(folder), encoding="utf-8")
+        path = target / f"{package.name}.tar.gz"
+        archive.write(folder, path)
+        return path

@@ -1,0 +1,51 @@
+"""Where things lie in the repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.errors import BuildError
+
+MARK = "charms/common/actions.yaml"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The source tree."""
+
+    root: Path
+
+    @classmethod
+    def find(cls, start: Path | None = None) -> Tree:
+        """Return the tree `start` (default: this file, then the working directory) lies in."""
+        places = [start] if start else [Path(__file__).resolve().parent, Path.cwd()]
+        for place in places:
+            for folder in [place, *place.parents]:
+                if (folder / MARK).is_file():
+                    return cls(folder)
+        raise BuildError(f"{places[-1]}: not inside the osm-vpnaas source tree ({MARK} is missing)")
+
+    @property
+    def common(self) -> Path:
+        """Return the folder of what all charms share."""
+        return self.root / "charms" / "common"
+
+    @property
+    def library(self) -> Path:
+        """Return the shared charm library."""
+        return self.root / "charms" / "lib" / "vpnaas"
+
+    @property
+    def cache(self) -> Path:
+        """Return the git-ignored folder for downloads."""
+        return self.root / ".cache"
+
+    def charms(self) -> list[str]:
+        """Return the names of the charms."""
+        return sorted(path.parent.name for path in self.root.glob("charms/*/charm.yaml"))
+
+    def packages(self, kind: str) -> dict[str, Path]:
+        """Return the source packages of a kind ("vnf", "ns" or "nst") by name."""
+        folders = sorted(self.root.glob(f"{kind}-packages/*/package.yaml"))
+        return {path.parent.name: path.parent for path in folders}
