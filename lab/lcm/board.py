@@ -80,8 +80,7 @@ class Board:
 
         def decided() -> bool:
             return all(a in self._installed for a in applications) or any(
-                self._outcome.get(a) == "BROKEN" and a not in self._installed
-                for a in applications
+                self._outcome.get(a) == "BROKEN" and a not in self._installed for a in applications
             )
 
         self._wait(decided, timeout)
@@ -103,9 +102,7 @@ class Board:
         self._wait(decided, timeout)
         with self._changed:
             if any(self._outcome.get(a) == "BROKEN" for a in applications):
-                raise LcmError(
-                    "Configuration aborted because dependent charm/s has failed"
-                )
+                raise LcmError("Configuration aborted because dependent charm/s has failed")
             if not all(a in self._outcome for a in applications):
                 raise LcmError("Timeout waiting for dependent charm/s")
 

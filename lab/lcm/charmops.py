@@ -137,8 +137,6 @@ class CharmOps:
                 raise LcmError(f"{prefix}{error}") from None
             return {}
         if check and not outcome.completed:
-            reason = outcome.results.get(
-                "output", "No further information received from action"
-            )
+            reason = outcome.results.get("output", "No further information received from action")
             raise LcmError(f"{prefix}failed: {reason}")
         return outcome.results

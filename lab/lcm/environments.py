@@ -152,9 +152,7 @@ def _of_ns(nsd: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[Enviro
         # LCM always configures an NS charm first, to hand it ns_config_info.
         initial.insert(0, {"seq": 0, "name": "config", "parameter": []})
     yield Environment(
-        application=application_name(
-            ee_id="", member_vnf_index=None, vdu_id=None, charm=charm
-        ),
+        application=application_name(ee_id="", member_vnf_index=None, vdu_id=None, charm=charm),
         charm=charm,
         ee_id="",
         member_vnf_index=None,
@@ -166,9 +164,7 @@ def _of_ns(nsd: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[Enviro
 
 
 def _of_environment(primitives: Any, ee_id: str) -> tuple[Mapping[str, Any], ...]:
-    return tuple(
-        p for p in primitives or () if p.get("execution-environment-ref", ee_id) == ee_id
-    )
+    return tuple(p for p in primitives or () if p.get("execution-environment-ref", ee_id) == ee_id)
 
 
 def _by_key(entries: Any, key: str, value: str) -> Mapping[str, Any]:

@@ -163,7 +163,8 @@ class Instantiation:
     def _environment(self, env: Environment) -> None:
         step = "preparing"
         try:
-            for step, action in self._steps(env):
+            for name, action in self._steps(env):
+                step = name
                 action()
         except BaseException as error:
             self.board.set_outcome(env.application, "BROKEN")
@@ -245,9 +246,7 @@ class Instantiation:
                 return
             except LcmError as error:
                 if attempt == INJECT_TRIES or time.monotonic() > deadline:
-                    raise LcmError(
-                        f"Cannot inject ssh-key at {user}@{address}: {error}"
-                    ) from None
+                    raise LcmError(f"Cannot inject ssh-key at {user}@{address}: {error}") from None
             time.sleep(min(self.timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
 
     def _wait_below(self, env: Environment) -> None:
@@ -276,9 +275,7 @@ class Instantiation:
             number=number,
             total=total,
         )
-        params = map_primitive_params(
-            primitive, {}, self.request.parameters[env.application]
-        )
+        params = map_primitive_params(primitive, {}, self.request.parameters[env.application])
         if env.application not in self.report.day1_run:
             self.report.day1_run.append(env.application)
             self._on_day1(env.application)

@@ -33,9 +33,7 @@ def application_name(
     elif vdu_id is None:
         raw = f"{ee_id[:12]}-{vnf_count}-{member_vnf_index[:12]}-vnf"
     else:
-        raw = (
-            f"{ee_id[:12]}-{vnf_count}-{member_vnf_index[:12]}-{vdu_id[:12]}-{vdu_count}-vdu"
-        )
+        raw = f"{ee_id[:12]}-{vnf_count}-{member_vnf_index[:12]}-{vdu_id[:12]}-{vdu_count}-vdu"
     return juju_name(raw)
 
 

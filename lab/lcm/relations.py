@@ -107,9 +107,7 @@ def _vnf_end(
     )
 
 
-def _join(
-    entry: Mapping[str, Any], ends: Sequence[_End], envs: Iterable[Environment]
-) -> Relation:
+def _join(entry: Mapping[str, Any], ends: Sequence[_End], envs: Iterable[Environment]) -> Relation:
     pool = list(envs)
     names = [f"{_find(end, pool, entry).application}:{end.endpoint}" for end in ends]
     return Relation(str(entry.get("name", "")), names[0], names[1])

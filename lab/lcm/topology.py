@@ -309,9 +309,7 @@ class _Planner:
     def _add(self, network: Network) -> Network:
         return self.networks.setdefault(network.key, network)
 
-    def _link_ip(
-        self, link: str, index: str, ext: Mapping[str, Any] | None
-    ) -> str | None:
+    def _link_ip(self, link: str, index: str, ext: Mapping[str, Any] | None) -> str | None:
         """Return the address given by ``vld[].vnfd-connection-point-ref[]``, if any."""
         if ext is None:
             return None

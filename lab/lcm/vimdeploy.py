@@ -80,8 +80,11 @@ class VimDeployment:
             self.journal.write("vm", index, str(error), state="ERROR", **label)
             raise LcmError(f"Error at VIM, {server.name}: {error}") from None
         address = next(
-            (ip for port, ip in zip(server.ports, result.addresses, strict=True)
-             if port.management),
+            (
+                ip
+                for port, ip in zip(server.ports, result.addresses, strict=True)
+                if port.management
+            ),
             None,
         )
         booted(server, result)

@@ -1,0 +1,452 @@
+"""The operations on a network service, as run by a worker process.
+
+Each one keeps the records as OSM does: ``nsState``, ``operational-status``, ``config-status`` and
+the operation's ``operationState`` and ``detailed-status``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.lcm.charmops import CharmOps, execution_environment
+from lab.lcm.day0 import osm_params
+from lab.lcm.environments import Environment
+from lab.lcm.errors import LcmError
+from lab.lcm.instantiate import STAGES, Instantiation, Report
+from lab.lcm.journal import Journal
+from lab.lcm.model import Service, request, service, vnfrs_of
+from lab.lcm.ports import Backends, BootedServer, CharmEvent, Charms
+from lab.lcm.primitives import map_primitive_params
+from lab.lcm.terminate import delete_resources, run_terminate_primitives
+from lab.lcm.timeouts import Timeouts
+from lab.lcm.topology import Server
+from lab.nbi.store import NSRS, OPS, VIMS, VNFRS, Document, Store
+
+
+class Operations:
+    """Runs operations from their documents."""
+
+    def __init__(
+        self, store: Store, backends: Backends, timeouts: Timeouts, journal: Journal
+    ) -> None:
+        """Work on the records in ``store`` through ``backends``."""
+        self.store = store
+        self.backends = backends
+        self.timeouts = timeouts
+        self.journal = journal
+
+    def run(self, op_id: str) -> str:
+        """Run the operation and return its final state, ``COMPLETED`` or ``FAILED``."""
+        operation = self.store.get(OPS, op_id)
+        handler = {
+            "instantiate": self._instantiate,
+            "action": self._action,
+            "terminate": self._terminate,
+        }[operation["lcmOperationType"]]
+        try:
+            return handler(operation)
+        except LcmError as error:
+            return self._fail(operation, str(error))
+        except Exception as error:
+            # A defect of the lab itself: say so in the record, then let the worker's log have it.
+            self._fail(operation, f"internal error: {error!r}")
+            raise
+
+    # -- instantiate -------------------------------------------------------------------------
+
+    def _instantiate(self, operation: Document) -> str:
+        ns_id = operation["nsInstanceId"]
+        self.journal.write("stage", "ns", STAGES[0])
+        svc = service(self.store.get(NSRS, ns_id), self.store)
+        for note in svc.plan.notes:
+            self.journal.write("note", "ns", note)
+        self._begin(operation, "BUILDING", "INSTANTIATING")
+        self.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
+        charms = self.backends.charms(ns_id) if svc.environments else None
+        if charms is not None:
+            charms.start()
+            charms.subscribe(self._charm_listener(svc.environments))
+        try:
+            run = Instantiation(
+                request(svc, self.store, ro_key_path(self.store.home, ns_id)),
+                self.backends,
+                self.journal,
+                self.timeouts,
+                on_booted=lambda server, result: self._record_server(ns_id, server, result),
+                on_day1=lambda app: self._record_day1(ns_id, app),
+            )
+            report = run.run()
+            state = self._finish_instantiate(operation, svc, report)
+            self._settle(ns_id, charms, report.vms_ready)
+        finally:
+            if charms is not None:
+                charms.stop()
+        return state
+
+    def _finish_instantiate(self, operation: Document, svc: Service, report: Report) -> str:
+        ns_id = operation["nsInstanceId"]
+        failed = bool(report.errors)
+        detail = "; ".join(report.errors)
+
+        def change(nsr: Document) -> None:
+            nsr["_admin"]["nsState"] = "INSTANTIATED"
+            nsr["nsState"] = "BROKEN" if failed else "READY"
+            nsr["operational-status"] = "failed" if report.vim_failed else "running"
+            nsr["config-status"] = "failed" if report.broken else "configured"
+            nsr["detailed-status"] = f"{STAGES[1]} Detail: {detail}" if failed else "Done"
+            nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
+            if failed:
+                nsr["errorDescription"] = (
+                    f"Operation: INSTANTIATING.{operation['_id']}, {STAGES[1]}"
+                )
+                nsr["errorDetail"] = detail
+            for vca in nsr["_admin"]["deployed"]["VCA"]:
+                vca["status"] = "BROKEN" if vca["application"] in report.broken else "READY"
+            nsr["configurationStatus"] = _configuration_status(nsr)
+            nsr["lab"]["vms-ready"] = report.vms_ready
+
+        self.store.update(NSRS, ns_id, change)
+        for record in vnfrs_of(self.store, ns_id).values():
+            self.store.update(VNFRS, record["_id"], _mark_instantiated)
+        if failed:
+            return self._end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
+        return self._end(operation, "COMPLETED", "Done")
+
+    def _settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
+        """Let the charms finish (tunnels come up by relation events after the operation)."""
+        if charms is None:
+            return
+        idle = charms.wait_idle(self.timeouts.settle)
+        now = time.time()
+        failing = charms.failed_units()
+        statuses = {}
+        for vca in self.store.get(NSRS, ns_id)["_admin"]["deployed"]["VCA"]:
+            try:
+                status, message = charms.application_status(vca["application"])
+            except LcmError as error:  # it was never deployed
+                status, message = "missing", str(error)
+            statuses[vca["application"]] = {"status": status, "message": message}
+        errors = dict(failing)
+        errors.update({a: s["message"] for a, s in statuses.items() if s["status"] == "error"})
+
+        def change(nsr: Document) -> None:
+            nsr["lab"]["charms"] = statuses
+            nsr["lab"]["charms-idle"] = now if idle else None
+            if vms_ready is not None and idle:
+                nsr["lab"]["seconds-vms-ready-to-charms-idle"] = round(now - vms_ready, 3)
+            if nsr["nsState"] in ("READY", "DEGRADED"):
+                nsr["nsState"] = "DEGRADED" if errors else "READY"
+                nsr["errorDetail"] = (
+                    "; ".join(f"{k}: {v}" for k, v in sorted(errors.items())) if errors else None
+                )
+
+        self.store.update(NSRS, ns_id, change)
+        for unit, reason in sorted(failing.items()):
+            self.journal.write("note", "ns", f"{unit}: {reason}")
+        self.journal.write(
+            "settled", "ns", "all charms idle" if idle else "charms still busy", idle=idle
+        )
+
+    def _record_server(self, ns_id: str, server: Server, result: BootedServer) -> None:
+        record = vnfrs_of(self.store, ns_id)[server.member_vnf_index]
+
+        def change(vnfr: Document) -> None:
+            for vdur in vnfr["vdur"]:
+                if (vdur["vdu-id-ref"], vdur["count-index"]) != (
+                    server.vdu_id,
+                    server.count_index,
+                ):
+                    continue
+                vdur["vim-id"], vdur["status"] = result.id, "ACTIVE"
+                macs = result.macs or (None,) * len(result.addresses)
+                for port, address, mac in zip(
+                    vdur["interfaces"], result.addresses, macs, strict=True
+                ):
+                    port["ip-address"], port["mac-address"] = address, mac
+                    if port["mgmt-interface"] and vdur["ip-address"] is None:
+                        vdur["ip-address"] = address
+                    if port["mgmt-vnf"] and vnfr["ip-address"] is None:
+                        vnfr["ip-address"] = address
+
+        self.store.update(VNFRS, record["_id"], change)
+
+    def _record_day1(self, ns_id: str, application: str) -> None:
+        def change(nsr: Document) -> None:
+            for vca in nsr["_admin"]["deployed"]["VCA"]:
+                if vca["application"] == application:
+                    vca["needed_terminate"] = True
+
+        self.store.update(NSRS, ns_id, change)
+
+    def _charm_listener(self, envs: list[Environment]) -> Any:
+        owner = {env.application: env.member_vnf_index or "ns" for env in envs}
+
+        def listen(event: CharmEvent) -> None:
+            self.journal.write(
+                "charm",
+                owner.get(event.application, "ns"),
+                event.text,
+                application=event.application,
+                status=event.status,
+            )
+
+        return listen
+
+    # -- action ------------------------------------------------------------------------------
+
+    def _action(self, operation: Document) -> str:
+        params = operation["operationParams"]
+        index = params.get("member_vnf_index")
+        if index is None:
+            # OSM's own defect: the handler reads the VNF record before it has one.
+            raise LcmError("local variable 'db_vnfr' referenced before assignment")
+        ns_id = operation["nsInstanceId"]
+        svc = service(self.store.get(NSRS, ns_id), self.store)
+        vdu_id, count = params.get("vdu_id"), int(params.get("vdu_count_index") or 0)
+        name = params["primitive"]
+        env, primitive = find_primitive(svc, index, vdu_id, count, name)
+        values = map_primitive_params(
+            primitive, params.get("primitive_params") or {}, self._day2_values(svc, env)
+        )
+        real_name = primitive.get("execution-environment-primitive") or name
+        self._begin(operation, None, "RUNNING ACTION")
+        timeout = float(params.get("timeout_ns_action") or self.timeouts.action)
+        charms = self.backends.charms(ns_id)
+        charms.start()
+        charms.subscribe(self._charm_listener(svc.environments))
+        self.journal.write("primitive", index, name, application=env.application, number=1, total=1)
+        try:
+            ops = CharmOps(charms, ns_id, self.timeouts)
+            state = self._run_action(operation, ops, env, name, real_name, values, timeout)
+            self._settle(ns_id, charms, None)
+        finally:
+            charms.stop()
+        return state
+
+    def _run_action(
+        self,
+        operation: Document,
+        ops: CharmOps,
+        env: Environment,
+        name: str,
+        real_name: str,
+        values: Mapping[str, Any],
+        timeout: float,
+    ) -> str:
+        try:
+            if real_name == "config":
+                # LCM hides the values in one option named "params", so nothing is set.
+                ops.verify(env.application)
+                result: Mapping[str, Any] = {"output": "CONFIG OK"}
+            else:
+                result = ops.primitive(env.application, real_name, values, timeout)
+        except LcmError as error:
+            text = f"Error executing action {name}: {error}"
+            self._clear(operation)
+            return self._end(operation, "FAILED", text, text)
+        self._clear(operation)
+        return self._end(operation, "COMPLETED", dict(result))
+
+    def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:
+        record = vnfrs_of(self.store, svc.nsr["_id"])[env.member_vnf_index or ""]
+        values = dict(record["additionalParamsForVnf"])
+        for vdur in record["vdur"]:
+            if vdur["vdu-id-ref"] == env.vdu_id and vdur["additionalParams"]:
+                values = dict(vdur["additionalParams"])
+        values["OSM"] = osm_params(record, env.vdu_id, env.count_index)
+        return values
+
+    # -- terminate ---------------------------------------------------------------------------
+
+    def _terminate(self, operation: Document) -> str:
+        ns_id = operation["nsInstanceId"]
+        params = operation["operationParams"]
+        self._begin(operation, "TERMINATING", "TERMINATING")
+        nsr = self.store.get(NSRS, ns_id)
+        if not params.get("skip_terminate_primitives"):
+            try:
+                self._terminate_primitives(nsr)
+            except LcmError as error:
+                return self._fail(operation, str(error))
+        vims = [v["_id"] for v in self.store.list(VIMS)]
+        errors = delete_resources(self.backends, ns_id, vims, self.journal)
+        if errors and not params.get("force"):
+            return self._fail(operation, "; ".join(errors))
+        self._remove_records(ns_id)
+        self.journal.write("end", "ns", "Done", state="COMPLETED", detail="Done")
+        self.journal.write("settled", "ns", "deleted", idle=True)
+        return "COMPLETED"
+
+    def _terminate_primitives(self, nsr: Document) -> None:
+        day1_run = {
+            v["application"] for v in nsr["_admin"]["deployed"]["VCA"] if v.get("needed_terminate")
+        }
+        if not day1_run:
+            return
+        svc = service(nsr, self.store)
+        if not any(e.terminate and e.application in day1_run for e in svc.environments):
+            return
+        charms = self.backends.charms(nsr["_id"])
+        charms.start()
+        charms.subscribe(self._charm_listener(svc.environments))
+        try:
+            ops = CharmOps(charms, nsr["_id"], self.timeouts)
+            run_terminate_primitives(ops, svc.environments, day1_run, self.journal, self.timeouts)
+        finally:
+            charms.stop()
+
+    def _remove_records(self, ns_id: str) -> None:
+        for record in vnfrs_of(self.store, ns_id).values():
+            self.store.delete(VNFRS, record["_id"])
+        for operation in self.store.list(OPS):
+            if operation["nsInstanceId"] == ns_id:
+                self.store.delete(OPS, operation["_id"])
+                shutil.rmtree(
+                    operation_folder(self.store.home, operation["_id"]), ignore_errors=True
+                )
+        self.store.delete(NSRS, ns_id)
+        shutil.rmtree(ns_folder(self.store.home, ns_id), ignore_errors=True)
+
+    # -- records -----------------------------------------------------------------------------
+
+    def _begin(self, operation: Document, state: str | None, current: str) -> None:
+        def change(nsr: Document) -> None:
+            if state is not None:
+                nsr["nsState"] = state
+            nsr["currentOperation"] = current
+            nsr["currentOperationID"] = operation["_id"]
+            nsr["errorDescription"] = nsr["errorDetail"] = None
+
+        self.store.update(NSRS, operation["nsInstanceId"], change)
+
+    def _clear(self, operation: Document) -> None:
+        def change(nsr: Document) -> None:
+            nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
+
+        self.store.update(NSRS, operation["nsInstanceId"], change)
+
+    def _fail(self, operation: Document, reason: str) -> str:
+        fail_operation(self.store, operation, reason)
+        self.journal.write("end", "ns", reason, state="FAILED", detail=reason)
+        self.journal.write("settled", "ns", "failed", idle=True)
+        return "FAILED"
+
+    def _end(self, operation: Document, state: str, detail: Any, error: str | None = None) -> str:
+        def change(document: Document) -> None:
+            document["operationState"] = state
+            document["statusEnteredTime"] = time.time()
+            document["detailed-status"] = detail
+            document["errorMessage"] = error
+
+        self.store.update(OPS, operation["_id"], change)
+        self.journal.write("end", "ns", error or "Done", state=state, detail=detail)
+        return state
+
+
+def fail_operation(store: Store, operation: Document, reason: str) -> None:
+    """Mark an operation FAILED, and the service BROKEN unless it was only an action."""
+
+    def end(document: Document) -> None:
+        if document["operationState"] == "PROCESSING":
+            document["operationState"] = "FAILED"
+            document["statusEnteredTime"] = time.time()
+            document["detailed-status"] = document["errorMessage"] = reason
+
+    kind = operation["lcmOperationType"]
+    current = {"instantiate": "INSTANTIATING", "terminate": "TERMINATING"}.get(kind, "ACTION")
+
+    def change(nsr: Document) -> None:
+        if kind != "action":
+            nsr["nsState"] = "BROKEN"
+            nsr["errorDescription"] = f"Operation: {current}.{operation['_id']}"
+            nsr["errorDetail"] = reason
+        if kind == "instantiate":
+            nsr["operational-status"] = nsr["config-status"] = "failed"
+            nsr["_admin"]["nsState"] = "INSTANTIATED"
+        if kind == "terminate":
+            nsr["operational-status"] = "failed"
+        nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
+
+    if store.find(OPS, operation["_id"]) is not None:
+        store.update(OPS, operation["_id"], end)
+    if store.find(NSRS, operation["nsInstanceId"]) is not None:
+        store.update(NSRS, operation["nsInstanceId"], change)
+
+
+def find_primitive(
+    svc: Service, index: str, vdu_id: str | None, count: int, name: str
+) -> tuple[Environment, Mapping[str, Any]]:
+    """Return the environment and ``config-primitive`` entry an action goes to.
+
+    Raises:
+        LcmError: there is none.
+    """
+    for env in svc.environments:
+        if (env.member_vnf_index, env.vdu_id) != (index, vdu_id):
+            continue
+        if vdu_id is not None and env.count_index != count:
+            continue
+        for primitive in env.config:
+            if primitive["name"] == name:
+                return env, primitive
+    raise LcmError(f"Primitive '{name}' not found in descriptor")
+
+
+def ns_folder(home: Path, ns_id: str) -> Path:
+    """Return the private folder of a service (RO's key, lock)."""
+    return home / "lcm" / "ns" / ns_id
+
+
+def ro_key_path(home: Path, ns_id: str) -> Path:
+    """Return where RO's private key of a service lies."""
+    return ns_folder(home, ns_id) / "ro_key"
+
+
+def operation_folder(home: Path, op_id: str) -> Path:
+    """Return the folder of an operation (progress, log of the worker)."""
+    return home / "lcm" / "operations" / op_id
+
+
+def _start_records(nsr: Document, svc: Service) -> None:
+    nsr["_admin"]["deployed"]["VCA"] = [
+        {
+            "application": env.application,
+            "ee_id": execution_environment(nsr["_id"], env.application),
+            "ee_descriptor_id": env.ee_id,
+            "charm_name": env.charm,
+            "member-vnf-index": env.member_vnf_index,
+            "vdu_id": env.vdu_id,
+            "vdu_count_index": env.count_index,
+            "needed_terminate": False,
+            "status": "BUILDING",
+        }
+        for env in svc.environments
+    ]
+    nsr["configurationStatus"] = _configuration_status(nsr)
+    nsr["operational-status"] = nsr["config-status"] = "init"
+    nsr["detailed-status"] = STAGES[1]
+
+
+def _configuration_status(nsr: Document) -> list[dict[str, Any]]:
+    return [
+        {
+            "elementType": "NS"
+            if vca["member-vnf-index"] is None
+            else ("VNF" if vca["vdu_id"] is None else "VDU"),
+            "elementUnderConfiguration": vca["member-vnf-index"] or nsr["_id"],
+            "application": vca["application"],
+            "status": vca["status"],
+        }
+        for vca in nsr["_admin"]["deployed"]["VCA"]
+    ]
+
+
+def _mark_instantiated(vnfr: Document) -> None:
+    vnfr["_admin"]["nsState"] = "INSTANTIATED"
+    for vdur in vnfr["vdur"]:
+        if vdur["status"] == "BUILD":
+            vdur["status"] = "ERROR"

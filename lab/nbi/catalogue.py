@@ -1,0 +1,213 @@
+"""VNF and NS packages: onboarding, listing, deletion."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from lab.nbi.errors import NbiError
+from lab.nbi.ids import admin, new_id
+from lab.nbi.store import NSDS, NSRS, VNFDS, VNFRS, Document, Store
+from lab.nbi.unpack import unpack
+
+KINDS = {VNFDS: "vnfd", NSDS: "nsd"}
+
+
+class Finding(Protocol):
+    """What the validator reports (``builder.validate.Problem``)."""
+
+    @property
+    def severity(self) -> str:
+        """``refused`` or ``silent``."""
+
+    @property
+    def path(self) -> str:
+        """File and YAML path."""
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for people."""
+
+    @property
+    def osm_message(self) -> str | None:
+        """NBI's own text, where known."""
+
+
+class Validator(Protocol):
+    """Checks packages and parameters (``builder.validate``)."""
+
+    def package(
+        self, path: Path, vnfds: Mapping[str, Document], nsds: Mapping[str, Document]
+    ) -> Sequence[Finding]:
+        """Return everything wrong with a package; the mappings are the catalogues by id."""
+
+    def ns_params(
+        self,
+        document: Mapping[str, Any],
+        nsd: Document,
+        vnfds: Mapping[str, Document],
+    ) -> Sequence[Finding]:
+        """Return everything wrong with the instantiation parameters of an NS."""
+
+
+def sort_findings(findings: Sequence[Finding], strict: bool, what: str) -> list[str]:
+    """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding.
+
+    Raises:
+        NbiError: with the first refusal, in NBI's words where known, and a count of the others.
+    """
+    refused = [f for f in findings if strict or f.severity == "refused"]
+    if refused:
+        first = refused[0]
+        text = first.osm_message or first.sentence
+        if first.path and first.path not in text:
+            text = f"{text} (at {first.path})"
+        more = f"; and {len(refused) - 1} more" if len(refused) > 1 else ""
+        raise NbiError(f"{what}: {text}{more}")
+    return [f"{f.path}: {f.sentence}" if f.path else f.sentence for f in findings]
+
+
+class Catalogue:
+    """The packages of a lab."""
+
+    def __init__(self, store: Store, validator: Validator) -> None:
+        """Keep packages in ``store``, checked by ``validator``."""
+        self.store = store
+        self.validator = validator
+
+    def onboard(self, kind: str, source: Path, strict: bool = False) -> tuple[Document, list[str]]:
+        """Take a package into the catalogue.
+
+        Args:
+            kind: ``VNFDS`` or ``NSDS``.
+            source: archive or directory.
+            strict: refuse also what OSM would take and trip over later.
+
+        Returns:
+            The new document and the warnings.
+
+        Raises:
+            NbiError: refused; nothing is kept.
+        """
+        if not source.exists():
+            raise NbiError(f"package '{source}' does not exist")
+        known_vnfds = {d["id"]: d["descriptor"] for d in self.store.list(VNFDS)}
+        known_nsds = {d["id"]: d["descriptor"] for d in self.store.list(NSDS)}
+        findings = self.validator.package(source, known_vnfds, known_nsds)
+        warnings = sort_findings(findings, strict, source.name)
+        key = new_id()
+        target = self._folder(key)
+        folder = unpack(source, target)
+        try:
+            descriptor = read_descriptor(folder, KINDS[kind])
+            document = {
+                "_id": key,
+                "id": descriptor["id"],
+                "name": descriptor.get("product-name") or descriptor.get("name"),
+                "descriptor": descriptor,
+                "folder": str(folder.relative_to(self.store.root)),
+                "_admin": admin(),
+            }
+            with self.store.lock(kind):
+                if any(d["id"] == descriptor["id"] for d in self.store.list(kind)):
+                    raise NbiError(
+                        f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this "
+                        "project"
+                    )
+                if kind == NSDS:
+                    self._check_references(descriptor)
+                self.store.put(kind, document)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+        return document, warnings
+
+    def delete(self, kind: str, name_or_id: str, force: bool = False) -> Document:
+        """Remove a package that nothing uses.
+
+        Raises:
+            NbiError: it is unknown, or in use and not ``force``.
+        """
+        document = self.store.resolve(kind, name_or_id)
+        with self.store.lock(kind):
+            if not force:
+                self._check_unused(kind, document)
+            self.store.delete(kind, document["_id"])
+        shutil.rmtree(self._folder(document["_id"]), ignore_errors=True)
+        return document
+
+    def folder(self, document: Document) -> Path:
+        """Return the unpacked folder of a package."""
+        return self.store.root / str(document["folder"])
+
+    def _folder(self, key: str) -> Path:
+        return self.store.root / "packages" / key
+
+    def _check_references(self, nsd: Document) -> None:
+        known = {d["id"] for d in self.store.list(VNFDS)}
+        for vnfd_id in nsd.get("vnfd-id") or ():
+            if vnfd_id not in known:
+                raise NbiError(
+                    f"Descriptor error at 'vnfd-id'='{vnfd_id}' references a non existing vnfd"
+                )
+
+    def _check_unused(self, kind: str, document: Document) -> None:
+        key = document["_id"]
+        if kind == VNFDS:
+            if any(r["vnfd-id"] == key for r in self.store.list(VNFRS)):
+                raise NbiError("There is at least one VNF instance using this descriptor")
+            for nsd in self.store.list(NSDS):
+                if document["id"] in (nsd["descriptor"].get("vnfd-id") or ()):
+                    raise NbiError("There is at least one NSD referencing this descriptor")
+        elif any(r["nsd-id"] == key for r in self.store.list(NSRS)):
+            raise NbiError("There is at least one NS instance using this descriptor")
+
+
+def read_descriptor(folder: Path, kind: str) -> Document:
+    """Return the descriptor of an unpacked package, without its envelope.
+
+    Raises:
+        NbiError: there is not exactly one descriptor file, or it is of another kind.
+    """
+    files: list[Path] = []
+    for place in (folder, folder / "Definitions"):
+        files = [
+            p
+            for p in sorted(place.glob("*"))
+            if p.suffix in (".yaml", ".yml", ".json") and p.is_file()
+        ]
+        if files:
+            break
+    if not files:
+        raise NbiError("Not found any descriptor file at package descriptor tar.gz")
+    if len(files) > 1:
+        names = ", ".join(p.name for p in files)
+        raise NbiError(f"Found more than one descriptor file at package descriptor: {names}")
+    try:
+        document = yaml.safe_load(files[0].read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        first = str(error).splitlines()[0]
+        raise NbiError(f"Invalid yaml format exception in {files[0].name}: {first}") from None
+    descriptor = _open_envelope(document, kind)
+    if descriptor is None:
+        raise NbiError(f"{files[0].name} is no {kind} descriptor")
+    return descriptor
+
+
+def _open_envelope(document: Any, kind: str) -> Document | None:
+    if not isinstance(document, dict):
+        return None
+    if kind == "vnfd":
+        inner = document.get("vnfd", document.get("etsi-nfv-vnfd:vnfd"))
+    else:
+        outer = document.get("nsd", document.get("etsi-nfv-nsd:nsd"))
+        inner = outer.get("nsd") if isinstance(outer, dict) else None
+        if isinstance(inner, list):
+            inner = inner[0] if len(inner) == 1 else None
+    if isinstance(inner, dict) and isinstance(inner.get("id"), str):
+        return inner
+    return None

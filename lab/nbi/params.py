@@ -1,0 +1,137 @@
+"""Instantiation parameters: what osmclient makes of a file, and what NBI checks in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.nbi.errors import NbiError
+
+Resolve = Callable[[str], str]
+"""VIM account name or id -> id; raises NbiError."""
+
+
+def load_mapping(text: str, what: str) -> dict[str, Any]:
+    """Parse YAML (or JSON) that must be a mapping; empty text is an empty mapping.
+
+    Raises:
+        NbiError: it is not.
+    """
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        first = str(error).splitlines()[0]
+        raise NbiError(f"{what} is no valid YAML: {first}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise NbiError(f"{what} must be a mapping (key: value), not a {type(value).__name__}")
+    return value
+
+
+def read_text(path: Path, what: str) -> str:
+    """Return a file's text.
+
+    Raises:
+        NbiError: it cannot be read as UTF-8 text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise NbiError(f"{what} '{path}' cannot be read: {reason}") from None
+
+
+def client_params(
+    config: Mapping[str, Any],
+    *,
+    ns_name: str,
+    nsd_key: str,
+    vim_account: str,
+    ssh_keys: Iterable[str],
+    resolve_vim: Resolve,
+) -> dict[str, Any]:
+    """Return the request osmclient sends for a configuration file.
+
+    ``vim_account`` becomes ``vimAccountId`` and names become ids, in ``vnf`` and in the
+    dictionaries of ``vim-network-name``; ``wim_account`` becomes ``wimAccountId``.
+
+    Raises:
+        NbiError: an unknown VIM account, or a part of the wrong shape.
+    """
+    request: dict[str, Any] = {k: _copy(v) for k, v in config.items()}
+    request["nsName"] = ns_name
+    request["nsdId"] = nsd_key
+    request["vimAccountId"] = resolve_vim(vim_account)
+    keys = list(ssh_keys)
+    if keys:
+        request["ssh_keys"] = keys
+    if "wim_account" in request:
+        request["wimAccountId"] = request.pop("wim_account")
+    for vnf in _mappings(request, "vnf"):
+        if "vim_account" in vnf:
+            vnf["vimAccountId"] = resolve_vim(str(vnf.pop("vim_account")))
+    for vld in _mappings(request, "vld"):
+        names = vld.get("vim-network-name")
+        if isinstance(names, dict):
+            vld["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
+        if "wim_account" in vld:
+            vld["wimAccountId"] = vld.pop("wim_account")
+    for entry in _mappings(request, "additionalParamsForVnf"):
+        if "member-vnf-index" not in entry:
+            raise NbiError(
+                "Error at --config 'additionalParamsForVnf' items must contain 'member-vnf-index'"
+            )
+    return request
+
+
+def check_references(
+    request: Mapping[str, Any], nsd: Mapping[str, Any], vim_ids: Iterable[str]
+) -> None:
+    """Refuse parameters that name a VNF, link or VIM account that is not there.
+
+    Raises:
+        NbiError: in NBI's words.
+    """
+    df = (nsd.get("df") or [{}])[0]
+    members = {str(p["id"]) for p in df.get("vnf-profile") or ()}
+    links = {link["id"] for link in nsd.get("virtual-link-desc") or ()}
+    known = set(vim_ids)
+    for section in ("vnf", "additionalParamsForVnf"):
+        for entry in request.get(section) or ():
+            index = str(entry.get("member-vnf-index"))
+            if index not in members:
+                raise NbiError(
+                    f"Invalid parameter member_vnf_index='{index}' is not one of the "
+                    f"nsd:constituent-vnfd ({', '.join(sorted(members))})"
+                )
+    for vim in [request["vimAccountId"]] + [
+        v["vimAccountId"] for v in request.get("vnf") or () if "vimAccountId" in v
+    ]:
+        if vim not in known:
+            raise NbiError(f"Invalid vimAccountId='{vim}' not present for the project")
+    for vld in request.get("vld") or ():
+        if vld.get("name") not in links:
+            raise NbiError(
+                f"Invalid parameter vld:name='{vld.get('name')}' is not present at nsd:vld"
+            )
+
+
+def _mappings(request: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
+    entries = request.get(section)
+    if entries is None:
+        return []
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise NbiError(f"Error at --config '{section}' must be a list of mappings")
+    return entries
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _copy(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_copy(v) for v in value]
+    return value

@@ -1,0 +1,38 @@
+"""Checks of an ns-action, in NBI's order and words (``NsLcmOpTopic._check_ns_operation``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.nbi.errors import NbiError
+
+
+def check_action(
+    primitives: Sequence[Mapping[str, Any]], name: str, given: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the ``config-primitive`` entry an action means.
+
+    A parameter without a *non-empty* ``default-value`` must be given: NBI does not look at
+    ``mandatory``.
+
+    Raises:
+        NbiError: unknown primitive, or a parameter missing or too many.
+    """
+    for primitive in primitives:
+        if primitive.get("name") != name:
+            continue
+        extra = dict(given)
+        for parameter in primitive.get("parameter") or ():
+            if parameter["name"] in extra:
+                del extra[parameter["name"]]
+            elif not parameter.get("default-value"):
+                raise NbiError(
+                    f"Needed parameter {parameter['name']} not provided for primitive '{name}'"
+                )
+        if extra:
+            raise NbiError(
+                f"parameter/s '{list(extra)}' not present at vnfd /nsd for primitive '{name}'"
+            )
+        return primitive
+    raise NbiError(f"Invalid primitive '{name}' is not present at vnfd/nsd")

@@ -1,0 +1,136 @@
+"""Records of a network service: one NSR, one VNFR per member, one document per operation.
+
+Field names are those OSM shows with ``ns-show``, ``vnf-show`` and ``ns-op-show``. What only the lab
+knows stands below the key ``lab``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lab.lcm.topology import Plan
+from lab.nbi.ids import admin, new_id
+from lab.nbi.store import Document
+
+
+def new_nsr(request: Mapping[str, Any], nsd: Document, description: str) -> Document:
+    """Return the record of a service that is not instantiated yet."""
+    key = new_id()
+    return {
+        "_id": key,
+        "id": key,
+        "name": request["nsName"],
+        "description": description,
+        "nsd-id": nsd["_id"],
+        "nsd-ref": nsd["id"],
+        "nsd": nsd["descriptor"],
+        "datacenter": request["vimAccountId"],
+        "create-time": time.time(),
+        "instantiate_params": dict(request),
+        "nsState": "NOT_INSTANTIATED",
+        "currentOperation": "IDLE",
+        "currentOperationID": None,
+        "operational-status": "init",
+        "config-status": "init",
+        "detailed-status": "scheduled",
+        "errorDescription": None,
+        "errorDetail": None,
+        "configurationStatus": [],
+        "_admin": {
+            **admin(),
+            "nsState": "NOT_INSTANTIATED",
+            "deployed": {"VCA": []},
+        },
+        "lab": {},
+    }
+
+
+def new_vnfrs(
+    nsr: Document,
+    vnfds: Mapping[str, Document],
+    plan: Plan,
+    request: Mapping[str, Any],
+) -> list[Document]:
+    """Return the records of the members, ``vnfds`` being member-vnf-index -> package document."""
+    records = []
+    for index, vnfd in vnfds.items():
+        given = vnf_params(request, index)
+        servers = [s for s in plan.servers if s.member_vnf_index == index]
+        networks = {n.key: n for n in plan.networks}
+        records.append(
+            {
+                "_id": new_id(),
+                "nsr-id-ref": nsr["_id"],
+                "member-vnf-index-ref": index,
+                "vnfd-id": vnfd["_id"],
+                "vnfd-ref": vnfd["id"],
+                "vim-account-id": servers[0].vim if servers else request["vimAccountId"],
+                "additionalParamsForVnf": given.get("additionalParams") or {},
+                "ip-address": None,
+                "vdur": [
+                    {
+                        "vdu-id-ref": server.vdu_id,
+                        "count-index": server.count_index,
+                        "name": server.name,
+                        "vim-id": None,
+                        "status": "BUILD",
+                        "ip-address": None,
+                        "additionalParams": vdu_params(given, server.vdu_id),
+                        "interfaces": [
+                            {
+                                "name": port.name,
+                                "device": port.device,
+                                "external-connection-point-ref": port.cpd,
+                                "ns-vld-id": networks[port.network].link,
+                                "ip-address": None,
+                                "mac-address": None,
+                                "mgmt-interface": port.management,
+                                "mgmt-vnf": port.management_vnf,
+                            }
+                            for port in server.ports
+                        ],
+                    }
+                    for server in servers
+                ],
+                "_admin": {**admin(), "nsState": "NOT_INSTANTIATED"},
+            }
+        )
+    return records
+
+
+def new_operation(nsr: Document, kind: str, params: Mapping[str, Any]) -> Document:
+    """Return the document of an operation (``instantiate``, ``action`` or ``terminate``)."""
+    now = time.time()
+    return {
+        "_id": (key := new_id()),
+        "id": key,
+        "nsInstanceId": nsr["_id"],
+        "lcmOperationType": kind,
+        "operationState": "PROCESSING",
+        "startTime": now,
+        "statusEnteredTime": now,
+        "operationParams": dict(params),
+        "detailed-status": "",
+        "errorMessage": None,
+        "_admin": admin(),
+        "lab": {},
+    }
+
+
+def vnf_params(request: Mapping[str, Any], index: str) -> Mapping[str, Any]:
+    """Return the entry of ``additionalParamsForVnf`` for a member, empty without one."""
+    for entry in request.get("additionalParamsForVnf") or ():
+        if str(entry.get("member-vnf-index")) == index:
+            result: Mapping[str, Any] = entry
+            return result
+    return {}
+
+
+def vdu_params(given: Mapping[str, Any], vdu_id: str) -> dict[str, Any] | None:
+    """Return a VDU's own additionalParams, ``None`` when it uses its VNF's."""
+    for entry in given.get("additionalParamsForVdu") or ():
+        if entry.get("vdu_id") == vdu_id:
+            return dict(entry.get("additionalParams") or {})
+    return None
