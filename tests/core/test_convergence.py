@@ -1,0 +1,179 @@
+"""Events in any order, repeated or lost: the VDUs end up the same."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.juju import Juju
+from support.model import public_of
+
+LINKS = {
+    "s6a": ("hss", "mme", "172.16.6.1/24", "172.16.6.2/24"),
+    "s11": ("spgwc", "mme", "172.16.1.1/24", "172.16.1.2/24"),
+}
+ROLES = {
+    "hss": {"s6a": "provider"},
+    "mme": {"s6a": "requirer", "s11": "requirer"},
+    "spgwc": {"s11": "provider"},
+}
+NICS = {
+    "hss": {"ens3": "10.0.0.1/24", "ens4": "192.168.8.1/24"},
+    "mme": {"ens3": "10.0.0.2/24", "ens4": "192.168.8.2/24", "ens5": "192.168.10.2/24"},
+    "spgwc": {"ens3": "10.0.0.3/24", "ens4": "192.168.10.1/24"},
+}
+
+names = st.sampled_from(sorted(ROLES))
+links = st.sampled_from(sorted(LINKS))
+events = st.one_of(
+    st.tuples(st.just("event"), names),
+    st.tuples(st.just("configure"), names),
+    st.tuples(st.just("rotate"), names),
+    st.tuples(st.just("reboot"), names),
+    st.tuples(st.just("lose"), names),
+    st.tuples(st.just("fail"), names, st.sampled_from(["apply", "promote", "genkey", "after"])),
+    st.tuples(st.just("relate"), links),
+    st.tuples(st.just("unrelate"), links),
+    st.tuples(st.just("later"), st.integers(1, 500)),
+)
+
+
+class Epc:
+    def __init__(self, preshared):
+        self.juju = Juju()
+        self.preshared = preshared
+        for name, roles in ROLES.items():
+            self.juju.deploy(name, roles, NICS[name])
+        self.related = {}
+
+    def relate(self, link):
+        if link not in self.related:
+            provider, requirer, _, _ = LINKS[link]
+            relation = self.juju.relate(link, provider, requirer)
+            # Juju never gives an id twice.
+            relation.id = 100 + len(self.juju.world.vdus) + next(self.juju.world.serial)
+            self.related[link] = relation
+
+    def configure(self, name):
+        for link, (provider, requirer, one, two) in LINKS.items():
+            if name in (provider, requirer):
+                inner = one if name == provider else two
+                underlay = "ens5" if (name, link) == ("mme", "s11") else "ens4"
+                self.juju.charms[name].configure(
+                    link, inner, **{"underlay-interface": underlay, "preshared-key": self.preshared}
+                )
+
+    def play(self, event):
+        kind, what = event[0], event[1]
+        charm = self.juju.charms.get(what)
+        if kind == "event":
+            charm.reconcile()
+        elif kind == "configure":
+            self.configure(what)
+            charm.reconcile()
+        elif kind == "rotate":
+            charm.reconcile(rotate=frozenset(charm.intent.links))
+        elif kind == "reboot":
+            charm.vdu.reboot()
+        elif kind == "lose":
+            self.juju.changed.discard(what)
+        elif kind == "fail":
+            charm.vdu.fail_on = event[2]
+            charm.reconcile()
+            charm.vdu.fail_on = None
+        elif kind == "relate":
+            self.relate(what)
+        elif kind == "unrelate" and what in self.related:
+            self.juju.unrelate(self.related.pop(what))
+        elif kind == "later":
+            self.juju.world.clock += what
+
+    def finish(self):
+        """All is related and configured in the end, and the periodic update-status comes."""
+        for link in LINKS:
+            self.relate(link)
+        for name in ROLES:
+            self.configure(name)
+        for _ in range(2):
+            self.juju.changed |= set(ROLES)
+            self.juju.settle()
+
+    def shape(self):
+        """The VDU state with each key replaced by whose it is."""
+        owners = {}
+        for name, charm in self.juju.charms.items():
+            for interface, wg in charm.vdu.interfaces.items():
+                owners[public_of(wg.private)] = f"{name}/{interface}"
+        view = {}
+        for name, charm in self.juju.charms.items():
+            for interface, wg in charm.vdu.interfaces.items():
+                peers = {
+                    owners.get(key, "stranger"): (p.allowed, p.endpoint, p.keepalive)
+                    for key, p in wg.peers.items()
+                }
+                view[f"{name}/{interface}"] = (wg.port, wg.mtu, wg.addresses, wg.routes, peers)
+        return view
+
+
+def reference(preshared):
+    epc = Epc(preshared)
+    epc.finish()
+    return epc.shape()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans(), st.lists(events, max_size=25))
+def test_any_order_duplication_and_loss_converges(preshared, history):
+    epc = Epc(preshared)
+    for event in history:
+        epc.play(event)
+    epc.finish()
+    assert epc.shape() == reference(preshared)
+    for charm in epc.juju.charms.values():
+        assert set(charm.states().values()) == {"up"}
+        assert charm.error == ""
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "version", "technology", "inner-address", "allowed-prefixes", "mtu",
+                "endpoint-address", "endpoint-port", "public-key", "key-generation",
+                "next-public-key", "acknowledged-keys", "preshared-key", "wrap-key",
+                "wrapped-preshared-key",
+            ]
+        ),
+        st.one_of(
+            st.text(max_size=60),
+            st.sampled_from(
+                ["$(reboot)", "; rm -rf /", "a\nPostUp = id", "172.16.6.1", "0.0.0.0/0", "-1", ""]
+            ),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)  # fmt: skip
+def test_no_databag_displaces_the_tunnel_or_reaches_a_command(garbage):
+    epc = Epc(False)
+    epc.finish()
+    hss = epc.juju.charms["hss"]
+    before = epc.shape()
+    relation = epc.related["s6a"]
+    good = dict(relation.ends["mme"])
+    relation.ends["mme"].update({"vpnaas-" + key: value for key, value in garbage.items()})
+    hss.vdu.commands.clear()
+    hss.reconcile()
+    own = epc.shape()["hss/wg-s6a"]
+    legitimate = hss.plans["s6a"].problems == ()
+    if not legitimate:
+        assert own == before["hss/wg-s6a"]
+        for command in hss.vdu.commands:
+            for value in garbage.values():
+                if len(value) > 3 and value not in good.values():
+                    assert not any(value in word for word in command), command
+    for command in hss.vdu.commands:
+        assert not any("\n" in word or "$(" in word for word in command)
+    # And the tunnel is as before once the peer is honest again.
+    relation.ends["mme"] = good
+    epc.juju.changed |= set(ROLES)
+    epc.juju.settle()
+    assert epc.shape() == before

@@ -1,0 +1,219 @@
+"""The pure reconcile, end to end on the model."""
+
+import pytest
+from support.juju import pair
+from support.model import public_of
+
+
+def test_two_related_vnfs_bring_their_link_up_by_themselves():
+    juju, hss, mme, _ = pair()
+    assert (hss.states(), mme.states()) == ({"s6a": "up"}, {"s6a": "up"})
+    peer = hss.interface("s6a").peers[public_of(mme.interface("s6a").private)]
+    assert peer.allowed == {"172.16.6.2/32"}
+    assert peer.endpoint == "192.168.8.2:51821"
+
+
+def test_a_settled_reconcile_takes_one_round_trip_and_changes_nothing():
+    juju, hss, mme, _ = pair()
+    hss.vdu.commands.clear()
+    assert hss.reconcile() == 1
+    writes = [c for c in hss.vdu.commands if c[:2] == ["wg", "set"] or "restart" in c]
+    assert writes == []
+
+
+def test_no_reconcile_needs_more_than_three_round_trips():
+    for options in ({}, {"preshared-key": True}):
+        juju, hss, mme, _ = pair(**options)
+        assert max(hss.reconcile(), mme.reconcile(rotate=frozenset(["s6a"]))) <= 3
+
+
+def test_an_unchanged_peer_is_never_bounced():
+    juju, hss, mme, _ = pair()
+    interface = hss.interface("s6a")
+    other = juju.deploy(
+        "mme2", {"s6a": "requirer"}, {"ens3": "10.0.0.3/24", "ens4": "192.168.8.3/24"}
+    )
+    other.configure("s6a", "172.16.6.3/24", **{"underlay-interface": "ens4"})
+    juju.relate("s6a", "hss", "mme2")
+    juju.settle()
+    assert hss.interface("s6a") is interface
+    assert interface.bounces == 0
+    assert len(interface.peers) == 2
+    assert hss.states() == {"s6a": "up"}
+
+
+def test_removal_takes_the_peer_away_at_once():
+    juju, hss, mme, relation = pair()
+    juju.unrelate(relation)
+    hss.reconcile()
+    assert hss.interface("s6a").peers == {}
+    assert hss.states() == {"s6a": "waiting"}
+
+
+def test_rotation_switches_after_acknowledgement_and_forgets_the_old_key():
+    juju, hss, mme, _ = pair()
+    old = public_of(hss.interface("s6a").private)
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    # Phase one: the peer has not been heard, so the old key stays in use.
+    hss.reconcile()
+    assert public_of(hss.interface("s6a").private) == old
+    juju.settle()
+    new = public_of(hss.interface("s6a").private)
+    assert new != old
+    assert set(mme.interface("s6a").peers) == {new}
+    assert mme.interface("s6a").peers[new].allowed == {"172.16.6.129/32"}
+    assert hss.plans["s6a"].state.generation == 2
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_a_peer_that_proved_its_next_key_gets_its_prefixes_before_the_databag_says_so():
+    juju, hss, mme, _ = pair()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()
+    (staged,) = [k for k, p in mme.interface("s6a").peers.items() if not p.allowed]
+    mme.interface("s6a").peers[staged].handshake = juju.world.clock
+    mme.reconcile()
+    assert mme.interface("s6a").peers[staged].allowed == {"172.16.6.129/32"}
+
+
+def test_both_ends_may_rotate_at_the_same_time():
+    juju, hss, mme, _ = pair()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    assert hss.plans["s6a"].state.generation == mme.plans["s6a"].state.generation == 2
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_the_mtu_follows_the_narrower_end():
+    juju, hss, mme, _ = pair()
+    mme.configure("s6a", "172.16.6.2/24", mtu=1300, **{"underlay-interface": "ens4"})
+    mme.reconcile()
+    juju.settle()
+    assert hss.interface("s6a").mtu == mme.interface("s6a").mtu == 1300
+
+
+def test_a_reboot_needs_no_charm():
+    juju, hss, mme, _ = pair()
+    before = public_of(hss.interface("s6a").private)
+    hss.vdu.reboot()
+    assert public_of(hss.interface("s6a").private) == before
+    assert juju.world.ping(hss.vdu, "172.16.6.2")
+
+
+def test_a_failed_apply_publishes_nothing_and_the_next_reconcile_mends_it():
+    juju, hss, mme, relation = pair()
+    before = dict(relation.ends["hss"])
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    staged = dict(relation.ends["hss"])
+    assert staged != before
+    mme.reconcile()
+    hss.vdu.fail_on = "promote/set"
+    hss.reconcile()
+    assert relation.ends["hss"] == staged
+    assert "failed on purpose" in hss.error
+    hss.vdu.fail_on = None
+    juju.changed.add("hss")
+    juju.settle()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_preshared_keys_agree_and_nothing_secret_travels():
+    juju, hss, mme, relation = pair(**{"preshared-key": True})
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    (one,), (two,) = hss.interface("s6a").peers.values(), mme.interface("s6a").peers.values()
+    assert one.preshared == two.preshared != ""
+    for bag in relation.ends.values():
+        assert one.preshared not in "".join(bag.values())
+
+
+def test_a_link_that_needs_a_preshared_key_stays_down_without_one():
+    juju, hss, mme, relation = pair(**{"preshared-key": True})
+    juju.unrelate(relation)
+    juju.settle()
+    again = juju.relate("s6a", "hss", "mme")
+    hss.reconcile()
+    assert hss.interface("s6a").peers == {}
+    juju.settle()
+    assert again.id and hss.states() == {"s6a": "up"}
+
+
+def test_garbage_instead_of_a_wrapped_key_does_not_displace_the_key_in_use():
+    juju, hss, mme, relation = pair(**{"preshared-key": True})
+    (before,) = mme.interface("s6a").peers.values()
+    key = before.preshared
+    relation.ends["hss"]["vpnaas-wrapped-preshared-key"] = "QUFB" * 128
+    mme.reconcile()
+    (after,) = mme.interface("s6a").peers.values()
+    assert after.preshared == key
+    assert juju.world.ping(mme.vdu, "172.16.6.129")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("version", "2", "version"),
+        ("public-key", "; reboot", "WireGuard key"),
+        ("public-key", "A" * 43 + "=", "WireGuard key"),
+        ("inner-address", "172.16.6.129", "own inner address|already"),
+        ("inner-address", "10.9.9.9", "outside our inner subnet"),
+        ("inner-address", "$(id)", "not an IP address"),
+        ("allowed-prefixes", "0.0.0.0/0", "too wide"),
+        ("allowed-prefixes", "10.0.0.0/24", "not accepted"),
+        ("endpoint-address", "172.16.6.77", "lies inside the tunnel"),
+        ("endpoint-port", "0", "out of range"),
+        ("mtu", "68", "out of range"),
+        ("technology", "none", "as on this side"),
+        ("technology", "rot13", "unknown"),
+    ],
+)
+def test_hostile_offers_are_refused_and_the_running_tunnel_stays(key, value, sentence):
+    juju, hss, mme, relation = pair()
+    before = hss.vdu.files["/etc/wireguard/wg-s6a.conf"]
+    relation.ends["mme"]["vpnaas-" + key] = value
+    hss.reconcile()
+    assert hss.vdu.files["/etc/wireguard/wg-s6a.conf"] == before
+    assert juju.world.ping(hss.vdu, "172.16.6.2")
+    (problem,) = hss.plans["s6a"].problems
+    assert any(part in problem for part in sentence.split("|"))
+    assert hss.states() == {"s6a": "blocked"}
+
+
+def test_a_newcomer_cannot_take_the_prefix_or_key_of_a_peer_that_runs():
+    juju, hss, mme, relation = pair()
+    stolen = dict(relation.ends["mme"])
+    juju.deploy("mallory", {"s6a": "requirer"}, {"ens4": "192.168.8.66/24"})
+    thief = juju.relate("s6a", "hss", "mallory")
+    thief.ends["mallory"] = stolen
+    hss.reconcile()
+    assert [peer.label for peer in hss.plans["s6a"].peers] == ["mme"]
+    assert "already in use by mme" in hss.plans["s6a"].problems[0]
+
+
+def test_switching_technology_leaves_nothing_of_the_other_behind():
+    juju, hss, mme, _ = pair()
+    for charm, inner in ((hss, "172.16.6.129/24"), (mme, "172.16.6.2/24")):
+        charm.configure("s6a", inner, technology="none", **{"underlay-interface": "ens4"})
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.interface("s6a") is None
+    assert hss.states() == mme.states() == {"s6a": "clear"}
+    up = hss.vdu.files["/etc/osm-vpnaas/s6a/clear.up"]
+    assert "route replace 172.16.6.2/32 via 192.168.8.2 dev ens4 src 172.16.6.129" in up
+    for charm, inner in ((hss, "172.16.6.129/24"), (mme, "172.16.6.2/24")):
+        charm.configure("s6a", inner, **{"underlay-interface": "ens4"})
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert "/etc/osm-vpnaas/s6a/clear.up" not in hss.vdu.files
+
+
+def test_keepalive_only_where_this_side_is_behind_nat():
+    juju, hss, mme, _ = pair()
+    mme.configure("s6a", "172.16.6.2/24", gateway="203.0.113.9", **{"underlay-interface": "ens4"})
+    mme.reconcile()
+    juju.settle()
+    (towards_hss,) = mme.interface("s6a").peers.values()
+    (towards_mme,) = hss.interface("s6a").peers.values()
+    assert (towards_hss.keepalive, towards_mme.keepalive) == ("25", "off")
+    assert towards_mme.endpoint == "203.0.113.9:51821"

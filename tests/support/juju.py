@@ -1,0 +1,140 @@
+"""A model of charms around the pure reconcile: databags and events, without processes."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from vpnaas.errors import VpnaasError
+from vpnaas.intent import Intent, link_params
+from vpnaas.offer import encode
+from vpnaas.plan import Situation, conclude, make_plan, observe_steps, prepare_steps
+from vpnaas.status import statuses
+from vpnaas.vet import Remote
+
+from support.model import ModelVdu, World
+
+
+@dataclass
+class Relation:
+    id: int
+    link: str
+    ends: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def remote(self, name: str) -> str:
+        return next(end for end in self.ends if end != name)
+
+
+class Charm:
+    """One charm: what it stores, and its one reconcile."""
+
+    def __init__(self, juju: Juju, name: str, roles: dict[str, str], nics: dict[str, str]) -> None:
+        self.juju = juju
+        self.name = name
+        self.roles = roles
+        self.vdu = ModelVdu(juju.world, nics)
+        self.intent = Intent()
+        self.reachable = True
+        self.plans = {}
+        self.error = ""
+
+    def configure(self, link: str, inner: str, **options) -> None:
+        params = {"link": link, "inner-address": inner, **options}
+        self.intent = self.intent.with_link(link_params(params))
+
+    def reconcile(self, **options) -> int:
+        """Run once; return the number of round trips."""
+        before = self.vdu.round_trips
+        if not self.reachable or not self.intent.links:
+            return 0
+        remotes = {link: [] for link in self.roles}
+        for relation in self.juju.relations:
+            if self.name in relation.ends and len(relation.ends) == 2:
+                other = relation.remote(self.name)
+                bag = dict(relation.ends[other])
+                remotes[relation.link].append(Remote(relation.id, other, bag))
+        nic = next(iter(self.vdu.underlay.values()))
+        situation = Situation(
+            intent=self.intent,
+            roles=self.roles,
+            remotes={link: tuple(found) for link, found in remotes.items()},
+            management=ipaddress.ip_interface(nic).ip,
+            user="ubuntu",
+            **options,
+        )
+        try:
+            results = self.vdu.execute(observe_steps(situation)).check()
+            prepare = prepare_steps(situation, results)
+            prepared = self.vdu.execute(prepare).check() if prepare else None
+            plan = make_plan(situation, results, prepared)
+            after = self.vdu.execute(list(plan.steps)).check() if plan.steps else None
+            self.plans = conclude(plan, after)
+            self.error = ""
+        except VpnaasError as error:
+            self.error = str(error)
+            return self.vdu.round_trips - before
+        for link, decided in self.plans.items():
+            for relation in self.juju.relations:
+                if relation.link == link and relation.id in decided.offers:
+                    bag = encode(decided.offers[relation.id])
+                    bag = {key: value for key, value in bag.items() if value}
+                    if relation.ends[self.name] != bag:
+                        relation.ends[self.name] = bag
+                        self.juju.changed.add(relation.remote(self.name))
+        return self.vdu.round_trips - before
+
+    def states(self) -> dict[str, str]:
+        found = statuses(tuple(self.roles), self.plans, self.juju.world.clock)
+        return {status.link: status.state for status in found}
+
+    def interface(self, link: str):
+        return self.vdu.interfaces.get("wg-" + link)
+
+
+class Juju:
+    """Charms, relations, and who has yet to see a change."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.charms: dict[str, Charm] = {}
+        self.relations: list[Relation] = []
+        self.changed: set[str] = set()
+
+    def deploy(self, name: str, roles: dict[str, str], nics: dict[str, str]) -> Charm:
+        self.charms[name] = Charm(self, name, roles, nics)
+        return self.charms[name]
+
+    def relate(self, link: str, provider: str, requirer: str) -> Relation:
+        relation = Relation(len(self.relations) + 1, link, {provider: {}, requirer: {}})
+        self.relations.append(relation)
+        self.changed |= {provider, requirer}
+        return relation
+
+    def unrelate(self, relation: Relation) -> None:
+        self.relations.remove(relation)
+        self.changed |= set(relation.ends)
+
+    def settle(self, limit: int = 50) -> None:
+        """Deliver changes until there are none."""
+        for _ in range(limit):
+            if not self.changed:
+                return
+            self.charms[self.changed.pop()].reconcile()
+        raise AssertionError("the charms do not settle")
+
+
+def pair(technology: str = "wireguard", **options) -> tuple[Juju, Charm, Charm, Relation]:
+    """Return an HSS and an MME with one S6a between them, configured and settled."""
+    juju = Juju()
+    hss = juju.deploy(
+        "hss", {"s6a": "provider"}, {"ens3": "10.0.0.1/24", "ens4": "192.168.8.129/24"}
+    )
+    mme = juju.deploy("mme", {"s6a": "requirer"}, {"ens3": "10.0.0.2/24", "ens4": "192.168.8.2/24"})
+    relation = juju.relate("s6a", "hss", "mme")
+    for charm, inner in ((hss, "172.16.6.129/24"), (mme, "172.16.6.2/24")):
+        charm.configure(
+            "s6a", inner, technology=technology, **{"underlay-interface": "ens4", **options}
+        )
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    return juju, hss, mme, relation

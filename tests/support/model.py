@@ -1,0 +1,368 @@
+"""A model of VDUs at the level of steps, to run the pure reconcile thousands of times.
+
+It interprets the same steps the agent executes: files, `wg`, `ip`, `systemctl`, `openssl`, `ping`,
+with the effects that matter. It is no substitute for the lab, where the same plans meet real
+programs; it makes order, duplication and loss of events cheap to explore.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import shlex
+from dataclasses import dataclass, field
+
+from vpnaas.steps import Results, Step
+
+
+def public_of(private: str) -> str:
+    """Stand-in for X25519: one-way, and of the right form."""
+    return base64.b64encode(hashlib.sha256(private.encode()).digest()).decode()
+
+
+@dataclass
+class WgPeer:
+    allowed: set[str] = field(default_factory=set)
+    endpoint: str = "(none)"
+    keepalive: str = "off"
+    handshake: int = 0
+    preshared: str = ""
+
+
+@dataclass
+class WgInterface:
+    private: str = ""
+    port: str = "0"
+    mtu: int = 1420
+    addresses: set[str] = field(default_factory=set)
+    routes: set[str] = field(default_factory=set)
+    peers: dict[str, WgPeer] = field(default_factory=dict)
+    bounces: int = 0
+
+
+class World:
+    """All VDUs; delivers pings through tunnels whose two ends agree."""
+
+    def __init__(self) -> None:
+        self.vdus: list[ModelVdu] = []
+        self.clock = 1_000_000
+        self.serial = itertools.count(1)
+
+    def secret(self) -> str:
+        raw = hashlib.sha256(f"secret {next(self.serial)}".encode()).digest()
+        return base64.b64encode(raw).decode()
+
+    def ping(self, source: ModelVdu, target: str) -> bool:
+        for interface in source.interfaces.values():
+            for key, peer in interface.peers.items():
+                if f"{target}/32" in peer.allowed:
+                    return self._handshake(source, interface, key, peer, target)
+        return False
+
+    def _handshake(
+        self, source: ModelVdu, interface: WgInterface, key: str, peer: WgPeer, target: str
+    ) -> bool:
+        for other in self.vdus:
+            for far in other.interfaces.values():
+                if not far.private or public_of(far.private) != key:
+                    continue
+                if not any(a.split("/")[0] == target for a in far.addresses):
+                    continue
+                back = far.peers.get(public_of(interface.private))
+                if back is None or back.preshared != peer.preshared:
+                    return False
+                peer.handshake = back.handshake = self.clock
+                inner = {a.split("/")[0] + "/32" for a in interface.addresses}
+                return bool(inner & back.allowed)
+        return False
+
+
+class ModelVdu:
+    """One VDU."""
+
+    def __init__(self, world: World, underlay: dict[str, str]) -> None:
+        self.world = world
+        self.underlay = underlay
+        self.files: dict[str, str] = {}
+        self.interfaces: dict[str, WgInterface] = {}
+        self.enabled: set[str] = set()
+        self.active: set[str] = set()
+        self.commands: list[list[str]] = []
+        self.fail_on: str | None = None
+        self.round_trips = 0
+        world.vdus.append(self)
+
+    def execute(self, steps: list[Step]) -> Results:
+        self.round_trips += 1
+        results: dict[str, dict[str, object]] = {}
+        for step in steps:
+            body = dict(step.body)
+            if self.fail_on and self.fail_on in step.id:
+                return Results(results, f"{step.id} failed on purpose")
+            try:
+                results[step.id] = getattr(self, "_" + str(body["do"]))(body)
+            except RuntimeError as error:
+                return Results(results, str(error))
+        return Results(results)
+
+    def reboot(self) -> None:
+        self.interfaces.clear()
+        self.active.clear()
+        for unit in sorted(self.enabled):
+            self._systemctl(["restart", unit])
+
+    # Steps
+
+    def _write(self, body):
+        changed = self.files.get(body["path"]) != body["text"]
+        self.files[body["path"]] = body["text"]
+        return {"changed": changed}
+
+    def _read(self, body):
+        return {"text": self.files.get(body["path"])}
+
+    def _remove(self, body):
+        return {"changed": self.files.pop(body["path"], None) is not None}
+
+    def _move(self, body):
+        if body["source"] not in self.files:
+            raise RuntimeError(f"{body['source']} does not exist")
+        self.files[body["path"]] = self.files.pop(body["source"])
+        return {"changed": True}
+
+    def _directory(self, body):
+        return {}
+
+    def _authorize(self, body):
+        return {"changed": False}
+
+    def _which(self, body):
+        return {"found": {name: f"/usr/bin/{name}" for name in body["names"]}}
+
+    def _run(self, body):
+        if body.get("unless") and body["unless"] in self.files:
+            return {"skipped": True}
+        if body.get("only_if") and body["only_if"] not in self.files:
+            return {"skipped": True}
+        argv = body["argv"]
+        assert all(isinstance(word, str) for word in argv)
+        self.commands.append(argv)
+        text = body.get("stdin", "")
+        if body.get("stdin_file"):
+            if body["stdin_file"] not in self.files:
+                raise RuntimeError(f"{body['stdin_file']} does not exist")
+            text = self.files[body["stdin_file"]]
+        code, out = getattr(self, "_cmd_" + argv[0].split("/")[-1].replace("-", "_"))(argv, text)
+        if code and not body["any_exit"]:
+            raise RuntimeError(" ".join(argv[:3]))
+        if body.get("stdout_file"):
+            if code == 0:
+                self.files[body["stdout_file"]] = out
+            out = ""
+        return {"code": code, "out": out, "err": ""}
+
+    # Programs
+
+    def _cmd_date(self, argv, text):
+        return 0, f"{self.world.clock}\n"
+
+    def _cmd_true(self, argv, text):
+        return 0, ""
+
+    def _cmd_mv(self, argv, text):
+        self.files[argv[2]] = self.files.pop(argv[1])
+        return 0, ""
+
+    def _cmd_ping(self, argv, text):
+        return (0 if self.world.ping(self, argv[-1]) else 1), ""
+
+    def _cmd_systemd_run(self, argv, text):
+        return 0, ""
+
+    def _cmd_openssl(self, argv, text):
+        if argv[1] == "genpkey":
+            return 0, f"PRIVATE {self.world.secret()}"
+        if argv[1] == "pkey":
+            head = b"0\x82\x01\xa20\r\x06\t*\x86H\x86\xf7\r\x01\x01\x01\x05\x00"
+            body = head + self.files[argv[3]].encode().ljust(300, b"=")
+            return 0, f"-----BEGIN\n{base64.b64encode(body).decode()}\n-----END\n"
+        if argv[1] == "base64" and "-d" in argv:
+            self.files[argv[argv.index("-out") + 1]] = text
+            return 0, ""
+        if argv[1] == "base64":
+            return 0, self.files[argv[-1]]
+        key = self.files[argv[argv.index("-inkey") + 1]]
+        if "-encrypt" in argv:
+            armour = "".join(line for line in key.splitlines() if not line.startswith("-"))
+            sealed = b"FOR " + base64.b64decode(armour)[19:] + b" " + text.encode()
+            return 0, base64.b64encode(sealed).decode()
+        cipher = self.files[argv[argv.index("-in") + 1]]
+        sealed = base64.b64decode(cipher)
+        owner = sealed[4:].split(b" ", 2)
+        if not sealed.startswith(b"FOR PRIVATE ") or owner[1].rstrip(b"=") not in key.encode():
+            return 1, ""
+        return 0, owner[2].decode()
+
+    def _cmd_systemctl(self, argv, text):
+        return self._systemctl([word for word in argv[1:] if word != "--now"], "--now" in argv)
+
+    def _systemctl(self, words, now=False):
+        verb = words[0]
+        if verb == "daemon-reload":
+            return 0, ""
+        unit = words[1]
+        if verb == "is-enabled":
+            return (0, "enabled\n") if unit in self.enabled else (1, "disabled\n")
+        if verb == "is-active":
+            return (0, "active\n") if unit in self.active else (3, "inactive\n")
+        if verb == "enable":
+            self.enabled.add(unit)
+        if verb == "disable":
+            self.enabled.discard(unit)
+        if verb in ("restart", "start") or (verb == "enable" and now):
+            self.active.add(unit)
+            if unit.startswith("wg-quick@"):
+                self._wg_quick_up(unit[len("wg-quick@") : -len(".service")])
+        if verb == "stop" or (verb == "disable" and now):
+            self.active.discard(unit)
+            if unit.startswith("wg-quick@"):
+                self.interfaces.pop(unit[len("wg-quick@") : -len(".service")], None)
+        return 0, ""
+
+    def _wg_quick_up(self, name):
+        old = self.interfaces.get(name)
+        interface = WgInterface(bounces=old.bounces + 1 if old else 0)
+        self.interfaces[name] = interface
+        peer = None
+        post = []
+        for line in self.files[f"/etc/wireguard/{name}.conf"].splitlines():
+            key, _, value = (part.strip() for part in line.partition("="))
+            if key == "Address":
+                interface.addresses.add(value)
+            elif key == "ListenPort":
+                interface.port = value
+            elif key == "MTU":
+                interface.mtu = int(value)
+            elif key == "PostUp":
+                post.append(value.replace("%i", name))
+            elif key == "PublicKey":
+                peer = interface.peers.setdefault(value, WgPeer())
+            elif key == "AllowedIPs":
+                peer.allowed = set(value.split(", "))
+            elif key == "Endpoint":
+                peer.endpoint = value
+            elif key == "PersistentKeepalive":
+                peer.keepalive = value
+        for command in post:
+            self._cmd_wg(shlex.split(command), "")
+
+    def _cmd_wg(self, argv, text):
+        verb = argv[1]
+        if verb in ("genkey", "genpsk"):
+            return 0, self.world.secret() + "\n"
+        if verb == "pubkey":
+            try:
+                good = len(base64.b64decode(text.strip(), validate=True)) == 32
+            except ValueError:
+                good = False
+            return (0, public_of(text.strip()) + "\n") if good else (1, "")
+        if verb == "show":
+            return self._wg_show(argv[2], argv[3])
+        assert verb == "set"
+        return self._wg_set(argv[2], argv[3:])
+
+    def _wg_show(self, name, what):
+        interface = self.interfaces.get(name)
+        if interface is None:
+            return 1, ""
+        peers = interface.peers.items()
+        rows = {
+            "public-key": [public_of(interface.private) if interface.private else "(none)"],
+            "listen-port": [interface.port],
+            "peers": [key for key, _ in peers],
+            "endpoints": [f"{key}\t{p.endpoint}" for key, p in peers],
+            "allowed-ips": [f"{k}\t{' '.join(sorted(p.allowed)) or '(none)'}" for k, p in peers],
+            "latest-handshakes": [f"{key}\t{p.handshake}" for key, p in peers],
+            "transfer": [f"{key}\t0\t0" for key, _ in peers],
+            "persistent-keepalive": [f"{key}\t{p.keepalive}" for key, p in peers],
+        }[what]
+        return 0, "".join(row + "\n" for row in rows)
+
+    def _wg_set(self, name, words):
+        interface = self.interfaces[name]
+        peer = None
+        words = list(words)
+        while words:
+            word = words.pop(0)
+            if word == "private-key":
+                interface.private = self.files[words.pop(0)].strip()
+            elif word == "listen-port":
+                interface.port = words.pop(0)
+            elif word == "peer":
+                key = words.pop(0)
+                if words and words[0] == "remove":
+                    words.pop(0)
+                    interface.peers.pop(key, None)
+                else:
+                    peer = interface.peers.setdefault(key, WgPeer())
+            elif word == "preshared-key":
+                path = words.pop(0)
+                peer.preshared = "" if path == "/dev/null" else self.files[path].strip()
+            elif word == "endpoint":
+                peer.endpoint = words.pop(0)
+            elif word == "persistent-keepalive":
+                value = words.pop(0)
+                peer.keepalive = "off" if value == "0" else value
+            elif word == "allowed-ips":
+                value = words.pop(0)
+                peer.allowed = set(value.split(",")) if value else set()
+                for other in interface.peers.values():
+                    if other is not peer:
+                        other.allowed -= peer.allowed
+            else:
+                raise AssertionError(f"wg set {word}")
+        return 0, ""
+
+    def _cmd_ip(self, argv, text):
+        words = [word for word in argv[1:] if word not in ("-j", "-4", "-6")]
+        if words[:2] == ["address", "show"]:
+            if "dev" in words and words[-1] not in self.interfaces:
+                return 1, ""
+            rows = [] if "dev" in words else [self._ip_row(n, 1500, {a}) for n, a in self._nics()]
+            for name, wg in self.interfaces.items():
+                if "dev" not in words or words[-1] == name:
+                    rows.append(self._ip_row(name, wg.mtu, wg.addresses))
+            return 0, json.dumps(rows)
+        if words[:2] == ["route", "show"]:
+            if words[2] == "default":
+                return 0, "[]"
+            interface = self.interfaces.get(words[-1])
+            if interface is None or "-6" in argv:
+                return (0 if interface else 1), "[]"
+            return 0, json.dumps([{"dst": route} for route in sorted(interface.routes)])
+        if words[0] == "link" and words[1] == "set":
+            self.interfaces[words[2]].mtu = int(words[4])
+        elif words[0] == "link":
+            return (0 if self.interfaces.pop(words[2], None) else 1), ""
+        elif words[0] == "address":
+            addresses = self.interfaces[words[4]].addresses
+            (addresses.add if words[1] == "add" else addresses.discard)(words[2])
+        elif words[0] == "route":
+            routes = self.interfaces[words[4]].routes
+            (routes.add if words[1] == "replace" else routes.discard)(words[2])
+        else:
+            raise AssertionError(words)
+        return 0, ""
+
+    def _nics(self):
+        return self.underlay.items()
+
+    @staticmethod
+    def _ip_row(name, mtu, addresses):
+        info = []
+        for address in sorted(addresses):
+            host, _, length = address.partition("/")
+            info.append({"family": "inet", "local": host, "prefixlen": int(length)})
+        return {"ifname": name, "mtu": mtu, "addr_info": info}
