@@ -53,25 +53,27 @@ class Journal:
 
 
 class Tail:
-    """Reader side: hands out events as they are appended."""
+    """Reader side: hands out events as they are appended.
+
+    The file is opened at once, so its content can be read even when the worker has removed it.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Read from the beginning of ``path``, which need not exist yet."""
-        self._path = path
-        self._offset = 0
+        """Read from the beginning of ``path``, which is made when it is not there."""
+        path.touch()
+        self._stream = path.open("rb")
+        self._rest = b""
 
     def new_events(self) -> Iterator[Event]:
         """Yield the complete lines that came since the last call."""
-        try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                data = stream.read()
-        except FileNotFoundError:
+        data = self._rest + self._stream.read()
+        complete, newline, self._rest = data.rpartition(b"\n")
+        if not newline:
             return
-        complete, _, _ = data.rpartition(b"\n")
-        if not complete:
-            return
-        self._offset += len(complete) + 1
         for line in complete.splitlines():
             event: Event = json.loads(line)
             yield event
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()

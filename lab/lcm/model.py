@@ -34,7 +34,7 @@ def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
     Raises:
         LcmError: a VNFD is not in the catalogue.
     """
-    known = {d["id"]: d for d in store.list(VNFDS)}
+    known = {d["id"]: d for d in store.all(VNFDS)}
     df = (nsd.get("df") or [{}])[0]
     found = {}
     for profile in df.get("vnf-profile") or ():
@@ -53,7 +53,7 @@ def service(nsr: Document, store: Store) -> Service:
     vnfds = members(nsr["nsd"], store)
     descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
     params = nsr["instantiate_params"]
-    names = {v["_id"]: v["name"] for v in store.list(VIMS)}
+    names = {v["_id"]: v["name"] for v in store.all(VIMS)}
     envs = environments(nsr["nsd"], descriptors, params)
     return Service(
         nsr,
@@ -66,7 +66,7 @@ def service(nsr: Document, store: Store) -> Service:
 
 def vnfrs_of(store: Store, ns_id: str) -> dict[str, Document]:
     """Return member-vnf-index -> VNFR of a service."""
-    return {r["member-vnf-index-ref"]: r for r in store.list(VNFRS) if r["nsr-id-ref"] == ns_id}
+    return {r["member-vnf-index-ref"]: r for r in store.all(VNFRS) if r["nsr-id-ref"] == ns_id}
 
 
 def request(svc: Service, store: Store, ro_key: Path) -> Request:

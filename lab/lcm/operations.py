@@ -192,6 +192,7 @@ class Operations:
                 event.text,
                 application=event.application,
                 status=event.status,
+                quiet=event.quiet,
             )
 
         return listen
@@ -272,7 +273,7 @@ class Operations:
                 self._terminate_primitives(nsr)
             except LcmError as error:
                 return self._fail(operation, str(error))
-        vims = [v["_id"] for v in self.store.list(VIMS)]
+        vims = [v["_id"] for v in self.store.all(VIMS)]
         errors = delete_resources(self.backends, ns_id, vims, self.journal)
         if errors and not params.get("force"):
             return self._fail(operation, "; ".join(errors))
@@ -302,7 +303,7 @@ class Operations:
     def _remove_records(self, ns_id: str) -> None:
         for record in vnfrs_of(self.store, ns_id).values():
             self.store.delete(VNFRS, record["_id"])
-        for operation in self.store.list(OPS):
+        for operation in self.store.all(OPS):
             if operation["nsInstanceId"] == ns_id:
                 self.store.delete(OPS, operation["_id"])
                 shutil.rmtree(
@@ -348,13 +349,20 @@ class Operations:
 
 
 def fail_operation(store: Store, operation: Document, reason: str) -> None:
-    """Mark an operation FAILED, and the service BROKEN unless it was only an action."""
+    """Mark an operation FAILED, and the service BROKEN unless it was only an action.
+
+    Nothing happens when the operation has ended in the meantime.
+    """
+    ended = False
 
     def end(document: Document) -> None:
-        if document["operationState"] == "PROCESSING":
-            document["operationState"] = "FAILED"
-            document["statusEnteredTime"] = time.time()
-            document["detailed-status"] = document["errorMessage"] = reason
+        nonlocal ended
+        if document["operationState"] != "PROCESSING":
+            ended = True
+            return
+        document["operationState"] = "FAILED"
+        document["statusEnteredTime"] = time.time()
+        document["detailed-status"] = document["errorMessage"] = reason
 
     kind = operation["lcmOperationType"]
     current = {"instantiate": "INSTANTIATING", "terminate": "TERMINATING"}.get(kind, "ACTION")
@@ -373,7 +381,7 @@ def fail_operation(store: Store, operation: Document, reason: str) -> None:
 
     if store.find(OPS, operation["_id"]) is not None:
         store.update(OPS, operation["_id"], end)
-    if store.find(NSRS, operation["nsInstanceId"]) is not None:
+    if not ended and store.find(NSRS, operation["nsInstanceId"]) is not None:
         store.update(NSRS, operation["nsInstanceId"], change)
 
 

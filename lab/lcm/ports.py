@@ -39,6 +39,8 @@ class CharmEvent:
     application: str
     text: str
     status: str | None = None
+    quiet: bool = False
+    """For a live display only; a log would drown in it."""
 
 
 class Cloud(Protocol):
@@ -129,7 +131,9 @@ class KeyInjector(Protocol):
 class Backends(Protocol):
     """Access to all the rest."""
 
-    keys: KeyInjector
+    @property
+    def keys(self) -> KeyInjector:
+        """RO's key injection."""
 
     def cloud(self, vim_account: str) -> Cloud:
         """Return the VIM account with that id."""

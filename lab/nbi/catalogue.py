@@ -95,8 +95,8 @@ class Catalogue:
         """
         if not source.exists():
             raise NbiError(f"package '{source}' does not exist")
-        known_vnfds = {d["id"]: d["descriptor"] for d in self.store.list(VNFDS)}
-        known_nsds = {d["id"]: d["descriptor"] for d in self.store.list(NSDS)}
+        known_vnfds = {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)}
+        known_nsds = {d["id"]: d["descriptor"] for d in self.store.all(NSDS)}
         findings = self.validator.package(source, known_vnfds, known_nsds)
         warnings = sort_findings(findings, strict, source.name)
         key = new_id()
@@ -113,7 +113,7 @@ class Catalogue:
                 "_admin": admin(),
             }
             with self.store.lock(kind):
-                if any(d["id"] == descriptor["id"] for d in self.store.list(kind)):
+                if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
                     raise NbiError(
                         f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this "
                         "project"
@@ -148,7 +148,7 @@ class Catalogue:
         return self.store.root / "packages" / key
 
     def _check_references(self, nsd: Document) -> None:
-        known = {d["id"] for d in self.store.list(VNFDS)}
+        known = {d["id"] for d in self.store.all(VNFDS)}
         for vnfd_id in nsd.get("vnfd-id") or ():
             if vnfd_id not in known:
                 raise NbiError(
@@ -158,12 +158,12 @@ class Catalogue:
     def _check_unused(self, kind: str, document: Document) -> None:
         key = document["_id"]
         if kind == VNFDS:
-            if any(r["vnfd-id"] == key for r in self.store.list(VNFRS)):
+            if any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
                 raise NbiError("There is at least one VNF instance using this descriptor")
-            for nsd in self.store.list(NSDS):
+            for nsd in self.store.all(NSDS):
                 if document["id"] in (nsd["descriptor"].get("vnfd-id") or ()):
                     raise NbiError("There is at least one NSD referencing this descriptor")
-        elif any(r["nsd-id"] == key for r in self.store.list(NSRS)):
+        elif any(r["nsd-id"] == key for r in self.store.all(NSRS)):
             raise NbiError("There is at least one NS instance using this descriptor")
 
 

@@ -126,7 +126,7 @@ class Store:
             raise NbiError(f"{_SINGULAR[collection]} '{key}' does not exist")
         return document
 
-    def list(self, collection: str) -> list[Document]:
+    def all(self, collection: str) -> list[Document]:
         """Return all documents, oldest first (by ``_admin.created``)."""
         documents = []
         for path in (self.root / collection).glob("*.json"):
@@ -157,7 +157,7 @@ class Store:
         if exact is not None:
             return exact
         matches = [
-            d for d in self.list(collection) if name_or_id in (d.get("name"), d.get(id_field))
+            d for d in self.all(collection) if name_or_id in (d.get("name"), d.get(id_field))
         ]
         if len(matches) > 1:
             raise NbiError(

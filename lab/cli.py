@@ -1,0 +1,508 @@
+"""``osm-lab``: osmclient's verbs against the lab."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lab.context import Lab, pass_lab
+from lab.labverbs import lab_group
+from lab.lcm.errors import LcmError
+from lab.nbi.errors import NbiError
+from lab.nbi.params import load_mapping, read_text
+from lab.nbi.store import NSDS, NSRS, VIMS, VNFDS, Document
+from lab.render import when
+
+DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=lambda: os.environ.get("OSMLAB_HOME", DEFAULT_HOME),
+    show_default=f"$OSMLAB_HOME or {DEFAULT_HOME}",
+    help="Directory with all state of the lab.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print results as JSON.")
+@click.pass_context
+def cli(context: click.Context, home: Path, as_json: bool) -> None:
+    """Run OSM packages on this machine, with osmclient's verbs."""
+    context.obj = Lab(home, as_json)
+
+
+cli.add_command(lab_group)
+
+
+def verb(*names: str) -> Callable[[F], click.Command]:
+    """Register a verb under its name and, hidden, under osmclient's other names for it."""
+
+    def register(function: F) -> click.Command:
+        command = cli.command(names[0])(function)
+        for alias in names[1:]:
+            hidden = click.Command(
+                alias,
+                callback=command.callback,
+                params=command.params,
+                help=command.help,
+                hidden=True,
+            )
+            cli.add_command(hidden)
+        return command
+
+    return register
+
+
+# -- VIM accounts ------------------------------------------------------------------------------
+
+
+@verb("vim-create")
+@click.option("--name", required=True, help="Name of the account.")
+@click.option("--account_type", default="lab", show_default=True, help="Any; all are the lab's.")
+@click.option("--config", "config_text", default="", help="Configuration as YAML text.")
+@click.option("--config_file", type=click.Path(path_type=Path), help="The same from a file.")
+@click.option("--user", hidden=True)
+@click.option("--password", hidden=True)
+@click.option("--tenant", hidden=True)
+@click.option("--auth_url", hidden=True)
+@click.option("--description", hidden=True)
+@pass_lab
+def vim_create(
+    lab: Lab,
+    /,
+    name: str,
+    account_type: str,
+    config_text: str,
+    config_file: Path | None,
+    **ignored: str | None,
+) -> None:
+    """Make a VIM account with its management network.
+
+    osmclient's --user, --password, --tenant, --auth_url and --description are accepted and
+    ignored.
+    """
+    from lab.vim import Vim
+
+    config = _yaml_options(config_text, config_file)
+    document = lab.engine.vim_create(name, account_type, config)
+    try:
+        Vim.create(lab.home, name, config)
+    except BaseException:
+        lab.engine.store.delete(VIMS, document["_id"])
+        raise
+    lab.out.identity(document)
+
+
+@verb("vim-list")
+@pass_lab
+def vim_list(lab: Lab) -> None:
+    """List VIM accounts."""
+    lab.out.rows(
+        lab.engine.store.all(VIMS),
+        {
+            "vim name": ["name"],
+            "uuid": ["_id"],
+            "operational state": ["_admin", "operationalState"],
+        },
+    )
+
+
+@verb("vim-show")
+@click.argument("name")
+@pass_lab
+def vim_show(lab: Lab, name: str) -> None:
+    """Show a VIM account with its networks and servers."""
+    from lab.lcm.backends import RealBackends
+
+    document = lab.engine.store.resolve(VIMS, name)
+    vim = RealBackends(lab.home).vim(document["_id"])
+    document["networks"] = [
+        {"name": n.name, "id": n.id, "subnet": n.subnet} for n in vim.networks()
+    ]
+    document["servers"] = [{"name": s.name, "id": s.id, "status": s.status} for s in vim.servers()]
+    lab.out.fields(document, ("_id", "name", "vim_type", "config", "networks", "servers"))
+
+
+@verb("vim-delete")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Delete it even if services use it.")
+@click.option("--wait", is_flag=True, hidden=True)
+@pass_lab
+def vim_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
+    """Delete a VIM account with all it made."""
+    from lab.vim import Vim
+
+    document = lab.engine.vim_delete(name, force)
+    if document["name"] in Vim.names(lab.home):
+        Vim.open(lab.home, document["name"]).destroy()
+    lab.out.remark("Deleted")
+
+
+# -- packages ----------------------------------------------------------------------------------
+
+_PACKAGE_COLUMNS = {"name": ["name"], "id": ["id"], "uuid": ["_id"]}
+
+
+def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
+    """Make create, list, show and delete for one kind of package."""
+
+    @verb(*(f"{p}-create" for p in prefixes))
+    @click.argument("filename", type=click.Path(path_type=Path))
+    @click.option("--strict", is_flag=True, help="Refuse also what OSM would trip over later.")
+    @click.option("--skip-charm-build", is_flag=True, hidden=True)
+    @pass_lab
+    def create(lab: Lab, filename: Path, strict: bool, skip_charm_build: bool) -> None:
+        document, warnings = lab.engine.catalogue.onboard(kind, filename, strict)
+        for warning in warnings:
+            lab.out.remark(f"WARNING: {warning}")
+        lab.out.identity(document)
+
+    create.help = f"Onboard {what}: a tar.gz, zip or directory."
+
+    @verb(*(f"{p}-list" for p in prefixes))
+    @pass_lab
+    def show_all(lab: Lab) -> None:
+        lab.out.rows(lab.engine.store.all(kind), _PACKAGE_COLUMNS)
+
+    show_all.help = f"List {what}s." if not what.endswith("s") else f"List {what}."
+
+    @verb(*(f"{p}-show" for p in prefixes))
+    @click.argument("name")
+    @pass_lab
+    def show(lab: Lab, name: str) -> None:
+        lab.out.fields(lab.engine.store.resolve(kind, name)["descriptor"])
+
+    show.help = f"Show the descriptor of {what}."
+
+    @verb(*(f"{p}-delete" for p in prefixes))
+    @click.argument("name")
+    @click.option("--force", is_flag=True, help="Delete it even if it is in use.")
+    @pass_lab
+    def delete(lab: Lab, name: str, force: bool) -> None:
+        lab.engine.catalogue.delete(kind, name, force)
+        lab.out.remark("Deleted")
+
+    delete.help = f"Delete {what} that nothing uses."
+
+
+_package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")
+_package_verbs(NSDS, ("nspkg", "nsd"), "an NS package")
+
+
+# -- network services --------------------------------------------------------------------------
+
+
+@verb("ns-create")
+@click.option("--ns_name", required=True, help="Name of the service.")
+@click.option("--nsd_name", required=True, help="Name or id of its NSD.")
+@click.option("--vim_account", required=True, help="VIM account for all VNFs not told otherwise.")
+@click.option("--config", "config_text", default="", help="Instantiation parameters, YAML text.")
+@click.option(
+    "--config_file", type=click.Path(path_type=Path), help="Instantiation parameters, a file."
+)
+@click.option("--ssh_keys", default="", help="Files with public keys, separated by commas.")
+@click.option("--description", default="", hidden=True)
+@click.option("--admin_status", hidden=True)
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@click.option("--timeout", type=click.IntRange(1), help="Seconds the deployment may take.")
+@pass_lab
+def ns_create(
+    lab: Lab,
+    ns_name: str,
+    nsd_name: str,
+    vim_account: str,
+    config_text: str,
+    config_file: Path | None,
+    ssh_keys: str,
+    description: str,
+    admin_status: str | None,
+    wait: bool,
+    timeout: int | None,
+) -> None:
+    """Instantiate a network service."""
+    config = _yaml_options(config_text, config_file)
+    keys = [
+        line
+        for name in filter(None, ssh_keys.split(","))
+        for line in read_text(Path(name), "--ssh_keys file").strip().splitlines()
+    ]
+    started = lab.engine.ns_create(
+        ns_name, nsd_name, vim_account, config, keys, description, timeout
+    )
+    if not wait:
+        lab.follow(started, wait, timeout)
+        lab.out.identity(started.nsr)
+        return
+    lab.out.remark(f"ns {ns_name}: {started.nsr['_id']}")
+    try:
+        lab.follow(started, wait, timeout)
+    finally:
+        nsr = lab.engine.store.find(NSRS, started.nsr["_id"])
+        if nsr is not None:
+            _summary(lab, nsr)
+
+
+@verb("ns-list")
+@pass_lab
+def ns_list(lab: Lab) -> None:
+    """List network services."""
+    lab.engine.reap()
+    services = [{**n, "date": when(n["create-time"])} for n in lab.engine.store.all(NSRS)]
+    lab.out.rows(
+        services,
+        {
+            "ns instance name": ["name"],
+            "id": ["_id"],
+            "date": ["date"],
+            "ns state": ["nsState"],
+            "current operation": ["currentOperation"],
+            "error details": ["errorDetail"],
+        },
+    )
+
+
+@verb("ns-show")
+@click.argument("name")
+@pass_lab
+def ns_show(lab: Lab, name: str) -> None:
+    """Show a network service."""
+    nsr = lab.engine.ns(name)
+    if lab.out.as_json:
+        lab.out.json(nsr)
+        return
+    lab.out.fields(
+        nsr,
+        (
+            "_id",
+            "name",
+            "nsd-ref",
+            "nsState",
+            "currentOperation",
+            "operational-status",
+            "config-status",
+            "detailed-status",
+            "errorDescription",
+            "errorDetail",
+            "configurationStatus",
+        ),
+    )
+    _summary(lab, nsr)
+
+
+@verb("ns-delete")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Whatever fails: delete what can be deleted.")
+@click.option("--config", "config_text", default="", help="skip_terminate_primitives: true.")
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@click.option("--timeout", type=click.IntRange(1), help="Seconds to wait with --wait.")
+@pass_lab
+def ns_delete(
+    lab: Lab, name: str, force: bool, config_text: str, wait: bool, timeout: int | None
+) -> None:
+    """Terminate and delete a network service, also one whose creation was killed."""
+    config = load_mapping(config_text, "--config")
+    unknown = set(config) - {"skip_terminate_primitives", "timeout_ns_terminate", "autoremove"}
+    if unknown:
+        raise NbiError(
+            f"--config has '{sorted(unknown)[0]}', allowed are skip_terminate_primitives, "
+            "timeout_ns_terminate and autoremove"
+        )
+    skip = config.get("skip_terminate_primitives", False)
+    if not isinstance(skip, bool):
+        raise NbiError("skip_terminate_primitives in --config must be true or false")
+    started = lab.engine.ns_delete(name, force, skip)
+    lab.follow(started, wait, timeout)
+    lab.out.remark("Deleted" if wait else "Deletion in progress")
+
+
+@verb("ns-action")
+@click.argument("name")
+@click.option("--action_name", required=True, help="Name of the day-2 primitive.")
+@click.option("--params", "params_text", default="", help="Its parameters, YAML text.")
+@click.option("--params_file", type=click.Path(path_type=Path), help="The same from a file.")
+@click.option("--vnf_name", help="member-vnf-index of the VNF.")
+@click.option("--vdu_id", help="VDU, for a primitive of VDU level.")
+@click.option("--vdu_count", type=click.IntRange(0), help="Instance of the VDU.")
+@click.option("--wait", is_flag=True, help="Wait for the result and print it.")
+@click.option("--timeout", type=click.IntRange(1), help="Seconds the action may take.")
+@pass_lab
+def ns_action(
+    lab: Lab,
+    name: str,
+    action_name: str,
+    params_text: str,
+    params_file: Path | None,
+    vnf_name: str | None,
+    vdu_id: str | None,
+    vdu_count: int | None,
+    wait: bool,
+    timeout: int | None,
+) -> None:
+    """Run a day-2 primitive."""
+    params = _yaml_options(params_text, params_file, "--params")
+    started = lab.engine.ns_action(name, action_name, params, vnf_name, vdu_id, vdu_count, timeout)
+    lab.follow(started, wait, None)
+    if wait:
+        operation = lab.engine.operation(started.operation["_id"])
+        lab.out.fields(operation, ("_id", "operationState", "detailed-status"))
+    else:
+        lab.out.identity(started.operation)
+
+
+@verb("ns-op-list")
+@click.argument("name")
+@pass_lab
+def ns_op_list(lab: Lab, name: str) -> None:
+    """List the operations of a network service."""
+    lab.out.rows(
+        [{**o, "date": when(o["startTime"])} for o in lab.engine.operations(name)],
+        {
+            "id": ["_id"],
+            "operation": ["lcmOperationType"],
+            "action name": ["operationParams", "primitive"],
+            "status": ["operationState"],
+            "date": ["date"],
+            "detail": ["errorMessage"],
+        },
+    )
+
+
+@verb("ns-op-show")
+@click.argument("id")
+@click.option("--filter", "filter_", hidden=True)
+@pass_lab
+def ns_op_show(lab: Lab, id: str, filter_: str | None) -> None:
+    """Show an operation with its result."""
+    lab.out.fields(
+        lab.engine.operation(id),
+        (
+            "_id",
+            "lcmOperationType",
+            "operationState",
+            "operationParams",
+            "detailed-status",
+            "errorMessage",
+        ),
+    )
+
+
+@verb("vnf-list")
+@click.option("--ns", help="Only the VNFs of this service.")
+@pass_lab
+def vnf_list(lab: Lab, ns: str | None) -> None:
+    """List VNF records."""
+    lab.out.rows(
+        lab.engine.vnfs(ns),
+        {
+            "vnf id": ["_id"],
+            "ns id": ["nsr-id-ref"],
+            "vnf member index": ["member-vnf-index-ref"],
+            "vnfd name": ["vnfd-ref"],
+            "ip address": ["ip-address"],
+        },
+    )
+
+
+@verb("vnf-show")
+@click.argument("id")
+@pass_lab
+def vnf_show(lab: Lab, id: str) -> None:
+    """Show a VNF record (by its id, or as NS/MEMBER-VNF-INDEX)."""
+    if "/" in id:
+        ns, _, index = id.partition("/")
+        document = lab.engine.vnf(ns, index)
+    else:
+        matches = [v for v in lab.engine.vnfs() if v["_id"] == id]
+        if not matches:
+            raise NbiError(f"vnf '{id}' not found")
+        document = matches[0]
+    lab.out.fields(document, ("_id", "member-vnf-index-ref", "vnfd-ref", "ip-address", "vdur"))
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def _yaml_options(text: str, path: Path | None, option: str = "--config") -> dict[str, Any]:
+    if text and path is not None:
+        raise NbiError(f"{option} option is incompatible with {option}_file")
+    if path is not None:
+        return load_mapping(read_text(path, f"{option}_file"), str(path))
+    return load_mapping(text, option)
+
+
+def _summary(lab: Lab, nsr: Document) -> None:
+    """Print the final table of a service: VNFs, addresses, what the charms say."""
+    charms: Mapping[str, Any] = nsr["lab"].get("charms") or {}
+    by_index: dict[str, list[str]] = {}
+    for vca in nsr["_admin"]["deployed"]["VCA"]:
+        state = charms.get(vca["application"])
+        text = f"{state['status']}: {state['message']}" if state else vca["status"]
+        by_index.setdefault(vca["member-vnf-index"] or "ns", []).append(text)
+    rows = [
+        {
+            "vnf": vnfr["member-vnf-index-ref"],
+            "address": vnfr["ip-address"],
+            "ports": ", ".join(
+                f"{p['ns-vld-id']}={p['ip-address']}"
+                for vdur in vnfr["vdur"]
+                for p in vdur["interfaces"]
+            ),
+            "charm": "; ".join(by_index.get(vnfr["member-vnf-index-ref"], ["-"])),
+        }
+        for vnfr in lab.engine.vnfs()
+        if vnfr["nsr-id-ref"] == nsr["_id"]
+    ]
+    if lab.out.as_json:
+        lab.out.json({**nsr, "vnfs": rows})
+        return
+    lab.out.rows(
+        rows,
+        {"VNF": ["vnf"], "address": ["address"], "ports": ["ports"], "charm": ["charm"]},
+    )
+    seconds = nsr["lab"].get("seconds-vms-ready-to-charms-idle")
+    if seconds is not None:
+        lab.out.remark(f"VMs ready to all charms idle: {seconds:.1f} s")
+
+
+def _known_errors() -> tuple[type[Exception], ...]:
+    known: list[type[Exception]] = [NbiError, LcmError]
+    # Verbs that never touch VIM or VCA do not load them, so neither does this.
+    for module, name in (("lab.vim", "VimError"), ("lab.vca", "VcaError")):
+        if module in sys.modules:
+            known.append(getattr(sys.modules[module], name))
+    return tuple(known)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line; every refusal is one sentence and exit code 1."""
+    try:
+        cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        _complain(error.format_message())
+        sys.exit(2 if isinstance(error, click.UsageError) else 1)
+    except PermissionError as error:
+        _complain(f"{error.filename}: permission denied; the lab needs root")
+        sys.exit(1)
+    except Exception as error:
+        if not isinstance(error, _known_errors()):
+            raise
+        _complain(str(error))
+        sys.exit(1)
+
+
+def _complain(text: str) -> None:
+    print(f"ERROR: {' '.join(text.split())}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What every verb of the command line needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lab.nbi import jobs
+from lab.nbi.engine import Engine, Started
+from lab.nbi.errors import NbiError
+from lab.nbi.store import OPS
+from lab.progress import watch
+from lab.render import Output
+
+
+class Lab:
+    """What every verb needs: the home directory, the engine and where output goes."""
+
+    def __init__(self, home: Path, as_json: bool) -> None:
+        """Open the lab in ``home``."""
+        self.home = home.absolute()
+        self.out = Output(as_json)
+        self._engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The northbound engine, made on first use (the validator takes a moment to load)."""
+        if self._engine is None:
+            from lab.nbi.validation import BuilderValidator
+
+            self._engine = Engine(self.home, BuilderValidator())
+        return self._engine
+
+    def follow(self, started: Started, wait: bool, timeout: float | None) -> str | None:
+        """Print warnings; with ``wait`` show progress and return the operation's final state.
+
+        Raises:
+            NbiError: the operation failed, or was not done in time.
+        """
+        for warning in started.warnings:
+            self.out.remark(f"WARNING: {warning}")
+        if not wait:
+            return None
+        op_id = started.operation["_id"]
+        store = self.engine.store
+
+        def alive() -> bool:
+            document = store.find(OPS, op_id)
+            # A service that is deleted takes its operations with it; the progress says how.
+            return jobs.alive(document or started.operation)
+
+        outcome = watch(started.tail, alive, self.out.progress, timeout)
+        kind = started.operation["lcmOperationType"]
+        if outcome.lost:
+            self.engine.reap()
+            raise NbiError(f"{kind} of ns '{started.nsr['name']}': its process was killed")
+        if outcome.state is None:
+            raise NbiError(
+                f"{kind} of ns '{started.nsr['name']}' is not done after {timeout:.0f} s and "
+                f"goes on; see ns-op-show {op_id}"
+            )
+        if outcome.state == "FAILED":
+            raise NbiError(f"{kind} of ns '{started.nsr['name']}' failed: {outcome.detail}")
+        return outcome.state
+
+
+pass_lab = click.make_pass_decorator(Lab)

@@ -1,0 +1,211 @@
+"""``osm-lab lab ...``: verbs OSM does not have, for looking into the lab and clearing it away."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lab.context import Lab, pass_lab
+from lab.lcm.backends import RealBackends, VcaCharms
+from lab.lcm.timeouts import lab_timeouts
+from lab.nbi import jobs
+from lab.nbi.errors import NbiError
+from lab.nbi.store import OPS, VIMS, Document
+from lab.vim import Vim, clean, probe
+
+
+@click.group("lab")
+def lab_group() -> None:
+    """Look into the lab; nothing of this exists in OSM."""
+
+
+@lab_group.command("probe")
+@pass_lab
+def probe_verb(lab: Lab) -> None:
+    """Say what this machine offers: dataplane, tools, Python of the charms."""
+    found: dict[str, Any] = dataclasses.asdict(probe())
+    for tool in ("systemd-analyze", "cloud-init", "sshd", "wg", "iperf3", "tcpdump", "nft"):
+        found[tool] = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") or "missing"
+    found["charm python"] = str(RealBackends(lab.home).controller().charm_python)
+    lab.out.fields({k: str(v) if isinstance(v, Path) else v for k, v in found.items()})
+
+
+@lab_group.command("console", context_settings={"ignore_unknown_options": True})
+@click.argument("ns")
+@click.argument("vnf")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--vdu_id", help="VDU; the first one otherwise.")
+@click.option("--count", type=click.IntRange(0), default=0, help="Instance of the VDU.")
+@click.option("--timeout", type=click.FloatRange(1), default=600.0, show_default=True)
+@pass_lab
+def console(
+    lab: Lab,
+    ns: str,
+    vnf: str,
+    command: tuple[str, ...],
+    vdu_id: str | None,
+    count: int,
+    timeout: float,
+) -> None:
+    """Run COMMAND as root in a VDU, as on its console; put -- before it."""
+    vim, server = _server(lab, ns, vnf, vdu_id, count)
+    text = None if sys.stdin.isatty() else sys.stdin.read()
+    done = vim.console(server, list(command), input=text, timeout=timeout)
+    click.echo(done.stdout, nl=False)
+    click.echo(done.stderr, nl=False, err=True)
+    raise SystemExit(done.returncode)
+
+
+@lab_group.command("reboot")
+@click.argument("ns")
+@click.argument("vnf")
+@click.option("--vdu_id", help="VDU; the first one otherwise.")
+@click.option("--count", type=click.IntRange(0), default=0, help="Instance of the VDU.")
+@pass_lab
+def reboot(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> None:
+    """Restart a VDU and wait until it is up."""
+    vim, server = _server(lab, ns, vnf, vdu_id, count)
+    vim.reboot(server)
+    state = vim.wait_active(server, lab_timeouts().vm_ip)
+    lab.out.fields({"name": state.name, "status": state.status})
+
+
+@lab_group.command("capture")
+@click.argument("ns")
+@click.argument("link")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--vim_account", help="VIM account, where the link is in several.")
+@click.option("--seconds", type=click.FloatRange(0.1), help="Stop after this time, else on ^C.")
+@pass_lab
+def capture(
+    lab: Lab, ns: str, link: str, file: Path, vim_account: str | None, seconds: float | None
+) -> None:
+    """Write what passes on virtual link LINK of a service into a pcap FILE."""
+    nsr = lab.engine.ns(ns)
+    vim, network = _network(lab, nsr, link, vim_account)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with vim.capture(network, file):
+        lab.out.remark(f"capturing {link} to {file}")
+        stop.wait(seconds)
+
+
+@lab_group.command("juju-status")
+@click.argument("ns")
+@pass_lab
+def juju_status(lab: Lab, ns: str) -> None:
+    """Show applications, units and their status, like ``juju status``."""
+    status = _charms(lab, lab.engine.ns(ns)).model.status()
+    units = []
+    for app_name, app in sorted(status.apps.items()):
+        for unit_name, unit in sorted(app.units.items()):
+            units.append(
+                {
+                    "unit": unit_name + ("*" if unit.leader else ""),
+                    "application": app_name,
+                    "charm": app.charm,
+                    "workload": unit.workload.status,
+                    "agent": unit.agent.status,
+                    "message": unit.workload.message or unit.agent.message,
+                }
+            )
+    lab.out.rows(units, {k: [k] for k in ("unit", "charm", "workload", "agent", "message")})
+
+
+@lab_group.command("show-unit")
+@click.argument("ns")
+@click.argument("unit")
+@pass_lab
+def show_unit(lab: Lab, ns: str, unit: str) -> None:
+    """Show a unit's relation data, like ``juju show-unit``."""
+    lab.out.fields(dict(_charms(lab, lab.engine.ns(ns)).model.show_unit(unit.rstrip("*"))))
+
+
+@lab_group.command("update-status")
+@click.argument("ns")
+@pass_lab
+def update_status(lab: Lab, ns: str) -> None:
+    """Fire update-status at every unit, as Juju does every five minutes, and let all settle."""
+    nsr = lab.engine.ns(ns)
+    timeouts = lab_timeouts()
+    with lab.engine.wait_free(nsr, timeouts.action):
+        charms = _charms(lab, nsr)
+        charms.start()
+        try:
+            charms.model.update_status()
+            if not charms.wait_idle(timeouts.settle):
+                raise NbiError(f"charms of ns '{nsr['name']}' are still busy")
+        finally:
+            charms.stop()
+
+
+@lab_group.command("clean")
+@pass_lab
+def clean_verb(lab: Lab) -> None:
+    """Remove everything: services, VIM accounts, packages and records, also after a crash."""
+    engine = lab.engine
+    for operation in engine.store.all(OPS):
+        if jobs.alive(operation):
+            jobs.kill(operation)
+    failures = []
+    controller = RealBackends(lab.home).controller() if (lab.home / "vca").exists() else None
+    for name in controller.models() if controller is not None else ():
+        try:
+            if controller is not None:
+                controller.destroy_model(name)
+        except Exception as error:
+            failures.append(f"model {name}: {error}")
+    clean(lab.home)
+    for part in ("nbi", "lcm", "vca"):
+        shutil.rmtree(lab.home / part, ignore_errors=True)
+    if failures:
+        raise NbiError("; ".join(failures))
+    lab.out.remark("Clean")
+
+
+def _charms(lab: Lab, nsr: Document) -> VcaCharms:
+    backends = RealBackends(lab.home)
+    if nsr["_id"] not in backends.controller().models():
+        raise NbiError(f"ns '{nsr['name']}' has no charms")
+    return VcaCharms(backends.controller(), nsr["_id"])
+
+
+def _server(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> tuple[Vim, str]:
+    record = lab.engine.vnf(ns, vnf)
+    known = [f"{v['vdu-id-ref']}-{v['count-index']}" for v in record["vdur"]]
+    for vdur in record["vdur"]:
+        if vdu_id in (None, vdur["vdu-id-ref"]) and vdur["count-index"] == count:
+            if vdur["vim-id"] is None:
+                raise NbiError(f"vdu {vdur['name']} is not running, it is {vdur['status']}")
+            return RealBackends(lab.home).vim(record["vim-account-id"]), str(vdur["vim-id"])
+    raise NbiError(f"vnf '{vnf}' of ns '{ns}' has no such vdu, it has {', '.join(known)}")
+
+
+def _network(lab: Lab, nsr: Document, link: str, vim_account: str | None) -> tuple[Vim, str]:
+    """Return the network a link of a service is on, found by the ports of its VNFs."""
+    backends = RealBackends(lab.home)
+    wanted = None
+    if vim_account is not None:
+        wanted = lab.engine.store.resolve(VIMS, vim_account)["_id"]
+    links = set()
+    for vnfr in lab.engine.vnfs(nsr["_id"]):
+        for vdur in vnfr["vdur"]:
+            for position, port in enumerate(vdur["interfaces"]):
+                links.add(port["ns-vld-id"])
+                if port["ns-vld-id"] != link or vdur["vim-id"] is None:
+                    continue
+                if wanted not in (None, vnfr["vim-account-id"]):
+                    continue
+                vim = backends.vim(vnfr["vim-account-id"])
+                return vim, vim.server(vdur["vim-id"]).ports[position].network_id
+    raise NbiError(
+        f"ns '{nsr['name']}' has no running link '{link}', its links are {', '.join(sorted(links))}"
+    )

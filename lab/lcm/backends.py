@@ -1,0 +1,267 @@
+"""The lab's VIM and VCA behind the interfaces of ``lab.lcm.ports``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab.lcm.errors import LcmError
+from lab.lcm.keys import OpenSshInjector
+from lab.lcm.ports import ActionOutcome, BootedServer, CharmEvent, Charms, Cloud
+from lab.lcm.topology import Network, Server
+from lab.nbi.store import VIMS, Store
+from lab.vca import Controller, Event, Model, VcaError
+from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError, vca_prefix
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn the errors of VIM and VCA into those of the orchestration; the texts stay."""
+    try:
+        yield
+    except (VimError, VcaError) as error:
+        raise LcmError(str(error)) from error
+
+
+class VimCloud:
+    """A VIM account."""
+
+    def __init__(self, vim: Vim) -> None:
+        """Use an open VIM."""
+        self.vim = vim
+
+    def find_networks(self, name: str) -> list[str]:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            return [n.id for n in self.vim.networks() if n.name == name]
+
+    def management_network(self) -> str:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            for network in self.vim.networks():
+                if network.management:
+                    return network.id
+        raise LcmError("the VIM account has no management network")
+
+    def create_network(self, network: Network, tag: str) -> str:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        spec = NetworkSpec(name=network.name, subnet=network.subnet, gateway=network.gateway)
+        with _errors():
+            return self.vim.create_network(spec, tag).id
+
+    def create_server(
+        self,
+        server: Server,
+        networks: Sequence[str],
+        user_data: str | None,
+        ssh_keys: Sequence[str],
+        tag: str,
+    ) -> str:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        spec = ServerSpec(
+            name=server.name,
+            hostname=server.hostname,
+            image=server.image,
+            vcpus=server.vcpus,
+            ram_mib=server.ram_mib,
+            disk_gb=server.disk_gb,
+            ports=tuple(
+                PortSpec(network_id=network, ip=p.ip, mac=p.mac, port_security=p.port_security)
+                for p, network in zip(server.ports, networks, strict=True)
+            ),
+            user_data=user_data,
+            ssh_keys=tuple(ssh_keys),
+        )
+        with _errors():
+            return self.vim.create_server(spec, tag).id
+
+    def wait_active(self, server_id: str, timeout: float) -> BootedServer:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            server = self.vim.wait_active(server_id, timeout)
+        return BootedServer(
+            id=server.id,
+            addresses=tuple(p.ip for p in server.ports),
+            macs=tuple(p.mac for p in server.ports),
+            notes=tuple(server.notes),
+        )
+
+    def delete_tag(self, tag: str) -> None:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            self.vim.delete_tag(tag)
+
+
+class VcaCharms:
+    """A model of the lab's controller."""
+
+    def __init__(self, controller: Controller, name: str) -> None:
+        """Use the model ``name``, which is made on the first use that needs it."""
+        self.controller = controller
+        self.name = name
+        self._model: Model | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def model(self) -> Model:
+        """The model, made when it is not there."""
+        with self._lock, _errors():
+            if self._model is None:
+                exists = self.name in self.controller.models()
+                self._model = (
+                    self.controller.model(self.name)
+                    if exists
+                    else self.controller.add_model(self.name)
+                )
+            return self._model
+
+    def start(self) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        model = self.model
+        with _errors():
+            model.start()
+
+    def stop(self) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        model = self.model
+        with _errors():
+            model.stop()
+
+    def deploy(self, application: str, charm: Path, units: int) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            self.model.deploy(application, charm, num_units=units)
+
+    def application_status(self, application: str) -> tuple[str, str]:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            status = self.model.status()
+        app = status.apps.get(application)
+        if app is None:
+            raise LcmError(f"application {application} not found")
+        return app.status, app.message
+
+    def set_config(self, application: str, options: Mapping[str, Any]) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            self.model.set_config(application, dict(options))
+
+    def add_relation(self, one: str, other: str) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            self.model.add_relation(one, other)
+
+    def run_action(
+        self, application: str, name: str, params: Mapping[str, Any], timeout: float
+    ) -> ActionOutcome:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            result = self.model.run_action(application, name, dict(params), timeout=timeout)
+        return ActionOutcome(result.status == "completed", result.results, result.message)
+
+    def has_action(self, application: str, name: str) -> bool:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            return name in self.model.actions(application)
+
+    def wait_idle(self, timeout: float) -> bool:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            return bool(self.model.wait_idle(timeout))
+
+    def failed_units(self) -> dict[str, str]:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            status = self.model.status()
+        return {
+            unit.name: unit.agent_message or "hook failed"
+            for app in status.apps.values()
+            for unit in app.units.values()
+            if unit.agent_status == "error"
+        }
+
+    def subscribe(self, callback: Callable[[CharmEvent], None]) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+
+        def listen(event: Event) -> None:
+            translated = _charm_event(event)
+            if translated is not None:
+                callback(translated)
+
+        with _errors():
+            self.model.subscribe(listen)
+
+    def destroy(self) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            if self.name in self.controller.models():
+                self.controller.destroy_model(self.name)
+
+
+_QUIET = {
+    "hook-started": "running {name}",
+    "hook-retried": "retrying {name}",
+    "action-started": "action {name}",
+}
+
+
+def _charm_event(event: Event) -> CharmEvent | None:
+    """Return an event of the controller as one for displays, ``None`` if it is not worth it."""
+    if event.kind == "status":
+        text = f"{event.name}: {event.message}" if event.message else event.name
+        return CharmEvent(event.app, text, status=event.name)
+    if event.kind == "hook-failed":
+        text = f"{event.name} failed: {event.message}".rstrip(": ")
+        return CharmEvent(event.app, text, status="error")
+    if event.kind in _QUIET:
+        return CharmEvent(event.app, _QUIET[event.kind].format(name=event.name), quiet=True)
+    return None
+
+
+class RealBackends:
+    """Everything of one lab."""
+
+    def __init__(self, home: Path) -> None:
+        """Open the lab in ``home``; nothing is made until it is needed."""
+        self.home = home
+        self.store = Store(home)
+        self._keys = OpenSshInjector(lambda: vca_prefix(home))
+        self._charms: dict[str, VcaCharms] = {}
+        self._controller: Controller | None = None
+
+    @property
+    def keys(self) -> OpenSshInjector:
+        """See :class:`lab.lcm.ports.Backends`."""
+        return self._keys
+
+    def vim(self, vim_account: str) -> Vim:
+        """Return the VIM of an account.
+
+        Raises:
+            LcmError: the account or its VIM does not exist.
+        """
+        document = self.store.find(VIMS, vim_account)
+        if document is None:
+            raise LcmError(f"vim account '{vim_account}' does not exist")
+        with _errors():
+            return Vim.open(self.home, document["name"])
+
+    def cloud(self, vim_account: str) -> Cloud:
+        """See :class:`lab.lcm.ports.Backends`."""
+        return VimCloud(self.vim(vim_account))
+
+    def controller(self) -> Controller:
+        """Return the controller; charms run in the management network's namespace."""
+        if self._controller is None:
+            with _errors():
+                self._controller = Controller(self.home, exec_prefix=vca_prefix(self.home))
+        return self._controller
+
+    def charms(self, ns_id: str) -> Charms:
+        """See :class:`lab.lcm.ports.Backends`."""
+        if ns_id not in self._charms:
+            self._charms[ns_id] = VcaCharms(self.controller(), ns_id)
+        return self._charms[ns_id]

@@ -1,0 +1,97 @@
+"""RO's key pair, and its use to put a charm's key into a VM.
+
+RO logs in with a key that user data gave to the image's default user, and appends the charm's
+public key to the authorized keys of the user named in ssh-access. The lab does it with OpenSSH's
+client from the network namespace in which the charms run.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lab.lcm.errors import LcmError
+
+_LOGIN_SECONDS = 10
+
+
+class OpenSshInjector:
+    """Key injection with ssh and ssh-keygen."""
+
+    def __init__(self, prefix: Callable[[], Sequence[str]]) -> None:
+        """Run ssh behind the argument vector ``prefix()``, which enters a network namespace."""
+        self._prefix = prefix
+
+    def make_key(self, path: Path) -> str:
+        """Make RO's RSA key pair at ``path`` if there is none; return the public key.
+
+        Raises:
+            LcmError: ssh-keygen failed.
+        """
+        public = path.with_name(path.name + ".pub")
+        if not public.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            words = "ssh-keygen -q -t rsa -b 2048 -C ro -N".split()
+            _run([*words, "", "-f", str(path)], None, "ssh-keygen")
+        return public.read_text(encoding="ascii").strip()
+
+    def inject(self, address: str, user: str, private_key: Path, public_key: str) -> None:
+        """Append ``public_key`` to the authorized keys of ``user``, once.
+
+        Raises:
+            LcmError: no login, or the command failed; the text is ssh's last line.
+        """
+        if "\n" in public_key.strip():
+            raise LcmError("the charm's public key is not one line")
+        # The key travels on standard input, so nothing in it can be taken for a command.
+        script = (
+            "umask 077 && mkdir -p ~/.ssh && touch ~/.ssh/authorized_keys && "
+            "IFS= read -r key && "
+            '{ grep -qxF -- "$key" ~/.ssh/authorized_keys || '
+            "printf '%s\\n' \"$key\" >> ~/.ssh/authorized_keys; }"
+        )
+        command = [
+            *self._prefix(),
+            "ssh",
+            "-i",
+            str(private_key),
+            "-F",
+            "none",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "IdentitiesOnly=yes",
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            "UserKnownHostsFile=/dev/null",
+            "-o",
+            "LogLevel=ERROR",
+            "-o",
+            f"ConnectTimeout={_LOGIN_SECONDS}",
+            f"{user}@{address}",
+            f"sh -c {shlex.quote(script)}",
+        ]
+        _run(command, public_key.strip() + "\n", "ssh")
+
+
+def _run(command: Sequence[str], text: str | None, what: str) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=3 * _LOGIN_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise LcmError(f"{command[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise LcmError(f"{what} did not answer within {3 * _LOGIN_SECONDS} s") from None
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise LcmError(lines[-1] if lines else f"{what} failed with exit code {done.returncode}")

@@ -1,0 +1,319 @@
+"""The verbs of the northbound interface, without any printing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.lcm import model
+from lab.lcm.environments import day12
+from lab.lcm.errors import LcmError
+from lab.lcm.journal import Tail
+from lab.lcm.operations import fail_operation
+from lab.lcm.primitives import placeholder_name
+from lab.lcm.topology import plan
+from lab.nbi import jobs
+from lab.nbi.catalogue import Catalogue, Validator, sort_findings
+from lab.nbi.errors import NbiError
+from lab.nbi.ids import admin, new_id
+from lab.nbi.params import check_references, client_params
+from lab.nbi.primitives import check_action
+from lab.nbi.records import new_nsr, new_operation, new_vnfrs
+from lab.nbi.store import NSDS, NSRS, OPS, VIMS, VNFRS, Document, Store, file_lock
+
+
+@dataclass(frozen=True)
+class Started:
+    """An operation on its way."""
+
+    operation: Document
+    nsr: Document
+    tail: Tail
+    warnings: tuple[str, ...] = ()
+
+
+class Engine:
+    """NBI of the lab in one directory."""
+
+    def __init__(self, home: Path, validator: Validator) -> None:
+        """Use the records below ``home``."""
+        self.store = Store(home)
+        self.catalogue = Catalogue(self.store, validator)
+        self.validator = validator
+
+    # -- VIM accounts ------------------------------------------------------------------------
+
+    def vim_create(self, name: str, vim_type: str, config: Mapping[str, Any]) -> Document:
+        """Record a VIM account; its resources are made by the caller.
+
+        Raises:
+            NbiError: the name is taken.
+        """
+        document = {
+            "_id": new_id(),
+            "name": name,
+            "vim_type": vim_type,
+            "config": dict(config),
+            "_admin": {**admin(), "operationalState": "ENABLED"},
+        }
+        with self.store.lock(VIMS):
+            if any(v["name"] == name for v in self.store.all(VIMS)):
+                raise NbiError(f"name '{name}' already exists for vim_accounts")
+            self.store.put(VIMS, document)
+        return document
+
+    def vim_delete(self, name: str, force: bool = False) -> Document:
+        """Remove the record of a VIM account no service uses.
+
+        Raises:
+            NbiError: unknown, or in use and not ``force``.
+        """
+        document = self.store.resolve(VIMS, name)
+        if not force:
+            for vnfr in self.store.all(VNFRS):
+                if vnfr["vim-account-id"] == document["_id"]:
+                    nsr = self.store.find(NSRS, vnfr["nsr-id-ref"]) or {}
+                    raise NbiError(
+                        f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
+                    )
+        self.store.delete(VIMS, document["_id"])
+        return document
+
+    # -- network services ----------------------------------------------------------------------
+
+    def ns(self, name_or_id: str) -> Document:
+        """Return the record of a service, after noticing dead workers."""
+        self.reap()
+        return self.store.resolve(NSRS, name_or_id, id_field="_id")
+
+    def ns_create(
+        self,
+        ns_name: str,
+        nsd_name: str,
+        vim_account: str,
+        config: Mapping[str, Any],
+        ssh_keys: list[str],
+        description: str = "",
+        timeout: int | None = None,
+    ) -> Started:
+        """Check a request as osmclient and NBI do, record the service and start it.
+
+        Raises:
+            NbiError: refused; nothing is recorded.
+        """
+        nsd = self.store.resolve(NSDS, nsd_name)
+        request = client_params(
+            config,
+            ns_name=ns_name,
+            nsd_key=nsd["_id"],
+            vim_account=vim_account,
+            ssh_keys=ssh_keys,
+            resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
+        )
+        if timeout is not None:
+            request["timeout_ns_deploy"] = timeout
+        descriptor = nsd["descriptor"]
+        try:
+            vnfds = model.members(descriptor, self.store)
+        except LcmError as error:
+            raise NbiError(str(error)) from None
+        descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
+        warnings = sort_findings(
+            self.validator.ns_params(
+                request, descriptor, {d["id"]: d for d in descriptors.values()}
+            ),
+            strict=False,
+            what="parameters",
+        )
+        vims = {v["_id"]: v["name"] for v in self.store.all(VIMS)}
+        check_references(request, descriptor, vims)
+        nsr = new_nsr(request, nsd, description)
+        try:
+            svc = model.service(nsr, self.store)
+            planned = plan(ns_name, descriptor, descriptors, request, vims)
+        except LcmError as error:
+            raise NbiError(str(error)) from None
+        vnfrs = new_vnfrs(nsr, vnfds, planned, request)
+        records = {r["member-vnf-index-ref"]: r for r in vnfrs}
+        _check_initial(svc, model.shared_parameters(svc, records))
+        operation = new_operation(nsr, "instantiate", request)
+        with self.store.lock(NSRS):
+            if any(n["name"] == ns_name for n in self.store.all(NSRS)):
+                raise NbiError(f"ns with name '{ns_name}' already exists for this project")
+            # Records of the members first: a service without them could not be deleted.
+            for vnfr in vnfrs:
+                self.store.put(VNFRS, vnfr)
+            self.store.put(OPS, operation)
+            self.store.put(NSRS, nsr)
+        return self._start(operation, nsr, warnings)
+
+    def ns_action(
+        self,
+        name: str,
+        primitive: str,
+        params: Mapping[str, Any],
+        member_vnf_index: str | None,
+        vdu_id: str | None = None,
+        vdu_count: int | None = None,
+        timeout: int | None = None,
+    ) -> Started:
+        """Check an action as NBI does and start it.
+
+        Raises:
+            NbiError: refused.
+        """
+        nsr = self.ns(name)
+        self._require_instantiated(nsr, "action")
+        svc = self._service(nsr)
+        if member_vnf_index is None:
+            configuration = nsr["nsd"].get("ns-configuration") or {}
+            primitives = list(configuration.get("config-primitive") or ())
+        else:
+            if member_vnf_index not in svc.vnfds:
+                raise NbiError(
+                    f"Invalid parameter member_vnf_index='{member_vnf_index}' is not one of the "
+                    f"nsd:constituent-vnfd ({', '.join(svc.vnfds)})"
+                )
+            descriptor = svc.vnfds[member_vnf_index]["descriptor"]
+            if vdu_id is not None and all(v["id"] != vdu_id for v in descriptor.get("vdu") or ()):
+                raise NbiError(f"Invalid parameter vdu_id='{vdu_id}' not present at vnfd:vdu:id")
+            entry = day12(descriptor, vdu_id or descriptor["id"]) or {}
+            primitives = list(entry.get("config-primitive") or ())
+        check_action(primitives, primitive, params)
+        request: dict[str, Any] = {"primitive": primitive, "primitive_params": dict(params)}
+        if member_vnf_index is not None:
+            request["member_vnf_index"] = member_vnf_index
+        if vdu_id is not None:
+            request["vdu_id"] = vdu_id
+            request["vdu_count_index"] = vdu_count or 0
+        if timeout is not None:
+            request["timeout_ns_action"] = timeout
+        operation = new_operation(nsr, "action", request)
+        self.store.put(OPS, operation)
+        return self._start(operation, nsr, [])
+
+    def ns_delete(
+        self, name: str, force: bool = False, skip_terminate_primitives: bool = False
+    ) -> Started:
+        """Terminate a service and remove its records, also after a create that died half-way.
+
+        A running instantiation is cancelled, other operations are waited for (``force``: are
+        cancelled too).
+
+        Raises:
+            NbiError: there is no such service.
+        """
+        nsr = self.ns(name)
+        for operation in self._operations(nsr["_id"]):
+            kind = operation["lcmOperationType"]
+            if jobs.alive(operation) and (force or kind == "instantiate"):
+                jobs.kill(operation)
+                if operation["operationState"] == "PROCESSING":
+                    fail_operation(self.store, operation, "Operation was cancelled")
+        operation = new_operation(
+            nsr,
+            "terminate",
+            {
+                "autoremove": True,
+                "force": force,
+                "skip_terminate_primitives": skip_terminate_primitives or force,
+            },
+        )
+        self.store.put(OPS, operation)
+        return self._start(operation, nsr, [])
+
+    def operations(self, name: str) -> list[Document]:
+        """Return the operations of a service, oldest first."""
+        return self._operations(self.ns(name)["_id"])
+
+    def operation(self, op_id: str) -> Document:
+        """Return one operation.
+
+        Raises:
+            NbiError: there is none with this id.
+        """
+        self.reap()
+        return self.store.resolve(OPS, op_id, id_field="_id")
+
+    def vnfs(self, ns: str | None = None) -> list[Document]:
+        """Return the VNF records, of one service or of all."""
+        records = self.store.all(VNFRS)
+        if ns is None:
+            return records
+        ns_id = self.ns(ns)["_id"]
+        return [r for r in records if r["nsr-id-ref"] == ns_id]
+
+    def vnf(self, ns: str, index: str) -> Document:
+        """Return the record of a member.
+
+        Raises:
+            NbiError: the service has no such member.
+        """
+        records = self.vnfs(ns)
+        for record in records:
+            if record["member-vnf-index-ref"] == index:
+                return record
+        known = ", ".join(r["member-vnf-index-ref"] for r in records)
+        raise NbiError(f"ns '{ns}' has no vnf '{index}', its members are {known}")
+
+    def reap(self) -> None:
+        """Mark operations FAILED whose worker died without saying so."""
+        for operation in self.store.all(OPS):
+            if operation["operationState"] == "PROCESSING" and not jobs.alive(operation):
+                fail_operation(
+                    self.store, operation, "the process running the operation was killed"
+                )
+
+    def wait_free(self, nsr: Document, timeout: float) -> Any:
+        """Return a context manager that keeps operations off a service (for lab verbs)."""
+        path = self.store.home / "lcm" / "locks" / str(nsr["_id"])
+        return file_lock(path, timeout, f"ns {nsr['name']}")
+
+    # -- internals -----------------------------------------------------------------------------
+
+    def _start(self, operation: Document, nsr: Document, warnings: list[str]) -> Started:
+        tail = jobs.start(self.store, operation)
+        return Started(operation, nsr, tail, tuple(warnings))
+
+    def _operations(self, ns_id: str) -> list[Document]:
+        return [o for o in self.store.all(OPS) if o["nsInstanceId"] == ns_id]
+
+    def _require_instantiated(self, nsr: Document, operation: str) -> None:
+        if nsr["_admin"]["nsState"] == "NOT_INSTANTIATED":
+            raise NbiError(
+                f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not instantiated"
+            )
+
+    def _service(self, nsr: Document) -> model.Service:
+        try:
+            return model.service(nsr, self.store)
+        except LcmError as error:
+            raise NbiError(str(error)) from None
+
+
+def _check_initial(svc: model.Service, values: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse an instantiation that lacks a value of an initial primitive.
+
+    Raises:
+        NbiError: in NBI's words.
+    """
+    always = {"rw_mgmt_ip", "OSM", "ns_config_info"}
+    for env in svc.environments:
+        known = always | set(values[env.application])
+        for primitive in env.initial:
+            for parameter in primitive.get("parameter") or ():
+                wanted = placeholder_name(parameter.get("value"))
+                if wanted is None or wanted in known:
+                    continue
+                owner = (
+                    f"nsd[id={svc.nsr['nsd']['id']}]:ns-configuration"
+                    if env.member_vnf_index is None
+                    else f"vnfd[id={svc.vnfds[env.member_vnf_index]['id']}]:day1-2 configuration"
+                )
+                raise NbiError(
+                    f"Parameter '<{wanted}>' needed for {owner}:initial-config-primitive"
+                    f"[name={primitive['name']}] not supplied (member-vnf-index "
+                    f"{env.member_vnf_index})"
+                )

@@ -1,0 +1,29 @@
+"""The builder's validator behind the interface of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from builder.validate import Catalog, validate_package, validate_params
+
+from lab.nbi.catalogue import Finding
+from lab.nbi.store import Document
+
+
+class BuilderValidator:
+    """OSM's rules as ``builder.validate`` knows them."""
+
+    def package(
+        self, path: Path, vnfds: Mapping[str, Document], nsds: Mapping[str, Document]
+    ) -> Sequence[Finding]:
+        """See :class:`lab.nbi.catalogue.Validator`."""
+        return validate_package(path, Catalog(vnfds=dict(vnfds), nsds=dict(nsds)))
+
+    def ns_params(
+        self, document: Mapping[str, Any], nsd: Document, vnfds: Mapping[str, Document]
+    ) -> Sequence[Finding]:
+        """See :class:`lab.nbi.catalogue.Validator`."""
+        catalog = Catalog(vnfds=dict(vnfds), nsds={nsd["id"]: nsd})
+        return validate_params("ns", dict(document), catalog)

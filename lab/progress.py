@@ -1,0 +1,144 @@
+"""Display of a running operation: a live table on a terminal, one line per event elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lab.lcm.journal import Event, Tail
+
+_POLL = 0.1
+_STYLE = {"active": "green", "blocked": "yellow", "error": "red", "BROKEN": "red"}
+
+
+@dataclass
+class _Row:
+    vm: str = ""
+    charm: str = ""
+    style: str = ""
+    primitive: str = ""
+
+
+@dataclass
+class Board:
+    """State of the display, fed with events; it draws nothing itself."""
+
+    stage: str = ""
+    rows: dict[str, _Row] = field(default_factory=dict)
+    relations: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def feed(self, event: Event) -> str | None:
+        """Take an event in; return it as a line for a log, ``None`` if it says nothing new."""
+        kind, subject, text = event["kind"], event["subject"], event["text"]
+        if kind == "stage":
+            self.stage = text
+            return str(text)
+        if kind == "note":
+            self.notes.append(f"{subject}: {text}")
+            return f"{subject}: note: {text}"
+        if kind == "relation":
+            self.relations[subject] = text
+            return f"relation {subject}: {text}"
+        if kind in ("end", "settled"):
+            self.stage = text
+            return f"{event.get('state', '')} {text}".strip()
+        row = self.rows.setdefault(subject, _Row())
+        if kind == "vm":
+            row.vm = text
+            return f"{subject}: vm {text}"
+        if kind == "primitive":
+            done = event["number"] if event.get("done") else event["number"] - 1
+            row.primitive = f"{done}/{event['total']} {text}"
+            return None if event.get("done") else f"{subject}: primitive {text}"
+        status = event.get("status") or event.get("state") or ""
+        changed = row.charm != text and not event.get("quiet")
+        row.charm, row.style = text, _STYLE.get(status, "")
+        return f"{subject}: charm {text}" if changed else None
+
+    def table(self) -> Table:
+        """Return the table for a terminal."""
+        table = Table(title=self.stage, title_justify="left", expand=False)
+        for heading in ("VNF", "VM", "charm", "primitives"):
+            table.add_column(heading, overflow="ellipsis", no_wrap=True)
+        for subject in sorted(self.rows):
+            row = self.rows[subject]
+            table.add_row(subject, row.vm, Text(row.charm, style=row.style), row.primitive)
+        for name in sorted(self.relations):
+            table.add_row(f"link {name}", "", self.relations[name], "")
+        return table
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a watched operation ended, as far as the watcher saw it."""
+
+    state: str | None
+    """``COMPLETED``, ``FAILED``, or ``None``: the time of the watcher was over."""
+    detail: object = None
+    lost: bool = False
+    """The worker died without a word."""
+
+
+def watch(
+    tail: Tail,
+    alive: Callable[[], bool],
+    console: Console,
+    timeout: float | None = None,
+    until: str = "settled",
+) -> Outcome:
+    """Show an operation until it has ended and its charms are idle.
+
+    Args:
+        tail: its progress.
+        alive: says whether its worker still runs.
+        console: where to draw; a terminal gets a live table.
+        timeout: seconds to watch, ``None`` for no limit.
+        until: kind of the event that ends it (``settled`` or ``end``).
+    """
+    board = Board()
+    if not console.is_terminal:
+        return _follow(tail, alive, timeout, until, lambda event: _print(console, board, event))
+    with Live(board.table(), console=console, refresh_per_second=8) as live:
+
+        def draw(event: Event) -> None:
+            board.feed(event)
+            live.update(board.table())
+
+        return _follow(tail, alive, timeout, until, draw)
+
+
+def _print(console: Console, board: Board, event: Event) -> None:
+    line = board.feed(event)
+    if line is not None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _follow(
+    tail: Tail,
+    alive: Callable[[], bool],
+    timeout: float | None,
+    until: str,
+    show: Callable[[Event], None],
+) -> Outcome:
+    deadline = None if timeout is None else time.monotonic() + timeout
+    outcome = Outcome(None)
+    while True:
+        running = alive()  # asked before reading: what it wrote last is still seen
+        for event in tail.new_events():
+            show(event)
+            if event["kind"] == "end":
+                outcome = Outcome(event["state"], event.get("detail"))
+            if event["kind"] == until:
+                return outcome
+        if not running:
+            return outcome if outcome.state else Outcome("FAILED", lost=True)
+        if deadline is not None and time.monotonic() > deadline:
+            return outcome
+        time.sleep(_POLL)

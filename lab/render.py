@@ -1,0 +1,90 @@
+"""Tables and JSON of the lab's verbs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+class Output:
+    """Where results go: tables, or with ``as_json`` one JSON document on standard output."""
+
+    def __init__(self, as_json: bool) -> None:
+        """Results go to standard output, progress and remarks to standard error."""
+        self.as_json = as_json
+        self.out = Console(highlight=False, soft_wrap=False)
+        self.progress = Console(stderr=True, highlight=False)
+        if not self.out.is_terminal:
+            # A pipe has no width; without this rich would cut columns at 80 characters.
+            self.out = Console(highlight=False, width=200)
+
+    def rows(
+        self, documents: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Print documents as a table; ``columns`` maps a heading to the keys that lead to it."""
+        if self.as_json:
+            self.json(list(documents))
+            return
+        table = Table()
+        for heading in columns:
+            table.add_column(heading, overflow="fold")
+        for document in documents:
+            table.add_row(*(Text(_cell(_dig(document, keys))) for keys in columns.values()))
+        self.out.print(table)
+
+    def fields(self, document: Mapping[str, Any], keys: Iterable[str] | None = None) -> None:
+        """Print one document as a table of two columns."""
+        if self.as_json:
+            self.json(document)
+            return
+        table = Table()
+        table.add_column("field", no_wrap=True)
+        table.add_column("value", overflow="fold")
+        for key in document if keys is None else keys:
+            if key in document:
+                table.add_row(key, Text(_cell(document[key])))
+        self.out.print(table)
+
+    def identity(self, document: Mapping[str, Any]) -> None:
+        """Print the id of something made, as osmclient does."""
+        if self.as_json:
+            self.json(document)
+        else:
+            print(document["_id"])
+
+    def json(self, value: object) -> None:
+        """Print JSON."""
+        print(json.dumps(value, indent=1, sort_keys=True, default=str))
+
+    def remark(self, text: str) -> None:
+        """Print a remark for people on standard error."""
+        self.progress.print(text, markup=False, soft_wrap=True)
+
+
+def _dig(document: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    value: Any = document
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, (dict, list)):
+        return yaml.safe_dump(value, default_flow_style=False, sort_keys=False).rstrip()
+    return str(value)
+
+
+def when(seconds: float) -> str:
+    """Return a record's time stamp as local time, to the second."""
+    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
