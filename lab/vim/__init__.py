@@ -1,0 +1,41 @@
+"""A virtual infrastructure manager on one Linux machine.
+
+A server (VDU) is a real systemd with cloud-init and sshd in its own pid, mount, uts, ipc, net and
+cgroup namespaces, over an overlay of the machine's own root; a network is a bridge in a network
+namespace of the VIM. See ``docs/reference/lab-vim.md``.
+"""
+
+from lab.vim.account import Vim, clean, vca_prefix
+from lab.vim.dataplane import Dataplane, probe
+from lab.vim.errors import VimError
+from lab.vim.model import (
+    ACTIVE,
+    BUILD,
+    ERROR,
+    SHUTOFF,
+    Network,
+    NetworkSpec,
+    Port,
+    PortSpec,
+    Server,
+    ServerSpec,
+)
+
+__all__ = [
+    "ACTIVE",
+    "BUILD",
+    "ERROR",
+    "SHUTOFF",
+    "Dataplane",
+    "Network",
+    "NetworkSpec",
+    "Port",
+    "PortSpec",
+    "Server",
+    "ServerSpec",
+    "Vim",
+    "VimError",
+    "clean",
+    "probe",
+    "vca_prefix",
+]

@@ -1,0 +1,636 @@
+"""A VIM account: the networks and servers of one virtual infrastructure, kept on disk.
+
+Every method may be called from any process or thread at any time. What is made on the machine
+is recorded first, so that :meth:`Vim.destroy` and :func:`clean` find it after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from lab.vim import addresses, cgroups, cloudinit, dataplane, fabric, image
+from lab.vim.errors import VimError
+from lab.vim.model import (
+    ACTIVE,
+    BUILD,
+    Network,
+    NetworkSpec,
+    Port,
+    PortSpec,
+    Server,
+    ServerSpec,
+    nic_name,
+)
+from lab.vim.server import Vdu, mounts_below, unmount
+from lab.vim.store import (
+    NAME,
+    Account,
+    Config,
+    Home,
+    Image,
+    ServerRecord,
+    State,
+    Stored,
+    locked,
+)
+
+#: A label of a host name (RFC 1123, section 2.1).
+_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_MTU = range(576, 65536)  # RFC 791's datagram everyone takes; the largest a veth takes
+_MAX_PORTS = 26
+
+#: Seconds that sshd may take after cloud-init before a server counts as active without it.
+_SSHD_GRACE = 10.0
+
+
+def vca_prefix(home: Path | str) -> list[str]:
+    """Words to put before a command so that it runs where the charms do.
+
+    That is a network namespace with a leg in the management network of every VIM of the lab.
+    It is made when it is not there.
+
+    Raises:
+        VimError: it cannot be made.
+    """
+    place = Home.at(home)
+    if not (fabric.NETNS / place.vca_netns).is_mount():
+        with locked(place.lock):
+            fabric.make_vca(place.vca_netns)
+    return fabric.enter(place.vca_netns)
+
+
+def _config(config: Mapping[str, Any] | None) -> Config:
+    try:
+        return Config.model_validate(dict(config or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise VimError(f"The VIM configuration is wrong at '{where}': {first['msg']}.") from None
+
+
+class Vim:
+    """One VIM account; make it with :meth:`create`, find it again with :meth:`open`."""
+
+    def __init__(self, home: Home, name: str, account: Account) -> None:
+        """Use :meth:`create` or :meth:`open`."""
+        self.home = home
+        self.name = name
+        self.account = account
+        self.directory = home.vims / name
+        self._state = Stored(self.directory / "state.json", State)
+
+    # --- the account -------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, home: Path | str, name: str, config: Mapping[str, Any] | None = None) -> Vim:
+        """Make an account with its management network.
+
+        Args:
+            home: the lab's directory.
+            name: letters, digits, ".", "_" and "-", at most 63.
+            config: ``management_network_name`` (mgmtnet), ``management_subnet``
+                (10.250.<number>.0/24) and ``images`` (a mapping from image name to
+                ``default_user`` and ``keep``); the rest of an OSM VIM config is ignored.
+
+        Raises:
+            VimError: bad name or configuration, name taken, or a machine that cannot do it.
+        """
+        place = Home.at(home)
+        if not NAME.fullmatch(name):
+            raise VimError(
+                f"'{name}' is no VIM account name: letters, digits, '.', '_' and '-' are allowed."
+            )
+        settings = _config(config)
+        image.check_host()
+        dataplane.probe()
+        with locked(place.lock):
+            directory = place.vims / name
+            if (directory / "account.json").exists():
+                raise VimError(f"A VIM account with name '{name}' already exists.")
+            others = [cls._read(place, other) for other in cls.names(place.path)]
+            taken = {other.account.number for other in others}
+            number = next((n for n in range(1, 256) if n not in taken), None)
+            if number is None:
+                raise VimError("There are 255 VIM accounts in this lab: delete one first.")
+            subnet = addresses.parse_subnet(settings.management_subnet or f"10.250.{number}.0/24")
+            for other in others:
+                used = ipaddress.ip_network(other.management_network().subnet)
+                if used.version == subnet.version and used.overlaps(subnet):
+                    raise VimError(
+                        f"The management subnet {subnet} overlaps {used} of VIM '{other.name}'."
+                    )
+            account = Account(name=name, number=number, config=settings)
+            spec = NetworkSpec(
+                settings.management_network_name,
+                str(subnet),
+                gateway=str(subnet.network_address + 1),
+                management=True,
+            )
+            network = _plan_network(spec, "", [])
+            vim = cls(place, name, account)
+            vim._state.write(State(networks={network.id: network}))
+            Stored(directory / "account.json", Account).write(account)  # last: now it exists
+            try:
+                vim.restore()
+            except VimError:
+                vim._destroy()
+                raise
+        return vim
+
+    @classmethod
+    def open(cls, home: Path | str, name: str) -> Vim:
+        """An account made before.
+
+        Raises:
+            VimError: no such account.
+        """
+        place = Home.at(home)
+        if not NAME.fullmatch(name) or not (place.vims / name / "account.json").exists():
+            raise VimError(f"VIM account '{name}' could not be found.")
+        vim = cls._read(place, name)
+        if not (fabric.NETNS / vim.fabric).is_mount():
+            with locked(place.lock):
+                vim.restore()
+        return vim
+
+    @classmethod
+    def _read(cls, home: Home, name: str) -> Vim:
+        return cls(home, name, Stored(home.vims / name / "account.json", Account).read())
+
+    @staticmethod
+    def names(home: Path | str) -> list[str]:
+        """Names of the accounts of a lab."""
+        vims = Home.at(home).vims
+        return sorted(path.parent.name for path in vims.glob("*/account.json"))
+
+    @property
+    def fabric(self) -> str:
+        """Name of the network namespace with this VIM's bridges."""
+        return self.home.fabric_netns(self.account.number)
+
+    def restore(self) -> None:
+        """Make what is recorded and missing of the fabric, as after a restart of the machine."""
+        fabric.make_vca(self.home.vca_netns)
+        fabric.make_fabric(self.fabric)
+        state = self._state.read()
+        for network in state.networks.values():
+            self._make_network(network)
+        self._apply_rules(state)
+
+    def destroy(self) -> None:
+        """Remove the account with all its servers and networks; also after a crash."""
+        with locked(self.home.lock):
+            self._destroy()
+
+    def _destroy(self) -> None:
+        with contextlib.suppress(VimError):  # a damaged record: the directory tells as much
+            self._parallel(self._remove_server, list(self._state.read().servers))
+        servers = self.directory / "servers"
+        for directory in sorted(servers.iterdir()) if servers.is_dir() else []:
+            self._vdu(directory.name).remove()
+        for point in mounts_below(self.directory):
+            unmount(point)
+        fabric.delete_netns(self.fabric)
+        leg = f"vim{self.account.number}"
+        fabric.delete_device(self.home.vca_netns, leg)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        if not self.names(self.home.path):
+            fabric.delete_netns(self.home.vca_netns)
+            with contextlib.suppress(OSError):  # not empty: not ours alone
+                (self._hierarchy() / self.home.prefix).rmdir()
+
+    # --- networks ----------------------------------------------------------------------------
+
+    def networks(self) -> list[Network]:
+        """All networks, the management network first."""
+        return list(self._state.read().networks.values())
+
+    def network(self, network_id: str) -> Network:
+        """One network.
+
+        Raises:
+            VimError: no such network.
+        """
+        return _network(self._state.read(), network_id)
+
+    def management_network(self) -> Network:
+        """The network over which the charms reach the servers."""
+        return next(network for network in self.networks() if network.management)
+
+    def create_network(self, spec: NetworkSpec, tag: str) -> Network:
+        """Make a network.
+
+        Args:
+            spec: what it is to be.
+            tag: whose it is (a network service's id); see :meth:`delete_tag`.
+
+        Raises:
+            VimError: wrong range, gateway or MTU; a second management network.
+        """
+        if spec.management:
+            raise VimError("The VIM has a management network already, made with the account.")
+        with self._state.change() as state:
+            network = _plan_network(spec, tag, [n.subnet for n in state.networks.values()])
+            state.networks[network.id] = network
+        try:
+            self._make_network(network)
+        except VimError:
+            self._forget_network(network)
+            raise
+        return network
+
+    def delete_network(self, network_id: str) -> None:
+        """Remove a network.
+
+        Raises:
+            VimError: no such network, servers are still on it, or it is the management network.
+        """
+        with self._state.change() as state:
+            network = _network(state, network_id)
+            if network.management:
+                raise VimError("The management network goes with the VIM account only.")
+            if any(port.network_id == network_id for port in _ports(state)):
+                raise VimError(
+                    f"Unable to complete operation on network {network_id}: there are one or "
+                    "more ports still in use on the network."
+                )
+            fabric.delete_device(self.fabric, network.bridge)
+            del state.networks[network_id]
+
+    def _make_network(self, network: Network) -> None:
+        fabric.make_network(self.fabric, network)
+        if network.management:
+            fabric.join_vca(self.fabric, self.home.vca_netns, self.account.number, network)
+
+    def _forget_network(self, network: Network) -> None:
+        with self._state.change() as state:
+            state.networks.pop(network.id, None)
+        fabric.delete_device(self.fabric, network.bridge)
+
+    @contextlib.contextmanager
+    def capture(self, network_id: str, path: Path | str) -> Iterator[None]:
+        """Write every frame on a network to a pcap file while the block runs.
+
+        Raises:
+            VimError: no such network, or tcpdump does not start.
+        """
+        network = self.network(network_id)
+        with fabric.capture(self.fabric, network.bridge, Path(path)):
+            yield
+
+    # --- servers -----------------------------------------------------------------------------
+
+    def servers(self, tag: str | None = None) -> list[Server]:
+        """All servers, or those of a tag, as they are now."""
+        records = self._state.read().servers.values()
+        return [self._observe(r) for r in records if tag is None or r.server.tag == tag]
+
+    def server(self, server_id: str) -> Server:
+        """One server as it is now.
+
+        Raises:
+            VimError: no such server.
+        """
+        return self._observe(self._record(server_id))
+
+    def create_server(self, spec: ServerSpec, tag: str) -> Server:
+        """Make a server and start it; it boots while the caller goes on (:meth:`wait_active`).
+
+        Raises:
+            VimError: unknown image or network, address outside the subnet or in use, wrong
+                flavour, user-data that cannot work here. Nothing is left of the server then.
+        """
+        settings = self._check(spec)
+        init = image.find_init()
+        with self._state.change() as state:
+            record = self._plan_server(spec, tag, state)
+            server = record.server
+            state.servers[server.id] = record
+            networks = dict(state.networks)
+            self._apply_rules(state)
+        vdu = self._vdu(server.id)
+        plane = dataplane.probe()
+        look = image.Look(
+            hostname=spec.hostname,
+            default_user=settings.default_user,
+            seed=cloudinit.seed(server.id, spec.hostname, spec.ssh_keys, spec.user_data),
+            wireguard_go=plane.binary,
+            keep=frozenset(settings.keep),
+            hide=(self.home.path,),
+        )
+        try:
+            with locked(vdu.directory / "lock"):
+                vdu.make_disk(spec.disk_gb, look)
+                vdu.configure(server, networks, self.fabric, init)
+                server = replace(server, notes=tuple(self._power_on(vdu, record)))
+            with self._state.change() as state:
+                if server.id not in state.servers:
+                    raise VimError(f"Instance {server.id} was deleted while it was being made.")
+                record = state.servers[server.id]
+                state.servers[server.id] = record.model_copy(
+                    update={"server": server, "made": True}
+                )
+        except BaseException:
+            # Also when interrupted: nothing half-made stays.
+            self._remove_server(server.id)
+            raise
+        return self._observe(self._record(server.id))
+
+    def wait_active(self, server_id: str, timeout: float = 60.0) -> Server:
+        """Wait until a server's system has booted and cloud-init is done.
+
+        Args:
+            server_id: which.
+            timeout: seconds.
+
+        Raises:
+            VimError: it did not boot, cloud-init reported errors (they are quoted), or it takes
+                longer.
+        """
+        vdu = self._vdu(server_id)
+        end = time.monotonic() + timeout
+        while True:
+            server = self.server(server_id)
+            if server.status == ACTIVE:
+                break
+            if server.status != BUILD:
+                why = server.fault or "it powered itself off"
+                raise VimError(f"Server '{server.name}' did not become active: {why}.")
+            if time.monotonic() > end:
+                raise VimError(
+                    f"Server '{server.name}' is not active after {timeout:.0f} s; its console "
+                    f"is in {vdu.console_log}."
+                )
+            time.sleep(0.05)
+        errors = vdu.cloud_init_result()
+        if errors:
+            output = vdu.log_tail("/var/log/cloud-init-output.log")
+            raise VimError(
+                f"cloud-init in server '{server.name}' reported: {'; '.join(errors)} (its output "
+                f"ends with: {output})."
+            )
+        grace = min(end, time.monotonic() + _SSHD_GRACE)
+        while not vdu.listens(22) and time.monotonic() < grace:
+            time.sleep(0.02)
+        return self.server(server_id)
+
+    def stop(self, server_id: str) -> Server:
+        """Shut a server down; it keeps its disk, addresses and networks."""
+        vdu = self._vdu(server_id)
+        with self._held(vdu, server_id):
+            vdu.power_off()
+        return self.server(server_id)
+
+    def start(self, server_id: str) -> Server:
+        """Start a stopped server; nothing happens when it runs.
+
+        Raises:
+            VimError: no such server, or its disk is gone.
+        """
+        vdu = self._vdu(server_id)
+        with self._held(vdu, server_id) as record:
+            if vdu.running().keeper is None:
+                self.restore()
+                vdu.kill()
+                self._power_on(vdu, record)
+        return self.server(server_id)
+
+    def reboot(self, server_id: str) -> Server:
+        """Restart a server's system; one that does not go down by itself is killed first."""
+        vdu = self._vdu(server_id)
+        with self._held(vdu, server_id) as record:
+            if not vdu.reboot():
+                vdu.kill()
+                self._power_on(vdu, record)
+        return self.server(server_id)
+
+    def delete_server(self, server_id: str) -> None:
+        """Remove a server with all of it.
+
+        Raises:
+            VimError: no such server.
+        """
+        self._record(server_id)
+        self._remove_server(server_id)
+
+    def delete_tag(self, tag: str) -> None:
+        """Remove all servers and then all networks of a tag; nothing happens when there are none.
+
+        Raises:
+            VimError: servers of another tag are on one of its networks.
+        """
+        state = self._state.read()
+        mine = [r.server.id for r in state.servers.values() if r.server.tag == tag]
+        self._parallel(self._remove_server, mine)
+        for network in state.networks.values():
+            if network.tag == tag and not network.management:
+                with contextlib.suppress(KeyError):
+                    self.delete_network(network.id)
+
+    def console(
+        self,
+        server_id: str,
+        argv: Sequence[str],
+        input: str | bytes | None = None,
+        timeout: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as root in a server; for operators and tests, never for charms.
+
+        Raises:
+            VimError: no such server, it does not run, or no end within ``timeout`` seconds.
+        """
+        self._record(server_id)
+        return self._vdu(server_id).console(argv, input, timeout)
+
+    def console_log(self, server_id: str) -> Path:
+        """The file with what the server's system wrote on its console."""
+        self._record(server_id)
+        return self._vdu(server_id).console_log
+
+    # --- inner -------------------------------------------------------------------------------
+
+    def _vdu(self, server_id: str) -> Vdu:
+        group = self._hierarchy() / self.home.prefix / server_id
+        return Vdu(self.directory / "servers" / server_id, group)
+
+    def _hierarchy(self) -> Path:
+        return cgroups.hierarchy(self.home.path / "cgroup")
+
+    def _record(self, server_id: str) -> ServerRecord:
+        try:
+            return self._state.read().servers[server_id]
+        except KeyError:
+            raise VimError(f"Instance {server_id} could not be found.") from None
+
+    @contextlib.contextmanager
+    def _held(self, vdu: Vdu, server_id: str) -> Iterator[ServerRecord]:
+        self._record(server_id)  # before the lock, which would make the directory
+        with locked(vdu.directory / "lock"):
+            yield self._record(server_id)  # again: it may have been deleted meanwhile
+
+    def _observe(self, record: ServerRecord) -> Server:
+        server = record.server
+        if not record.made:
+            return replace(server, status=BUILD)
+        status, fault = self._vdu(server.id).status()
+        return replace(server, status=status, fault=fault)
+
+    def _check(self, spec: ServerSpec) -> Image:
+        settings = self.account.config.images.get(spec.image)
+        if settings is None:
+            known = ", ".join(sorted(self.account.config.images))
+            raise VimError(f"Image {spec.image} could not be found (this VIM has: {known}).")
+        if not _HOSTNAME.fullmatch(spec.hostname):
+            raise VimError(
+                f"Invalid input for hostname: '{spec.hostname}' must be 1 to 63 letters, digits "
+                "and inner hyphens."
+            )
+        for what, value in (
+            ("vcpus", spec.vcpus),
+            ("ram_mib", spec.ram_mib),
+            ("disk_gb", spec.disk_gb),
+        ):
+            if value < 1:
+                raise VimError(f"Invalid input for flavor: {what} is {value}, must be 1 or more.")
+        if not 1 <= len(spec.ports) <= _MAX_PORTS:
+            raise VimError(f"A server must have 1 to {_MAX_PORTS} ports, not {len(spec.ports)}.")
+        if spec.user_data is not None:
+            cloudinit.check_user_data(spec.user_data)
+            cloudinit.check_packages(spec.user_data)
+        return settings
+
+    def _plan_server(self, spec: ServerSpec, tag: str, state: State) -> ServerRecord:
+        ports: list[Port] = []
+        for index, wanted in enumerate(spec.ports):
+            ports.append(_plan_port(wanted, index, state, ports))
+        server = Server(
+            id=str(uuid.uuid4()),
+            name=spec.name,
+            hostname=spec.hostname,
+            tag=tag,
+            image=spec.image,
+            status=BUILD,
+            ports=tuple(ports),
+        )
+        return ServerRecord(
+            server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb
+        )
+
+    def _power_on(self, vdu: Vdu, record: ServerRecord) -> list[str]:
+        (vdu.group / "keeper").mkdir(parents=True, exist_ok=True)
+        (vdu.group / "vdu").mkdir(exist_ok=True)
+        top = vdu.group.parents[1]
+        notes = cgroups.limit(vdu.group, top, ram_mib=record.ram_mib, vcpus=record.vcpus)
+        vdu.power_on()
+        return notes
+
+    def _remove_server(self, server_id: str) -> None:
+        vdu = self._vdu(server_id)
+        with locked(vdu.directory / "lock"):
+            vdu.remove()
+        with self._state.change() as state:
+            record = state.servers.pop(server_id, None)
+            if (fabric.NETNS / self.fabric).exists():
+                self._apply_rules(state)
+        if record is not None:
+            for port in record.server.ports:
+                fabric.delete_device(self.fabric, port.device)
+        shutil.rmtree(vdu.directory, ignore_errors=True)
+
+    def _apply_rules(self, state: State) -> None:
+        fabric.apply_rules(self.fabric, _ports(state))
+
+    @staticmethod
+    def _parallel(work: Callable[[str], None], items: Sequence[str]) -> None:
+        if items:
+            with ThreadPoolExecutor(max_workers=min(8, len(items))) as pool:
+                for done in [pool.submit(work, item) for item in items]:
+                    done.result()
+
+
+def _ports(state: State) -> list[Port]:
+    return [port for record in state.servers.values() for port in record.server.ports]
+
+
+def _network(state: State, network_id: str) -> Network:
+    try:
+        return state.networks[network_id]
+    except KeyError:
+        raise VimError(f"Network {network_id} could not be found.") from None
+
+
+def _plan_network(spec: NetworkSpec, tag: str, taken: Sequence[str]) -> Network:
+    if not spec.name:
+        raise VimError("Invalid input for name: a network must have a name.")
+    if spec.mtu not in _MTU:
+        raise VimError(
+            f"Invalid input for mtu: {spec.mtu} is not between {_MTU.start} and {_MTU.stop - 1}."
+        )
+    subnet = addresses.parse_subnet(spec.subnet or addresses.default_subnet(taken))
+    if subnet.version == 6 and spec.mtu < 1280:
+        raise VimError(
+            f"Invalid input for mtu: IPv6 needs at least 1280 (RFC 8200), not {spec.mtu}."
+        )
+    gateway = addresses.parse_gateway(subnet, spec.gateway) if spec.gateway else None
+    network_id = str(uuid.uuid4())
+    return Network(
+        id=network_id,
+        name=spec.name,
+        tag=tag,
+        subnet=str(subnet),
+        gateway=gateway,
+        mtu=spec.mtu,
+        management=spec.management,
+        bridge=f"n{uuid.UUID(network_id).hex[:12]}",
+    )
+
+
+def _plan_port(wanted: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
+    network = _network(state, wanted.network_id)
+    others = [p for p in [*_ports(state), *own] if p.network_id == network.id]
+    used = {p.ip for p in others} | ({network.gateway} if network.gateway else set())
+    port_id = str(uuid.uuid4())
+    return Port(
+        id=port_id,
+        network_id=network.id,
+        interface=nic_name(index),
+        device=f"p{uuid.UUID(port_id).hex[:12]}",
+        ip=addresses.take_ip(addresses.parse_subnet(network.subnet), wanted.ip, used),
+        mac=addresses.take_mac(wanted.mac, {p.mac for p in others}),
+        port_security=wanted.port_security,
+    )
+
+
+def clean(home: Path | str) -> None:
+    """Remove everything the VIMs of a lab made on the machine, whatever state they are in.
+
+    Needs no record: processes are found by control group, namespaces and mounts by name. The
+    directory of the lab stays, without its ``vims``.
+    """
+    place = Home.at(home)
+    for mount in cgroups.cgroup2_mounts():
+        cgroups.kill(mount / place.prefix)
+    for point in mounts_below(place.vims):
+        unmount(point)
+    for name in fabric.netns_names(place.prefix):
+        fabric.delete_netns(name)
+    shutil.rmtree(place.vims, ignore_errors=True)
+    own = place.path / "cgroup"
+    if own.is_mount():
+        unmount(own)
+    with contextlib.suppress(OSError):
+        own.rmdir()
+    place.lock.unlink(missing_ok=True)

@@ -1,0 +1,129 @@
+"""Addresses: which ranges, IP and MAC addresses a network gives out. Pure functions."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+from collections.abc import Collection, Iterator
+
+from lab.vim.errors import VimError
+
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+def parse_subnet(text: str) -> IPNetwork:
+    """An address range with room for at least two servers.
+
+    Raises:
+        VimError: not in the form address/length, host bits set, or too small.
+    """
+    try:
+        subnet = ipaddress.ip_network(text)
+    except ValueError:
+        raise VimError(
+            f"Invalid input for cidr: '{text}' is not a range like 192.168.1.0/24."
+        ) from None
+    if subnet.max_prefixlen - subnet.prefixlen < 2:
+        raise VimError(f"Invalid input for cidr: '{text}' has no room for two servers.")
+    return subnet
+
+
+def parse_gateway(subnet: IPNetwork, text: str) -> str:
+    """A gateway address inside its subnet, in canonical form.
+
+    Raises:
+        VimError: not an address, or not one of the subnet's.
+    """
+    try:
+        return str(_host(subnet, text))
+    except VimError:
+        raise VimError(f"Gateway {text} is not valid on subnet {subnet}.") from None
+
+
+def default_subnet(taken: Collection[str]) -> str:
+    """The first 192.168.x.0/24 that overlaps none of the given ranges.
+
+    Raises:
+        VimError: all 256 are taken.
+    """
+    used = [ipaddress.ip_network(text) for text in taken]
+    for number in range(256):
+        candidate = ipaddress.ip_network(f"192.168.{number}.0/24")
+        if not any(net.version == 4 and net.overlaps(candidate) for net in used):
+            return str(candidate)
+    raise VimError("No 192.168.x.0/24 range is left for another network: give a subnet.")
+
+
+def _hosts(subnet: IPNetwork) -> Iterator[IPAddress]:
+    # From .2 on: the first address is a router's by custom, so it is given out last.
+    first, last = int(subnet.network_address), int(subnet.broadcast_address)
+    end = last if subnet.version == 4 else last + 1
+    kind = type(subnet.network_address)
+    for value in range(first + 2, end):
+        yield kind(value)
+    yield kind(first + 1)
+
+
+def _host(subnet: IPNetwork, text: str) -> IPAddress:
+    wrong = VimError(
+        f"Invalid input for operation: IP address {text} is not a valid IP for the subnet {subnet}."
+    )
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise wrong from None
+    edges = {subnet.network_address}
+    if subnet.version == 4:
+        edges.add(subnet.broadcast_address)
+    if address not in subnet or address in edges:
+        raise wrong
+    return address
+
+
+def take_ip(subnet: IPNetwork, wanted: str | None, used: Collection[str]) -> str:
+    """The wanted address if it is free, or else the lowest free one.
+
+    Raises:
+        VimError: outside the subnet, in use, or none left.
+    """
+    if wanted is not None:
+        address = str(_host(subnet, wanted))
+        if address in used:
+            raise VimError(f"IP address {address} already allocated in subnet {subnet}.")
+        return address
+    for host in _hosts(subnet):
+        if str(host) not in used:
+            return str(host)
+    raise VimError(f"No more IP addresses available on subnet {subnet}.")
+
+
+def take_mac(wanted: str | None, used: Collection[str]) -> str:
+    """The wanted MAC address if it is free, or else a random one under OpenStack's fa:16:3e.
+
+    Raises:
+        VimError: not a unicast MAC address, or in use.
+    """
+    if wanted is not None:
+        mac = wanted.lower().replace("-", ":")
+        if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":
+            raise VimError(f"Invalid input for mac_address: '{wanted}' is not a MAC address.")
+        if mac in used:
+            raise VimError(f"The mac address {mac} is in use on this network.")
+        return mac
+    while True:
+        tail = secrets.token_bytes(3)
+        mac = "fa:16:3e:" + ":".join(f"{byte:02x}" for byte in tail)
+        if mac not in used:
+            return mac
+
+
+def link_local(mac: str) -> str:
+    """The IPv6 link-local address a NIC makes from its MAC (RFC 4291, appendix A)."""
+    parts = bytearray(int(part, 16) for part in mac.split(":"))
+    parts[0] ^= 2
+    host = int.from_bytes(parts[:3] + b"\xff\xfe" + parts[3:], "big")
+    return str(ipaddress.IPv6Address((0xFE80 << 112) | host))

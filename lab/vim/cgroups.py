@@ -1,0 +1,97 @@
+"""Control groups (version 2): every process of a server can be found, limited and ended by them.
+
+Used for book-keeping first: a process cannot leave its group by forking or by detaching, so
+the group finds what a crash left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from lab.vim.errors import VimError
+from lab.vim.run import tool
+
+
+def cgroup2_mounts() -> list[Path]:
+    """Where the unified hierarchy is mounted, in the order of /proc/mounts."""
+    with open("/proc/mounts", encoding="utf-8") as file:
+        rows = [line.split() for line in file]
+    return [Path(row[1]) for row in rows if row[2] == "cgroup2"]
+
+
+def hierarchy(fallback: Path) -> Path:
+    """The unified hierarchy's mount point; mounted at ``fallback`` when the machine has none.
+
+    Raises:
+        VimError: it is read-only, as in an unprivileged container.
+    """
+    mounts = cgroup2_mounts()
+    if not mounts:
+        fallback.mkdir(parents=True, exist_ok=True)
+        tool(["mount", "-t", "cgroup2", "cgroup2", str(fallback)])
+        mounts = [fallback]
+    for mount in mounts:
+        if os.access(mount, os.W_OK):
+            return mount
+    raise VimError(f"The cgroup hierarchy at {mounts[0]} is read-only: servers need to write it.")
+
+
+def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
+    """Apply a flavour to a group below ``top``; returns a note for each part not enforceable."""
+    wanted = {
+        "memory": ("memory.max", str(ram_mib << 20), "memory is not limited"),
+        "cpu": ("cpu.max", f"{vcpus * 100_000} 100000", "vCPUs are not limited"),
+    }
+    notes = []
+    for controller, (file, value, note) in wanted.items():
+        try:
+            for parent in reversed([p for p in group.parents if p == top or top in p.parents]):
+                (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+            (group / file).write_text(value)
+        except OSError:
+            # The controller belongs to a version 1 hierarchy or was not delegated to us.
+            notes.append(f"{note}: no {controller} controller for us in {top}")
+    return notes
+
+
+def pids(group: Path) -> list[int]:
+    """Every process in the group and below, seen from here (0, another pid namespace, left out)."""
+    found: list[int] = []
+    for directory, _, _ in os.walk(group):
+        with contextlib.suppress(OSError):
+            text = (Path(directory) / "cgroup.procs").read_text()
+            found.extend(pid for pid in map(int, text.split()) if pid)
+    return found
+
+
+def kill(group: Path, timeout: float = 10.0) -> None:
+    """End everything in the group and remove the group.
+
+    Raises:
+        VimError: something in it did not end in time (seconds).
+    """
+    end = time.monotonic() + timeout
+    while group.exists():
+        try:
+            (group / "cgroup.kill").write_text("1")
+        except FileNotFoundError:  # kernels before 5.14 have no cgroup.kill
+            for pid in pids(group):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        remove(group)
+        if not group.exists():
+            return
+        if time.monotonic() > end:
+            raise VimError(f"Processes in the cgroup {group} do not end: {pids(group)}.")
+        time.sleep(0.01)
+
+
+def remove(group: Path) -> None:
+    """Remove the empty groups of a tree, deepest first; those still in use stay."""
+    for directory, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)

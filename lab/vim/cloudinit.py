@@ -1,0 +1,228 @@
+"""Day-0: the seed that a VDU's own cloud-init finds, and what must be so for it to succeed.
+
+The VDU runs the cloud-init of the machine's distribution with the NoCloud data source. What a
+cloud's mirror would give it, packages, must be installed on the machine already.
+"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.vim.errors import VimError
+
+#: Where cloud-init looks for a NoCloud seed, below the VDU's root.
+SEED = Path("var/lib/cloud/seed/nocloud")
+
+#: The modules of a cloud image's cloud.cfg that make sense without a cloud: none that touch
+#: disks, boot loaders or package mirrors.
+_INIT = (
+    "seed_random bootcmd write-files set_hostname update_hostname update_etc_hosts ca-certs "
+    "users-groups ssh"
+)
+_CONFIG = "ssh-import-id locale set-passwords timezone runcmd"
+_FINAL = (
+    "write-files-deferred scripts-vendor scripts-per-once scripts-per-boot scripts-per-instance "
+    "scripts-user phone-home final-message power-state-change"
+)
+
+
+def cloud_cfg(distribution: str, default_user: str) -> str:
+    """The image's /etc/cloud/cloud.cfg.
+
+    Args:
+        distribution: cloud-init's name of it ("debian", "ubuntu").
+        default_user: the image's user; no password, sudo without one.
+    """
+    config: dict[str, Any] = {
+        "users": ["default"],
+        "disable_root": True,
+        "preserve_hostname": False,
+        "datasource_list": ["NoCloud"],
+        # No search for a seed on labelled disks: there are none.
+        "datasource": {"NoCloud": {"fs_label": None}},
+        # The VIM sets the addresses, as a cloud's DHCP would.
+        "network": {"config": "disabled"},
+        "locale": False,
+        # No RSA: it takes longer to make than all the rest of the boot.
+        "ssh_genkeytypes": ["ed25519", "ecdsa"],
+        "ssh_deletekeys": True,
+        "output": {"all": "| tee -a /var/log/cloud-init-output.log"},
+        "cloud_init_modules": _INIT.split(),
+        "cloud_config_modules": _CONFIG.split(),
+        "cloud_final_modules": _FINAL.split(),
+        "system_info": {
+            "distro": distribution,
+            "default_user": {
+                "name": default_user,
+                "lock_passwd": True,
+                "gecos": default_user.capitalize(),
+                "groups": ["adm", "sudo"],
+                "sudo": ["ALL=(ALL) NOPASSWD:ALL"],
+                "shell": "/bin/bash",
+            },
+            "paths": {"cloud_dir": "/var/lib/cloud/", "templates_dir": "/etc/cloud/templates/"},
+            "ssh_svcname": "ssh",
+        },
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def seed(
+    instance_id: str, hostname: str, ssh_keys: Sequence[str], user_data: str | None
+) -> dict[str, str]:
+    """The files of the NoCloud seed by name; the user-data goes in byte for byte."""
+    meta = {
+        "instance-id": instance_id,
+        "local-hostname": hostname,
+        "public-keys": list(ssh_keys),
+    }
+    return {
+        "meta-data": json.dumps(meta, indent=1) + "\n",
+        "user-data": user_data if user_data is not None else "#cloud-config\n{}\n",
+    }
+
+
+@dataclass(frozen=True)
+class _Part:
+    where: str
+    text: str
+
+
+def _parts(user_data: str) -> Iterator[_Part]:
+    """The leaves of user-data: itself, or the parts of a MIME message."""
+    head = user_data.lstrip()[:2048].lower()
+    if not head.startswith(("content-type:", "mime-version:", "from ", "received:")):
+        yield _Part("user-data", user_data)
+        return
+    message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
+    for number, part in enumerate(message.walk(), 1):
+        if part.is_multipart():
+            continue
+        payload = part.get_payload(decode=True)
+        if isinstance(payload, bytes):
+            name = part.get_filename() or f"part {number}"
+            yield _Part(f"user-data ({name})", payload.decode("utf-8", "replace"))
+
+
+def cloud_configs(user_data: str) -> list[dict[str, Any]]:
+    """Every cloud-config document in user-data.
+
+    Raises:
+        VimError: one is not YAML, or not a mapping. cloud-init would ignore such a part and
+            boot a VDU that lacks what it asks for.
+    """
+    found = []
+    for part in _parts(user_data):
+        if not part.text.lstrip().startswith("#cloud-config"):
+            continue
+        try:
+            document = yaml.safe_load(part.text)
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = f" at line {mark.line + 1}" if mark else ""
+            raise VimError(f"The cloud-config in {part.where} is not valid YAML{line}.") from None
+        if document is None:
+            continue
+        if not isinstance(document, dict):
+            raise VimError(f"The cloud-config in {part.where} is not a mapping of options.")
+        found.append(document)
+    return found
+
+
+def check_user_data(user_data: str) -> None:
+    """Refuse user-data of a kind cloud-init does not know: it would ignore it in silence.
+
+    Raises:
+        VimError: the first line is none of cloud-init's headers.
+    """
+    for part in _parts(user_data):
+        text = part.text.lstrip()
+        if not text or re.match(r"#!|#cloud-|#include|## template:|#part-handler", text):
+            continue
+        first = text.splitlines()[0][:60]
+        raise VimError(
+            f"The {part.where} begins with '{first}', not with '#cloud-config' or '#!', so "
+            "cloud-init would ignore it."
+        )
+
+
+def wanted_packages(user_data: str) -> list[str]:
+    """Names of the packages that user-data has installed, without versions, each once.
+
+    Raises:
+        VimError: ``packages`` is not a list of names.
+    """
+    names: list[str] = []
+    for config in cloud_configs(user_data):
+        packages = config.get("packages") or []
+        if not isinstance(packages, list):
+            raise VimError("The cloud-config option 'packages' is not a list.")
+        for entry in packages:
+            names.extend(_package_names(entry))
+    return list(dict.fromkeys(names))
+
+
+def _package_names(entry: object) -> list[str]:
+    # cloud-init's forms: name, "name=version", [name, version] and, newer, {apt: [the former]}.
+    if isinstance(entry, str) and entry:
+        return [entry.split("=")[0].split("/")[0]]
+    if isinstance(entry, list) and entry and isinstance(entry[0], str):
+        return [entry[0]]
+    if isinstance(entry, dict) and isinstance(entry.get("apt"), list):
+        return [name for inner in entry["apt"] for name in _package_names(inner)]
+    raise VimError(f"The cloud-config option 'packages' has an entry that is no package: {entry}.")
+
+
+def installed_packages() -> set[str]:
+    """Packages installed on the machine, and the names they provide.
+
+    Raises:
+        VimError: the machine has no dpkg, so it is no base for an Ubuntu or Debian image.
+    """
+    form = "${db:Status-Status}\t${Package}\t${Provides}\n"
+    try:
+        done = subprocess.run(
+            ["dpkg-query", "--show", f"--showformat={form}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        raise VimError("This machine has no dpkg database to check 'packages' against.") from None
+    names: set[str] = set()
+    for line in done.stdout.splitlines():
+        status, package, provides = line.split("\t")
+        if status == "installed":
+            names.add(package)
+            names.update(item.split()[0] for item in provides.split(",") if item.strip())
+    return names
+
+
+def check_packages(user_data: str) -> None:
+    """Check that what user-data has installed is there: the lab has no package mirror.
+
+    Raises:
+        VimError: some are not, all named.
+    """
+    wanted = wanted_packages(user_data)
+    if not wanted:
+        return
+    installed = installed_packages()
+    missing = [name for name in wanted if name not in installed]
+    if missing:
+        raise VimError(
+            "The user-data asks for packages that this machine, the lab's image, lacks: "
+            f"install them with 'apt-get install {' '.join(missing)}'."
+        )

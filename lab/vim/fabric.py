@@ -1,0 +1,197 @@
+"""The wires of a VIM: bridges in a network namespace of their own, and the rules on their ports.
+
+The namespace has no addresses, so equal ranges of different network services do not meet. The
+charms' namespace (VCA) has a leg in the management network of every VIM and forwards between
+them, as a provider's network does; nothing is ever added to the machine's own namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lab.vim.addresses import link_local
+from lab.vim.errors import VimError
+from lab.vim.model import Network, Port
+from lab.vim.run import ip_batch, tool
+
+NETNS = Path("/run/netns")
+
+#: No IPv6 of the fabric's own on the wires: a server's capture shows the servers' frames only.
+_QUIET = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null; \
+echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null; true"
+_FORWARD = "echo 1 >/proc/sys/net/ipv4/ip_forward; true"
+
+
+def enter(netns: str) -> list[str]:
+    """Words to put before a command so that it runs in a named network namespace.
+
+    nsenter and not "ip netns exec": the latter makes a mount namespace per command, which
+    would keep the lab's mounts alive for as long as the command runs.
+    """
+    return ["nsenter", f"--net={NETNS / netns}", "--"]
+
+
+def netns_names(prefix: str) -> list[str]:
+    """Named network namespaces that begin with a lab's prefix."""
+    if not NETNS.is_dir():
+        return []
+    return sorted(path.name for path in NETNS.iterdir() if path.name.startswith(f"{prefix}-"))
+
+
+def _make_netns(name: str, setup: str) -> None:
+    if (NETNS / name).is_mount():
+        return
+    with contextlib.suppress(FileNotFoundError):
+        (NETNS / name).unlink()  # the name of a namespace lost in a crash between two steps
+    tool(["ip", "netns", "add", name])
+    ip_batch(name, ["link set lo up"])
+    tool([*enter(name), "sh", "-c", setup])
+
+
+def make_fabric(netns: str) -> None:
+    """Make a VIM's namespace; nothing happens when it is there."""
+    _make_netns(netns, _QUIET)
+
+
+def make_vca(netns: str) -> None:
+    """Make the charms' namespace; nothing happens when it is there."""
+    _make_netns(netns, _FORWARD)
+
+
+def delete_netns(name: str) -> None:
+    """Remove a named network namespace with all its devices; nothing happens when it is gone."""
+    if (NETNS / name).exists():
+        tool(["ip", "netns", "delete", name])
+
+
+def device_exists(netns: str, device: str) -> bool:
+    """True when the namespace has the device."""
+    return (
+        subprocess.run(
+            ["ip", "-n", netns, "link", "show", "dev", device], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
+
+
+def make_network(netns: str, network: Network) -> None:
+    """Make a network's bridge; nothing happens when it is there."""
+    if device_exists(netns, network.bridge):
+        return
+    ip_batch(
+        netns,
+        [
+            # No spanning tree and no delay: a port carries frames as soon as it is up.
+            f"link add {network.bridge} mtu {network.mtu} type bridge "
+            "stp_state 0 forward_delay 0 mcast_snooping 0",
+            f"link set {network.bridge} up",
+        ],
+    )
+
+
+def delete_device(netns: str, device: str) -> None:
+    """Remove a device; nothing happens when it, or its namespace, is gone."""
+    if (NETNS / netns).exists() and device_exists(netns, device):
+        tool(["ip", "-n", netns, "link", "delete", device])
+
+
+def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
+    """Give the charms' namespace its leg, the gateway address, in a management network."""
+    leg = f"vim{number}"
+    if device_exists(vca, leg):
+        return
+    length = ipaddress.ip_network(network.subnet).prefixlen
+    ip_batch(
+        netns,
+        [
+            f"link add vca mtu {network.mtu} type veth peer name {leg} netns {vca}",
+            f"link set vca master {network.bridge} up",
+        ],
+    )
+    ip_batch(vca, [f"link set {leg} up", f"address add {network.gateway}/{length} dev {leg}"])
+
+
+def port_rules(ports: Iterable[Port]) -> str:
+    """An nft script with the anti-spoofing rules of all ports that have port security.
+
+    As Neutron's: the source MAC, the ARP sender and the source IP of a frame must be the
+    port's own; a DHCP request and IPv6 address detection may come from the unspecified
+    address; other protocols than IP and ARP are dropped.
+    """
+    guarded = [port for port in ports if port.port_security]
+    names = [f'"{port.device}"' for port in guarded]
+    macs = [f'"{port.device}" . {port.mac}' for port in guarded]
+    ip4 = [f'"{port.device}" . {port.ip}' for port in guarded if ":" not in port.ip]
+    ip6 = [f'"{port.device}" . {port.ip}' for port in guarded if ":" in port.ip]
+    ip6 += [f'"{port.device}" . {link_local(port.mac)}' for port in guarded]
+
+    def members(kind: str, name: str, elements: list[str]) -> str:
+        listed = f" elements = {{ {', '.join(elements)} }};" if elements else ""
+        return f" set {name} {{ type {kind};{listed} }}\n"
+
+    # "table" before "delete table" makes the delete succeed on the first time too; nft takes
+    # the whole script as one transaction, so no frame ever meets half of it.
+    return (
+        "table bridge ports {}\ndelete table bridge ports\ntable bridge ports {\n"
+        + members("ifname", "guarded", names)
+        + members("ifname . ether_addr", "port_mac", macs)
+        + members("ifname . ipv4_addr", "port_ip4", ip4)
+        + members("ifname . ipv6_addr", "port_ip6", ip6)
+        + """ chain from_port {
+  type filter hook prerouting priority -300; policy accept;
+  iifname != @guarded accept
+  iifname . ether saddr != @port_mac drop
+  ether type arp iifname . arp saddr ether != @port_mac drop
+  ether type arp iifname . arp saddr ip != @port_ip4 drop
+  ether type ip ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept
+  ether type ip iifname . ip saddr != @port_ip4 drop
+  ether type ip6 ip6 saddr :: accept
+  ether type ip6 iifname . ip6 saddr != @port_ip6 drop
+  ether type != { arp, ip, ip6 } drop
+ }
+}
+"""
+    )
+
+
+def apply_rules(netns: str, ports: Iterable[Port]) -> None:
+    """Replace the anti-spoofing rules of a VIM by those for the given ports."""
+    tool([*enter(netns), "nft", "-f", "-"], port_rules(ports))
+
+
+@contextlib.contextmanager
+def capture(netns: str, device: str, path: Path) -> Iterator[None]:
+    """Write every frame on a device of the fabric to a pcap file while the block runs.
+
+    Raises:
+        VimError: tcpdump is missing or does not start.
+    """
+    # -Z root: written as root, since the lab's directory is not open to tcpdump's own user.
+    argv = ["tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-Z", "root", "-w", str(path)]
+    log = path.with_name(path.name + ".log")
+    try:
+        with open(log, "wb") as errors:
+            try:
+                process = subprocess.Popen(
+                    [*enter(netns), *argv], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
+                )
+            except FileNotFoundError as error:
+                raise VimError(f"The program '{error.filename}' is not installed.") from None
+        try:
+            end = time.monotonic() + 10
+            while b"listening on" not in log.read_bytes():
+                if process.poll() is not None or time.monotonic() > end:
+                    text = log.read_text(errors="replace").strip()
+                    raise VimError(f"tcpdump on {device} did not start: {text}")
+                time.sleep(0.01)
+            yield
+        finally:
+            process.terminate()  # tcpdump writes out what it has and ends
+            process.wait(10)
+    finally:
+        log.unlink(missing_ok=True)

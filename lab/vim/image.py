@@ -1,0 +1,482 @@
+"""The image: the machine's own root, made to look like a fresh cloud image.
+
+A VDU's root is an overlay: below it the machine's root file system, above it a layer of the
+VDU's own. Before the first boot the upper layer gets whiteouts, empty directories and files of
+its own wherever the machine holds something a fresh image would not: other people's files,
+secrets, users, services, state.
+
+The rules are general and err on the side of hiding:
+
+- top level: only the directories that hold the operating system itself show through;
+- /usr: without /usr/local and /usr/src;
+- /var: only the package database and the like (``KEPT_STATE``);
+- /etc: everything that not every user may read is a secret of the machine and goes; so do the
+  services it starts, its users, its network, SSH and cloud-init configuration.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import shutil
+import stat
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.vim.cloudinit import SEED, cloud_cfg
+from lab.vim.errors import VimError
+
+#: Top-level entries that are the operating system.
+SHOWN = frozenset(["bin", "etc", "lib", "lib32", "lib64", "libx32", "libo32", "sbin", "usr", "var"])
+#: Top-level directories every image has, empty (Filesystem Hierarchy Standard 3.0), with modes.
+EMPTY = {
+    "boot": 0o755, "dev": 0o755, "home": 0o755, "media": 0o755, "mnt": 0o755, "opt": 0o755,
+    "proc": 0o555, "root": 0o700, "run": 0o755, "srv": 0o755, "sys": 0o555, "tmp": 0o1777,
+}  # fmt: skip
+
+#: What of /var/lib says something about the operating system rather than about the machine.
+KEPT_STATE = frozenset(
+    ["apt", "ca-certificates", "dpkg", "pam", "python", "shells.state", "ucf", "xml-core"]
+)
+#: Directories of /var and /var/lib that programs expect, with modes.
+VAR = {
+    "backups": 0o755, "cache": 0o755, "cache/apt": 0o755, "cache/apt/archives": 0o755,
+    "cache/apt/archives/partial": 0o700, "cache/debconf": 0o755, "cache/ldconfig": 0o700,
+    "lib/cloud": 0o755, "lib/dbus": 0o755, "lib/misc": 0o755, "lib/private": 0o700,
+    "lib/sudo": 0o711, "lib/systemd": 0o755, "local": 0o755, "log": 0o755, "mail": 0o775,
+    "opt": 0o755, "spool": 0o755, "tmp": 0o1777,
+}  # fmt: skip
+#: Directories of /etc that configure the machine, empty in the image.
+EMPTY_CONFIGURATION = [
+    "NetworkManager/system-connections",
+    "cloud/cloud.cfg.d",
+    "modules-load.d",
+    "netplan",
+    "network/interfaces.d",
+    "rc0.d",
+    "rc1.d",
+    "rc2.d",
+    "rc3.d",
+    "rc4.d",
+    "rc5.d",
+    "rc6.d",
+    "rcS.d",
+    "ssh/sshd_config.d",
+    "sudoers.d",
+    "sysctl.d",
+    "systemd/network",
+    "systemd/system",
+    "systemd/system-generators",
+    "systemd/user",
+    "tmpfiles.d",
+    "update-motd.d",
+    "wireguard",
+]
+#: Files of /etc that configure the machine, absent from the image.
+ABSENT_CONFIGURATION = [
+    "cloud/cloud-init.disabled",
+    "crypttab",
+    "ld.so.preload",
+    "rc.local",
+    "ssh/ssh_known_hosts",
+    "ssh/sshd_not_to_be_run",
+    "subgid-",
+    "subuid-",
+    "passwd-",
+    "group-",
+]
+
+#: Units without a meaning in a VDU: devices, file systems, kernel modules and the boot belong
+#: to the machine; addresses are set by the VIM.
+MASKED_UNITS = [
+    "NetworkManager.service",
+    "apparmor.service",
+    "console-getty.service",
+    "dev-hugepages.mount",
+    "dev-mqueue.mount",
+    "getty.target",
+    "ifupdown-pre.service",
+    "kmod-static-nodes.service",
+    "networkd-dispatcher.service",
+    "networking.service",
+    "proc-sys-fs-binfmt_misc.automount",
+    "snapd.service",
+    "snapd.seeded.service",
+    "snapd.socket",
+    "sys-fs-fuse-connections.mount",
+    "sys-kernel-config.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "systemd-binfmt.service",
+    "systemd-firstboot.service",
+    "systemd-journal-flush.service",
+    "systemd-logind.service",
+    "systemd-machine-id-commit.service",
+    "systemd-modules-load.service",
+    "systemd-networkd.service",
+    "systemd-networkd-wait-online.service",
+    "systemd-networkd.socket",
+    "systemd-pcrphase-sysinit.service",
+    "systemd-pcrphase.service",
+    "systemd-random-seed.service",
+    "systemd-remount-fs.service",
+    "systemd-repart.service",
+    "systemd-resolved.service",
+    "systemd-sysusers.service",
+    "systemd-timesyncd.service",
+    "systemd-tmpfiles-setup-dev.service",
+    "systemd-tmpfiles-setup-dev-early.service",
+    "systemd-udev-settle.service",
+    "systemd-udev-trigger.service",
+    "systemd-udevd.service",
+    "systemd-udevd-control.socket",
+    "systemd-udevd-kernel.socket",
+    "systemd-update-utmp-runlevel.service",
+    "systemd-update-utmp.service",
+]
+#: Generators that look for disks, or that decide about cloud-init (which is always on here).
+MASKED_GENERATORS = [
+    "cloud-init-generator",
+    "postgresql-generator",
+    "snapd-generator",
+    "systemd-cryptsetup-generator",
+    "systemd-gpt-auto-generator",
+    "systemd-hibernate-resume-generator",
+    "systemd-integritysetup-generator",
+    "systemd-sysv-generator",
+    "systemd-veritysetup-generator",
+]
+
+_HUMAN = range(1000, 60000)  # uids of people, not of services (adduser.conf)
+_UNITS = Path("usr/lib/systemd/system")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What makes one VDU's image differ from another's.
+
+    Attributes:
+        hostname: its name.
+        default_user: the image's user, made by cloud-init.
+        seed: the NoCloud seed, text by file name.
+        wireguard_go: program to appear as /usr/bin/wireguard-go, or None to leave it be.
+        keep: further top-level directories to show.
+        hide: absolute paths of the machine never to be shown (the lab's own state).
+    """
+
+    hostname: str
+    default_user: str
+    seed: Mapping[str, str]
+    wireguard_go: Path | None = None
+    keep: frozenset[str] = frozenset()
+    hide: tuple[Path, ...] = ()
+
+
+class Layer:
+    """The upper layer of an overlay over ``lower``, written while it is not mounted.
+
+    Directories made on the way get the owner and mode of the lower ones, so that the overlay
+    shows the same.
+    """
+
+    def __init__(self, upper: Path, lower: Path = Path("/")) -> None:
+        """Write to the empty directory ``upper``."""
+        self.upper = upper
+        self.lower = lower
+
+    def directory(self, path: str | Path) -> Path:
+        """The path's directory in the layer, made as it is below when it is not there yet."""
+        target = self.upper / path
+        if target == self.upper or target.is_dir():
+            return target
+        self.directory(target.parent.relative_to(self.upper))
+        target.mkdir()
+        below = self.lower / path
+        if below.is_dir():
+            info = below.stat()
+            os.chown(target, info.st_uid, info.st_gid)
+            os.chmod(target, stat.S_IMODE(info.st_mode))
+        return target
+
+    def hide(self, path: str | Path) -> None:
+        """Make something of the lower layer disappear (a whiteout: character device 0,0)."""
+        parent = self.directory(Path(path).parent)
+        if os.path.lexists(self.lower / path):
+            os.mknod(parent / Path(path).name, stat.S_IFCHR, os.makedev(0, 0))
+
+    def empty(self, path: str | Path, mode: int | None = None) -> Path:
+        """Make a directory appear empty (an opaque directory), keeping its mode or with this."""
+        target = self.directory(path)
+        os.setxattr(target, "trusted.overlay.opaque", b"y")
+        if mode is not None:
+            os.chmod(target, mode)
+        return target
+
+    def write(self, path: str | Path, text: str, mode: int = 0o644, group: int = 0) -> None:
+        """Put a file of root's own."""
+        target = self.directory(Path(path).parent) / Path(path).name
+        target.unlink(missing_ok=True)  # it may be a whiteout by now
+        target.write_text(text, encoding="utf-8")
+        os.chown(target, 0, group)
+        os.chmod(target, mode)
+
+    def link(self, path: str | Path, target: str) -> None:
+        """Put a symbolic link."""
+        place = self.directory(Path(path).parent) / Path(path).name
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+
+
+def find_init(root: Path = Path("/")) -> str:
+    """Path of systemd below a root.
+
+    Raises:
+        VimError: a part of a VDU is not installed on the machine.
+    """
+    needed = {
+        "usr/bin/cloud-init": "cloud-init",
+        "usr/sbin/sshd": "openssh-server",
+        "usr/bin/sudo": "sudo",
+    }
+    for program, package in needed.items():
+        if not (root / program).exists():
+            raise VimError(
+                f"A server needs {package}, which is not installed on this machine: "
+                f"apt-get install {package}."
+            )
+    for init in ("usr/lib/systemd/systemd", "lib/systemd/systemd"):
+        if (root / init).exists():
+            return f"/{init}"
+    raise VimError("A server needs systemd, which is not installed: apt-get install systemd.")
+
+
+def check_host(root: Path = Path("/")) -> None:
+    """Check that one overlay over the root shows the whole operating system.
+
+    Raises:
+        VimError: /usr or /etc is a file system of its own, which an overlay does not cross.
+    """
+    for name in ("usr", "etc"):
+        if os.stat(root / name).st_dev != os.stat(root).st_dev:
+            raise VimError(f"/{name} is a separate file system here, which the lab cannot overlay.")
+
+
+def _distribution(root: Path) -> str:
+    text = (root / "etc/os-release").read_text(encoding="utf-8")
+    found = re.search(r'^ID="?([a-z]+)"?$', text, re.MULTILINE)
+    return found.group(1) if found else "debian"
+
+
+def build(upper: Path, look: Look, lower: Path = Path("/")) -> None:
+    """Fill an empty upper layer so that the overlay over ``lower`` is a fresh image."""
+    info = lower.stat()
+    os.chmod(upper, stat.S_IMODE(info.st_mode))
+    layer = Layer(upper, lower)
+    _top_level(layer, look)
+    for name in ("usr/local", "usr/src"):
+        layer.empty(name)
+    for name in ("bin", "lib", "sbin", "share"):
+        layer.directory(f"usr/local/{name}")
+    _var(layer)
+    _hide_secrets(layer, "etc")
+    _etc(layer, look)
+    _accounts(layer)
+    _services(layer)
+    for name, text in look.seed.items():
+        layer.write(SEED / name, text, 0o600)
+    if look.wireguard_go is not None:
+        program = layer.directory("usr/bin") / "wireguard-go"
+        shutil.copyfile(look.wireguard_go, program)
+        os.chmod(program, 0o755)  # noqa: S103
+    for path in look.hide:
+        _hide_path(layer, path)
+
+
+def _top_level(layer: Layer, look: Look) -> None:
+    kept = {name.strip("/") for name in look.keep}
+    for entry in os.scandir(layer.lower):
+        if entry.name not in SHOWN | kept | EMPTY.keys():
+            layer.hide(entry.name)
+    for name, mode in EMPTY.items():
+        if name not in kept:
+            target = layer.empty(name, mode)
+            os.chown(target, 0, 0)
+
+
+def _var(layer: Layer) -> None:
+    for entry in os.scandir(layer.lower / "var"):
+        if entry.is_symlink() or entry.name == "lib":
+            continue  # /var/run and /var/lock point into /run
+        layer.hide(f"var/{entry.name}")
+    for entry in os.scandir(layer.lower / "var/lib"):
+        if entry.name not in KEPT_STATE:
+            layer.hide(f"var/lib/{entry.name}")
+    for name, mode in VAR.items():
+        place = layer.upper / "var" / name
+        if place.exists() or place.is_symlink():
+            place.unlink()  # the whiteout made above
+        target = layer.empty(f"var/{name}", mode)
+        os.chown(target, 0, 0)
+    os.chown(layer.upper / "var/mail", 0, _group_id("mail"))
+    _hide_secrets(layer, "var/lib", KEPT_STATE)
+
+
+def _group_id(name: str) -> int:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return 0
+
+
+def _hide_secrets(layer: Layer, top: str, only: frozenset[str] | None = None) -> None:
+    """Hide files that not all may read, and empty such directories, in a part of the tree."""
+    pending = [Path(top)]
+    while pending:
+        path = pending.pop()
+        for entry in os.scandir(layer.lower / path):
+            if only is not None and path == Path(top) and entry.name not in only:
+                continue
+            name = path / entry.name
+            if entry.is_symlink():
+                continue
+            mode = entry.stat().st_mode
+            if stat.S_ISDIR(mode):
+                if mode & stat.S_IROTH:
+                    pending.append(name)
+                else:
+                    layer.empty(name)
+            elif not mode & stat.S_IROTH:
+                layer.hide(name)
+
+
+def _empty_over(layer: Layer, path: str) -> None:
+    """Like :meth:`Layer.empty`, only for a directory that is there, with its content dropped."""
+    if (layer.lower / path).is_dir() and not (layer.lower / path).is_symlink():
+        target = layer.upper / path
+        if target.is_dir():
+            shutil.rmtree(target)
+        layer.empty(path)
+
+
+def _etc(layer: Layer, look: Look) -> None:
+    for name in EMPTY_CONFIGURATION:
+        _empty_over(layer, f"etc/{name}")
+    for name in ABSENT_CONFIGURATION:
+        if (
+            not os.path.lexists(layer.upper / "etc" / name)
+            and (layer.lower / "etc" / name).exists()
+        ):
+            layer.hide(f"etc/{name}")
+    for key in (layer.lower / "etc/ssh").glob("ssh_host_*"):
+        if not os.path.lexists(layer.upper / "etc/ssh" / key.name):
+            layer.hide(f"etc/ssh/{key.name}")
+    standard = layer.lower / "usr/share/openssh/sshd_config"
+    if standard.exists():
+        layer.write("etc/ssh/sshd_config", standard.read_text(encoding="utf-8"))
+    name = look.hostname
+    files = {
+        "hostname": f"{name}\n",
+        "hosts": f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost\n",
+        "resolv.conf": "# The lab has no name servers.\n",
+        "machine-id": f"{uuid.uuid4().hex}\n",
+        "fstab": "# The VIM mounts what there is.\n",
+        "environment": 'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n',
+        "sysctl.conf": "",
+        # As Ubuntu's 10-network-security.conf; all other settings are the kernel's own.
+        "sysctl.d/10-network-security.conf": (
+            "net.ipv4.conf.default.rp_filter=2\nnet.ipv4.conf.all.rp_filter=2\n"
+        ),
+        "cloud/cloud.cfg": cloud_cfg(_distribution(layer.lower), look.default_user),
+    }
+    for path, text in files.items():
+        layer.write(f"etc/{path}", text)
+    # The distribution's own logging of cloud-init: to /var/log/cloud-init.log.
+    logging = layer.lower / "etc/cloud/cloud.cfg.d/05_logging.cfg"
+    if logging.exists():
+        layer.write("etc/cloud/cloud.cfg.d/05_logging.cfg", logging.read_text(encoding="utf-8"))
+    layer.link("var/lib/dbus/machine-id", "/etc/machine-id")
+    layer.write(
+        "etc/sudoers",
+        'Defaults env_reset\nDefaults secure_path="/usr/local/sbin:/usr/local/bin:/usr/sbin:'
+        '/usr/bin:/sbin:/bin"\nroot ALL=(ALL:ALL) ALL\n%sudo ALL=(ALL:ALL) ALL\n'
+        "@includedir /etc/sudoers.d\n",
+        0o440,
+    )
+
+
+def _rows(layer: Layer, name: str) -> list[list[str]]:
+    text = (layer.lower / "etc" / name).read_text(encoding="utf-8")
+    return [line.split(":") for line in text.splitlines() if line and line[0] not in "#+-"]
+
+
+def _accounts(layer: Layer) -> None:
+    """Only the services' accounts remain, and nobody has a password."""
+    users = [row for row in _rows(layer, "passwd") if int(row[2]) not in _HUMAN]
+    people = {row[0] for row in _rows(layer, "passwd")} - {row[0] for row in users}
+    groups = [row for row in _rows(layer, "group") if int(row[2]) not in _HUMAN]
+    for row in groups:
+        row[3] = ",".join(name for name in row[3].split(",") if name and name not in people)
+    if not any(row[0] == "sudo" for row in groups):
+        groups.append(["sudo", "x", "27", ""])
+    for row in users:
+        row[1] = "x"
+        if row[0] == "root":
+            row[5:7] = ["/root", "/bin/bash"]
+
+    def text(rows: list[list[str]]) -> str:
+        return "".join(":".join(row) + "\n" for row in rows)
+
+    shadow = _group_id("shadow")
+    layer.write("etc/passwd", text(users))
+    layer.write("etc/group", text([[row[0], "x", *row[2:]] for row in groups]))
+    hidden = [[row[0], "*", "19000", "0", "99999", "7", "", "", ""] for row in users]
+    layer.write("etc/shadow", text(hidden), 0o640, shadow)
+    layer.write("etc/gshadow", text([[row[0], "*", "", row[3]] for row in groups]), 0o640, shadow)
+    for name in ("subuid", "subgid"):
+        layer.write(f"etc/{name}", "")
+
+
+def _services(layer: Layer) -> None:
+    """Only sshd and cloud-init start, beside what every systemd system starts."""
+    system = "etc/systemd/system"
+    layer.empty(system, 0o755)
+    layer.empty("etc/systemd/system-generators", 0o755)
+    for unit in MASKED_UNITS:
+        layer.link(f"{system}/{unit}", "/dev/null")
+    for generator in MASKED_GENERATORS:
+        layer.link(f"etc/systemd/system-generators/{generator}", "/dev/null")
+    layer.link(f"{system}/default.target", "/lib/systemd/system/multi-user.target")
+    layer.link(f"{system}/sshd.service", "/lib/systemd/system/ssh.service")
+    layer.link(f"{system}/multi-user.target.wants/ssh.service", "/lib/systemd/system/ssh.service")
+    layer.link(
+        f"{system}/multi-user.target.wants/cloud-init.target",
+        "/lib/systemd/system/cloud-init.target",
+    )
+    for file in sorted((layer.lower / _UNITS).glob("cloud-*.service")):
+        # The unit's own [Install] section says whether it belongs to the boot.
+        if "WantedBy=cloud-init.target" in file.read_text(encoding="utf-8"):
+            wanted = f"{system}/cloud-init.target.wants/{file.name}"
+            layer.link(wanted, f"/lib/systemd/system/{file.name}")
+
+
+def _hide_path(layer: Layer, path: Path) -> None:
+    """Hide a path of the machine wherever it is, unless something above it is hidden already."""
+    relative = path.relative_to("/")
+    if relative == Path() or not (layer.lower / relative).exists():
+        return
+    walked = layer.upper
+    for part in relative.parts:
+        walked = walked / part
+        if not os.path.lexists(walked):
+            continue
+        if not walked.is_dir():
+            return  # whited out
+        try:
+            os.getxattr(walked, "trusted.overlay.opaque")
+        except OSError:
+            continue
+        return  # nothing below shows through
+    layer.hide(relative)

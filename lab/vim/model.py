@@ -1,0 +1,132 @@
+"""What callers ask of a VIM (the specs) and what it tells them (networks, ports, servers).
+
+All values are immutable snapshots: ask the :class:`lab.vim.account.Vim` again for news.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: The states of a server, named as OpenStack's compute API names them.
+BUILD, ACTIVE, SHUTOFF, ERROR = "BUILD", "ACTIVE", "SHUTOFF", "ERROR"
+
+#: PCI slots on the guest's bus begin here, so the first NIC of an Ubuntu cloud image is ens3.
+FIRST_NIC_SLOT = 3
+
+
+def nic_name(index: int) -> str:
+    """Name of the NIC at 0-based position ``index``: ens3, ens4, ..."""
+    return f"ens{FIRST_NIC_SLOT + index}"
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A network to make.
+
+    Attributes:
+        name: as OSM would name it; names need not be unique, as in OpenStack.
+        subnet: address range ("10.1.0.0/24", IPv4 or IPv6), or None for the next free
+            192.168.x.0/24, the range OSM's resource orchestrator falls back to.
+        gateway: address announced to the servers as their default router, or None. No router
+            is made: a network is a wire.
+        mtu: bytes, set on every NIC of the network.
+        management: a network over which the charms reach the servers. There is one per
+            VIM, made with the account; asking for another is refused.
+    """
+
+    name: str
+    subnet: str | None = None
+    gateway: str | None = None
+    mtu: int = 1500
+    management: bool = False
+
+
+@dataclass(frozen=True)
+class PortSpec:
+    """A NIC to make: on which network, and with which address when it must be a given one.
+
+    ``port_security`` is Neutron's: when on, frames whose source MAC or IP address is not the
+    port's own are dropped where they enter the network.
+    """
+
+    network_id: str
+    ip: str | None = None
+    mac: str | None = None
+    port_security: bool = True
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """A server (VDU) to make.
+
+    Attributes:
+        name: as the VIM lists it.
+        hostname: as the server knows itself.
+        image: one of the account's images.
+        vcpus, ram_mib, disk_gb: the flavour. The disk is a real limit; CPU and memory are
+            where the machine's cgroup controllers allow it (see ``Server.notes``).
+        ports: in the order of their position: the first becomes ens3.
+        user_data: "#cloud-config" text, a "#!" script or a MIME multipart of these, or None.
+        ssh_keys: public keys for the image's default user.
+    """
+
+    name: str
+    hostname: str
+    image: str
+    vcpus: int
+    ram_mib: int
+    disk_gb: int
+    ports: tuple[PortSpec, ...]
+    user_data: str | None = None
+    ssh_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the VIM; ``bridge`` is its device in the VIM's fabric namespace."""
+
+    id: str
+    name: str
+    tag: str
+    subnet: str
+    gateway: str | None
+    mtu: int
+    management: bool
+    bridge: str
+
+
+@dataclass(frozen=True)
+class Port:
+    """A server's NIC: ``interface`` inside the server, ``device`` in the fabric namespace."""
+
+    id: str
+    network_id: str
+    interface: str
+    device: str
+    ip: str
+    mac: str
+    port_security: bool
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server as it is now.
+
+    ``status`` is BUILD until the system and cloud-init are done, then ACTIVE; SHUTOFF after a
+    stop; ERROR with the reason in ``fault``. ``notes`` says what of the flavour the machine
+    could not enforce.
+    """
+
+    id: str
+    name: str
+    hostname: str
+    tag: str
+    image: str
+    status: str
+    ports: tuple[Port, ...]
+    fault: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    def ip_on(self, network_id: str) -> str | None:
+        """The server's address on a network, or None when it has no port there."""
+        return next((port.ip for port in self.ports if port.network_id == network_id), None)

@@ -1,0 +1,59 @@
+"""Processes known by pid and start time, so that a reused pid is never signalled."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+
+def start_time(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot (proc(5), stat field 22); None when gone.
+
+    A zombie counts as gone: nothing of it runs any more.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command name, in parentheses, may itself hold spaces and parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+@dataclass(frozen=True)
+class ProcessRef:
+    """One process, not whichever has its pid today."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessRef | None:
+        """The process that has this pid now, or None."""
+        start = start_time(pid)
+        return None if start is None else cls(pid, start)
+
+    def alive(self) -> bool:
+        """True while this very process runs."""
+        return start_time(self.pid) == self.start
+
+    def signal(self, number: int) -> bool:
+        """Send a signal; False when the process is gone.
+
+        The pidfd is opened before the check, so the checked process is the signalled one.
+        """
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if not self.alive():
+                return False
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+        return True

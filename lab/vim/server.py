@@ -1,0 +1,321 @@
+"""One server (VDU) on the machine: its disk, its keeper process, its state as observed.
+
+The parts of a server and where they are:
+
+- ``<vim>/servers/<id>/disk``: a tmpfs with the upper layer, which outlives the system's pid 1;
+- ``<vim>/servers/<id>/{vdu.json, run.json, console.log}``: see :mod:`lab.vim.vdu`;
+- the control group ``<prefix>/<id>``: the keeper in ``keeper``, the VDU in ``vdu``;
+- devices ``p<...>`` in the fabric namespace, which end with the VDU's network namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.vim import cgroups, image
+from lab.vim import vdu as vdu_program
+from lab.vim.errors import VimError
+from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server
+from lab.vim.procs import ProcessRef
+from lab.vim.run import tool
+from lab.vim.store import read_json, write_atomic
+
+#: Seconds a system has to shut down before it is killed, as a cloud's soft stop.
+SHUTDOWN_TIMEOUT = 15.0
+#: Real-time signals that systemd takes as pid 1 (systemd(1), "Signals").
+POWER_OFF, REBOOT = signal.SIGRTMIN + 4, signal.SIGRTMIN + 5
+
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """What run.json tells, checked against the machine."""
+
+    state: str
+    error: str
+    boots: int
+    keeper: ProcessRef | None
+    init: ProcessRef | None
+
+
+@dataclass(frozen=True)
+class Vdu:
+    """A server's directory and control group."""
+
+    directory: Path
+    group: Path
+
+    @property
+    def disk(self) -> Path:
+        """The mount point of its disk."""
+        return self.directory / "disk"
+
+    @property
+    def console_log(self) -> Path:
+        """What the system wrote on its console."""
+        return self.directory / "console.log"
+
+    # --- life --------------------------------------------------------------------------------
+
+    def make_disk(self, size_gb: int, look: image.Look) -> None:
+        """Make the disk and put the image on it.
+
+        Raises:
+            VimError: it cannot be mounted or written.
+        """
+        self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.disk.is_mount():
+            options = f"size={size_gb}g,mode=700"
+            tool(["mount", "-t", "tmpfs", "-o", options, "osm-lab-disk", str(self.disk)])
+        for name in ("upper", "work", "root"):
+            (self.disk / name).mkdir(exist_ok=True)
+        try:
+            image.build(self.disk / "upper", look)
+        except OSError as error:
+            raise VimError(f"The server's disk could not be made: {error}.") from None
+
+    def configure(
+        self, server: Server, networks: Mapping[str, Network], fabric: str, init: str
+    ) -> None:
+        """Write what the keeper needs to know."""
+        ports = []
+        for port in server.ports:
+            network = networks[port.network_id]
+            length = ipaddress.ip_network(network.subnet).prefixlen
+            ports.append(
+                {
+                    "device": port.device,
+                    "interface": port.interface,
+                    "bridge": network.bridge,
+                    "mac": port.mac,
+                    "address": f"{port.ip}/{length}",
+                    "gateway": network.gateway,
+                    "mtu": network.mtu,
+                }
+            )
+        config = {
+            "hostname": server.hostname,
+            "disk": str(self.disk),
+            "lower": "/",
+            "init": init,
+            "cgroup": str(self.group),
+            "fabric": fabric,
+            "ports": ports,
+        }
+        write_atomic(self.directory / "vdu.json", json.dumps(config, indent=1))
+
+    def power_on(self) -> None:
+        """Start the keeper; returns as soon as it runs (the system boots meanwhile).
+
+        Raises:
+            VimError: the disk was lost with a restart of the machine.
+        """
+        if not self.disk.is_mount():
+            raise VimError(
+                "The server's disk is gone, since the machine was restarted: delete the server."
+            )
+        (self.group / "keeper").mkdir(parents=True, exist_ok=True)
+        (self.directory / "run.json").unlink(missing_ok=True)
+        with open(self.directory / "keeper.log", "ab") as log:
+            # Not waited for: it outlives this process on purpose. -I -S -E: nothing of this
+            # process's Python environment matters to it.
+            keeper = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-E",
+                    vdu_program.__file__,
+                    str(self.directory / "vdu.json"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=_ENVIRONMENT,
+                start_new_session=True,
+            )
+        end = time.monotonic() + 20
+        while read_json(self.directory / "run.json") is None:
+            if keeper.poll() is not None or time.monotonic() > end:
+                raise VimError(f"The server's keeper did not start: {self._keeper_complaint()}")
+            time.sleep(0.005)
+        # The keeper becomes a zombie of ours when it ends before us; Popen's destructor would
+        # warn about a child still running, which here is the intention.
+        keeper.returncode = 0
+
+    def _keeper_complaint(self) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.directory / "keeper.log").read_text(errors="replace").splitlines()
+            if lines:
+                return lines[-1]
+        return "no reason known."
+
+    def power_off(self, timeout: float = SHUTDOWN_TIMEOUT) -> None:
+        """Shut the system down; kill what is left after ``timeout`` seconds (0: at once)."""
+        running = self.running()
+        if running.init and timeout > 0 and running.init.signal(POWER_OFF):
+            end = time.monotonic() + timeout
+            while running.keeper and running.keeper.alive() and time.monotonic() < end:
+                time.sleep(0.02)
+        self.kill()
+
+    def kill(self) -> None:
+        """End every process of the server at once and remove its control group."""
+        cgroups.kill(self.group)
+
+    def reboot(self, timeout: float = SHUTDOWN_TIMEOUT) -> bool:
+        """Have the system restart itself; False when it did not go down in ``timeout`` seconds."""
+        before = self.running()
+        if not before.init or not before.init.signal(REBOOT):
+            return False
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            now = self.running()
+            if now.boots > before.boots:
+                return True
+            if now.keeper is None:
+                return False
+            time.sleep(0.02)
+        return False
+
+    def remove(self) -> None:
+        """End the server and take away everything of it that is not a device."""
+        self.kill()
+        unmount(self.disk)
+
+    # --- observation -------------------------------------------------------------------------
+
+    def running(self) -> Running:
+        """The keeper's word, without what is no longer true."""
+        told = read_json(self.directory / "run.json") or {}
+
+        def alive(key: str) -> ProcessRef | None:
+            pair = told.get(key)
+            process = ProcessRef(*pair) if pair else None
+            return process if process and process.alive() else None
+
+        return Running(
+            state=told.get("state", "off"),
+            error=told.get("error", ""),
+            boots=told.get("boots", 0),
+            keeper=alive("keeper"),
+            init=alive("init"),
+        )
+
+    def status(self) -> tuple[str, str]:
+        """Status as OpenStack names it, and the fault when it is ERROR."""
+        now = self.running()
+        if now.keeper is None:
+            if now.state == "error":
+                return ERROR, now.error
+            return SHUTOFF, ""
+        if now.init is None or now.state != "running":
+            return BUILD, ""
+        result = self.cloud_init_result()
+        return (ACTIVE if result is not None else BUILD), ""
+
+    def _inside(self, path: str) -> Path | None:
+        init = self.running().init
+        return Path(f"/proc/{init.pid}/root") / path if init else None
+
+    def cloud_init_result(self) -> list[str] | None:
+        """Errors of cloud-init's four stages in this boot; None while it is not done."""
+        path = self._inside("run/cloud-init/result.json")
+        if path is None:
+            return None
+        try:
+            result = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # not there yet, being written, or just gone
+            return None
+        return [str(error) for error in result.get("v1", {}).get("errors", [])]
+
+    def listens(self, port: int) -> bool:
+        """True when a TCP server of the VDU listens on the port."""
+        init = self.running().init
+        if init is None:
+            return False
+        for table in ("tcp", "tcp6"):
+            with contextlib.suppress(OSError):
+                for line in Path(f"/proc/{init.pid}/net/{table}").read_text().splitlines()[1:]:
+                    fields = line.split()
+                    # proc(5): local address in hex; state 0A is LISTEN.
+                    if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                        return True
+        return False
+
+    def log_tail(self, path: str, lines: int = 5) -> str:
+        """The last lines of a log inside the VDU in one line, or empty."""
+        # Read inside: a link there must not lead to a file of the machine.
+        try:
+            done = self.console(["tail", "-n", str(lines), path], None, 10.0)
+        except VimError:
+            return ""
+        return " | ".join(done.stdout.strip().splitlines())
+
+    def console(
+        self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside as root.
+
+        Raises:
+            VimError: the VDU does not run, or the command does not end in ``timeout`` seconds.
+        """
+        init = self.running().init
+        if init is None:
+            raise VimError("The server is not running, so nothing can be run in it.")
+        spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+        process = subprocess.Popen(
+            ["nsenter", "--target", str(init.pid), *spaces, "--", *argv],
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_ENVIRONMENT,
+            start_new_session=True,
+        )
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        try:
+            out, err = process.communicate(data, timeout)
+        except subprocess.TimeoutExpired:
+            # nsenter's child, in the VDU's pid namespace, is in the same process group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise VimError(
+                f"'{' '.join(argv)}' did not end within {timeout:.0f} s in the server."
+            ) from None
+        texts = (out.decode(errors="replace"), err.decode(errors="replace"))
+        return subprocess.CompletedProcess(list(argv), process.returncode, *texts)
+
+
+def unmount(path: Path) -> None:
+    """Unmount a path, however often it is mounted; nothing happens when it is not."""
+    while path.is_mount():
+        tool(["umount", "--lazy", str(path)])
+
+
+def mounts_below(path: Path) -> list[Path]:
+    """Mount points at or below a path, deepest first."""
+    found = []
+    with open("/proc/self/mounts", encoding="utf-8") as file:
+        for line in file:
+            point = Path(line.split()[1].encode().decode("unicode_escape"))
+            if point == path or path in point.parents:
+                found.append(point)
+    return sorted(found, key=lambda point: len(point.parts), reverse=True)

@@ -1,0 +1,196 @@
+"""State on disk: where things are, locks between processes and threads, atomic documents."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lab.vim.errors import VimError
+from lab.vim.model import Network, Server
+
+#: Account names become directory names, so they are plain.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+@dataclass(frozen=True)
+class Home:
+    """The lab's directory, and the names on the machine that belong to it.
+
+    Everything the lab makes outside its directory (namespaces, control groups) carries
+    ``prefix``, a hash of the directory, so two labs never meet and a clean-up needs no record.
+    """
+
+    path: Path
+
+    @classmethod
+    def at(cls, path: Path | str) -> Home:
+        """The home at a path, made absolute so that its prefix is always the same."""
+        return cls(Path(path).expanduser().resolve())
+
+    @property
+    def prefix(self) -> str:
+        """Nine characters: leaves six for a suffix where a name may have fifteen."""
+        return "osm" + hashlib.sha256(os.fsencode(self.path)).hexdigest()[:6]
+
+    @property
+    def vims(self) -> Path:
+        """Directory with one sub-directory per VIM account."""
+        return self.path / "vims"
+
+    @property
+    def lock(self) -> Path:
+        """Lock for what the accounts share (their numbers, the charms' namespace)."""
+        return self.path / "vim.lock"
+
+    @property
+    def vca_netns(self) -> str:
+        """Name of the network namespace the charms run in."""
+        return f"{self.prefix}-vca"
+
+    def fabric_netns(self, number: int) -> str:
+        """Name of the network namespace with the bridges of VIM ``number``."""
+        return f"{self.prefix}-vim{number}"
+
+
+@contextlib.contextmanager
+def locked(path: Path, timeout: float = 120.0) -> Iterator[None]:
+    """Hold an exclusive lock file; excludes other processes and other threads alike.
+
+    Raises:
+        VimError: another holds it for longer than ``timeout`` seconds.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + timeout
+    pause = 0.002
+    with open(path, "w", encoding="utf-8") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise VimError(f"Another process holds {path} for {timeout:.0f} s.") from None
+                time.sleep(pause)
+                pause = min(pause * 2, 0.05)
+        yield
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace a file in one step: readers see the old or the new text, never a part."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object from a file that is replaced atomically; None when there is none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class ServerRecord(BaseModel):
+    """A server as recorded before anything of it is made."""
+
+    model_config = ConfigDict(extra="forbid")
+    server: Server
+    vcpus: int
+    ram_mib: int
+    disk_gb: int
+    #: Set once the disk holds the image; a server without is what a killed create left.
+    made: bool = False
+
+
+class Image(BaseModel):
+    """An image of the account: the machine's own root, looking like a fresh cloud image."""
+
+    model_config = ConfigDict(extra="forbid")
+    default_user: str = Field(default="ubuntu", pattern=r"^[a-z_][a-z0-9_-]*$")
+    #: Top-level directories shown although an image has them empty, such as "/opt".
+    keep: list[str] = Field(default_factory=list)
+
+
+class Config(BaseModel):
+    """The account's configuration: the part of OSM's VIM config this VIM understands.
+
+    Other keys are left to other VIM types (as OSM does) and have no effect here.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+    management_network_name: str = "mgmtnet"
+    #: None: 10.250.<number>.0/24.
+    management_subnet: str | None = None
+    images: dict[str, Image] = Field(default_factory=lambda: {"ubuntu22.04": Image()})
+
+
+class Account(BaseModel):
+    """What is decided once, when the account is made."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    number: int
+    config: Config
+
+
+class State(BaseModel):
+    """All networks and servers of one VIM."""
+
+    model_config = ConfigDict(extra="forbid")
+    networks: dict[str, Network] = Field(default_factory=dict)
+    servers: dict[str, ServerRecord] = Field(default_factory=dict)
+
+
+Document = TypeVar("Document", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Stored(Generic[Document]):
+    """A document in a file, changed only under its lock."""
+
+    path: Path
+    kind: type[Document]
+
+    def read(self) -> Document:
+        """The document now.
+
+        Raises:
+            VimError: no such file, or not what this version writes.
+        """
+        try:
+            return self.kind.model_validate_json(self.path.read_bytes())
+        except FileNotFoundError:
+            raise VimError(f"The lab's record {self.path} does not exist.") from None
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise VimError(
+                f"The lab's record {self.path} is damaged at '{where}': clean the lab."
+            ) from None
+
+    def write(self, document: Document) -> None:
+        """Replace the document."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self.path, document.model_dump_json(indent=1))
+
+    @contextlib.contextmanager
+    def change(self) -> Iterator[Document]:
+        """Read, let the caller change, write; nothing is written when the caller raises."""
+        with locked(self.path.with_suffix(".lock")):
+            document = self.read()
+            yield document
+            self.write(document)
