@@ -1,0 +1,141 @@
+"""Model of `day1-2` (OSM's common augments of SOL006)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from builder.validate.schema import Flag, Free, Identifier, Model, Natural, Text
+
+DataType = Literal["STRING", "INTEGER", "BOOLEAN"]
+
+
+class Juju(Model):
+    """A charm."""
+
+    charm: Text | None = None
+    proxy: Flag = True
+    cloud: Literal["lxd", "k8s"] | None = None
+
+
+class ExecutionEnvironment(Model):
+    """Where primitives run."""
+
+    id: Identifier
+    juju: Juju | None = None
+    helm_chart: Text | None = None
+    helm_version: Text | None = None
+    external_connection_point_ref: Text | None = None
+    metric_service: Text | None = None
+
+
+class SshAccess(Model):
+    """Key injection."""
+
+    required: Flag = False
+    default_user: Text | None = None
+
+
+class ConfigAccess(Model):
+    """How the execution environment gets in."""
+
+    ssh_access: SshAccess | None = None
+
+
+class InitialParameter(Model):
+    """Parameter of an initial or terminate primitive."""
+
+    name: Text
+    data_type: DataType = "STRING"
+    value: Any = None
+
+
+class InitialPrimitive(Model):
+    """Primitive LCM runs once."""
+
+    seq: Natural
+    name: Text
+    execution_environment_ref: Text | None = None
+    execution_environment_primitive: Text | None = None
+    parameter: list[InitialParameter] = Field(default_factory=list)
+    user_defined_script: Text | None = None
+
+
+class Parameter(Model):
+    """Parameter of a primitive an operator runs."""
+
+    name: Text
+    data_type: DataType = "STRING"
+    mandatory: Flag = False
+    default_value: Text | None = None
+    parameter_pool: Text | None = None
+    read_only: Flag | None = None
+    hidden: Flag | None = None
+
+
+class Primitive(Model):
+    """Primitive an operator or a policy runs."""
+
+    name: Text
+    execution_environment_ref: Text | None = None
+    execution_environment_primitive: Text | None = None
+    parameter: list[Parameter] = Field(default_factory=list)
+    parameter_group: list[Free] = Field(default_factory=list)
+    user_defined_script: Text | None = None
+
+
+class RelationEnd(Model):
+    """One end of a relation."""
+
+    vnf_profile_id: Text | None = None
+    vdu_profile_id: Text | None = None
+    kdu_resource_profile_id: Text | None = None
+    execution_environment_ref: Text | None = None
+    endpoint: Text
+
+
+class RelationEntity(Model):
+    """One end of a relation, in the deprecated form."""
+
+    id: Text
+    endpoint: Text
+
+
+class Relation(Model):
+    """Juju relation between two execution environments."""
+
+    name: Text
+    provider: RelationEnd | None = None
+    requirer: RelationEnd | None = None
+    entities: list[RelationEntity] = Field(default_factory=list)
+
+
+class Day12(Model):
+    """Configuration of a VNF, VDU or KDU."""
+
+    id: Identifier
+    execution_environment_list: list[ExecutionEnvironment] = Field(default_factory=list)
+    config_access: ConfigAccess | None = None
+    initial_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
+    terminate_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
+    config_primitive: list[Primitive] = Field(default_factory=list)
+    metrics: list[Free] = Field(default_factory=list)
+    relation: list[Relation] = Field(default_factory=list)
+    blacklist_config_primitive: list[Free] = Field(default_factory=list)
+    script: list[Free] = Field(default_factory=list)
+    config_attributes: Free | None = None
+
+
+class NsConfiguration(Model):
+    """Configuration of a network service; the charm stands in it directly."""
+
+    juju: Juju | None = None
+    config_access: ConfigAccess | None = None
+    initial_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
+    terminate_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
+    config_primitive: list[Primitive] = Field(default_factory=list)
+    metrics: list[Free] = Field(default_factory=list)
+    relation: list[Relation] = Field(default_factory=list)
+    script: list[Free] = Field(default_factory=list)
+    config_attributes: Free | None = None
