@@ -66,7 +66,7 @@ def vca_prefix(home: Path | str) -> list[str]:
         VimError: it cannot be made.
     """
     place = Home.at(home)
-    if not (fabric.NETNS / place.vca_netns).is_mount():
+    if not fabric.netns_exists(place.vca_netns):
         with locked(place.lock):
             fabric.make_vca(place.vca_netns)
     return fabric.enter(place.vca_netns)
@@ -161,7 +161,7 @@ class Vim:
         if not NAME.fullmatch(name) or not (place.vims / name / "account.json").exists():
             raise VimError(f"VIM account '{name}' could not be found.")
         vim = cls._read(place, name)
-        if not (fabric.NETNS / vim.fabric).is_mount():
+        if not fabric.netns_exists(vim.fabric):
             with locked(place.lock):
                 vim.restore()
         return vim
@@ -543,7 +543,7 @@ class Vim:
             vdu.remove()
         with self._state.change() as state:
             record = state.servers.pop(server_id, None)
-            if (fabric.NETNS / self.fabric).exists():
+            if fabric.netns_exists(self.fabric):
                 self._apply_rules(state)
         if record is not None:
             for port in record.server.ports:

@@ -36,6 +36,15 @@ def enter(netns: str) -> list[str]:
     return ["nsenter", f"--net={NETNS / netns}", "--"]
 
 
+def netns_exists(name: str) -> bool:
+    """True when there is a named network namespace (and not just its name, as after a crash)."""
+    try:
+        # The name is a file onto which the namespace, of another file system, is mounted.
+        return (NETNS / name).stat().st_dev != NETNS.stat().st_dev
+    except FileNotFoundError:
+        return False
+
+
 def netns_names(prefix: str) -> list[str]:
     """Named network namespaces that begin with a lab's prefix."""
     if not NETNS.is_dir():
@@ -44,7 +53,7 @@ def netns_names(prefix: str) -> list[str]:
 
 
 def _make_netns(name: str, setup: str) -> None:
-    if (NETNS / name).is_mount():
+    if netns_exists(name):
         return
     with contextlib.suppress(FileNotFoundError):
         (NETNS / name).unlink()  # the name of a namespace lost in a crash between two steps
@@ -96,7 +105,7 @@ def make_network(netns: str, network: Network) -> None:
 
 def delete_device(netns: str, device: str) -> None:
     """Remove a device; nothing happens when it, or its namespace, is gone."""
-    if (NETNS / netns).exists() and device_exists(netns, device):
+    if netns_exists(netns) and device_exists(netns, device):
         tool(["ip", "-n", netns, "link", "delete", device])
 
 

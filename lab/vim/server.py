@@ -281,8 +281,14 @@ class Vdu:
         if init is None:
             raise VimError("The server is not running, so nothing can be run in it.")
         spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+        # No more capabilities than the VDU's own processes have.
+        bounded = [
+            "setpriv",
+            "--bounding-set",
+            ",".join(f"-{n}" for n in vdu_program.DROPPED_CAPABILITIES),
+        ]
         process = subprocess.Popen(
-            ["nsenter", "--target", str(init.pid), *spaces, "--", *argv],
+            ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--", *argv],
             stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -38,9 +38,18 @@ MNT_DETACH = 2
 PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 24, 36
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
 
-#: Capabilities a VDU never has, since they reach the machine below: MAC_OVERRIDE, MAC_ADMIN,
-#: SYS_MODULE, SYS_RAWIO, SYS_TIME, MKNOD, SYSLOG, WAKE_ALARM, BLOCK_SUSPEND.
-DROPPED_CAPABILITIES = (32, 33, 16, 17, 25, 27, 34, 35, 36)
+#: Capabilities a VDU never has, since they reach the machine below (capabilities(7)).
+DROPPED_CAPABILITIES = {
+    "sys_module": 16,
+    "sys_rawio": 17,
+    "sys_time": 25,
+    "mknod": 27,
+    "mac_override": 32,
+    "mac_admin": 33,
+    "syslog": 34,
+    "wake_alarm": 35,
+    "block_suspend": 36,
+}
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "net/tun")
 #: Files of /proc that act on, or tell about, the whole machine.
@@ -141,7 +150,7 @@ def enter_root(root: Path) -> None:
 
 def drop_capabilities() -> None:
     """Give up for good what would let the VDU act on the machine."""
-    for capability in DROPPED_CAPABILITIES:
+    for capability in DROPPED_CAPABILITIES.values():
         _checked(_libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0), "prctl PR_CAPBSET_DROP")
 
 

@@ -1,0 +1,88 @@
+"""User-data: which forms are read, which packages they want, what is refused."""
+
+from __future__ import annotations
+
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
+
+import pytest
+import yaml
+
+from lab.vim import cloudinit
+from lab.vim.errors import VimError
+
+CONFIG = "#cloud-config\npackages:\n- tmux\n- [git, 1.0]\n- curl=7.1\n- {apt: [vim, {apt: [jq]}]}\n"
+
+
+def multipart(*parts: str) -> str:
+    message = MIMEMultipart()
+    for text in parts:
+        kind = "cloud-config" if text.startswith("#cloud-config") else "x-shellscript"
+        message.attach(MIMEText(text, kind, "utf-8"))
+    return message.as_string()
+
+
+def test_packages_of_plain_config() -> None:
+    assert cloudinit.wanted_packages(CONFIG) == ["tmux", "git", "curl", "vim", "jq"]
+
+
+def test_packages_of_every_part_of_a_message() -> None:
+    text = multipart("#!/bin/sh\necho packages: [no]\n", CONFIG, "#cloud-config\npackages: [bc]\n")
+    assert cloudinit.wanted_packages(text) == ["tmux", "git", "curl", "vim", "jq", "bc"]
+
+
+@pytest.mark.parametrize("text", ["#!/bin/sh\ntrue\n", "#cloud-config\n", "#cloud-config\n{}\n"])
+def test_no_packages(text: str) -> None:
+    assert cloudinit.wanted_packages(text) == []
+
+
+def test_bad_yaml_names_the_line() -> None:
+    with pytest.raises(VimError, match=r"^The cloud-config in user-data is not valid YAML at line"):
+        cloudinit.cloud_configs("#cloud-config\na: [1\nb: 2\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#cloud-config\n- a\n", "not a mapping"),
+        ("#cloud-config\npackages: tmux\n", "not a list"),
+        ("#cloud-config\npackages: [3]\n", "no package: 3"),
+    ],
+)
+def test_wrong_config(text: str, words: str) -> None:
+    with pytest.raises(VimError, match=words):
+        cloudinit.wanted_packages(text)
+
+
+@pytest.mark.parametrize("text", ["hostname: a\n", multipart("just text")])
+def test_user_data_cloud_init_would_ignore(text: str) -> None:
+    with pytest.raises(VimError, match="cloud-init would ignore it"):
+        cloudinit.check_user_data(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "#cloud-config\n", "#!/bin/sh\n", "## template: jinja\n#cloud-config\n"]
+)
+def test_user_data_known(text: str) -> None:
+    cloudinit.check_user_data(text)
+
+
+def test_missing_packages_are_all_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloudinit, "installed_packages", lambda: {"tmux", "git", "vim"})
+    with pytest.raises(VimError, match=r"apt-get install curl jq'"):
+        cloudinit.check_packages(CONFIG)
+
+
+def test_default_user_and_seed() -> None:
+    config = yaml.safe_load(cloudinit.cloud_cfg("ubuntu", "ubuntu"))
+    user = config["system_info"]["default_user"]
+    assert user["name"] == "ubuntu"
+    assert user["lock_passwd"] is True
+    assert user["sudo"] == ["ALL=(ALL) NOPASSWD:ALL"]
+    # Packages cannot be fetched, so the module that would try must not be there.
+    assert not [m for key in config if key.endswith("_modules") for m in config[key] if "pack" in m]
+    files = cloudinit.seed("id-1", "hss", ["ssh-ed25519 AAAA k"], CONFIG)
+    assert files["user-data"] == CONFIG
+    meta = yaml.safe_load(files["meta-data"])
+    assert meta["instance-id"] == "id-1"
+    assert meta["public-keys"] == ["ssh-ed25519 AAAA k"]

@@ -1,0 +1,128 @@
+"""What is refused: one sentence each, and nothing half-made stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from vim_support import wait_until
+
+from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError
+
+pytestmark = pytest.mark.lab
+
+
+def left(vim: Vim) -> tuple[int, list[str]]:
+    """How many servers and which server directories there are."""
+    servers = vim.directory / "servers"
+    return len(vim.servers()), sorted(p.name for p in servers.iterdir()) if servers.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"image": "windows"}, r"Image windows could not be found \(this VIM has: ubuntu22\.04\)"),
+        ({"hostname": "a_b"}, "Invalid input for hostname: 'a_b'"),
+        ({"ram_mib": 0}, "Invalid input for flavor: ram_mib is 0"),
+        ({"ports": ()}, "must have 1 to 26 ports"),
+        ({"ports": (PortSpec("nowhere"),)}, "Network nowhere could not be found"),
+        ({"user_data": "hello"}, "cloud-init would ignore it"),
+        ({"user_data": "#cloud-config\na: ["}, "not valid YAML"),
+        (
+            {"user_data": "#cloud-config\npackages: [openssh-server, no-such-package]"},
+            "apt-get install no-such-package",
+        ),
+    ],
+)
+def test_server_refused(
+    vim: Vim, spec: Callable[..., ServerSpec], change: dict[str, object], words: str
+) -> None:
+    before = left(vim)
+    with pytest.raises(VimError, match=words) as error:
+        vim.create_server(replace(spec("x"), **change), "t")  # type: ignore[arg-type]
+    assert str(error.value).endswith(".")
+    assert left(vim) == before
+
+
+def test_failure_while_making_leaves_nothing(
+    vim: Vim, spec: Callable[..., ServerSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = left(vim)
+    monkeypatch.setattr("lab.vim.server.vdu_program.__file__", "/no/such/program.py")
+    with pytest.raises(VimError, match="keeper did not start"):
+        vim.create_server(spec("x"), "t")
+    assert left(vim) == before
+    assert str(vim.directory / "servers") not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.parametrize(
+    ("spec_", "words"),
+    [
+        (NetworkSpec("a", "10.0.0.1/24"), "Invalid input for cidr"),
+        (NetworkSpec("a", "10.0.0.0/24", gateway="10.0.1.1"), "Gateway 10.0.1.1 is not valid"),
+        (NetworkSpec("a", mtu=70000), "Invalid input for mtu: 70000"),
+        (NetworkSpec("a", "fd00::/64", mtu=1000), "IPv6 needs at least 1280"),
+        (NetworkSpec("a", management=True), "management network already"),
+        (NetworkSpec(""), "must have a name"),
+    ],
+)
+def test_network_refused(vim: Vim, spec_: NetworkSpec, words: str) -> None:
+    before = vim.networks()
+    with pytest.raises(VimError, match=words):
+        vim.create_network(spec_, "t")
+    assert vim.networks() == before
+
+
+def test_address_in_use_and_network_in_use(vim: Vim, spec: Callable[..., ServerSpec]) -> None:
+    network = vim.create_network(NetworkSpec("full", "10.9.0.0/24", gateway="10.9.0.1"), "busy")
+    server = vim.create_server(spec("x", PortSpec(network.id, ip="10.9.0.4")), "busy")
+    with pytest.raises(VimError, match=r"IP address 10\.9\.0\.4 already allocated"):
+        vim.create_server(spec("y", PortSpec(network.id, ip="10.9.0.4")), "busy")
+    with pytest.raises(VimError, match=r"IP address 10\.9\.0\.1 already allocated"):
+        vim.create_server(spec("y", PortSpec(network.id, ip="10.9.0.1")), "busy")
+    with pytest.raises(VimError, match="one or more ports still in use"):
+        vim.delete_network(network.id)
+    vim.delete_server(server.id)
+    vim.delete_network(network.id)
+    for action in (vim.delete_server, vim.stop, vim.start, vim.reboot, vim.server):
+        with pytest.raises(VimError, match=f"Instance {server.id} could not be found"):
+            action(server.id)
+    assert not (vim.directory / "servers" / server.id).exists()
+
+
+def test_cloud_init_errors_are_told(vim: Vim, spec: Callable[..., ServerSpec]) -> None:
+    script = "#cloud-config\nruncmd:\n- echo about to fail\n- exit 3\n"
+    server = vim.create_server(spec("bad", user_data=script), "bad")
+    with pytest.raises(VimError, match=r"cloud-init in server 'bad' reported: .*scripts.user"):
+        vim.wait_active(server.id, 60)
+    assert vim.server(server.id).status == "ACTIVE"  # it runs, as it would in a cloud
+    vim.delete_tag("bad")
+
+
+def test_boot_that_fails_is_told(vim: Vim, spec: Callable[..., ServerSpec]) -> None:
+    server = vim.create_server(spec("nokernel"), "broken")
+    vim.wait_active(server.id, 60)
+    vim.stop(server.id)
+    config = vim.directory / "servers" / server.id / "vdu.json"
+    config.write_text(config.read_text().replace("/systemd", "/no-systemd"))
+    vim.start(server.id)
+    wait_until(lambda: vim.server(server.id).status == "ERROR", 10, "the failure is told")
+    with pytest.raises(VimError, match="did not become active: No such file or directory"):
+        vim.wait_active(server.id, 5)
+    vim.delete_tag("broken")
+
+
+def test_account_refused(home: Path, vim: Vim) -> None:
+    with pytest.raises(VimError, match="already exists"):
+        Vim.create(home, vim.name)
+    with pytest.raises(VimError, match="is no VIM account name"):
+        Vim.create(home, "../x")
+    with pytest.raises(VimError, match="could not be found"):
+        Vim.open(home, "nobody")
+    with pytest.raises(VimError, match=r"overlaps 10\.250\.1\.0/24 of VIM 'site-a'"):
+        Vim.create(home, "b", {"management_subnet": "10.250.0.0/16"})
+    with pytest.raises(VimError, match="configuration is wrong at 'images"):
+        Vim.create(home, "b", {"images": {"x": {"colour": "red"}}})
+    assert Vim.names(home) == [vim.name]

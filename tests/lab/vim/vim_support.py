@@ -1,0 +1,57 @@
+"""What the tests of the VIM share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from lab.vim import Server
+
+#: The fixture ``boot``: specs and a tag to booted servers.
+Boot = Callable[..., list[Server]]
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
+    """Poll until a condition holds; fails the test when it does not in ``timeout`` seconds."""
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {timeout} s: {what}")
+        time.sleep(0.05)
+
+
+#: Sends ICMP echo requests (RFC 792) until one is answered; exit code 1 when none is. The
+#: arguments are the target, the number of requests and, if not "-", the source address.
+PING = """
+import os, socket, struct, sys
+target, count, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+sock.settimeout(0.5)
+if source != "-":
+    sock.bind((source, 0))
+answered = 0
+for number in range(count):
+    rest = struct.pack("!HH", os.getpid() & 0xFFFF, number) + b"12345678"
+    words = struct.unpack(f"!{len(rest) // 2}H", rest)
+    total = 0x0800 + sum(words)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    try:
+        sock.sendto(struct.pack("!BBH", 8, 0, total ^ 0xFFFF) + rest, (target, 0))
+        while True:
+            packet, sender = sock.recvfrom(2048)
+            if packet[20] == 0 and sender[0] == target and packet[24:] == rest:
+                answered += 1
+                break
+    except OSError:
+        pass
+print(answered)
+sys.exit(0 if answered else 1)
+"""
+
+
+def ping_command(target: str, count: int = 2, source: str = "-") -> list[str]:
+    """A ping that needs no ping program, which a minimal machine may lack."""
+    return ["/usr/bin/python3", "-c", PING, target, str(count), source]
