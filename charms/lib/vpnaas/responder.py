@@ -18,7 +18,6 @@ from .steps import directory as make_directory
 RESPONDER_PORT = 5199
 """TCP port of the launcher on the inner address (IANA: unassigned)."""
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/responder"
-SERVICE_FILE = "/etc/systemd/system/osm-vpnaas-responder@.service"
 SERVICE = """[Unit]
 Description=One-shot iperf3 server for a measurement (osm-vpnaas)
 CollectMode=inactive-or-failed
@@ -41,6 +40,11 @@ def socket_unit(link: str) -> str:
 
 def _socket_file(link: str) -> str:
     return "/etc/systemd/system/" + socket_unit(link)
+
+
+def _service_file(link: str) -> str:
+    # systemd takes no other name for the service of an accepting socket (systemd.socket(5)).
+    return "/etc/systemd/system/osm-vpnaas-responder-{}@.service".format(link)
 
 
 def _targets_file(link: str) -> str:
@@ -68,7 +72,6 @@ BindToDevice={interface}
 FreeBind=yes
 Accept=yes
 MaxConnections=16
-Service=osm-vpnaas-responder@.service
 
 [Install]
 WantedBy={owner}
@@ -94,7 +97,7 @@ def observe(link: str) -> List[Step]:
     """Return the steps that look at what is installed."""
     return [
         read(link + "/responder/program", PROGRAM_FILE),
-        read(link + "/responder/service", SERVICE_FILE),
+        read(link + "/responder/service", _service_file(link)),
         read(link + "/responder/socket", _socket_file(link)),
         read(link + "/responder/targets", _targets_file(link)),
     ]
@@ -119,7 +122,7 @@ def steps_to(
     if changed:
         name = socket_unit(link)
         steps += [
-            write(at + "put-service", SERVICE_FILE, SERVICE),
+            write(at + "put-service", _service_file(link), SERVICE),
             write(at + "put-socket", _socket_file(link), socket),
             run(at + "reload", "systemctl", "daemon-reload", timeout=30),
             # A VDU whose image lacks iperf3 still gets its tunnel, so no failure here.
