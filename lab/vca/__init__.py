@@ -1,0 +1,42 @@
+"""An embedded controller that runs real charms as Juju 2.9's unit agents do.
+
+See docs/reference/lab-vca.md for what of Juju is kept and what is not.
+"""
+
+from lab.vca.actions import ActionResult
+from lab.vca.controller import Controller
+from lab.vca.errors import (
+    AlreadyExistsError,
+    InvalidCharmError,
+    InvalidValueError,
+    ModelBusyError,
+    NotFoundError,
+    UnitFailedError,
+    VcaError,
+    WaitTimeoutError,
+)
+from lab.vca.events import Event
+from lab.vca.model import Model
+from lab.vca.python import CharmPython
+from lab.vca.runtime import Settings
+from lab.vca.status import ApplicationStatus, ModelStatus, UnitStatus
+
+__all__ = [
+    "ActionResult",
+    "AlreadyExistsError",
+    "ApplicationStatus",
+    "CharmPython",
+    "Controller",
+    "Event",
+    "InvalidCharmError",
+    "InvalidValueError",
+    "Model",
+    "ModelBusyError",
+    "ModelStatus",
+    "NotFoundError",
+    "Settings",
+    "UnitFailedError",
+    "UnitStatus",
+    "VcaError",
+    "WaitTimeoutError",
+]

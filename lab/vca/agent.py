@@ -1,0 +1,657 @@
+"""The unit agent: one thread per unit that does one step after another."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from lab.vca import actions, process, relations
+from lab.vca import charm as charms
+from lab.vca.context import FlushError, HookContext
+from lab.vca.events import Event
+from lab.vca.leadership import elect
+from lab.vca.resolver import (
+    CONFIG_CHANGED,
+    INSTALL,
+    LEADER_ELECTED,
+    LEADER_SETTINGS_CHANGED,
+    REMOVE,
+    START,
+    STOP,
+    UPDATE_STATUS,
+    UPGRADE_CHARM,
+    Step,
+    config_hash,
+    next_step,
+)
+from lab.vca.runtime import JUJU_VERSION, Runtime
+from lab.vca.state import (
+    ActionDocument,
+    HookInfo,
+    ModelDocument,
+    Operation,
+    StatusInfo,
+    Unit,
+)
+from lab.vca.toolserver import ToolServer
+from lab.vca.unitlog import close_log, open_log
+
+DISPATCH = "dispatch"
+
+
+class MissingHookError(Exception):
+    """The charm has neither dispatch nor this hook."""
+
+
+class UnitAgent(threading.Thread):
+    """Runs the hooks and actions of one unit, as Juju's uniter does."""
+
+    def __init__(self, runtime: Runtime, name: str) -> None:
+        super().__init__(name=f"vca-{name}", daemon=True)
+        self._runtime = runtime
+        self._store = runtime.store
+        self._unit_name = name
+        self._app = name.rpartition("/")[0]
+        self._stopping = False
+        self._retry_at = 0.0
+        self._interrupt: process.Interrupt | None = None
+        self.executing = False
+        self._log = open_log(runtime.paths.log(name), f"unit.{name}")
+
+    # -- control from other threads ---------------------------------------------------------
+
+    def stop(self) -> None:
+        """Do no further step. The caller notifies the store's condition."""
+        self._stopping = True
+
+    def kill_hook(self) -> None:
+        """Kill the running hook or action, if any."""
+        with self._store.lock:
+            if self._interrupt is not None:
+                self._interrupt.fire()
+
+    def busy(self, document: ModelDocument, unit: Unit) -> str:
+        """Say what the unit is at or has before it; empty if it is idle (store locked)."""
+        if unit.agent_lost:
+            return ""
+        if self.executing:
+            return unit.agent.message or "executing"
+        step = next_step(document, unit, self._digest(document, unit))
+        if step is not None:
+            return f"{step} to come"
+        if unit.operation.failed and not self.exhausted(unit):
+            return f"{unit.agent.message}, to be retried"
+        return ""
+
+    def exhausted(self, unit: Unit) -> bool:
+        """Whether the unit's failed hook is not retried any more."""
+        limit = self._runtime.settings.retry_limit
+        return unit.operation.failed and limit is not None and unit.operation.attempts >= limit
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do steps until stopped or until the unit is gone."""
+        try:
+            while self._one_step():
+                pass
+        except Exception:
+            # The model must not hang silently on a fault of the lab itself.
+            self._log.exception("the unit agent stopped on an internal error")
+            self._runtime.log.exception(
+                "the agent of %s stopped on an internal error", self._unit_name
+            )
+            self._mark_lost()
+        finally:
+            close_log(self._log)
+
+    def _one_step(self) -> bool:
+        if not self._wait_for_step():
+            return False
+        slot = self._runtime.slots
+        while not slot.acquire(timeout=0.2):
+            if self._stopping:
+                return False
+        try:
+            with self._store.lock:
+                # What was to be done may have changed while we waited for a slot.
+                step = None if self._stopping else self._next()
+                self.executing = step is not None
+            if step is not None:
+                self._execute(step)
+        finally:
+            with self._store.changed:
+                self.executing = False
+                self._store.changed.notify_all()
+            slot.release()
+        return True
+
+    def _wait_for_step(self) -> bool:
+        """Wait until there is a step; return False if there will be none."""
+        with self._store.changed:
+            while not self._stopping and self._unit_name in self._store.document.units:
+                if self._next() is not None:
+                    return True
+                self._note_idle()
+                self._store.changed.wait(self._until_retry())
+        return False
+
+    def _next(self) -> Step | None:
+        document = self._store.document
+        unit = document.units.get(self._unit_name)
+        if unit is None:
+            return None
+        step = next_step(document, unit, self._digest(document, unit))
+        if step is None and self._retry_due(unit):
+            return Step("hook", hook=unit.operation.hook)
+        return step
+
+    def _retry_due(self, unit: Unit) -> bool:
+        return (
+            unit.operation.failed
+            and not unit.agent_lost
+            and not self.exhausted(unit)
+            and time.monotonic() >= self._retry_at
+        )
+
+    def _until_retry(self) -> float | None:
+        unit = self._store.document.units[self._unit_name]
+        if unit.operation.failed and not unit.agent_lost and not self.exhausted(unit):
+            return max(0.001, self._retry_at - time.monotonic())
+        return None
+
+    def _digest(self, document: ModelDocument, unit: Unit) -> str:
+        return config_digest(self._runtime, document, unit)
+
+    def _note_idle(self) -> None:
+        unit = self._store.document.units[self._unit_name]
+        if unit.operation.kind == "continue" and unit.agent.status not in ("idle", "allocating"):
+            with self._store.transaction() as document:
+                self._set_agent(document.units[self._unit_name], "idle", "")
+
+    def _mark_lost(self) -> None:
+        with self._store.transaction() as document:
+            unit = document.units.get(self._unit_name)
+            if unit is not None:
+                unit.agent_lost = True
+                events = elect(document)
+            else:
+                events = []
+        self._publish(*events)
+
+    # -- steps ------------------------------------------------------------------------------
+
+    def _execute(self, step: Step) -> None:
+        if step.kind == "hook" and step.hook is not None:
+            self._run_hook(step.hook)
+        elif step.kind == "action":
+            self._run_action(step.action_id)
+        elif step.kind == "fail-action":
+            self._fail_interrupted(step.action_id)
+        elif step.kind in ("unpack", "upgrade"):
+            self._unpack(step)
+        elif step.kind == "enter-scope" and step.relation_id is not None:
+            with self._store.transaction() as document:
+                relations.enter_scope(
+                    document.relations[step.relation_id], document.units[self._unit_name]
+                )
+        elif step.kind == "resign":
+            with self._store.transaction() as document:
+                document.units[self._unit_name].leader = False
+        elif step.kind == "die":
+            self._die()
+
+    def _unpack(self, step: Step) -> None:
+        with self._store.transaction() as document:
+            unit = document.units[self._unit_name]
+            revision = document.apps[self._app].charm_revision
+            if step.kind == "upgrade":
+                unit.operation = Operation(kind="upgrade")
+                self._set_agent(unit, "executing", "upgrading charm")
+            else:
+                unit.workload = StatusInfo(
+                    status="waiting", message="installing agent", since=time.time()
+                )
+        charms.unpack(
+            self._runtime.paths.package(self._app, revision),
+            self._runtime.paths.charm(self._unit_name),
+        )
+        self._runtime.paths.home(self._unit_name).mkdir(exist_ok=True)
+        with self._store.transaction() as document:
+            present = document.units.get(self._unit_name)
+            if present is None:
+                return
+            present.charm_revision = revision
+            if step.kind == "upgrade":
+                present.operation = Operation(
+                    kind="run-hook", step="queued", hook=HookInfo(kind=UPGRADE_CHARM)
+                )
+
+    def _die(self) -> None:
+        with self._store.transaction() as document:
+            events = remove_unit(document, self._unit_name)
+        self._fail_pending()
+        shutil.rmtree(self._runtime.paths.unit(self._unit_name), ignore_errors=True)
+        self._publish(*events)
+
+    def _fail_pending(self) -> None:
+        for action in actions.unfinished(self._store, self._unit_name):
+            actions.finish(self._store, action, "failed", "the unit was removed")
+
+    # -- hooks ------------------------------------------------------------------------------
+
+    def _run_hook(self, info: HookInfo) -> None:
+        name = self._hook_name(info)
+        context_id = self._context_id(name)
+        with self._store.transaction() as document:
+            unit = document.units[self._unit_name]
+            attempts = unit.operation.attempts if unit.operation.failed else 0
+            unit.operation = Operation(
+                kind="run-hook", step="pending", hook=info, context_id=context_id, attempts=attempts
+            )
+            if info.kind != UPDATE_STATUS:
+                self._set_agent(unit, "executing", f"running {name} hook")
+            before = _status_before(info.kind)
+            if before is not None and (info.kind == STOP or not unit.status_set):
+                unit.workload = before
+            context = self._context(document, unit, info, None)
+        self._publish(
+            Event("hook-retried" if attempts else "hook-started", self._app, self._unit_name, name)
+        )
+        begun = time.monotonic()
+        skipped, problem, interrupted = False, "", False
+        try:
+            outcome = self._run_process(f"hooks/{name}", name, context, context_id)
+            interrupted = outcome.interrupted
+            if outcome.timed_out:
+                problem = f"killed after {self._runtime.settings.hook_timeout:g} s"
+            elif outcome.code != 0:
+                problem = outcome.describe()
+        except MissingHookError:
+            skipped = True
+        except OSError as error:
+            problem = f"cannot start: {error.strerror or error}"
+        if interrupted:
+            self._note_interrupted(name)
+            return
+        if not problem:
+            try:
+                self._commit_hook(info, context)
+            except FlushError as error:
+                problem = str(error)
+        seconds = time.monotonic() - begun
+        if problem:
+            self._note_failure(name, problem, seconds)
+            return
+        self._log.info(
+            "%s %s hook%s", "skipped" if skipped else "ran", name, " (missing)" if skipped else ""
+        )
+        self._publish(
+            Event(
+                "hook-skipped" if skipped else "hook-finished",
+                self._app,
+                self._unit_name,
+                name,
+                seconds=seconds,
+            )
+        )
+
+    def _note_interrupted(self, name: str) -> None:
+        self._log.warning("%s hook was interrupted and will be run again", name)
+        with self._store.transaction() as document:
+            unit = document.units.get(self._unit_name)
+            if unit is not None:
+                unit.operation.context_id = ""
+
+    def _note_failure(self, name: str, problem: str, seconds: float) -> None:
+        self._log.error('hook "%s" failed: %s', name, problem)
+        settings = self._runtime.settings
+        with self._store.transaction() as document:
+            unit = document.units.get(self._unit_name)
+            if unit is None:
+                return
+            unit.operation.failed = True
+            unit.operation.attempts += 1
+            unit.operation.context_id = ""
+            self._set_agent(unit, "error", f'hook failed: "{name}"')
+            delay = settings.retry_start * 2.0 ** min(unit.operation.attempts - 1, 32)
+            self._retry_at = time.monotonic() + min(settings.retry_max, delay)
+        self._publish(
+            Event("hook-failed", self._app, self._unit_name, name, problem, seconds=seconds)
+        )
+
+    def _commit_hook(self, info: HookInfo, context: HookContext) -> None:
+        with self._store.transaction() as document:
+            unit = document.units.get(self._unit_name)
+            if unit is None:
+                return
+            context.flush(document)
+            unit.status_set = unit.status_set or context.status_was_set
+            record_done(document, unit, info, config_hash(context.config))
+
+    # -- actions ----------------------------------------------------------------------------
+
+    def _run_action(self, action_id: str) -> None:
+        action = self._store.load_action(action_id)
+        context_id = self._context_id(action.name)
+        action.status, action.started = "running", time.time()
+        self._store.save_action(action)
+        with self._store.transaction() as document:
+            unit = document.units[self._unit_name]
+            unit.pending_actions.remove(action_id)
+            unit.running_action = action_id
+            was = unit.agent.model_copy()
+            failed = unit.operation.failed
+            self._set_agent(unit, "executing", f"running action {action.name}")
+            context = self._context(document, unit, None, action)
+        self._publish(
+            Event("action-started", self._app, self._unit_name, action.name, "", action_id)
+        )
+        problem = ""
+        try:
+            outcome = self._run_process(f"actions/{action.name}", "", context, context_id)
+            action.stdout, action.stderr = outcome.stdout, outcome.stderr
+            action.return_code = outcome.code
+            if outcome.interrupted:
+                problem = "action terminated"
+            elif outcome.timed_out:
+                problem = f"killed after {self._runtime.settings.action_timeout:g} s"
+            elif outcome.code != 0:
+                problem = outcome.describe()
+        except MissingHookError:
+            problem = f'action not implemented on unit "{self._unit_name}"'
+        except OSError as error:
+            problem = f"cannot start: {error.strerror or error}"
+        self._conclude(action, context, problem, was if failed else None)
+        self._log.info("ran action %s (%s): %s", action.name, action_id, action.status)
+        self._publish(
+            Event(
+                "action-finished",
+                self._app,
+                self._unit_name,
+                action.name,
+                action.status,
+                action_id,
+                (action.completed or 0) - (action.started or 0),
+            )
+        )
+
+    def _conclude(
+        self,
+        action: ActionDocument,
+        context: HookContext,
+        problem: str,
+        error: StatusInfo | None,
+    ) -> None:
+        """Commit what the action changed and its record. `error` is put back as agent status."""
+        try:
+            with self._store.transaction() as document:
+                if not problem:
+                    context.flush(document)
+                self._end_action(document, action, context, problem, error)
+        except FlushError as refused:
+            with self._store.transaction() as document:
+                self._end_action(document, action, context, str(refused), error)
+
+    def _end_action(
+        self,
+        document: ModelDocument,
+        action: ActionDocument,
+        context: HookContext,
+        problem: str,
+        error: StatusInfo | None,
+    ) -> None:
+        # The record is written first: after a crash in between, the agent finds it complete.
+        actions.finish(
+            self._store,
+            action,
+            "failed" if problem or context.action_failed else "completed",
+            problem or action.message,
+        )
+        unit = document.units.get(self._unit_name)
+        if unit is None:
+            return
+        unit.running_action = ""
+        unit.status_set = unit.status_set or context.status_was_set
+        if error is not None:
+            # The action ran while the unit stood in error, and that it still does.
+            unit.agent = error
+
+    def _fail_interrupted(self, action_id: str) -> None:
+        action = self._store.load_action(action_id)
+        if action.completed is None:
+            actions.finish(self._store, action, "failed", "action terminated")
+        with self._store.transaction() as document:
+            document.units[self._unit_name].running_action = ""
+
+    # -- processes --------------------------------------------------------------------------
+
+    def _run_process(
+        self, dispatch_path: str, hook_name: str, context: HookContext, context_id: str
+    ) -> process.Outcome:
+        runtime = self._runtime
+        charm_dir = runtime.paths.charm(self._unit_name)
+        script = _find_script(charm_dir, dispatch_path)
+        is_action = context.action is not None
+        source = {"source": f"unit.{self._unit_name}.{Path(dispatch_path).name}"}
+        interrupt = process.Interrupt()
+        folder = runtime.paths.contexts / secrets.token_hex(8)
+        try:
+            server = ToolServer(folder, context_id, context)
+            try:
+                environment = self._environment(
+                    dispatch_path, hook_name, context, context_id, server
+                )
+                with self._store.lock:
+                    self._interrupt = interrupt
+                return process.run(
+                    [*runtime.exec_prefix, str(script)],
+                    environment=environment,
+                    directory=charm_dir,
+                    timeout=(
+                        runtime.settings.action_timeout
+                        if is_action
+                        else runtime.settings.hook_timeout
+                    ),
+                    server=server,
+                    interrupt=interrupt,
+                    on_stdout=lambda line: self._log.debug("%s", line, extra=source),
+                    on_stderr=lambda line: self._log.warning("%s", line, extra=source),
+                    keep_output=is_action,
+                )
+            finally:
+                with self._store.lock:
+                    self._interrupt = None
+                server.close()
+        finally:
+            interrupt.close()
+
+    def _context(
+        self,
+        document: ModelDocument,
+        unit: Unit,
+        info: HookInfo | None,
+        action: ActionDocument | None,
+    ) -> HookContext:
+        return HookContext(
+            self._store,
+            self._runtime.charm_of_unit(document, unit),
+            unit,
+            info,
+            action,
+            self._log,
+            self._publish,
+        )
+
+    def _environment(
+        self,
+        dispatch_path: str,
+        hook_name: str,
+        context: HookContext,
+        context_id: str,
+        server: ToolServer,
+    ) -> dict[str, str]:
+        runtime = self._runtime
+        charm_dir = str(runtime.paths.charm(self._unit_name))
+        with self._store.lock:
+            document = self._store.document
+            uuid, model_name = document.uuid, document.name
+        environment = {
+            "APT_LISTCHANGES_FRONTEND": "none",
+            "CHARM_DIR": charm_dir,
+            "CLOUD_API_VERSION": "",
+            "DEBIAN_FRONTEND": "noninteractive",
+            "HOME": str(runtime.paths.home(self._unit_name)),
+            "JUJU_AGENT_SOCKET_ADDRESS": str(server.address),
+            "JUJU_AGENT_SOCKET_NETWORK": "unix",
+            "JUJU_API_ADDRESSES": "127.0.0.1:17070",
+            "JUJU_AVAILABILITY_ZONE": "",
+            "JUJU_CHARM_DIR": charm_dir,
+            "JUJU_CHARM_FTP_PROXY": "",
+            "JUJU_CHARM_HTTPS_PROXY": "",
+            "JUJU_CHARM_HTTP_PROXY": "",
+            "JUJU_CHARM_NO_PROXY": "",
+            "JUJU_CONTEXT_ID": context_id,
+            "JUJU_DISPATCH_PATH": dispatch_path,
+            "JUJU_HOOK_NAME": hook_name,
+            "JUJU_MACHINE_ID": str(context.unit.machine),
+            "JUJU_METER_INFO": "not set",
+            "JUJU_METER_STATUS": "AMBER",
+            "JUJU_MODEL_NAME": model_name,
+            "JUJU_MODEL_UUID": uuid,
+            "JUJU_PRINCIPAL_UNIT": "",
+            "JUJU_SLA": "unsupported",
+            "JUJU_UNIT_NAME": self._unit_name,
+            "JUJU_VERSION": JUJU_VERSION,
+            "LANG": "C.UTF-8",
+            "PATH": f"{runtime.tools}:{runtime.python_bin}:{process.SYSTEM_PATH}",
+            "TERM": "screen-256color",
+        }
+        info = context.hook
+        if info is not None and info.relation_id is not None:
+            relation = context.relation(info.relation_id)
+            environment |= {
+                "JUJU_RELATION": relation.endpoint,
+                "JUJU_RELATION_ID": relation.fake_id,
+                "JUJU_REMOTE_UNIT": info.remote_unit,
+                "JUJU_REMOTE_APP": info.remote_app,
+            }
+            if info.departing_unit:
+                environment["JUJU_DEPARTING_UNIT"] = info.departing_unit
+        if context.action is not None:
+            environment |= {
+                "JUJU_ACTION_NAME": context.action.name,
+                "JUJU_ACTION_UUID": context.action.id,
+                "JUJU_ACTION_TAG": f"action-{context.action.id}",
+            }
+        return environment
+
+    def _context_id(self, name: str) -> str:
+        return f"{self._unit_name}-{name}-{secrets.randbits(62)}"
+
+    def _hook_name(self, info: HookInfo) -> str:
+        if info.relation_id is None:
+            return info.kind
+        with self._store.lock:
+            relation = self._store.document.relations[info.relation_id]
+        return f"{relation.endpoint_of(self._app).name}-{info.kind}"
+
+    @staticmethod
+    def _set_agent(unit: Unit, status: str, message: str) -> None:
+        unit.agent = StatusInfo(status=status, message=message, since=time.time())
+
+    def _publish(self, *events: Event) -> None:
+        for event in events:
+            self._runtime.publisher.publish(event)
+
+
+def config_digest(runtime: Runtime, document: ModelDocument, unit: Unit) -> str:
+    """Return the digest of the options a unit's charm revision sees now."""
+    return config_hash(runtime.charm_of_unit(document, unit).config(document.apps[unit.app].config))
+
+
+def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_digest: str) -> None:
+    """Record that a hook has been run, or is to be taken as run, and queue what must follow.
+
+    `config_digest` is that of the options the hook saw.
+    """
+    unit.operation = Operation()
+    kind = info.kind
+    if kind == INSTALL:
+        unit.installed = True
+    elif kind == CONFIG_CHANGED:
+        unit.config_seen = config_digest
+        if not unit.started:
+            unit.operation = _queued(START)
+    elif kind == START:
+        unit.started = True
+        if not unit.status_set:
+            unit.workload = StatusInfo(since=time.time())
+    elif kind == UPGRADE_CHARM:
+        unit.operation = _queued(CONFIG_CHANGED)
+    elif kind == STOP:
+        unit.stopped = True
+        unit.workload = StatusInfo(status="terminated", since=time.time())
+    elif kind == REMOVE:
+        unit.removed = True
+    elif kind == LEADER_ELECTED:
+        unit.leader = True
+        unit.leader_settings_seen = document.apps[unit.app].leader_settings.version
+    elif kind == LEADER_SETTINGS_CHANGED:
+        unit.leader_settings_seen = info.change_version
+    elif kind == UPDATE_STATUS:
+        unit.update_status_seen = info.change_version
+    else:
+        relations.record(document, unit, info)
+
+
+def _queued(kind: str) -> Operation:
+    return Operation(kind="run-hook", step="queued", hook=HookInfo(kind=kind))
+
+
+def _status_before(kind: str) -> StatusInfo | None:
+    if kind == INSTALL:
+        message = "installing charm software"
+    elif kind == STOP:
+        message = "cleaning up prior to charm deletion"
+    else:
+        return None
+    return StatusInfo(status="maintenance", message=message, since=time.time())
+
+
+def _find_script(charm_dir: Path, dispatch_path: str) -> Path:
+    """Return what to run: `dispatch` if the charm has it, else the hook's or action's own file."""
+    for name in (DISPATCH, dispatch_path):
+        script = charm_dir / name
+        if script.exists():
+            if not os.access(script, os.X_OK):
+                raise PermissionError(13, f"{name} is not executable")
+            return script
+    raise MissingHookError(dispatch_path)
+
+
+def remove_unit(document: ModelDocument, name: str) -> list[Event]:
+    """Take a unit out of the model, and its application if it is dying and was the last."""
+    unit = document.units.pop(name)
+    for relation in list(document.relations.values()):
+        if relation.involves(unit.app):
+            relations.leave_scope(document, relation, unit)
+    app = document.apps[unit.app]
+    if app.life == "dying" and not document.units_of(app.name):
+        remove_application(document, app.name)
+    return [Event("unit-removed", unit.app, name), *elect(document)]
+
+
+def remove_application(document: ModelDocument, name: str) -> None:
+    """Take an application without units out of the model, with its relations."""
+    for relation in document.relations_of(name):
+        if relation.is_peer:
+            document.relations.pop(relation.id)
+        else:
+            relation.life = "dying"
+            relations.drop_if_over(document, relation)
+    document.apps.pop(name)

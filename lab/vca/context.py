@@ -1,0 +1,372 @@
+"""What one hook or action sees and what it has written so far.
+
+Databags, charm state and ports are changed in the context only and reach the model when the hook
+has succeeded (`flush`), all of them or none. Status, log, workload version, action log and leader
+settings take effect at once, as in Juju.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from lab.vca import relations
+from lab.vca.charm import Charm
+from lab.vca.events import Event
+from lab.vca.state import (
+    ActionDocument,
+    Application,
+    HookInfo,
+    ModelDocument,
+    OptionValue,
+    Relation,
+    StatusInfo,
+    Unit,
+)
+from lab.vca.store import Store
+
+MAX_STATE_KEY = 256
+MAX_STATE_VALUE = 65536
+
+
+class ToolError(Exception):
+    """A hook tool's refusal, in Juju's words; exit code 1."""
+
+
+class FlushError(Exception):
+    """The controller did not take the changes of a hook that had succeeded."""
+
+
+class Settings:
+    """A databag of our own, with changes not yet committed."""
+
+    def __init__(self, data: Mapping[str, str]) -> None:
+        self.data = dict(data)
+        self.dirty = False
+
+    def update(self, changes: Mapping[str, str]) -> None:
+        """Apply changes; an empty value removes its key."""
+        for key, value in changes.items():
+            if value:
+                self.data[key] = value
+            else:
+                self.data.pop(key, None)
+        self.dirty = True
+
+
+class ContextRelation:
+    """A relation as the hook sees it."""
+
+    def __init__(self, context: HookContext, relation_id: int) -> None:
+        self._context = context
+        self.id = relation_id
+        with context.document() as document:
+            relation = document.relations[relation_id]
+            self.endpoint = relation.endpoint_of(context.app_name).name
+            self.remote_app = relation.other_app(context.app_name)
+            self.is_peer = relation.is_peer
+        self._remote: dict[str, dict[str, str]] = {}
+        self.unit_settings: Settings | None = None
+        self.app_settings: Settings | None = None
+
+    @property
+    def fake_id(self) -> str:
+        """The id charms know: `endpoint:number`."""
+        return f"{self.endpoint}:{self.id}"
+
+    def members(self) -> list[str]:
+        """Return the remote units that have joined, as far as this unit was told."""
+        context = self._context
+        seen = context.unit.relations.get(self.id)
+        names = set(seen.members) if seen else set()
+        hook = context.hook
+        if hook is not None and hook.relation_id == self.id and hook.remote_unit:
+            if hook.kind == relations.DEPARTED:
+                names.discard(hook.remote_unit)
+            else:
+                names.add(hook.remote_unit)
+        return sorted(names)
+
+    def own_unit(self) -> Settings:
+        """Return this unit's databag."""
+        if self.unit_settings is None:
+            self.unit_settings = Settings(
+                self._relation(in_scope=True).units[self._context.name].data
+            )
+        return self.unit_settings
+
+    def own_app(self) -> Settings:
+        """Return the databag of this unit's application, for its leader."""
+        if self.app_settings is None:
+            relation = self._relation(in_scope=True)
+            hook = self._context.hook
+            if hook is not None and hook.kind == relations.BROKEN and hook.relation_id == self.id:
+                # Seen with Juju 2.9, canonical/operator issue 793.
+                raise ToolError("permission denied (unauthorized access)")
+            self.app_settings = Settings(relation.apps[self._context.app_name].data)
+        return self.app_settings
+
+    def read_unit(self, name: str) -> dict[str, str]:
+        """Return a unit's databag: our own with our changes, another's as committed."""
+        if name == self._context.name:
+            return dict(self.own_unit().data)
+        if name not in self._remote:
+            relation = self._relation(in_scope=True)
+            if name.rpartition("/")[0] != self.remote_app:
+                raise ToolError("permission denied")
+            if name not in relation.units:
+                raise ToolError(
+                    f'cannot read settings for unit "{name}" in relation "{relation.key}": '
+                    "settings not found"
+                )
+            self._remote[name] = dict(relation.units[name].data)
+        return dict(self._remote[name])
+
+    def read_app(self, name: str) -> dict[str, str]:
+        """Return an application's databag, if this unit may read it.
+
+        Our own application's is for the leader, except in a peer relation.
+        """
+        own = name == self._context.app_name
+        if own and self._context.is_leader():
+            return dict(self.own_app().data)
+        if name not in self._remote:
+            relation = self._relation(in_scope=True)
+            if name not in relation.apps or (own and not self.is_peer):
+                raise ToolError("permission denied")
+            self._remote[name] = dict(relation.apps[name].data)
+        return dict(self._remote[name])
+
+    def _relation(self, in_scope: bool) -> Relation:
+        with self._context.document() as document:
+            relation = document.relations.get(self.id)
+            if relation is None or (in_scope and self._context.name not in relation.in_scope):
+                # During install: the relation is listed, its databags are out of reach
+                # (canonical/operator issue 1452).
+                raise ToolError("permission denied")
+            return relation
+
+
+class HookContext:
+    """The execution context of one hook or action of one unit."""
+
+    def __init__(
+        self,
+        store: Store,
+        charm: Charm,
+        unit: Unit,
+        hook: HookInfo | None,
+        action: ActionDocument | None,
+        log: logging.Logger,
+        publish: Callable[[Event], None],
+    ) -> None:
+        self._store = store
+        self._publish = publish
+        self._log = log
+        self.name = unit.name
+        self.app_name = unit.app
+        self.unit = unit.model_copy(deep=True)
+        """The unit as it was when the hook began: what it was told does not change meanwhile."""
+        self.hook = hook
+        self.action = action
+        self.action_failed = False
+        self.status_was_set = False
+        self._minion = False
+        with self.document() as document:
+            app = document.apps[unit.app]
+            self.config: dict[str, OptionValue | None] = charm.config(app.config)
+            self._charm = charm
+            present = [
+                r.id
+                for r in document.relations_of(unit.app)
+                if r.id in unit.relations or (r.life == "alive" and not unit.installed)
+            ]
+        self._relations = {number: ContextRelation(self, number) for number in present}
+        self._state: dict[str, str] | None = None
+        self._ports: list[tuple[str, bool]] = []
+
+    def document(self) -> _Locked:
+        """Give the model document under its lock."""
+        return _Locked(self._store)
+
+    # -- leadership, status, versions -------------------------------------------------------
+
+    def is_leader(self) -> bool:
+        """Whether this unit leads now. Once it was not, it is not for the rest of the hook."""
+        if not self._minion:
+            with self.document() as document:
+                self._minion = document.apps[self.app_name].leader != self.name
+        return not self._minion
+
+    def set_status(self, status: str, message: str) -> None:
+        """Set the workload status, at once."""
+        self.status_was_set = True
+        with self._store.transaction() as document:
+            unit = document.units[self.name]
+            changed = (unit.workload.status, unit.workload.message) != (status, message)
+            unit.workload = StatusInfo(status=status, message=message, since=time.time())
+        if changed:
+            self._publish(Event("status", self.app_name, self.name, status, message))
+
+    def set_app_status(self, status: str, message: str) -> None:
+        """Set the application's status, at once."""
+        if not self.is_leader():
+            raise ToolError("setting application status: this unit is not the leader")
+        with self._store.transaction() as document:
+            document.apps[self.app_name].status = StatusInfo(
+                status=status, message=message, since=time.time()
+            )
+        self._publish(Event("app-status", self.app_name, "", status, message))
+
+    def unit_status(self) -> StatusInfo:
+        """Return the workload status."""
+        with self.document() as document:
+            return document.units[self.name].workload.model_copy()
+
+    def application(self) -> tuple[Application, list[Unit]]:
+        """Return copies of this application and its units."""
+        with self.document() as document:
+            return (
+                document.apps[self.app_name].model_copy(deep=True),
+                [u.model_copy(deep=True) for u in document.units_of(self.app_name)],
+            )
+
+    def set_workload_version(self, version: str) -> None:
+        """Set the version shown for the workload, at once."""
+        with self._store.transaction() as document:
+            document.units[self.name].workload_version = version
+
+    def leader_settings(self) -> dict[str, str]:
+        """Return the leader settings (the older sibling of a peer's application databag)."""
+        with self.document() as document:
+            return dict(document.apps[self.app_name].leader_settings.data)
+
+    def set_leader_settings(self, changes: Mapping[str, str]) -> None:
+        """Change the leader settings, at once."""
+        if not self.is_leader():
+            raise ToolError(
+                "cannot write leadership settings: cannot write settings: not the leader"
+            )
+        with self._store.transaction() as document:
+            bag = document.apps[self.app_name].leader_settings
+            settings = Settings(bag.data)
+            settings.update(changes)
+            bag.replace(settings.data)
+
+    def log(self, level: int, message: str) -> None:
+        """Write to the unit's log."""
+        prefix = ""
+        if self.hook is not None and self.hook.relation_id in self._relations:
+            prefix = f"{self._relations[self.hook.relation_id].fake_id}: "
+        self._log.log(
+            level, "%s%s", prefix, message, extra={"source": f"unit.{self.name}.juju-log"}
+        )
+
+    # -- relations --------------------------------------------------------------------------
+
+    def relation(self, relation_id: int) -> ContextRelation:
+        """Return a relation of this unit."""
+        try:
+            return self._relations[relation_id]
+        except KeyError:
+            raise ToolError("relation not found") from None
+
+    @property
+    def relations(self) -> list[ContextRelation]:
+        """All relations of this unit."""
+        return list(self._relations.values())
+
+    # -- charm state ------------------------------------------------------------------------
+
+    def charm_state(self) -> dict[str, str]:
+        """Return the charm's state on the controller, with changes of this hook."""
+        if self._state is None:
+            return self.unit.charm_state
+        return self._state
+
+    def change_charm_state(self, changes: Mapping[str, str | None]) -> None:
+        """Set keys, or delete those whose value is None."""
+        for key, value in changes.items():
+            if len(key.encode()) > MAX_STATE_KEY:
+                raise ToolError(f"max allowed key length ({MAX_STATE_KEY}) exceeded")
+            if value is not None and len(value.encode()) > MAX_STATE_VALUE:
+                raise ToolError(f"max allowed value length ({MAX_STATE_VALUE}) exceeded")
+        state = dict(self.charm_state())
+        for key, value in changes.items():
+            if value is None:
+                state.pop(key, None)
+            else:
+                state[key] = value
+        self._state = state
+
+    def change_port(self, port: str, opened: bool) -> None:
+        """Open or close a port range when the hook has succeeded."""
+        self._ports.append((port, opened))
+
+    # -- actions ----------------------------------------------------------------------------
+
+    def require_action(self) -> ActionDocument:
+        """Return the running action."""
+        if self.action is None:
+            raise ToolError("not running an action")
+        return self.action
+
+    def log_action(self, message: str) -> None:
+        """Add a progress message to the running action, at once."""
+        action = self.require_action()
+        action.log.append(message)
+        self._store.save_action(action)
+        self._publish(
+            Event("action-log", self.app_name, self.name, action.name, message, action.id)
+        )
+
+    # -- network ----------------------------------------------------------------------------
+
+    def has_binding(self, name: str) -> bool:
+        """Whether network-get knows a binding of that name."""
+        return name == "juju-info" or any(
+            declared == name for _, declared, _ in self._charm.metadata.endpoints()
+        )
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def flush(self, document: ModelDocument) -> None:
+        """Bring the changes of a hook that succeeded into the model (inside a transaction).
+
+        Raises FlushError if the unit wrote as a leader it no longer is; nothing is kept then.
+        """
+        unit = document.units[self.name]
+        for relation in self._relations.values():
+            stored = document.relations.get(relation.id)
+            if stored is None:
+                continue
+            if relation.unit_settings is not None and relation.unit_settings.dirty:
+                stored.units[self.name].replace(relation.unit_settings.data)
+            if relation.app_settings is not None and relation.app_settings.dirty:
+                if document.apps[self.app_name].leader != self.name:
+                    raise FlushError(
+                        f'cannot apply changes: "{self.name}" is not leader of "{self.app_name}"'
+                    )
+                stored.apps[self.app_name].replace(relation.app_settings.data)
+        if self._state is not None:
+            unit.charm_state = self._state
+        for port, opened in self._ports:
+            if opened and port not in unit.opened_ports:
+                unit.opened_ports.append(port)
+            elif not opened and port in unit.opened_ports:
+                unit.opened_ports.remove(port)
+
+
+class _Locked:
+    """Context manager: the document, under the store's lock."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __enter__(self) -> ModelDocument:
+        self._store.lock.acquire()
+        return self._store.document
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._store.lock.release()

@@ -1,0 +1,108 @@
+"""The controller: the models below one folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.vca.errors import AlreadyExistsError, InvalidValueError, NotFoundError
+from lab.vca.model import Model
+from lab.vca.python import CharmPython, choose_python
+from lab.vca.runtime import Settings
+from lab.vca.state import ModelDocument
+from lab.vca.store import Store
+from lab.vca.toolserver import install_tools
+
+MODEL_UUID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+
+
+class Controller:
+    """An embedded Juju 2.9 controller for charms on one machine.
+
+    Its state is the folder `<home>/vca`; objects of several processes may use it at a time.
+    `exec_prefix` is put before each charm process, e.g. `("ip", "netns", "exec", "mgmt")`.
+    """
+
+    def __init__(
+        self,
+        home: Path | str,
+        exec_prefix: Sequence[str] = (),
+        settings: Settings | None = None,
+    ) -> None:
+        self._root = Path(home).resolve() / "vca"
+        self._models_dir = self._root / "models"
+        self._exec_prefix = tuple(exec_prefix)
+        self._settings = settings or Settings()
+        self._models: dict[str, Model] = {}
+        self._lock = threading.Lock()
+        self._models_dir.mkdir(parents=True, exist_ok=True)
+        self._tools = self._root / "tools"
+        install_tools(self._tools)
+
+    @property
+    def charm_python(self) -> CharmPython:
+        """The interpreter charms find as python3."""
+        return choose_python()
+
+    def add_model(self, uuid: str, name: str | None = None) -> Model:
+        """Make a model. Raises AlreadyExistsError."""
+        if not MODEL_UUID.match(uuid):
+            raise InvalidValueError(f'"{uuid}" cannot be the UUID of a model')
+        with self._lock:
+            directory = self._models_dir / uuid
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                if (directory / "model.json").exists():
+                    raise AlreadyExistsError(f'model "{uuid}" already exists') from None
+                shutil.rmtree(directory)  # of an add_model that was killed
+                directory.mkdir()
+            Store.create(directory, ModelDocument(uuid=uuid, name=name or uuid))
+            return self._open(directory)
+
+    def model(self, uuid: str) -> Model:
+        """Return a model; the same object each time. Raises NotFoundError."""
+        with self._lock:
+            directory = self._models_dir / uuid
+            if not MODEL_UUID.match(uuid) or not (directory / "model.json").exists():
+                self._models.pop(uuid, None)
+                raise NotFoundError(f'model "{uuid}" not found')
+            return self._models.get(uuid) or self._open(directory)
+
+    def models(self) -> list[str]:
+        """Return the UUIDs of all models."""
+        return sorted(p.name for p in self._models_dir.iterdir() if (p / "model.json").exists())
+
+    def destroy_model(self, uuid: str, timeout: float = 60.0, force: bool = False) -> None:
+        """Remove a model with its units, packages and logs.
+
+        The charms get `timeout` seconds to run their last hooks (relation-broken, stop, remove);
+        with `force` none. What is left then is removed all the same, down to the last process.
+        Raises NotFoundError, and ModelBusyError if another process runs the model.
+        """
+        self.model(uuid).destroy(timeout, force)
+        with self._lock:
+            self._models.pop(uuid, None)
+
+    def _open(self, directory: Path) -> Model:
+        model = Model(
+            directory, self._settings, self._tools, self._python_folder(), self._exec_prefix
+        )
+        self._models[directory.name] = model
+        return model
+
+    def _python_folder(self) -> Path:
+        """Return a folder that holds nothing but python3, for the PATH of charms."""
+        python = self.charm_python
+        folder = self._root / f"python-{'.'.join(map(str, python.version))}"
+        folder.mkdir(exist_ok=True)
+        link = folder / "python3"
+        if not link.is_symlink() or os.readlink(link) != str(python.path):
+            partial = folder / f".python3.{os.getpid()}.{threading.get_ident()}"
+            partial.symlink_to(python.path)
+            partial.replace(link)
+        return folder

@@ -1,0 +1,39 @@
+"""Errors of the embedded controller.
+
+The message is one sentence. Where Juju has a text of its own that its clients look at (OSM's LCM
+looks for "not found" and "already exists"), that text is kept.
+"""
+
+from __future__ import annotations
+
+
+class VcaError(Exception):
+    """Any refusal or failure of the embedded controller."""
+
+
+class NotFoundError(VcaError):
+    """A model, application, unit, relation, endpoint or action that does not exist."""
+
+
+class AlreadyExistsError(VcaError):
+    """A name or relation that is taken."""
+
+
+class InvalidCharmError(VcaError):
+    """A charm folder Juju or libjuju would not take."""
+
+
+class InvalidValueError(VcaError):
+    """An option or action parameter of the wrong name, type or range."""
+
+
+class ModelBusyError(VcaError):
+    """Another process runs the model and did not let go of it in time."""
+
+
+class WaitTimeoutError(VcaError):
+    """What was waited for did not come about in time."""
+
+
+class UnitFailedError(VcaError):
+    """A unit stands in error and will not retry by itself."""

@@ -1,0 +1,25 @@
+"""Who leads an application.
+
+Juju's leases: the first unit that claims leads until it is removed or its agent stops renewing.
+The lab does not wait for a lease to run out (30 to 60 s in Juju): it passes on at once.
+"""
+
+from __future__ import annotations
+
+from lab.vca.events import Event
+from lab.vca.state import ModelDocument
+
+
+def elect(document: ModelDocument) -> list[Event]:
+    """Give each application a leader if it has units that can lead; return the changes."""
+    events = []
+    for app in document.apps.values():
+        units = [u for u in document.units_of(app.name) if not u.agent_lost]
+        able = [u.name for u in units if u.life == "alive"]
+        # A dying unit leads on while there is nobody else.
+        if app.leader in able or (not able and app.leader in (u.name for u in units)):
+            continue
+        app.leader = able[0] if able else ""
+        if app.leader:
+            events.append(Event("leader", app.name, app.leader))
+    return events

@@ -1,0 +1,686 @@
+"""A model: applications, relations, options and actions, and the agents that run the charms."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lab.vca import actions, process, relations
+from lab.vca import charm as charms
+from lab.vca.actions import ActionResult
+from lab.vca.agent import (
+    UnitAgent,
+    config_digest,
+    record_done,
+    remove_application,
+    remove_unit,
+)
+from lab.vca.charm import Charm
+from lab.vca.errors import (
+    AlreadyExistsError,
+    InvalidCharmError,
+    InvalidValueError,
+    NotFoundError,
+    UnitFailedError,
+    VcaError,
+    WaitTimeoutError,
+)
+from lab.vca.events import Callback, Event, Publisher
+from lab.vca.leadership import elect
+from lab.vca.runtime import Paths, Runtime, Settings
+from lab.vca.state import Application, Endpoint, ModelDocument, OptionValue, Relation, Unit
+from lab.vca.status import ModelStatus, model_status, show_unit
+from lab.vca.store import ProcessLock, Store
+from lab.vca.unitlog import close_log, open_log
+
+APPLICATION_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
+MAX_UNITS = 250
+"""Units a model can ever have: as many as the addresses of its made-up subnet allow."""
+
+
+class Model:
+    """One Juju model. Get it from a Controller.
+
+    Everything is on disk. Changes may be made by any process; between `start` and `stop` this
+    one runs the hooks they bring about. Only one process at a time may change or run a model:
+    others wait for it, up to `lock_timeout`, and then get ModelBusyError.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Settings,
+        tools: Path,
+        python_bin: Path,
+        exec_prefix: Sequence[str],
+    ) -> None:
+        self.uuid = directory.name
+        self.paths = Paths(directory)
+        self._settings = settings
+        self._store = Store(directory)
+        self._process_lock = ProcessLock(directory / "lock")
+        self._tools = tools
+        self._python_bin = python_bin
+        self._exec_prefix = tuple(exec_prefix)
+        self._log = open_log(directory / "logs" / "model.log", "model")
+        self._publisher = Publisher(self._log)
+        self._agents: dict[str, UnitAgent] = {}
+        self._runtime = Runtime(
+            store=self._store,
+            settings=settings,
+            paths=self.paths,
+            tools=tools,
+            python_bin=python_bin,
+            exec_prefix=self._exec_prefix,
+            slots=threading.Semaphore(settings.parallel),
+            publisher=self._publisher,
+            log=self._log,
+        )
+        self._mutex = threading.RLock()
+        self._running = False
+
+    # -- running ----------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether this process runs the model's agents."""
+        return self._running
+
+    def __enter__(self) -> Model:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def start(self, timeout: float | None = None) -> None:
+        """Run the agents in this process; what a killed process left half-done is taken up.
+
+        Waits up to `timeout` seconds (default: the setting `lock_timeout`) for another process
+        that runs the model. Raises ModelBusyError.
+        """
+        with self._mutex:
+            if self._running:
+                return
+            self._acquire(timeout)
+            try:
+                self._clear_leftovers()
+                self._publisher.start()
+                self._running = True
+                with self._store.transaction() as document:
+                    for unit in document.units.values():
+                        unit.operation.context_id = ""
+                        unit.operation.attempts = 0
+                    events = elect(document)
+                self._publish(*events)
+                self._spawn()
+            except BaseException:
+                self._running = False
+                self._publisher.stop()
+                self._release()
+                raise
+
+    def stop(self, kill: bool = False) -> None:
+        """Stop the agents. Running hooks may finish, up to `stop_timeout`; then they are killed.
+
+        A killed hook is run again by the next start; an action that was killed has failed.
+        """
+        with self._mutex:
+            if not self._running:
+                return
+            agents = list(self._agents.values())
+            with self._store.changed:
+                for agent in agents:
+                    agent.stop()
+                self._store.changed.notify_all()
+            deadline = time.monotonic() + (0.0 if kill else self._settings.stop_timeout)
+            for agent in agents:
+                agent.join(max(0.0, deadline - time.monotonic()))
+            while alive := [agent for agent in agents if agent.is_alive()]:
+                for agent in alive:
+                    # Repeated: a hook may have been about to start when the first came.
+                    agent.kill_hook()
+                    agent.join(0.05)
+            self._agents.clear()
+            self._running = False
+            self._publisher.stop()
+            self._release()
+
+    def _acquire(self, timeout: float | None) -> None:
+        self._process_lock.acquire(self._settings.lock_timeout if timeout is None else timeout)
+        try:
+            self._store.load()
+        except BaseException:
+            self._process_lock.release()
+            raise
+
+    def _release(self) -> None:
+        self._store.unload()
+        self._process_lock.release()
+
+    def _clear_leftovers(self) -> None:
+        contexts = frozenset(
+            unit.operation.context_id
+            for unit in self._store.document.units.values()
+            if unit.operation.context_id
+        )
+        interrupted = any(u.running_action for u in self._store.document.units.values())
+        if contexts or interrupted:
+            # An action's context is not on record; between runs nothing else may be running.
+            killed = process.end_leftovers(self.paths.units, None if interrupted else contexts)
+            if killed:
+                self._log.warning("ended processes of an interrupted run: %s", killed)
+        shutil.rmtree(self.paths.contexts, ignore_errors=True)
+
+    def _spawn(self) -> None:
+        """Give each unit that has none an agent."""
+        if not self._running:
+            return
+        with self._store.lock:
+            for name in self._store.document.units:
+                known = self._agents.get(name)
+                if known is None or not known.is_alive():
+                    self._agents[name] = agent = UnitAgent(self._runtime, name)
+                    agent.start()
+
+    @contextlib.contextmanager
+    def _edit(self) -> Iterator[ModelDocument]:
+        """Change the model: as the process that runs it, or while holding its lock."""
+        with self._mutex:
+            if self._running:
+                with self._store.transaction() as document:
+                    yield document
+                return
+            self._acquire(None)
+            try:
+                with self._store.transaction() as document:
+                    yield document
+            finally:
+                self._release()
+
+    def _view(self) -> ModelDocument:
+        """Return a copy of the document; it may be run by another process."""
+        with self._store.lock:
+            if self._store.loaded:
+                return self._store.document.model_copy(deep=True)
+        return self._store.read()
+
+    # -- applications -----------------------------------------------------------------------
+
+    def deploy(self, app: str, charm_dir: Path | str, num_units: int = 1) -> list[str]:
+        """Add an application from a charm folder; return the names of its units.
+
+        Raises AlreadyExistsError, InvalidValueError (name) or InvalidCharmError (folder), and
+        leaves nothing behind then.
+        """
+        if not APPLICATION_NAME.match(app):
+            raise InvalidValueError(f'invalid application name "{app}"')
+        with self._edit() as document:
+            if app in document.apps:
+                raise AlreadyExistsError(
+                    f'cannot add application "{app}": application already exists'
+                )
+            package = self.paths.package(app, 0)
+            if package.exists():
+                shutil.rmtree(
+                    package
+                )  # of a deploy that was killed, or an application removed since
+            charm = self._pack(Path(charm_dir), package)
+            if charm.metadata.subordinate:
+                shutil.rmtree(package)
+                raise InvalidCharmError(f"{charm_dir}: subordinate charms are not supported")
+            document.apps[app] = Application(
+                name=app, charm_name=charm.metadata.name, charm_revision=0, next_charm_revision=1
+            )
+            self._add_peers(document, app, charm)
+            names = self._add_units(document, app, num_units)
+            events = [Event("unit-added", app, name) for name in names] + elect(document)
+        self._spawn()
+        self._publish(*events)
+        return names
+
+    def _pack(self, charm_dir: Path, package: Path) -> Charm:
+        for warning in charms.pack(charm_dir, package):
+            self._log.warning("%s", warning)
+        return charms.read_charm(package)
+
+    def _add_peers(self, document: ModelDocument, app: str, charm: Charm) -> None:
+        present = {r.endpoints[0].name for r in document.relations_of(app) if r.is_peer}
+        for name, spec in charm.metadata.peers.items():
+            if name not in present:
+                relations.create(
+                    document, [Endpoint(app=app, name=name, role="peer", interface=spec.interface)]
+                )
+
+    def _add_units(self, document: ModelDocument, app: str, count: int) -> list[str]:
+        if count < 0:
+            raise InvalidValueError(f"cannot add {count} units: the number must not be negative")
+        if document.next_machine + count > MAX_UNITS:
+            raise InvalidValueError(f"a model can have {MAX_UNITS} units in its life, no more")
+        names = []
+        for _ in range(count):
+            number, machine = document.apps[app].next_unit, document.next_machine
+            unit = Unit(
+                name=f"{app}/{number}",
+                app=app,
+                number=number,
+                machine=machine,
+                address=f"252.0.0.{machine + 1}",
+                update_status_seen=document.update_status_version,
+            )
+            document.units[unit.name] = unit
+            document.apps[app].next_unit += 1
+            document.next_machine += 1
+            names.append(unit.name)
+        return names
+
+    def add_units(self, app: str, count: int = 1) -> list[str]:
+        """Add units to an application; return their names."""
+        with self._edit() as document:
+            self._alive_app(document, app)
+            names = self._add_units(document, app, count)
+            events = [Event("unit-added", app, name) for name in names] + elect(document)
+        self._spawn()
+        self._publish(*events)
+        return names
+
+    def remove_application(self, app: str) -> None:
+        """Let an application go: its units break their relations, stop and are removed."""
+        with self._edit() as document:
+            application = _app(document, app)
+            application.life = "dying"
+            units = document.units_of(app)
+            for unit in units:
+                _set_dying(document, unit)
+            for relation in document.relations_of(app):
+                if not relation.is_peer:
+                    relation.life = "dying"
+                    relations.drop_if_over(document, relation)
+            if not units:
+                remove_application(document, app)
+            events = elect(document)
+        self._publish(*events)
+
+    def remove_unit(self, unit: str, force: bool = False) -> None:
+        """Let a unit go through its last hooks; with `force` it is gone at once, unasked."""
+        with self._edit() as document:
+            found = _unit(document, unit)
+            events = remove_unit(document, unit) if force else []
+            if not force:
+                _set_dying(document, found)
+                events = elect(document)
+        if force:
+            self._discard(unit)
+        self._publish(*events)
+
+    def _discard(self, unit: str) -> None:
+        with self._mutex:
+            agent = self._agents.pop(unit, None)
+            while agent is not None and agent.is_alive():
+                agent.kill_hook()
+                agent.join(0.05)
+            shutil.rmtree(self.paths.unit(unit), ignore_errors=True)
+            for action in actions.unfinished(self._store, unit):
+                actions.finish(self._store, action, "failed", "the unit was removed")
+
+    def upgrade_charm(self, app: str, charm_dir: Path | str) -> int:
+        """Bring another revision of an application's charm; return its number.
+
+        Units run upgrade-charm and config-changed when they are next idle. Raises
+        InvalidCharmError for another charm or one that lacks an endpoint in use.
+        """
+        with self._edit() as document:
+            application = self._alive_app(document, app)
+            revision = application.next_charm_revision
+            package = self.paths.package(app, revision)
+            if package.exists():
+                shutil.rmtree(package)
+            charm = self._pack(Path(charm_dir), package)
+            try:
+                self._check_upgrade(document, application, charm)
+            except VcaError:
+                shutil.rmtree(package)
+                raise
+            application.charm_revision = revision
+            application.next_charm_revision = revision + 1
+            application.config = {
+                name: value for name, value in application.config.items() if name in charm.options
+            }
+            self._add_peers(document, app, charm)
+        return revision
+
+    @staticmethod
+    def _check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> None:
+        if charm.metadata.name != app.charm_name:
+            raise InvalidCharmError(
+                f'cannot upgrade application "{app.name}" from charm "{app.charm_name}" '
+                f'to charm "{charm.metadata.name}"'
+            )
+        declared = {(role, name, spec.interface) for role, name, spec in charm.metadata.endpoints()}
+        for relation in document.relations_of(app.name):
+            end = relation.endpoint_of(app.name)
+            if (end.role, end.name, end.interface) not in declared:
+                raise InvalidCharmError(
+                    f'cannot upgrade application "{app.name}": '
+                    f'would break relation "{relation.key}"'
+                )
+
+    def set_config(self, app: str, options: Mapping[str, OptionValue]) -> None:
+        """Set options. Text is converted to the option's type, as Juju's API does.
+
+        Raises NotFoundError for an unknown option, InvalidValueError for a wrong value; no
+        option is changed then. A value that was set already brings no config-changed.
+        """
+        with self._edit() as document:
+            application = self._alive_app(document, app)
+            charm = self._runtime.charm_of(application, application.charm_revision)
+            parsed = {
+                name: charm.option(name).parse(name, value) for name, value in options.items()
+            }
+            application.config.update(parsed)
+
+    def reset_config(self, app: str, names: Sequence[str]) -> None:
+        """Return options to their defaults."""
+        with self._edit() as document:
+            application = self._alive_app(document, app)
+            charm = self._runtime.charm_of(application, application.charm_revision)
+            for name in names:
+                charm.option(name)
+            for name in names:
+                application.config.pop(name, None)
+
+    def config(self, app: str) -> dict[str, OptionValue | None]:
+        """Return the effective options of an application."""
+        application = _app(self._view(), app)
+        return self._runtime.charm_of(application, application.charm_revision).config(
+            application.config
+        )
+
+    @staticmethod
+    def _alive_app(document: ModelDocument, app: str) -> Application:
+        application = _app(document, app)
+        if application.life == "dying":
+            raise NotFoundError(f'application "{app}" not found or not alive')
+        return application
+
+    # -- relations --------------------------------------------------------------------------
+
+    def add_relation(self, first: str, second: str) -> int:
+        """Relate two endpoints (`application:endpoint`); return the relation's number.
+
+        Raises NotFoundError or AlreadyExistsError with Juju's texts.
+        """
+        with self._edit() as document:
+            ends = [self._endpoint(document, text) for text in (first, second)]
+            relations.check_pair(document, ends[0], ends[1])
+            for end in ends:
+                application = document.apps[end.app]
+                charm = self._runtime.charm_of(application, application.charm_revision)
+                spec = next(s for _, n, s in charm.metadata.endpoints() if n == end.name)
+                relations.check_limit(document, end, spec)
+            return relations.create(document, ends).id
+
+    def _endpoint(self, document: ModelDocument, text: str) -> Endpoint:
+        app, name = relations.parse_endpoint(text)
+        application = self._alive_app(document, app)
+        charm = self._runtime.charm_of(application, application.charm_revision)
+        return relations.find_endpoint(charm, app, name)
+
+    def remove_relation(self, first: str, second: str) -> None:
+        """Take a relation away: units get relation-departed, then relation-broken."""
+        with self._edit() as document:
+            relation = _relation(document, {first, second})
+            if relation.is_peer:
+                raise InvalidValueError(
+                    f'cannot remove relation "{relation.key}": is a peer relation'
+                )
+            relation.life = "dying"
+            relations.drop_if_over(document, relation)
+
+    # -- actions ----------------------------------------------------------------------------
+
+    def enqueue_action(
+        self, target: str, name: str, params: Mapping[str, object] | None = None
+    ) -> str:
+        """Queue an action with a unit, or with the leader of an application; return its id."""
+        with self._edit() as document:
+            unit = _unit(document, target) if "/" in target else self._leader(document, target)
+            charm = self._runtime.charm_of_unit(document, unit)
+            action = actions.enqueue(self._store, document, unit, charm, name, params or {})
+        self._publish(Event("action-queued", unit.app, unit.name, name, "", action.id))
+        return action.id
+
+    @staticmethod
+    def _leader(document: ModelDocument, app: str) -> Unit:
+        leader = _app(document, app).leader
+        if not leader:
+            raise NotFoundError(f'could not determine leader for "{app}": not found')
+        return document.units[leader]
+
+    def run_action(
+        self,
+        target: str,
+        name: str,
+        params: Mapping[str, object] | None = None,
+        timeout: float = 600.0,
+    ) -> ActionResult:
+        """Queue an action and wait for its end.
+
+        Raises WaitTimeoutError; the action stays queued or running then, as in Juju.
+        """
+        if not self._running:
+            raise VcaError(f'model "{self.uuid}" is not running in this process')
+        return self.wait_action(self.enqueue_action(target, name, params), timeout)
+
+    def action(self, action_id: str) -> ActionResult | None:
+        """Return the result of an action, or None if it has not ended."""
+        return actions.result_of(self._store.load_action(action_id))
+
+    def wait_action(self, action_id: str, timeout: float) -> ActionResult:
+        """Wait for the end of an action. Raises WaitTimeoutError."""
+        deadline = time.monotonic() + timeout
+        with self._store.changed:
+            while (result := self.action(action_id)) is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    queued = self._store.load_action(action_id)
+                    raise WaitTimeoutError(
+                        f"action {queued.name} of {queued.unit} is still {queued.status} "
+                        f"after {timeout:g} s"
+                    )
+                self._store.changed.wait(left)
+        return result
+
+    # -- looking and waiting ----------------------------------------------------------------
+
+    def status(self) -> ModelStatus:
+        """Return the status, also of a model another process runs."""
+        return model_status(self._view())
+
+    def show_unit(self, unit: str) -> dict[str, Any]:
+        """Return what `juju show-unit` shows: leadership, relations and their databags."""
+        document = self._view()
+        return show_unit(document, _unit(document, unit))
+
+    def log_path(self, unit: str) -> Path:
+        """Return the log file of a unit."""
+        return self.paths.log(unit)
+
+    def charm_dir(self, unit: str) -> Path:
+        """Return the charm folder of a unit."""
+        return self.paths.charm(unit)
+
+    def subscribe(self, callback: Callback) -> Callable[[], None]:
+        """Tell `callback` each Event while this process runs the model; return an unsubscriber."""
+        return self._publisher.subscribe(callback)
+
+    def wait_for(
+        self, predicate: Callable[[ModelStatus], bool], timeout: float, what: str = "the condition"
+    ) -> ModelStatus:
+        """Wait until `predicate` holds; return the status it held for.
+
+        Raises WaitTimeoutError, naming `what`.
+        """
+        deadline = time.monotonic() + timeout
+        with self._store.changed:
+            while True:
+                # Read anew when another process runs the model: its changes notify nobody here.
+                status = self.status()
+                if predicate(status):
+                    return status
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise WaitTimeoutError(f"{what} did not come about within {timeout:g} s")
+                self._store.changed.wait(left if self._running else min(left, 0.2))
+
+    def wait_idle(self, timeout: float) -> ModelStatus:
+        """Wait until no agent has anything to do; return the status then.
+
+        Raises WaitTimeoutError, naming what is still under way, and UnitFailedError if units
+        stand in error and are not retried any more.
+        """
+        if not self._running:
+            raise VcaError(f'model "{self.uuid}" is not running in this process')
+        deadline = time.monotonic() + timeout
+        with self._store.changed:
+            while busy := self._busy():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    told = "; ".join(f"{name}: {what}" for name, what in sorted(busy.items()))
+                    raise WaitTimeoutError(f"not idle after {timeout:g} s: {told}")
+                # With an upper bound: a retry becomes due without a notification.
+                self._store.changed.wait(min(left, 1.0))
+            document = self._store.document
+            failed = [
+                f"{name}: {document.units[name].agent.message}"
+                for name, agent in sorted(self._agents.items())
+                if name in document.units and agent.exhausted(document.units[name])
+            ]
+            if failed:
+                raise UnitFailedError(f"units in error: {'; '.join(failed)}")
+            return model_status(document)
+
+    def _busy(self) -> dict[str, str]:
+        document = self._store.document
+        told = {}
+        for name, unit in document.units.items():
+            agent = self._agents.get(name)
+            what = agent.busy(document, unit) if agent is not None else "about to start"
+            if what:
+                told[name] = what
+        return told
+
+    # -- faults and upkeep ------------------------------------------------------------------
+
+    def update_status(self) -> None:
+        """Let every unit run update-status (Juju does every 5 minutes)."""
+        with self._edit() as document:
+            document.update_status_version += 1
+
+    def kill_unit_agent(self, unit: str) -> None:
+        """Let a unit's agent vanish as with its machine: its hook dies, leadership moves on."""
+        with self._edit() as document:
+            _unit(document, unit).agent_lost = True
+            events = elect(document)
+        agent = self._agents.get(unit)
+        while agent is not None and agent.executing:
+            agent.kill_hook()
+            time.sleep(0.02)
+        self._publish(*events)
+
+    def restore_unit_agent(self, unit: str) -> None:
+        """Bring a vanished agent back; a hook it was in is run again."""
+        with self._edit() as document:
+            found = _unit(document, unit)
+            found.agent_lost = False
+            events = elect(document)
+        self._spawn()
+        self._publish(*events)
+
+    def resolved(self, unit: str, retry: bool = True) -> None:
+        """Let a unit in error go on: repeat the failed hook, or take it as done."""
+        with self._edit() as document:
+            operation = _unit(document, unit).operation
+            if not operation.failed:
+                raise InvalidValueError(f'unit "{unit}" is not in an error state')
+            if retry:
+                operation.failed, operation.attempts = False, 0
+            elif operation.hook is not None:
+                found = document.units[unit]
+                digest = config_digest(self._runtime, document, found)
+                record_done(document, found, operation.hook, digest)
+
+    # -- for the controller -----------------------------------------------------------------
+
+    def destroy(self, timeout: float, force: bool) -> None:
+        """Remove the model with everything on disk (used by Controller.destroy_model)."""
+        with self._mutex:
+            if not force:
+                self._wind_down(timeout)
+            self.stop(kill=True)
+            self._process_lock.acquire(self._settings.lock_timeout)
+            try:
+                process.end_leftovers(self.paths.units)
+                close_log(self._log)
+                shutil.rmtree(self.paths.model)
+            finally:
+                self._process_lock.release()
+
+    def _wind_down(self, timeout: float) -> None:
+        """Let the charms break their relations, stop and remove, as far as they can in time."""
+        self.start()
+        try:
+            for app, status in self.status().applications.items():
+                if status.life == "alive":
+                    self.remove_application(app)
+            self.wait_for(lambda now: not now.applications, timeout)
+        except WaitTimeoutError:
+            left = ", ".join(sorted(self.status().units))
+            self._log.warning("destroyed while units were left: %s", left)
+
+    def _publish(self, *events: Event) -> None:
+        for event in events:
+            self._publisher.publish(event)
+
+
+def _app(document: ModelDocument, app: str) -> Application:
+    try:
+        return document.apps[app]
+    except KeyError:
+        raise NotFoundError(f'application "{app}" not found') from None
+
+
+def _unit(document: ModelDocument, unit: str) -> Unit:
+    try:
+        return document.units[unit]
+    except KeyError:
+        raise NotFoundError(f'unit "{unit}" not found') from None
+
+
+def _relation(document: ModelDocument, ends: set[str]) -> Relation:
+    for relation in document.relations.values():
+        if {str(end) for end in relation.endpoints} == ends and relation.life == "alive":
+            return relation
+    raise NotFoundError(f'relation "{" ".join(sorted(ends))}" not found')
+
+
+def _set_dying(document: ModelDocument, unit: Unit) -> None:
+    """Let others see a unit as gone while it goes through its last hooks."""
+    unit.life = "dying"
+    for relation in document.relations.values():
+        if unit.name in relation.in_scope and unit.name not in relation.departing:
+            relation.departing.append(unit.name)

@@ -1,0 +1,229 @@
+"""Charm processes: their environment, their supervision and the clearing of what they leave."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CAPTURE_LIMIT = 1024 * 1024
+"""Bytes of output kept of one action."""
+
+
+class Server(Protocol):
+    """Something that serves clients of the process from the same loop."""
+
+    def fileno(self) -> int:
+        """Return the descriptor to poll."""
+        ...
+
+    def handle(self) -> None:
+        """Serve one client."""
+        ...
+
+
+class Interrupt:
+    """Lets another thread end the wait for a process."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.set = False
+
+    def fileno(self) -> int:
+        """Return the descriptor to poll."""
+        return self._read
+
+    def fire(self) -> None:
+        """End the wait; the process is killed."""
+        self.set = True
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write, b"\0")
+
+    def close(self) -> None:
+        """Free the descriptors."""
+        os.close(self._read)
+        os.close(self._write)
+
+
+@dataclass
+class Outcome:
+    """How a process ended."""
+
+    code: int
+    timed_out: bool = False
+    interrupted: bool = False
+    stdout: str = ""
+    stderr: str = ""
+
+    def describe(self) -> str:
+        """Say it as Go's os/exec does, which is what Juju shows."""
+        return (
+            f"exit status {self.code}" if self.code >= 0 else f"signal: {_signal_name(-self.code)}"
+        )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.strsignal(number) or str(number)
+    except ValueError:
+        return str(number)
+
+
+@dataclass
+class _Stream:
+    """Cuts a pipe into lines for the log and keeps the beginning for an action's record."""
+
+    descriptor: int
+    on_line: Callable[[str], None]
+    keep: bool
+    kept: bytearray = field(default_factory=bytearray)
+    partial: bytearray = field(default_factory=bytearray)
+
+    def read(self) -> bool:
+        """Take what is there; return False at the end of the pipe."""
+        try:
+            data = os.read(self.descriptor, 65536)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        if self.keep and len(self.kept) < CAPTURE_LIMIT:
+            self.kept += data[: CAPTURE_LIMIT - len(self.kept)]
+        *lines, rest = (bytes(self.partial) + data).split(b"\n")
+        self.partial = bytearray(rest)
+        for line in lines:
+            self.on_line(line.decode(errors="replace"))
+        return True
+
+    def finish(self) -> str:
+        """Take the rest without waiting for processes that hold the pipe open."""
+        while self._ready() and self.read():
+            pass
+        if self.partial:
+            self.on_line(self.partial.decode(errors="replace"))
+        os.close(self.descriptor)
+        return self.kept.decode(errors="replace")
+
+    def _ready(self) -> bool:
+        with selectors.PollSelector() as selector:
+            selector.register(self.descriptor, selectors.EVENT_READ)
+            return bool(selector.select(0))
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    timeout: float,
+    server: Server,
+    interrupt: Interrupt,
+    on_stdout: Callable[[str], None],
+    on_stderr: Callable[[str], None],
+    keep_output: bool = False,
+) -> Outcome:
+    """Run a process to its end, serving its hook tools meanwhile, from the calling thread.
+
+    After `timeout` seconds, or when `interrupt` fires, its process group is killed. Raises
+    OSError if it cannot be started.
+    """
+    process = subprocess.Popen(
+        arguments,
+        cwd=directory,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    streams = []
+    for pipe, on_line in ((process.stdout, on_stdout), (process.stderr, on_stderr)):
+        if pipe is not None:
+            # Our own descriptor: Popen's file object would close it under us.
+            streams.append(_Stream(os.dup(pipe.fileno()), on_line, keep_output))
+            pipe.close()
+    ended = os.pidfd_open(process.pid)
+    timed_out = False
+    try:
+        with selectors.PollSelector() as selector:
+            for stream in streams:
+                os.set_blocking(stream.descriptor, False)
+                selector.register(stream.descriptor, selectors.EVENT_READ, stream)
+            selector.register(ended, selectors.EVENT_READ, "ended")
+            selector.register(server.fileno(), selectors.EVENT_READ, "tool")
+            selector.register(interrupt.fileno(), selectors.EVENT_READ, "interrupt")
+            deadline = time.monotonic() + timeout
+            running = True
+            while running:
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                for key, _ in ready:
+                    if isinstance(key.data, _Stream):
+                        if not key.data.read():
+                            selector.unregister(key.fd)
+                    elif key.data == "tool":
+                        server.handle()
+                    else:
+                        running = False
+                if not ready and time.monotonic() >= deadline:
+                    timed_out, running = True, False
+    finally:
+        # Whatever ended the wait, nothing of the process stays: not even on an exception here.
+        if process.poll() is None:
+            _kill_group(process.pid)
+        code = process.wait()
+        os.close(ended)
+        output = [stream.finish() for stream in streams]
+    return Outcome(code, timed_out, interrupt.set, stdout=output[0], stderr=output[1])
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _environment_of(pid: int) -> list[str]:
+    try:
+        return os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
+    except OSError:
+        return []
+
+
+def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> list[int]:
+    """Kill charm processes of a folder of units; return their ids.
+
+    A hook that outlived a killed controller, and the children it started, are known by their
+    environment: JUJU_CHARM_DIR below `charm_root` and, if `contexts` is given, one of these as
+    JUJU_CONTEXT_ID.
+    """
+    prefix = f"JUJU_CHARM_DIR={charm_root}/"
+    killed = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            handle = os.pidfd_open(int(entry))
+        except OSError:
+            continue
+        try:
+            # The handle was opened before the look at the environment: no other process can
+            # have taken over the number in between.
+            environment = _environment_of(int(entry))
+            if any(item.startswith(prefix) for item in environment) and (
+                contexts is None
+                or any(f"JUJU_CONTEXT_ID={context}" in environment for context in contexts)
+            ):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                killed.append(int(entry))
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
+    return killed

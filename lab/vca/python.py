@@ -1,0 +1,84 @@
+"""The python3 that charm processes find on their PATH.
+
+OSM's proxy machines are Ubuntu 18.04: Python 3.6. Where one is at hand charms run under it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.vca.errors import VcaError
+
+VARIABLE = "OSMLAB_CHARM_PYTHON"
+PREFERRED = "python3.6"
+
+
+@dataclass(frozen=True)
+class CharmPython:
+    """An interpreter that was seen to run."""
+
+    path: Path
+    version: tuple[int, int, int]
+    reason: str
+
+    def __str__(self) -> str:
+        """Say which and why."""
+        return f"Python {'.'.join(map(str, self.version))} at {self.path} ({self.reason})"
+
+
+def _probe(command: str | Path, reason: str) -> CharmPython | None:
+    code = "import sys; print('%d %d %d' % sys.version_info[:3]); print(sys.executable)"
+    try:
+        output = subprocess.run(
+            [str(command), "-I", "-S", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    numbers, executable = output.splitlines()[:2]
+    major, minor, patch = (int(part) for part in numbers.split())
+    return CharmPython(Path(executable), (major, minor, patch), reason)
+
+
+def _preferred() -> Iterator[Path]:
+    found = shutil.which(PREFERRED)
+    if found is not None:
+        yield Path(found)
+        # A pyenv shim runs only versions that are switched on; all installed ones lie beside it.
+        yield from sorted(Path(found).parent.parent.glob("versions/3.6.*/bin/python3.6"))
+
+
+@functools.lru_cache(maxsize=8)
+def _choose(wanted: str | None, path: str | None) -> CharmPython:
+    if wanted:
+        chosen = _probe(wanted, f"set by {VARIABLE}")
+        if chosen is None:
+            raise VcaError(f"{VARIABLE}={wanted} is not a Python interpreter that runs")
+        return chosen
+    for candidate in _preferred():
+        chosen = _probe(candidate, "as on an Ubuntu 18.04 proxy machine")
+        if chosen is not None:
+            return chosen
+    for candidate in (Path("/usr/bin/python3"), Path(sys.executable)):
+        chosen = _probe(candidate, f"no {PREFERRED} found")
+        if chosen is not None:
+            return chosen
+    raise VcaError("no Python 3 interpreter was found for the charms")
+
+
+def choose_python() -> CharmPython:
+    """Return the interpreter for charms.
+
+    $OSMLAB_CHARM_PYTHON if set; else Python 3.6 if one is found; else the system's.
+    """
+    return _choose(os.environ.get(VARIABLE), os.environ.get("PATH"))

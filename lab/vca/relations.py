@@ -1,0 +1,215 @@
+"""Relations: which endpoints fit, who is in scope, and which relation hook comes next.
+
+`next_hook` is the heart of Juju's relation resolver, restated: a unit remembers the version of
+each remote databag it was last told about; the difference to the present versions is what it is
+told next. So changes coalesce by themselves: only the latest version counts.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lab.vca.charm import Charm, EndpointSpec
+from lab.vca.errors import AlreadyExistsError, InvalidValueError, NotFoundError
+from lab.vca.state import (
+    Databag,
+    Endpoint,
+    HookInfo,
+    ModelDocument,
+    Relation,
+    Role,
+    Unit,
+    UnitRelation,
+)
+
+CREATED = "relation-created"
+JOINED = "relation-joined"
+CHANGED = "relation-changed"
+DEPARTED = "relation-departed"
+BROKEN = "relation-broken"
+COUNTERPART: dict[Role, Role] = {"provider": "requirer", "requirer": "provider", "peer": "peer"}
+
+_ENDPOINT = re.compile(r"^(?P<app>[^:\s]+):(?P<name>[^:\s]+)$")
+
+
+def parse_endpoint(text: str) -> tuple[str, str]:
+    """Split `app:endpoint`."""
+    match = _ENDPOINT.match(text)
+    if match is None:
+        raise InvalidValueError(f'"{text}" is not of the form application:endpoint')
+    return match["app"], match["name"]
+
+
+def find_endpoint(charm: Charm, app: str, name: str) -> Endpoint:
+    """Return the endpoint `name` of `app`, whose charm is `charm`."""
+    for role, declared, spec in charm.metadata.endpoints():
+        if declared == name:
+            return Endpoint(app=app, name=name, role=role, interface=spec.interface)
+    raise NotFoundError(f'application "{app}" has no "{name}" relation')
+
+
+def check_pair(document: ModelDocument, first: Endpoint, second: Endpoint) -> None:
+    """Refuse a relation Juju would refuse.
+
+    Raises NotFoundError ("no relations found") for ends that do not fit and AlreadyExistsError
+    for a relation that is there.
+    """
+    if (
+        first.role == "peer"
+        or COUNTERPART[first.role] != second.role
+        or first.interface != second.interface
+    ):
+        raise NotFoundError(
+            f"no relations found: {first} ({first.role} of {first.interface}) "
+            f"does not fit {second} ({second.role} of {second.interface})"
+        )
+    key = Relation(id=0, endpoints=[first, second]).key
+    if any(r.key == key for r in document.relations.values()):
+        raise AlreadyExistsError(f'cannot add relation "{key}": relation {key} already exists')
+
+
+def check_limit(document: ModelDocument, endpoint: Endpoint, spec: EndpointSpec) -> None:
+    """Refuse a relation beyond the `limit` of an endpoint."""
+    if spec.limit is None:
+        return
+    used = sum(
+        1 for r in document.relations.values() for e in r.endpoints if str(e) == str(endpoint)
+    )
+    if used >= spec.limit:
+        raise InvalidValueError(
+            f"cannot add relation: establishing a new relation for {endpoint} would exceed "
+            f"its maximum relation limit of {spec.limit}"
+        )
+
+
+def create(document: ModelDocument, endpoints: list[Endpoint]) -> Relation:
+    """Add a relation; its application databags exist from the start."""
+    relation = Relation(
+        id=document.next_relation,
+        endpoints=endpoints,
+        apps={endpoint.app: Databag() for endpoint in endpoints},
+    )
+    document.next_relation += 1
+    document.relations[relation.id] = relation
+    return relation
+
+
+def enter_scope(relation: Relation, unit: Unit) -> None:
+    """Let a unit in: from now on its counterparts see it."""
+    bag = relation.units.setdefault(unit.name, Databag())
+    bag.replace(
+        {
+            **bag.data,
+            "egress-subnets": f"{unit.address}/32",
+            "ingress-address": unit.address,
+            "private-address": unit.address,
+        }
+    )
+    if unit.name not in relation.in_scope:
+        relation.in_scope.append(unit.name)
+    unit.relations.setdefault(relation.id, UnitRelation())
+
+
+def leave_scope(document: ModelDocument, relation: Relation, unit: Unit) -> None:
+    """Take a unit out; the last one to leave a dying relation removes it."""
+    if unit.name in relation.in_scope:
+        relation.in_scope.remove(unit.name)
+    if unit.name in relation.departing:
+        relation.departing.remove(unit.name)
+    unit.relations.pop(relation.id, None)
+    drop_if_over(document, relation)
+
+
+def drop_if_over(document: ModelDocument, relation: Relation) -> None:
+    """Remove a dying relation nobody is in any more."""
+    if relation.life == "dying" and not relation.in_scope:
+        document.relations.pop(relation.id, None)
+
+
+def remote_members(relation: Relation, unit: Unit) -> dict[str, int]:
+    """Return the units `unit` should see in the relation, with the versions of their databags."""
+    other = relation.other_app(unit.app)
+    return {
+        name: relation.units[name].version
+        for name in relation.in_scope
+        if name != unit.name and name not in relation.departing and name.rpartition("/")[0] == other
+    }
+
+
+def next_hook(document: ModelDocument, unit: Unit) -> HookInfo | None:
+    """Return the relation hook a unit that is otherwise idle has to run, or None.
+
+    Juju goes through the relations in no particular order; the lab takes the oldest first.
+    """
+    for relation_id in sorted(unit.relations):
+        relation = document.relations.get(relation_id)
+        if relation is not None:
+            info = _next_hook_of(document, relation, unit, unit.relations[relation_id])
+            if info is not None:
+                return info
+    return None
+
+
+def _next_hook_of(
+    document: ModelDocument, relation: Relation, unit: Unit, seen: UnitRelation
+) -> HookInfo | None:
+    other = relation.other_app(unit.app)
+    broken = unit.life == "dying" or relation.life == "dying"
+    members = {} if broken else remote_members(relation, unit)
+
+    def info(kind: str, remote_unit: str = "", version: int = 0, departing: str = "") -> HookInfo:
+        return HookInfo(
+            kind=kind,
+            relation_id=relation.id,
+            remote_unit=remote_unit,
+            remote_app=remote_unit.rpartition("/")[0] if remote_unit else other,
+            change_version=version,
+            departing_unit=departing,
+        )
+
+    if seen.changed_pending:
+        # A joined unit's first changed comes right after, even if the unit is leaving already.
+        return info(CHANGED, seen.changed_pending, members.get(seen.changed_pending, 0))
+    for name in sorted(seen.members):
+        if name not in members:
+            leaving_here = unit.life == "dying" or document.apps[unit.app].life == "dying"
+            return info(
+                DEPARTED, name, seen.members[name], departing=unit.name if leaving_here else name
+            )
+    if broken:
+        return None if relation.is_peer else info(BROKEN)
+    version = relation.apps[other].version
+    # A leader is told of its own writes to a peer relation too: Juju documents otherwise, but
+    # does it, and kept it so (juju issue 20178).
+    if seen.apps.get(other, 0) != version:
+        return info(CHANGED, "", version)
+    for name in sorted(members):
+        if name not in seen.members:
+            return info(JOINED, name, members[name])
+    for name in sorted(members):
+        if seen.members[name] != members[name]:
+            return info(CHANGED, name, members[name])
+    return None
+
+
+def record(document: ModelDocument, unit: Unit, info: HookInfo) -> None:
+    """Note that a relation hook has run."""
+    relation_id = info.relation_id
+    if relation_id is None or relation_id not in unit.relations:
+        return
+    seen = unit.relations[relation_id]
+    if info.kind == CREATED:
+        seen.created = True
+    elif info.kind == BROKEN:
+        relation = document.relations.get(relation_id)
+        if relation is None:
+            unit.relations.pop(relation_id)
+        else:
+            leave_scope(document, relation, unit)
+    elif info.kind == DEPARTED:
+        seen.members.pop(info.remote_unit, None)
+    elif info.remote_unit:
+        seen.members[info.remote_unit] = info.change_version
+        seen.changed_pending = info.remote_unit if info.kind == JOINED else ""
+    else:
+        seen.apps[info.remote_app] = info.change_version

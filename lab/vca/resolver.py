@@ -1,0 +1,151 @@
+"""What a unit's agent does next: a pure function of the model document.
+
+The order of the questions is that of Juju 2.9's uniter (worker/uniter/resolver.go and the
+resolvers it calls), for a machine model without storage, subordinates or series upgrades.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.vca import relations
+from lab.vca.state import HookInfo, ModelDocument, OptionValue, Unit
+
+INSTALL = "install"
+START = "start"
+STOP = "stop"
+REMOVE = "remove"
+CONFIG_CHANGED = "config-changed"
+UPGRADE_CHARM = "upgrade-charm"
+UPDATE_STATUS = "update-status"
+LEADER_ELECTED = "leader-elected"
+LEADER_SETTINGS_CHANGED = "leader-settings-changed"
+
+StepKind = Literal[
+    "unpack",  # the first charm revision
+    "upgrade",  # another charm revision, then upgrade-charm
+    "enter-scope",
+    "resign",
+    "hook",
+    "action",
+    "fail-action",  # interrupted by a crash; Juju never repeats an action
+    "die",
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a unit's agent."""
+
+    kind: StepKind
+    hook: HookInfo | None = None
+    relation_id: int | None = None
+    action_id: str = ""
+
+    def __str__(self) -> str:
+        """Name the step in a message."""
+        if self.hook is not None:
+            return f"{self.hook.kind} hook"
+        return f"action {self.action_id}" if self.action_id else self.kind
+
+
+def config_hash(config: Mapping[str, OptionValue | None]) -> str:
+    """Return a digest of the effective options; an equal digest means no config-changed."""
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def next_step(document: ModelDocument, unit: Unit, config_digest: str) -> Step | None:
+    """Return what `unit` has to do now, or None if it is idle or waits in error.
+
+    `config_digest` is that of the options its charm revision would see. A failed hook is no step:
+    the agent's retry timer decides when it is run again.
+    """
+    if unit.agent_lost:
+        return None
+    operation = unit.operation
+    if unit.running_action:
+        return Step("fail-action", action_id=unit.running_action)
+    if operation.kind == "upgrade":
+        return Step("upgrade")
+    if unit.charm_revision is None:
+        return Step("die") if unit.life == "dying" else Step("unpack")
+    idle = operation.kind == "continue"
+    if idle and unit.installed and unit.life == "alive":
+        step = _created(document, unit) or _leadership(document, unit)
+        if step is not None:
+            return step
+    if unit.leader and _deposed(document, unit):
+        return Step("resign")
+    in_error = operation.kind == "run-hook" and operation.step == "pending"
+    if unit.pending_actions and unit.installed and (idle or (in_error and operation.failed)):
+        return Step("action", action_id=unit.pending_actions[0])
+    if not idle:
+        return None if in_error and operation.failed else Step("hook", hook=operation.hook)
+    return _idle_step(document, unit, config_digest)
+
+
+def _created(document: ModelDocument, unit: Unit) -> Step | None:
+    known = [r for r in document.relations_of(unit.app) if r.life == "alive"]
+    for relation in known:
+        if relation.id not in unit.relations:
+            return Step("enter-scope", relation_id=relation.id)
+    for relation in known:
+        if not unit.relations[relation.id].created:
+            return Step(
+                "hook",
+                hook=HookInfo(
+                    kind=relations.CREATED,
+                    relation_id=relation.id,
+                    remote_app=relation.other_app(unit.app),
+                ),
+            )
+    return None
+
+
+def _deposed(document: ModelDocument, unit: Unit) -> bool:
+    return document.apps[unit.app].leader != unit.name or unit.life == "dying"
+
+
+def _leadership(document: ModelDocument, unit: Unit) -> Step | None:
+    app = document.apps[unit.app]
+    if not unit.leader and app.leader == unit.name:
+        return Step("hook", hook=HookInfo(kind=LEADER_ELECTED))
+    if app.leader != unit.name and unit.leader_settings_seen != app.leader_settings.version:
+        return Step(
+            "hook",
+            hook=HookInfo(kind=LEADER_SETTINGS_CHANGED, change_version=app.leader_settings.version),
+        )
+    return None
+
+
+def _idle_step(document: ModelDocument, unit: Unit, config_digest: str) -> Step | None:
+    if unit.life == "dying":
+        # All relations are broken before the unit stops.
+        info = relations.next_hook(document, unit)
+        if info is not None:
+            return Step("hook", hook=info)
+        if unit.started and not unit.stopped:
+            return Step("hook", hook=HookInfo(kind=STOP))
+        if unit.installed and not unit.removed:
+            return Step("hook", hook=HookInfo(kind=REMOVE))
+        return Step("die")
+    if not unit.installed:
+        return Step("hook", hook=HookInfo(kind=INSTALL))
+    if unit.charm_revision != document.apps[unit.app].charm_revision:
+        return Step("upgrade")
+    if unit.config_seen != config_digest:
+        return Step("hook", hook=HookInfo(kind=CONFIG_CHANGED))
+    info = relations.next_hook(document, unit)
+    if info is not None:
+        return Step("hook", hook=info)
+    if unit.update_status_seen != document.update_status_version:
+        return Step(
+            "hook",
+            hook=HookInfo(kind=UPDATE_STATUS, change_version=document.update_status_version),
+        )
+    return None

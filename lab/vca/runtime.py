@@ -1,0 +1,115 @@
+"""What a model's agents share: settings, folders, log and limits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.vca.charm import Charm, read_charm
+from lab.vca.errors import InvalidValueError
+from lab.vca.events import Publisher
+from lab.vca.state import Application, ModelDocument, Unit
+from lab.vca.store import Store
+
+JUJU_VERSION = "2.9.44"
+
+
+def _default_parallel() -> int:
+    return max(4, 2 * (os.cpu_count() or 1))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits of a controller; times in seconds."""
+
+    parallel: int = field(default_factory=_default_parallel)
+    """Charm processes that run at one time."""
+    hook_timeout: float = 1800.0
+    """After this a hook is killed and counts as failed. Juju has no such limit."""
+    action_timeout: float = 7200.0
+    retry_start: float = 0.5
+    """Wait before the first repetition of a failed hook; doubles each time (Juju: 5 s)."""
+    retry_max: float = 30.0
+    """Longest wait between repetitions (Juju: 300 s)."""
+    retry_limit: int | None = None
+    """Attempts after which a unit stays in error until `resolved`; None is Juju's: no limit."""
+    lock_timeout: float = 60.0
+    """How long to wait for another process that runs the model."""
+    stop_timeout: float = 60.0
+    """How long `stop` waits for running hooks before it kills them (they are run again)."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that cannot work."""
+        for name in ("hook_timeout", "action_timeout", "retry_start", "retry_max"):
+            if getattr(self, name) <= 0:
+                raise InvalidValueError(f"{name} must be greater than 0")
+        for name in ("parallel", "retry_limit"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise InvalidValueError(f"{name} must be at least 1")
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Folders of one model."""
+
+    model: Path
+
+    def package(self, app: str, revision: int) -> Path:
+        """Return where the controller keeps a charm revision of an application."""
+        return self.model / "charms" / f"{app}-{revision}"
+
+    @property
+    def units(self) -> Path:
+        """Folder of the units."""
+        return self.model / "units"
+
+    def unit(self, name: str) -> Path:
+        """Return a unit's folder."""
+        return self.units / re.sub("/", "-", name)
+
+    def charm(self, name: str) -> Path:
+        """Return a unit's charm folder."""
+        return self.unit(name) / "charm"
+
+    def home(self, name: str) -> Path:
+        """Return the HOME of a unit's processes."""
+        return self.unit(name) / "home"
+
+    def log(self, name: str) -> Path:
+        """Return a unit's log file."""
+        return self.model / "logs" / f"{re.sub('/', '-', name)}.log"
+
+    @property
+    def contexts(self) -> Path:
+        """Folder of the contexts of running hooks."""
+        return self.model / "run"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Shared by the agents of a model while this process runs it."""
+
+    store: Store
+    settings: Settings
+    paths: Paths
+    tools: Path
+    python_bin: Path
+    exec_prefix: Sequence[str]
+    slots: threading.Semaphore
+    publisher: Publisher
+    log: logging.Logger
+
+    def charm_of(self, app: Application, revision: int) -> Charm:
+        """Return the declarations of a charm revision."""
+        return read_charm(self.paths.package(app.name, revision))
+
+    def charm_of_unit(self, document: ModelDocument, unit: Unit) -> Charm:
+        """Return the declarations of the charm a unit runs."""
+        app = document.apps[unit.app]
+        revision = app.charm_revision if unit.charm_revision is None else unit.charm_revision
+        return self.charm_of(app, revision)

@@ -1,0 +1,173 @@
+"""The status of a model, typed, and the view `juju show-unit` gives of a unit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from lab.vca.state import Application, ModelDocument, StatusInfo, Unit
+
+AgentStatus = Literal["allocating", "executing", "idle", "error", "lost"]
+# Worst first: how Juju derives an application's status from its units'.
+_SEVERITY = (
+    "error",
+    "blocked",
+    "waiting",
+    "maintenance",
+    "active",
+    "terminated",
+    "unknown",
+)
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class UnitStatus(_View):
+    """A unit as `juju status` shows it."""
+
+    name: str
+    workload: str
+    message: str
+    agent: str
+    agent_message: str
+    leader: bool
+    address: str
+    machine: int
+    workload_version: str
+    life: str
+    pending_actions: int
+
+
+class ApplicationStatus(_View):
+    """An application as `juju status` shows it."""
+
+    name: str
+    charm: str
+    charm_revision: int
+    status: str
+    message: str
+    leader: str
+    version: str
+    life: str
+    units: dict[str, UnitStatus]
+    relations: dict[str, list[str]]
+    """Endpoint names to the applications related through them."""
+
+
+class ModelStatus(_View):
+    """A model as `juju status` shows it."""
+
+    uuid: str
+    name: str
+    applications: dict[str, ApplicationStatus]
+
+    @property
+    def units(self) -> dict[str, UnitStatus]:
+        """All units of the model by name."""
+        return {n: u for app in self.applications.values() for n, u in app.units.items()}
+
+
+def workload_of(unit: Unit) -> StatusInfo:
+    """Return the workload status as shown: a failed hook and a lost agent stand before it."""
+    if unit.agent_lost:
+        return StatusInfo(
+            status="unknown",
+            message=f"agent lost, see its log ({unit.name})",
+            since=unit.agent.since,
+        )
+    operation = unit.operation
+    if operation.failed and operation.hook is not None:
+        return StatusInfo(status="error", message=unit.agent.message, since=unit.agent.since)
+    return unit.workload
+
+
+def status_of(app: Application, units: list[Unit]) -> StatusInfo:
+    """Return an application's status: what its leader set, else the worst of the units."""
+    if app.status is not None:
+        return app.status
+    shown = [workload_of(unit) for unit in units]
+    return min(
+        shown,
+        key=lambda info: _SEVERITY.index(info.status) if info.status in _SEVERITY else 99,
+        default=StatusInfo(status="unknown"),
+    )
+
+
+def model_status(document: ModelDocument) -> ModelStatus:
+    """Build the status of a model."""
+    applications = {}
+    for name, app in sorted(document.apps.items()):
+        units = document.units_of(name)
+        info = status_of(app, units)
+        related: dict[str, list[str]] = {}
+        for relation in document.relations_of(name):
+            related.setdefault(relation.endpoint_of(name).name, []).append(relation.other_app(name))
+        applications[name] = ApplicationStatus(
+            name=name,
+            charm=app.charm_name,
+            charm_revision=app.charm_revision,
+            status=info.status,
+            message=info.message,
+            leader=app.leader,
+            version=next((u.workload_version for u in units if u.workload_version), ""),
+            life=app.life,
+            units={u.name: _unit_status(app, u) for u in units},
+            relations=related,
+        )
+    return ModelStatus(uuid=document.uuid, name=document.name, applications=applications)
+
+
+def _unit_status(app: Application, unit: Unit) -> UnitStatus:
+    workload = workload_of(unit)
+    return UnitStatus(
+        name=unit.name,
+        workload=workload.status,
+        message=workload.message,
+        agent="lost" if unit.agent_lost else unit.agent.status,
+        agent_message=unit.agent.message,
+        leader=app.leader == unit.name,
+        address=unit.address,
+        machine=unit.machine,
+        workload_version=unit.workload_version,
+        life=unit.life,
+        pending_actions=len(unit.pending_actions) + bool(unit.running_action),
+    )
+
+
+def show_unit(document: ModelDocument, unit: Unit) -> dict[str, Any]:
+    """Return what `juju show-unit` prints of a unit."""
+    info = []
+    for relation in document.relations_of(unit.app):
+        if unit.name not in relation.in_scope:
+            continue
+        other = relation.other_app(unit.app)
+        own_app = relation.endpoint_of(unit.app)
+        told: dict[str, Any] = {
+            "relation-id": relation.id,
+            "endpoint": own_app.name,
+            "related-endpoint": relation.endpoint_of(other).name,
+            "application-data": dict(relation.apps[other].data),
+            "local-unit": {"in-scope": True, "data": dict(relation.units[unit.name].data)},
+        }
+        related = {
+            name: {"in-scope": name in relation.in_scope, "data": dict(bag.data)}
+            for name, bag in sorted(relation.units.items())
+            if name != unit.name and name.rpartition("/")[0] == other
+        }
+        if related:
+            told["related-units"] = related
+        info.append(told)
+    app = document.apps[unit.app]
+    return {
+        "charm": f"local:{app.charm_name}-{app.charm_revision}",
+        "leader": app.leader == unit.name,
+        "life": unit.life,
+        "machine": str(unit.machine),
+        "opened-ports": sorted(unit.opened_ports),
+        "workload-version": unit.workload_version,
+        "public-address": unit.address,
+        "relation-info": info,
+    }

@@ -1,0 +1,196 @@
+"""A model's state in memory and on disk, and its locks between threads and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from lab.vca.errors import ModelBusyError, NotFoundError, VcaError
+from lab.vca.state import ActionDocument, ModelDocument
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace the content of `path`: a reader sees the old or the new, never a part."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+class Store:
+    """The document of one model.
+
+    `changed` is notified after each transaction; its lock guards `document`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.path = directory / "model.json"
+        self._actions = directory / "actions"
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self._depth = 0
+        self._saved = b""
+        self._document: ModelDocument | None = None
+
+    @classmethod
+    def create(cls, directory: Path, document: ModelDocument) -> Store:
+        """Make the folder of a new model."""
+        store = cls(directory)
+        store._actions.mkdir(parents=True)
+        write_atomically(store.path, document.model_dump_json().encode())
+        return store
+
+    def read(self) -> ModelDocument:
+        """Return the document as it stands on disk, whoever runs the model."""
+        try:
+            return ModelDocument.model_validate_json(self.path.read_bytes())
+        except FileNotFoundError:
+            raise NotFoundError(f'model "{self.directory.name}" not found') from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise VcaError(
+                f"{self.path} is damaged at {where or 'its start'}: {first['msg']}"
+            ) from error
+
+    def load(self) -> None:
+        """Take the document from disk into memory (the caller holds the process lock)."""
+        with self.lock:
+            self._document = self.read()
+            self._saved = self._document.model_dump_json().encode()
+
+    def unload(self) -> None:
+        """Forget the document in memory."""
+        with self.lock:
+            self._document = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether this process holds the document."""
+        return self._document is not None
+
+    @property
+    def document(self) -> ModelDocument:
+        """The document in memory; hold `lock` while looking at more than one thing."""
+        if self._document is None:
+            raise VcaError(f'model "{self.directory.name}" is not running in this process')
+        return self._document
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[ModelDocument]:
+        """Change the document; all of it is kept and saved, or, on an exception, nothing.
+
+        Transactions nest: the outermost one saves.
+        """
+        with self.lock:
+            self._depth += 1
+            try:
+                yield self.document
+            except BaseException:
+                if self._depth == 1:
+                    self._document = ModelDocument.model_validate_json(self._saved)
+                raise
+            else:
+                if self._depth == 1:
+                    self._save()
+            finally:
+                self._depth -= 1
+
+    def _save(self) -> None:
+        data = self.document.model_dump_json().encode()
+        if data != self._saved:
+            write_atomically(self.path, data)
+            self._saved = data
+        self.changed.notify_all()
+
+    def save_action(self, action: ActionDocument) -> None:
+        """Keep an action's record."""
+        write_atomically(self._actions / f"{action.id}.json", action.model_dump_json().encode())
+
+    def action_ids(self) -> list[str]:
+        """Return the ids of all actions on record, oldest first."""
+        return sorted((path.stem for path in self._actions.glob("*.json")), key=int)
+
+    def load_action(self, action_id: str) -> ActionDocument:
+        """Return an action's record."""
+        path = self._actions / f"{action_id}.json"
+        if not action_id.isdigit() or not path.is_file():
+            raise NotFoundError(f'action "{action_id}" not found')
+        return ActionDocument.model_validate_json(path.read_bytes())
+
+
+class ProcessLock:
+    """The lock that lets one process at a time run a model.
+
+    An flock, so that it ends with its process, however that ends. The file names the holder for
+    the sake of the error message only.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._descriptor is not None
+
+    def acquire(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for the lock.
+
+        Raises ModelBusyError, naming the process that holds it.
+        """
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            raise NotFoundError(f'model "{self._path.parent.name}" not found') from None
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    holder = (
+                        os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                    )
+                    os.close(descriptor)
+                    raise ModelBusyError(
+                        f'model "{self._path.parent.name}" is run by process {holder}, '
+                        f"which did not finish within {timeout:g} s"
+                    ) from None
+                time.sleep(0.05)
+        if not self._still_there(descriptor):
+            os.close(descriptor)
+            raise NotFoundError(f'model "{self._path.parent.name}" not found')
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+
+    def _still_there(self, descriptor: int) -> bool:
+        # The model may have been destroyed while we waited; then we locked a file without a name.
+        try:
+            now = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(now, os.fstat(descriptor))
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

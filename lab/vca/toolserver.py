@@ -1,0 +1,129 @@
+"""The socket hook tools talk to: one per running hook, in that hook's context folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+from lab.vca import hooktool
+from lab.vca.context import HookContext
+from lab.vca.tools import TOOLS, Answer, NeedStdinError, Request, run_tool
+
+SOCKET = "agent.socket"
+CLIENT_TIMEOUT = 10.0
+MAX_REQUEST = 64 * 1024 * 1024
+
+
+def install_tools(folder: Path) -> None:
+    """Put the client into `folder` under each tool's name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = Path(hooktool.__file__).read_text(encoding="utf-8")
+    # The base interpreter, not a virtual environment's launcher: it starts faster.
+    python = os.path.realpath(sys.executable)
+    script = folder / ".hooktool"
+    content = f"#!{python} -ISE\n{source.partition(chr(10))[2]}"
+    if not script.is_file() or script.read_text(encoding="utf-8") != content:
+        partial = folder / f".hooktool.{os.getpid()}"
+        partial.write_text(content, encoding="utf-8")
+        partial.chmod(0o755)
+        partial.rename(script)
+    for name in TOOLS:
+        link = folder / name
+        if not link.is_symlink():
+            link.symlink_to(script.name)
+
+
+class ToolServer:
+    """Listens in a folder made for one context; `handle` serves one waiting client."""
+
+    def __init__(self, folder: Path, context_id: str, context: HookContext) -> None:
+        self._folder = folder
+        self._context_id = context_id.encode()
+        self._context = context
+        folder.mkdir(parents=True, mode=0o700)
+        self.address = folder / SOCKET
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                # Through the descriptor: the path of a socket may have 107 bytes at most.
+                self._socket.bind(f"/proc/self/fd/{descriptor}/{SOCKET}")
+            finally:
+                os.close(descriptor)
+            self._socket.listen(64)
+            self._socket.setblocking(False)
+        except OSError:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """Return the descriptor to poll for clients."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Stop listening and remove the folder."""
+        self._socket.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def handle(self) -> None:
+        """Serve one client. A client that goes away or stalls harms only itself."""
+        try:
+            connection, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        with connection, contextlib.suppress(OSError, EOFError):
+            connection.settimeout(CLIENT_TIMEOUT)
+            head = _receive(connection, 9)
+            fields_size = int.from_bytes(head[1:5], "big")
+            stdin_size = int.from_bytes(head[5:9], "big")
+            if max(fields_size, stdin_size) > MAX_REQUEST:
+                connection.sendall(_encode(Answer(1, stderr="ERROR bad request: too long\n")))
+                return
+            fields = _receive(connection, fields_size).split(b"\0")
+            stdin = _receive(connection, stdin_size) if head[:1] == b"\1" else None
+            connection.sendall(self._answer(fields, stdin))
+
+    def _answer(self, fields: list[bytes], stdin: bytes | None) -> bytes:
+        if len(fields) < 3:
+            return _encode(Answer(1, stderr="ERROR bad request: command not specified\n"))
+        context_id, directory, tool, *arguments = fields
+        if context_id != self._context_id:
+            expected, got = self._context_id.decode(), context_id.decode(errors="replace")
+            return _encode(
+                Answer(
+                    1,
+                    stderr=f'ERROR bad request: expected context id "{expected}", got "{got}"\n',
+                )
+            )
+        request = Request(
+            # The model's document is UTF-8; what is not cannot be kept.
+            tool=tool.decode("utf-8", "replace"),
+            arguments=[word.decode("utf-8", "replace") for word in arguments],
+            directory=Path(os.fsdecode(directory)),
+            stdin=stdin,
+        )
+        try:
+            return _encode(run_tool(self._context, request))
+        except NeedStdinError:
+            return bytes([hooktool.NEED_STDIN]) + bytes(8)
+
+
+def _encode(answer: Answer) -> bytes:
+    out, err = answer.stdout.encode(), answer.stderr.encode()
+    sizes = len(out).to_bytes(4, "big") + len(err).to_bytes(4, "big")
+    return bytes([answer.code]) + sizes + out + err
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    parts = []
+    while count:
+        part = connection.recv(min(count, 65536))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,54 @@
+"""Log files, one per unit and one per model, rotating by size."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import time
+from pathlib import Path
+
+MAX_BYTES = 2 * 1024 * 1024
+BACKUPS = 2
+_LEVELS = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "CRITICAL": logging.CRITICAL,
+}
+
+
+class _Formatter(logging.Formatter):
+    converter = staticmethod(time.gmtime)
+
+
+def open_log(path: Path, name: str) -> logging.Logger:
+    """Return a logger that writes to `path` only: lines of UTC time, level, source and text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not from logging.getLogger: two models of one process may have units of one name.
+    logger = logging.Logger(name)
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8", delay=True
+    )
+    handler.setFormatter(
+        _Formatter(
+            "%(asctime)s %(levelname)s %(source)s %(message)s",
+            "%Y-%m-%d %H:%M:%S",
+            defaults={"source": name},
+        )
+    )
+    logger.addHandler(handler)
+    return logger
+
+
+def close_log(logger: logging.Logger) -> None:
+    """Close the files of a logger."""
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def level_of(word: str) -> int | None:
+    """Return the logging level of a Juju level word, or None."""
+    return _LEVELS.get(word.upper())
