@@ -104,20 +104,16 @@ def capture(
 def juju_status(lab: Lab, ns: str) -> None:
     """Show applications, units and their status, like ``juju status``."""
     status = _charms(lab, lab.engine.ns(ns)).model.status()
-    units = []
-    for app_name, app in sorted(status.apps.items()):
-        for unit_name, unit in sorted(app.units.items()):
-            units.append(
-                {
-                    "unit": unit_name + ("*" if unit.leader else ""),
-                    "application": app_name,
-                    "charm": app.charm,
-                    "workload": unit.workload.status,
-                    "agent": unit.agent.status,
-                    "message": unit.workload.message or unit.agent.message,
-                }
-            )
-    lab.out.rows(units, {k: [k] for k in ("unit", "charm", "workload", "agent", "message")})
+    units = [
+        {
+            "unit": name + ("*" if unit.leader else ""),
+            "workload": unit.workload,
+            "agent": unit.agent,
+            "message": unit.message or unit.agent_message,
+        }
+        for name, unit in sorted(status.units.items())
+    ]
+    lab.out.rows(units, {k: [k] for k in ("unit", "workload", "agent", "message")})
 
 
 @lab_group.command("show-unit")

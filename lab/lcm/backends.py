@@ -139,7 +139,7 @@ class VcaCharms:
         """See :class:`lab.lcm.ports.Charms`."""
         with _errors():
             status = self.model.status()
-        app = status.apps.get(application)
+        app = status.applications.get(application)
         if app is None:
             raise LcmError(f"application {application} not found")
         return app.status, app.message
@@ -177,10 +177,9 @@ class VcaCharms:
         with _errors():
             status = self.model.status()
         return {
-            unit.name: unit.agent_message or "hook failed"
-            for app in status.apps.values()
-            for unit in app.units.values()
-            if unit.agent_status == "error"
+            unit.name: unit.agent_message or unit.message or "hook failed"
+            for unit in status.units.values()
+            if unit.agent == "error"
         }
 
     def subscribe(self, callback: Callable[[CharmEvent], None]) -> None:

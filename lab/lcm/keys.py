@@ -34,7 +34,7 @@ class OpenSshInjector:
         if not public.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-            words = "ssh-keygen -q -t rsa -b 2048 -C ro -N".split()
+            words = ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-C", "ro", "-N"]
             _run([*words, "", "-f", str(path)], None, "ssh-keygen")
         return public.read_text(encoding="ascii").strip()
 

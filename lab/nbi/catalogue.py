@@ -33,17 +33,24 @@ class Finding(Protocol):
         """One sentence for people."""
 
     @property
-    def osm_message(self) -> str | None:
-        """NBI's own text, where known."""
+    def osm_message(self) -> str:
+        """NBI's own text, empty where not known."""
 
 
 class Validator(Protocol):
     """Checks packages and parameters (``builder.validate``)."""
 
     def package(
-        self, path: Path, vnfds: Mapping[str, Document], nsds: Mapping[str, Document]
+        self,
+        path: Path,
+        vnfds: Mapping[str, Document],
+        nsds: Mapping[str, Document],
+        folders: Mapping[str, Path],
     ) -> Sequence[Finding]:
-        """Return everything wrong with a package; the mappings are the catalogues by id."""
+        """Return everything wrong with a package.
+
+        The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
+        """
 
     def ns_params(
         self,
@@ -51,7 +58,7 @@ class Validator(Protocol):
         nsd: Document,
         vnfds: Mapping[str, Document],
     ) -> Sequence[Finding]:
-        """Return everything wrong with the instantiation parameters of an NS."""
+        """Return everything wrong with the parameters of an NS, as the operator wrote them."""
 
 
 def sort_findings(findings: Sequence[Finding], strict: bool, what: str) -> list[str]:
@@ -97,7 +104,8 @@ class Catalogue:
             raise NbiError(f"package '{source}' does not exist")
         known_vnfds = {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)}
         known_nsds = {d["id"]: d["descriptor"] for d in self.store.all(NSDS)}
-        findings = self.validator.package(source, known_vnfds, known_nsds)
+        folders = {d["id"]: self.folder(d) for d in self.store.all(VNFDS)}
+        findings = self.validator.package(source, known_vnfds, known_nsds, folders)
         warnings = sort_findings(findings, strict, source.name)
         key = new_id()
         target = self._folder(key)

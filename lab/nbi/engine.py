@@ -122,7 +122,7 @@ class Engine:
         descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
         warnings = sort_findings(
             self.validator.ns_params(
-                request, descriptor, {d["id"]: d for d in descriptors.values()}
+                config, descriptor, {d["id"]: d for d in descriptors.values()}
             ),
             strict=False,
             what="parameters",

@@ -1,0 +1,491 @@
+"""Operations with fakes for VIM and VCA: OSM's order, records and failure texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
+
+from lab.lcm import model
+from lab.lcm.journal import Journal
+from lab.lcm.operations import Operations
+from lab.lcm.ports import ActionOutcome
+from lab.lcm.timeouts import Timeouts
+from lab.nbi.ids import admin
+from lab.nbi.records import new_nsr, new_operation, new_vnfrs
+from lab.nbi.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
+
+# Generous where a slow machine must not fail a test, short where a test waits for the end.
+FAST = dataclasses.replace(
+    Timeouts().scaled(0.01), verify_interval=0.005, inject_interval=0.005
+)
+APP1, APP2 = "vpn-ee-z0-z1-vnf", "vpn-ee-z0-z2-vnf"
+
+
+class World:
+    """A store with the samples onboarded and a service recorded."""
+
+    def __init__(self, home: Path) -> None:
+        self.store = Store(home)
+        self.backends = FakeBackends()
+        self.journal = Journal()
+        self.descriptor = vnfd()
+        self.nsd = nsd()
+        self.request = params()
+        self.timeouts = FAST
+
+    def record(self) -> Document:
+        """Write all documents; return the instantiate operation."""
+        store = self.store
+        store.put(VIMS, {"_id": "vim1", "name": "north", "_admin": admin()})
+        for kind, key, descriptor in ((VNFDS, "v", self.descriptor), (NSDS, "n", self.nsd)):
+            folder = store.root / "packages" / key / "pkg"
+            (folder / "charms" / "demo").mkdir(parents=True, exist_ok=True)
+            (folder / "cloud_init").mkdir(exist_ok=True)
+            (folder / "cloud_init" / "cloud_init.txt").write_text(
+                "#cloud-config\n# {{ inner }} {{ OSM.vnf_id }}\n"
+            )
+            store.put(kind, {
+                "_id": key, "id": descriptor["id"], "name": descriptor["id"],
+                "descriptor": descriptor, "folder": f"packages/{key}/pkg", "_admin": admin()})
+        nsd_document = store.get(NSDS, "n")
+        self.nsr = new_nsr(self.request, nsd_document, "")
+        svc = model.service(self.nsr, store)
+        store.put(NSRS, self.nsr)
+        for record in new_vnfrs(self.nsr, svc.vnfds, svc.plan, self.request):
+            store.put(VNFRS, record)
+        operation = new_operation(self.nsr, "instantiate", self.request)
+        store.put(OPS, operation)
+        return operation
+
+    def run(self, operation: Document | None = None) -> str:
+        operation = operation or self.record()
+        self.operation = operation
+        return Operations(self.store, self.backends, self.timeouts, self.journal).run(operation["_id"])
+
+    def start(self, kind: str, **values: Any) -> str:
+        operation = new_operation(self.nsr, kind, values)
+        self.store.put(OPS, operation)
+        return self.run(operation)
+
+    @property
+    def ns(self) -> Document:
+        return self.store.get(NSRS, self.nsr["_id"])
+
+    @property
+    def op(self) -> Document:
+        return self.store.get(OPS, self.operation["_id"])
+
+    @property
+    def log(self) -> Any:
+        return self.backends.log
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+# -- instantiate -----------------------------------------------------------------------------------
+
+
+def test_instantiate_makes_everything_and_is_ready(world: World) -> None:
+    assert world.run() == "COMPLETED"
+    ns = world.ns
+    assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
+        "READY", "running", "configured")
+    assert ns["_admin"]["nsState"] == "INSTANTIATED"
+    assert ns["detailed-status"] == "Done"
+    assert ns["currentOperation"] == "IDLE"
+    assert world.op["operationState"] == "COMPLETED"
+    assert world.op["detailed-status"] == "Done"
+    assert {s["status"] for s in ns["configurationStatus"]} == {"READY"}
+    assert ns["lab"]["seconds-vms-ready-to-charms-idle"] >= 0
+    assert ns["lab"]["charms"][APP1] == {"status": "active", "message": "ready"}
+    for record in world.store.all(VNFRS):
+        vdur = record["vdur"][0]
+        assert record["ip-address"] == vdur["ip-address"] == vdur["interfaces"][0]["ip-address"]
+        assert vdur["status"] == "ACTIVE"
+        assert vdur["interfaces"][1]["ip-address"].startswith("10.7.0.")
+
+
+def test_order_within_an_environment(world: World) -> None:
+    world.run()
+    log = world.log
+    steps = [
+        log.index("deploy", APP1),
+        log.index("relation"),
+        log.index("action", APP1, "generate-ssh-key"),
+        log.index("action", APP1, "get-ssh-public-key"),
+        next(i for i, e in enumerate(log.entries)
+             if e[0] == "inject" and e[3].endswith(APP1)),
+        log.index("config", APP1),
+        log.index("action", APP1, "verify-ssh-credentials"),
+        log.index("action", APP1, "configure", "{'inner-address': '172.16.0.1/24'}"),
+        log.index("idle"),
+        log.index("stop"),
+    ]
+    assert steps == sorted(steps)
+    assert log.index("start") < log.index("deploy")
+
+
+def test_relations_and_keys_do_not_wait_for_the_vms(world: World) -> None:
+    backends = world.backends
+    backends.gate.clear()
+    thread = threading.Thread(target=world.run)
+    thread.start()
+    try:
+        for _ in range(500):
+            if len(world.log.of("relation")) == 2 and any(
+                e[2] == "get-ssh-public-key" for e in world.log.of("action")
+            ):
+                break
+            threading.Event().wait(0.002)
+        else:
+            raise AssertionError(world.log.entries)
+        assert not world.log.of("inject")
+        assert not world.log.of("config")
+    finally:
+        backends.gate.set()
+        thread.join(20)
+    assert not thread.is_alive()
+    assert world.ns["nsState"] == "READY"
+
+
+def test_config_primitive_sets_strings_with_the_vms_address(world: World) -> None:
+    world.run()
+    record = model.vnfrs_of(world.store, world.nsr["_id"])["1"]
+    assert world.backends.the_charms.config[APP1] == {
+        "ssh-hostname": record["ip-address"], "ssh-username": "ubuntu"}
+
+
+def test_both_ends_add_the_relation_and_already_exists_is_swallowed(world: World) -> None:
+    world.backends.the_charms.relation_error = "cannot add relation: relation already exists"
+    assert world.run() == "COMPLETED"
+    assert world.log.of("relation") == [("relation", f"{APP1}:server", f"{APP2}:client")] * 2
+
+
+def test_another_relation_error_breaks_both_ends(world: World) -> None:
+    world.backends.the_charms.relation_error = "no matching interface"
+    assert world.run() == "FAILED"
+    assert "no matching interface" in world.op["detailed-status"]
+
+
+def test_user_data_is_rendered_and_ros_key_goes_first(world: World) -> None:
+    world.request["ssh_keys"] = ["ssh-ed25519 MINE"]
+    world.run()
+    cloud = world.backends.the_cloud
+    record = model.vnfrs_of(world.store, world.nsr["_id"])["1"]
+    assert cloud.user_data["1/box/0"] == f"#cloud-config\n# 172.16.0.1/24 {record['_id']}"
+    assert cloud.ssh_keys["1/box/0"] == ("ssh-rsa RO", "ssh-ed25519 MINE")
+
+
+def test_boot_data_drive_drops_the_keys(world: World) -> None:
+    world.descriptor["vdu"][0]["supplemental-boot-data"] = {"boot-data-drive": True}
+    world.run()
+    assert world.backends.the_cloud.ssh_keys["1/box/0"] == ()
+
+
+def test_broken_template_leaves_nothing_in_the_vim(world: World) -> None:
+    operation = world.record()
+    (world.store.root / "packages/v/pkg/cloud_init/cloud_init.txt").write_text("{{ nope }}")
+    assert world.run(operation) == "FAILED"
+    assert not world.log.of("network")
+    assert not world.log.of("server")
+    assert "'nope' is undefined" in world.op["detailed-status"]
+
+
+def test_waiting_charm_is_used_after_the_timeout_in_silence(world: World) -> None:
+    world.timeouts = dataclasses.replace(FAST, charm_ready=0.3)
+    world.backends.the_charms.deploy_status = ("waiting", "for ever")
+    assert world.run() == "COMPLETED"
+
+
+def test_vim_failure(world: World) -> None:
+    world.backends.the_cloud.fail_server = "2/box/0"
+    assert world.run() == "FAILED"
+    ns = world.ns
+    assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
+        "BROKEN", "failed", "failed")
+    detail = world.op["detailed-status"]
+    assert detail.startswith(
+        "Stage 2/5: deployment of KDUs, VMs and execution environments. Detail: Deploying at VIM: ")
+    assert "No valid host was found." in detail
+    assert "Cannot inject ssh-key because target VM is in error state" in detail
+    states = {r["member-vnf-index-ref"]: r["vdur"][0]["status"] for r in
+              world.store.all(VNFRS)}
+    assert states == {"1": "ACTIVE", "2": "ERROR"}
+    # the other VNF was configured all the same
+    assert world.log.index("action", APP1, "configure")
+
+
+def test_missing_charm_folder(world: World) -> None:
+    operation = world.record()
+    (world.store.root / "packages/v/pkg/charms/demo").rmdir()
+    assert world.run(operation) == "FAILED"
+    assert "artifact path does not exist" in world.op["detailed-status"]
+
+
+def test_unknown_network_name(world: World) -> None:
+    world.request["vld"] = [{"name": "data", "vim-network-name": "blue"}]
+    assert world.run() == "FAILED"
+    assert "Network not found with this criteria: 'blue'" in world.op["detailed-status"]
+
+
+def test_ambiguous_network_name(world: World) -> None:
+    world.backends.the_cloud.named["blue"] = ["a", "b"]
+    world.request["vld"] = [{"name": "data", "vim-network-name": "blue"}]
+    assert world.run() == "FAILED"
+    assert "More than one network found" in world.op["detailed-status"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (ActionOutcome(False, {"output": "no route"}, "lost"), "failed: no route"),
+        (ActionOutcome(False, {}, "text of action-fail"),
+         "failed: No further information received from action"),
+    ],
+)
+def test_failed_primitive_has_n2vcs_text(
+    world: World, outcome: ActionOutcome, reason: str
+) -> None:
+    world.backends.the_charms.outcomes[APP2, "configure"] = [outcome]
+    assert world.run() == "FAILED"
+    ee = f"{world.nsr['_id']}.{APP2}.0"
+    assert (f"Deploying VCA 2.: execute primitive 'configure'. Error executing primitive "
+            f"configure in ee={ee}: {reason}") in world.op["detailed-status"]
+    ns = world.ns
+    assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
+        "BROKEN", "running", "failed")
+    assert ns["errorDescription"].startswith(f"Operation: INSTANTIATING.{world.op['_id']}")
+    assert {s["application"]: s["status"] for s in ns["configurationStatus"]} == {
+        APP1: "READY", APP2: "BROKEN"}
+
+
+def test_login_that_never_works_is_no_failure(world: World) -> None:
+    world.backends.the_charms.outcomes[APP1, "verify-ssh-credentials"] = [
+        ActionOutcome(False, {"output": "no"})]
+    assert world.run() == "COMPLETED"
+    tries = [e for e in world.log.of("action") if e[1:3] == (APP1, "verify-ssh-credentials")]
+    assert len(tries) == 20
+
+
+def test_login_that_works_later_stops_the_tries(world: World) -> None:
+    world.backends.the_charms.outcomes[APP1, "verify-ssh-credentials"] = [
+        ActionOutcome(False), ActionOutcome(False), ActionOutcome(True)]
+    world.run()
+    tries = [e for e in world.log.of("action") if e[1:3] == (APP1, "verify-ssh-credentials")]
+    assert len(tries) == 3
+
+
+def test_generate_ssh_key_may_fail_but_the_public_key_must_come(world: World) -> None:
+    world.backends.the_charms.outcomes["*", "generate-ssh-key"] = [ActionOutcome(False)]
+    assert world.run() == "COMPLETED"
+
+
+def test_failing_get_ssh_public_key_breaks(world: World) -> None:
+    world.backends.the_charms.outcomes["*", "get-ssh-public-key"] = [ActionOutcome(False)]
+    assert world.run() == "FAILED"
+
+
+def test_key_injection_is_tried_again(world: World) -> None:
+    world.backends.keys.failures = 2
+    assert world.run() == "COMPLETED"
+
+
+def test_key_injection_gives_up_after_twenty(world: World) -> None:
+    world.backends.keys.failures = 10_000
+    assert world.run() == "FAILED"
+    assert "Cannot inject ssh-key at ubuntu@" in world.op["detailed-status"]
+    assert len(world.log.of("inject")) == 40
+
+
+def test_no_ssh_access_means_no_keys_and_no_default_user_no_injection(world: World) -> None:
+    day12_of(world.descriptor)[0]["config-access"] = {"ssh-access": {"required": True}}
+    assert world.run() == "COMPLETED"
+    assert not world.log.of("inject")
+    assert world.log.index("action", APP1, "get-ssh-public-key")
+
+
+def test_without_ssh_access_no_key_is_made(world: World) -> None:
+    del day12_of(world.descriptor)[0]["config-access"]
+    assert world.run() == "COMPLETED"
+    assert not [e for e in world.log.of("action") if e[2] == "generate-ssh-key"]
+
+
+def test_non_string_config_is_refused_as_libjuju_does(world: World) -> None:
+    config = day12_of(world.descriptor)[0]["initial-config-primitive"][1]
+    config["parameter"].append({"name": "port", "data-type": "INTEGER", "value": "1"})
+    assert world.run() == "FAILED"
+    assert "Error configuring application into ee=" in world.op["detailed-status"]
+
+
+def test_missing_value_has_lcms_text(world: World) -> None:
+    world.request["additionalParamsForVnf"].pop()
+    operation = world.record()
+    (world.store.root / "packages/v/pkg/cloud_init/cloud_init.txt").write_text("#cloud-config\n")
+    assert world.run(operation) == "FAILED"
+    assert "Parameter <inner> needed to execute primitive configure not provided" in (
+        world.op["detailed-status"])
+
+
+def test_vdu_environments_are_done_before_their_vnf(world: World) -> None:
+    import copy
+
+    box = copy.deepcopy(day12_of(world.descriptor)[0])
+    box["id"] = "box"
+    box["execution-environment-list"][0]["id"] = "box-ee"
+    for primitive in box["initial-config-primitive"]:
+        primitive["execution-environment-ref"] = "box-ee"
+    day12_of(world.descriptor).append(box)
+    assert world.run() == "COMPLETED"
+    vdu_app = "box-ee-z0-z1-box-z0-vdu"
+    assert world.log.index("action", vdu_app, "configure") < world.log.index("config", APP1)
+
+
+def test_broken_vdu_environment_aborts_its_vnf_only(world: World) -> None:
+    import copy
+
+    box = copy.deepcopy(day12_of(world.descriptor)[0])
+    box["id"] = "box"
+    box["execution-environment-list"][0]["id"] = "box-ee"
+    for primitive in box["initial-config-primitive"]:
+        primitive["execution-environment-ref"] = "box-ee"
+    day12_of(world.descriptor).append(box)
+    world.backends.the_charms.outcomes["box-ee-z0-z1-box-z0-vdu", "configure"] = [
+        ActionOutcome(False)]
+    assert world.run() == "FAILED"
+    assert "Configuration aborted because dependent charm/s has failed" in (
+        world.op["detailed-status"])
+    assert {s["application"] for s in world.ns["configurationStatus"]
+            if s["status"] == "BROKEN"} == {APP1, "box-ee-z0-z1-box-z0-vdu"}
+
+
+def test_instances_of_a_vdu_share_one_dictionary(world: World) -> None:
+    day12_of(world.descriptor)[0]["id"] = "box"
+    world.descriptor["df"][0]["instantiation-level"][0]["vdu-level"][0][
+        "number-of-instances"] = 2
+    world.nsd["ns-configuration"] = {}
+    world.record()
+    svc = model.service(world.nsr, world.store)
+    shared = model.shared_parameters(svc, model.vnfrs_of(world.store, world.nsr["_id"]))
+    one, other = (shared[f"vpn-ee-z0-z1-box-z{n}-vdu"] for n in (0, 1))
+    assert one is other
+    assert shared["vpn-ee-z0-z2-box-z0-vdu"] is not one
+
+
+def test_vdu_params_replace_those_of_the_vnf(world: World) -> None:
+    world.request["additionalParamsForVnf"][0]["additionalParamsForVdu"] = [
+        {"vdu_id": "box", "additionalParams": {"inner": "own"}}]
+    day12_of(world.descriptor)[0]["id"] = "box"
+    world.nsd["ns-configuration"] = {}
+    assert world.run() == "COMPLETED"
+    world.log.index("action", "vpn-ee-z0-z1-box-z0-vdu", "configure", "{'inner-address': 'own'}")
+    assert world.backends.the_cloud.user_data["1/box/0"].startswith("#cloud-config\n# own ")
+
+
+def test_unit_in_error_after_all_is_degraded(world: World) -> None:
+    world.backends.the_charms.failed = {f"{APP1}/0": "hook failed: start"}
+    assert world.run() == "COMPLETED"
+    assert world.ns["nsState"] == "DEGRADED"
+    assert world.ns["errorDetail"] == f"{APP1}/0: hook failed: start"
+
+
+def test_ns_charm_waits_for_all_and_gets_ns_config_info(world: World) -> None:
+    world.nsd["ns-configuration"]["juju"] = {"charm": "demo"}
+    assert world.run() == "COMPLETED"
+    assert "ns_config_info" in world.backends.the_charms.config["demo-ns"]
+    assert world.log.index("config", "demo-ns") > world.log.index("action", APP1, "configure")
+
+
+# -- action ----------------------------------------------------------------------------------------
+
+
+def test_action_result_goes_to_detailed_status(world: World) -> None:
+    world.run()
+    assert world.start("action", primitive="touch", primitive_params={"file": "x"},
+                       member_vnf_index="1") == "COMPLETED"
+    assert world.op["detailed-status"] == {"output": "touch done"}
+    world.log.index("action", APP1, "touch", "{'file': 'x', 'times': 1}")
+    assert world.ns["nsState"] == "READY"
+
+
+def test_action_has_its_real_name(world: World) -> None:
+    entry = day12_of(world.descriptor)[0]["config-primitive"][0]
+    entry["execution-environment-primitive"] = "really-touch"
+    world.run()
+    world.start("action", primitive="touch", primitive_params={"file": "x"},
+                member_vnf_index="1")
+    world.log.index("action", APP1, "really-touch")
+
+
+def test_failed_action(world: World) -> None:
+    world.run()
+    world.backends.the_charms.outcomes[APP1, "touch"] = [ActionOutcome(False, {"output": "why"})]
+    assert world.start("action", primitive="touch", primitive_params={"file": "x"},
+                       member_vnf_index="1") == "FAILED"
+    assert world.op["detailed-status"] == (
+        f"Error executing action touch: Error executing primitive touch in "
+        f"ee={world.nsr['_id']}.{APP1}.0: failed: why")
+    assert world.ns["nsState"] == "READY"
+    assert world.ns["currentOperation"] == "IDLE"
+
+
+def test_config_as_an_action_changes_nothing(world: World) -> None:
+    day12_of(world.descriptor)[0]["config-primitive"].append(
+        {"name": "config", "parameter": [{"name": "ssh-hostname"}]})
+    world.run()
+    before = dict(world.backends.the_charms.config[APP1])
+    assert world.start("action", primitive="config", member_vnf_index="1",
+                       primitive_params={"ssh-hostname": "evil"}) == "COMPLETED"
+    assert world.op["detailed-status"] == {"output": "CONFIG OK"}
+    assert world.backends.the_charms.config[APP1] == before
+
+
+def test_action_at_ns_level_fails_as_in_osm(world: World) -> None:
+    world.run()
+    assert world.start("action", primitive="x", primitive_params={}) == "FAILED"
+    assert "db_vnfr" in world.op["detailed-status"]
+
+
+# -- terminate -------------------------------------------------------------------------------------
+
+
+def test_terminate_runs_primitives_then_deletes_model_then_vim(world: World) -> None:
+    world.run()
+    assert world.start("terminate", autoremove=True) == "COMPLETED"
+    order = [world.log.index("action", APP1, "stop-it"), world.log.index("destroy-model"),
+             world.log.index("delete-tag", world.nsr["_id"])]
+    assert order == sorted(order)
+    for kind in (NSRS, VNFRS, OPS):
+        assert world.store.all(kind) == []
+
+
+def test_terminate_primitives_only_where_an_initial_one_ran(world: World) -> None:
+    world.backends.the_charms.outcomes[APP2, "get-ssh-public-key"] = [ActionOutcome(False)]
+    world.run()
+    assert world.start("terminate") == "COMPLETED"
+    assert {e[1] for e in world.log.of("action") if e[2] == "stop-it"} == {APP1}
+
+
+def test_failed_terminate_primitive_stops_before_anything_is_deleted(world: World) -> None:
+    world.run()
+    world.backends.the_charms.outcomes["*", "stop-it"] = [ActionOutcome(False)]
+    assert world.start("terminate") == "FAILED"
+    assert not world.log.of("destroy-model")
+    assert not world.log.of("delete-tag")
+    assert "terminate_primitive stop-it" in world.op["detailed-status"]
+    assert world.ns["nsState"] == "BROKEN"
+    assert world.start("terminate", skip_terminate_primitives=True) == "COMPLETED"
+
+
+def test_terminate_after_a_create_that_never_got_anywhere(world: World) -> None:
+    world.record()
+    assert world.start("terminate") == "COMPLETED"
+    assert world.log.of("delete-tag")
+    assert world.store.all(NSRS) == []
