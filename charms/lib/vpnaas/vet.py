@@ -181,7 +181,7 @@ def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) 
         keepalive=_keepalive(params, context.vdu),
         mtu=offer.mtu,
         preshared=preshared,
-        reached=params.technology == NONE or context.own_keys[0] in keys.acknowledged,
+        reached=bool(context.own_keys) and context.own_keys[0] in keys.acknowledged,
     )
 
 
