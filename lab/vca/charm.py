@@ -298,6 +298,7 @@ def pack(source: Path, target: Path) -> list[str]:
     if not source.is_dir():
         raise InvalidCharmError(f"{source} is not a folder")
     root = source.resolve()
+    read_charm(root)
     warnings: list[str] = []
     partial = target.with_name(f".{target.name}.partial")
     if partial.exists():
@@ -321,7 +322,6 @@ def pack(source: Path, target: Path) -> list[str]:
                     (partial / relative / name).mkdir()
             for name in files:
                 _pack_file(root, relative / name, partial / relative / name)
-        read_charm(partial)
         partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

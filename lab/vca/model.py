@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import secrets
 import shutil
 import threading
 import time
@@ -22,7 +24,7 @@ from lab.vca.agent import (
     remove_application,
     remove_unit,
 )
-from lab.vca.charm import Charm
+from lab.vca.charm import Action, Charm
 from lab.vca.errors import (
     AlreadyExistsError,
     InvalidCharmError,
@@ -41,6 +43,7 @@ from lab.vca.store import ProcessLock, Store
 from lab.vca.unitlog import close_log, open_log
 
 APPLICATION_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
+INCOMING = ".incoming-"
 MAX_UNITS = 250
 """Units a model can ever have: as many as the addresses of its made-up subnet allow."""
 
@@ -185,6 +188,10 @@ class Model:
             if killed:
                 self._log.warning("ended processes of an interrupted run: %s", killed)
         shutil.rmtree(self.paths.contexts, ignore_errors=True)
+        for folder in (self.paths.model / "charms").glob(f"{INCOMING}*"):
+            owner = folder.name.removeprefix(INCOMING).partition("-")[0]
+            if not Path("/proc", owner).exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _spawn(self) -> None:
         """Give each unit that has none an agent."""
@@ -229,34 +236,42 @@ class Model:
         """
         if not APPLICATION_NAME.match(app):
             raise InvalidValueError(f'invalid application name "{app}"')
-        with self._edit() as document:
-            if app in document.apps:
-                raise AlreadyExistsError(
-                    f'cannot add application "{app}": application already exists'
-                )
-            package = self.paths.package(app, 0)
-            if package.exists():
-                shutil.rmtree(
-                    package
-                )  # of a deploy that was killed, or an application removed since
-            charm = self._pack(Path(charm_dir), package)
+        if app in self._view().apps:
+            raise _already_there(app)
+        # Copied before the model is locked: a charm with its libraries is thousands of files.
+        with self._incoming(Path(charm_dir)) as (folder, charm):
             if charm.metadata.subordinate:
-                shutil.rmtree(package)
                 raise InvalidCharmError(f"{charm_dir}: subordinate charms are not supported")
-            document.apps[app] = Application(
-                name=app, charm_name=charm.metadata.name, charm_revision=0, next_charm_revision=1
-            )
-            self._add_peers(document, app, charm)
-            names = self._add_units(document, app, num_units)
-            events = [Event("unit-added", app, name) for name in names] + elect(document)
+            with self._edit() as document:
+                if app in document.apps:
+                    raise _already_there(app)
+                package = self.paths.package(app, 0)
+                if package.exists():
+                    shutil.rmtree(package)  # of an application of that name removed since
+                folder.rename(package)
+                document.apps[app] = Application(
+                    name=app,
+                    charm_name=charm.metadata.name,
+                    charm_revision=0,
+                    next_charm_revision=1,
+                )
+                self._add_peers(document, app, charm)
+                names = self._add_units(document, app, num_units)
+                events = [Event("unit-added", app, name) for name in names] + elect(document)
         self._spawn()
         self._publish(*events)
         return names
 
-    def _pack(self, charm_dir: Path, package: Path) -> Charm:
-        for warning in charms.pack(charm_dir, package):
-            self._log.warning("%s", warning)
-        return charms.read_charm(package)
+    @contextlib.contextmanager
+    def _incoming(self, charm_dir: Path) -> Iterator[tuple[Path, Charm]]:
+        """Give a copy of a charm folder; unless it is moved away meanwhile it is removed."""
+        folder = self.paths.model / "charms" / f"{INCOMING}{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            for warning in charms.pack(charm_dir, folder):
+                self._log.warning("%s", warning)
+            yield folder, charms.read_charm(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _add_peers(self, document: ModelDocument, app: str, charm: Charm) -> None:
         present = {r.endpoints[0].name for r in document.relations_of(app) if r.is_peer}
@@ -343,18 +358,15 @@ class Model:
         Units run upgrade-charm and config-changed when they are next idle. Raises
         InvalidCharmError for another charm or one that lacks an endpoint in use.
         """
-        with self._edit() as document:
+        self._alive_app(self._view(), app)
+        with self._incoming(Path(charm_dir)) as (folder, charm), self._edit() as document:
             application = self._alive_app(document, app)
+            self._check_upgrade(document, application, charm)
             revision = application.next_charm_revision
             package = self.paths.package(app, revision)
             if package.exists():
                 shutil.rmtree(package)
-            charm = self._pack(Path(charm_dir), package)
-            try:
-                self._check_upgrade(document, application, charm)
-            except VcaError:
-                shutil.rmtree(package)
-                raise
+            folder.rename(package)
             application.charm_revision = revision
             application.next_charm_revision = revision + 1
             application.config = {
@@ -452,6 +464,11 @@ class Model:
             relations.drop_if_over(document, relation)
 
     # -- actions ----------------------------------------------------------------------------
+
+    def actions(self, app: str) -> dict[str, Action]:
+        """Return the actions the charm of an application declares."""
+        application = _app(self._view(), app)
+        return dict(self._runtime.charm_of(application, application.charm_revision).actions)
 
     def enqueue_action(
         self, target: str, name: str, params: Mapping[str, object] | None = None
@@ -655,6 +672,10 @@ class Model:
     def _publish(self, *events: Event) -> None:
         for event in events:
             self._publisher.publish(event)
+
+
+def _already_there(app: str) -> AlreadyExistsError:
+    return AlreadyExistsError(f'cannot add application "{app}": application already exists')
 
 
 def _app(document: ModelDocument, app: str) -> Application:
