@@ -6,18 +6,32 @@ import copy
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from builder.errors import BuildError
+from builder.errors import BuildError, sentence
 from builder.tree import Tree
 from builder.vendor import vendored
 
 INTERFACE = "vpnaas-link"
 SERIES = ("bionic", "focal", "jammy")
-ROLES = ("provider", "requirer")
 MARK = "x-link"
+
+# Linux allows 15 characters for an interface, and "wg-" stands before the link.
+Link = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,11}$")]
+
+
+class _Declaration(BaseModel):
+    """charm.yaml."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    summary: str
+    description: str
+    links: dict[Link, Literal["provider", "requirer"]]
 
 
 @dataclass(frozen=True)
@@ -40,38 +54,39 @@ class Charm:
 
 
 def load(tree: Tree, name: str) -> Charm:
-    """Read `charms/<name>/charm.yaml` and merge it with what all charms share."""
+    """Read `charms/<name>/charm.yaml` and merge it with what all charms share.
+
+    Raises:
+        BuildError: There is no such charm, or one of its files is not what it must be.
+    """
+    if name not in tree.charms():
+        raise BuildError(f"no charm {name}; allowed are {', '.join(tree.charms())}")
     source = tree.root / "charms" / name
-    declaration = _yaml(source / "charm.yaml")
-    known = {"name", "summary", "description", "links"}
-    if declaration.get("name") != name or set(declaration) - known:
-        raise BuildError(
-            f"charms/{name}/charm.yaml: allowed keys are {', '.join(sorted(known))}, "
-            f"and name must be {name}"
-        )
-    links = declaration.get("links") or {}
-    for link, role in links.items():
-        if role not in ROLES or len(link) > 12:
-            raise BuildError(
-                f"charms/{name}/charm.yaml: links/{link}: a link has at most 12 characters "
-                f"and is {' or '.join(ROLES)}"
-            )
+    try:
+        declared = _Declaration.model_validate(_yaml(source / "charm.yaml"))
+    except ValidationError as error:
+        raise BuildError(f"charms/{name}/charm.yaml: {sentence(error)}") from None
+    if declared.name != name:
+        raise BuildError(f"charms/{name}/charm.yaml: name must be {name}, not {declared.name}")
     metadata: dict[str, Any] = {
         "name": name,
-        "summary": declaration["summary"],
-        "description": declaration["description"],
+        "summary": declared.summary,
+        "description": declared.description,
         "series": list(SERIES),
         "peers": {"proxypeer": {"interface": "proxypeer"}},
     }
-    for role, key in zip(ROLES, ("provides", "requires"), strict=True):
-        ends = {link: {"interface": INTERFACE} for link, its in links.items() if its == role}
+    for role, key in (("provider", "provides"), ("requirer", "requires")):
+        ends = {
+            link: {"interface": INTERFACE} for link, its in declared.links.items() if its == role
+        }
         if ends:
             metadata[key] = ends
     actions = _yaml(tree.common / "actions.yaml") | _yaml(source / "actions.yaml", missing={})
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})
-    config = {"options": config["options"] | more["options"]}
-    return Charm(name, dict(links), metadata, _expand(actions, sorted(links)), config)
+    options = {**config["options"], **more.get("options", {})}
+    links: dict[str, str] = {**declared.links}
+    return Charm(name, links, metadata, _expand(actions, sorted(links)), {"options": options})
 
 
 def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
@@ -120,7 +135,7 @@ def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise BuildError(f"{path}: not YAML: {error}") from None
+        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise BuildError(f"{path}: must be a mapping")
     return document

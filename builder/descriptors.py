@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from builder import charms
-from builder.errors import BuildError
+from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
 LOGIN = {
@@ -41,6 +42,22 @@ class _Tag:
     def __init__(self, name: str, value: dict[str, Any]) -> None:
         self.name = name
         self.value = value
+
+
+class _Day2(BaseModel):
+    """Keys of `!day-2`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    execution_environment_ref: str = Field(alias="execution-environment-ref")
+    charm: str
+
+
+class _Day1(_Day2):
+    """Keys of `!day-1`."""
+
+    links: dict[str, str] = Field(min_length=1)
+    named_by: str | None = Field(alias="named-by", default=None, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
 
 
 class _Loader(yaml.SafeLoader):
@@ -76,8 +93,10 @@ def _expand(tree: Tree, value: Any, parent: dict[str, Any], where: str) -> Any:
     if isinstance(value, _Tag):
         try:
             return _TAGS[value.name](tree, value.value, parent)
-        except KeyError as error:
-            raise BuildError(f"{where}: {value.name} lacks {error}") from None
+        except ValidationError as error:
+            raise BuildError(f"{where}: {value.name}: {sentence(error)}") from None
+        except BuildError as error:
+            raise BuildError(f"{where}: {value.name}: {error}") from None
     if isinstance(value, dict):
         return {key: _expand(tree, item, value, where) for key, item in value.items()}
     if isinstance(value, list):
@@ -86,10 +105,10 @@ def _expand(tree: Tree, value: Any, parent: dict[str, Any], where: str) -> Any:
 
 
 def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
-    reference = value["execution-environment-ref"]
-    charm = charms.load(tree, value["charm"])
+    tag = _Day1.model_validate(value)
+    reference, named_by = tag.execution_environment_ref, tag.named_by
+    charm = charms.load(tree, tag.charm)
     parameters = charm.actions["configure"]["params"]
-    named_by = value.get("named-by")
     steps = [
         {
             "seq": 1,
@@ -100,9 +119,11 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
             ],
         }
     ]
-    for seq, (link, interface) in enumerate(value["links"].items(), start=2):
+    for seq, (link, interface) in enumerate(tag.links.items(), start=2):
         if not named_by and link not in charm.links:
-            raise BuildError(f"!day-1: charm {charm.name} declares no link {link}")
+            raise BuildError(
+                f"charm {charm.name} has no link {link}; it has {', '.join(sorted(charm.links))}"
+            )
         given = {
             "link": f"<{named_by}>" if named_by else link,
             "underlay-interface": interface,
@@ -136,20 +157,21 @@ def _data_type(schema: dict[str, Any]) -> str:
 
 
 def _day_2(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
-    charm = charms.load(tree, value["charm"])
+    tag = _Day2.model_validate(value)
+    charm = charms.load(tree, tag.charm)
     return [
         {
             "name": name,
-            "execution-environment-ref": value["execution-environment-ref"],
+            "execution-environment-ref": tag.execution_environment_ref,
             "execution-environment-primitive": name,
-            **_parameters(action),
+            **_parameters(name, action),
         }
         for name, action in charm.actions.items()
         if name not in NOT_FOR_OPERATORS
     ]
 
 
-def _parameters(action: dict[str, Any]) -> dict[str, Any]:
+def _parameters(primitive: str, action: dict[str, Any]) -> dict[str, Any]:
     required = action.get("required", ())
     listed = []
     for name, schema in (action.get("params") or {}).items():
@@ -157,14 +179,22 @@ def _parameters(action: dict[str, Any]) -> dict[str, Any]:
         if name in required:
             parameter["mandatory"] = True
         else:
-            default = schema["default"]
+            default = schema.get("default", "")
             text = str(default).lower() if isinstance(default, bool) else str(default)
+            if not text:
+                # OSM ignores `mandatory`: without a default it would ask for the parameter.
+                raise BuildError(
+                    f"action {primitive}: {name}: an optional parameter needs a default "
+                    "that is not empty"
+                )
             parameter["default-value"] = text
         listed.append(parameter)
     return {"parameter": listed} if listed else {}
 
 
 def _links(_: Tree, value: dict[str, Any], profile: dict[str, Any]) -> list[dict[str, Any]]:
+    if "id" not in profile:
+        raise BuildError("allowed only in a vnf-profile that has an id")
     return [
         {
             "virtual-link-profile-id": link,

@@ -1,5 +1,17 @@
 """Error of the build: one sentence."""
 
+from __future__ import annotations
+
+from pydantic import ValidationError
+
 
 class BuildError(Exception):
     """A package cannot be built; `str()` says what, where and what is allowed."""
+
+
+def sentence(error: ValidationError) -> str:
+    """Return the first finding of a schema as one clause, with the path of the value."""
+    first = error.errors(include_url=False)[0]
+    path = "/".join(str(part) for part in first["loc"]) or "the document"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{path}: {message[0].lower()}{message[1:]}"

@@ -49,13 +49,16 @@ def catalogue(tree: Tree) -> dict[str, Package]:
                 raise BuildError(f"ns-packages/variants.yaml: no service {service}")
             source = found[service]
             for vnfd in source.descriptor["nsd"]["nsd"][0]["vnfd-id"]:
+                if vnfd not in found:
+                    raise BuildError(f"{service}: vnfd-id: no VNF package {vnfd}")
                 name = vnfd + variant.suffix
                 base = found[vnfd]
                 document = variants.vnfd(base.descriptor, variant)
-                found[name] = Package(name, "vnf", f"{name}d.yaml", document)
+                found[name] = Package(name, "vnf", base.file, document)
             name = service + variant.suffix
             document = variants.nsd(source.descriptor, variant)
-            found[name] = Package(name, "ns", f"{name}d.yaml", document)
+            # The file keeps its name: `osm package-build` looks for *nfd.yaml and *nsd.yaml.
+            found[name] = Package(name, "ns", source.file, document)
     return found
 
 
@@ -83,6 +86,8 @@ def build(
     for name in chosen:
         if name not in packages:
             raise BuildError(f"no package {name}; allowed: {', '.join(packages)}")
+    # Everything that can be wrong in the sources shows before anything is written.
+    parameters = variants.parameter_files(tree)
     target.mkdir(parents=True, exist_ok=True)
     built = []
     for name in chosen:
@@ -90,7 +95,7 @@ def build(
         built.append(_build_one(tree, packages[name], target, architecture))
     folder = target / "params"
     folder.mkdir(exist_ok=True)
-    for name, document in variants.parameter_files(tree).items():
+    for name, document in parameters.items():
         variants.dump(document, folder / f"{name}.yaml")
     return built
 

@@ -3,34 +3,60 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jsonpatch
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from builder.errors import BuildError
+from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One entry of ns-packages/variants.yaml."""
+class Variant(BaseModel):
+    """One entry of ns-packages/variants.yaml.
 
-    suffix: str
-    services: tuple[str, ...]
+    Attributes:
+        suffix: Of the variant's packages and identifiers.
+        services: Service packages that get the variant, with the VNF packages they name.
+        description: Appended to that of each package.
+        compute_factor: Multiplies vCPU and memory.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # NBI takes any text as an id; the name is a file and a YAML key as well.
+    suffix: Annotated[str, StringConstraints(pattern=r"^_[a-z0-9_]+$")]
+    services: tuple[str, ...] = Field(alias="of", min_length=1)
     description: str
-    compute_factor: int = 1
+    compute_factor: int = Field(alias="compute-factor", default=1, ge=1, le=64)
+
+
+class _Variants(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    variants: list[Variant]
+
+
+class _Derived(BaseModel):
+    """One entry of params/variants.yaml."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    of: str
+    description: str
+    additional_params: dict[str, Any] = Field(alias="additional-params", default_factory=dict)
+    patch: list[dict[str, Any]] = Field(default_factory=list)
 
 
 def load(tree: Tree) -> list[Variant]:
     """Read the variants of services."""
-    document = yaml.safe_load((tree.root / "ns-packages/variants.yaml").read_text())
-    return [
-        Variant(v["suffix"], tuple(v["of"]), v["description"], int(v["compute-factor"]))
-        for v in document["variants"]
-    ]
+    path = tree.root / "ns-packages/variants.yaml"
+    try:
+        return _Variants.model_validate(_read(path)).variants
+    except ValidationError as error:
+        raise BuildError(f"ns-packages/variants.yaml: {sentence(error)}") from None
 
 
 def vnfd(descriptor: dict[str, Any], variant: Variant) -> dict[str, Any]:
@@ -70,32 +96,47 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
     """Return every instantiation parameter file, written or derived, complete, by name."""
     folder = tree.root / "params"
     written = {
-        path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
+        path.stem: _plain(_read(path))
         for path in sorted(folder.glob("*.yaml"))
         if path.name != "variants.yaml"
     }
-    files: dict[str, dict[str, Any]] = {name: _plain(item) for name, item in written.items()}
-    derived = yaml.safe_load((folder / "variants.yaml").read_text(encoding="utf-8"))
-    for name, entry in derived.items():
-        files[name] = _derive(name, entry, written)
+    files: dict[str, dict[str, Any]] = dict(written)
+    for name, entry in _read(folder / "variants.yaml").items():
+        if name in written:
+            raise BuildError(f"params/variants.yaml: {name}: params/{name}.yaml exists as well")
+        files[name] = _derive(str(name), entry, written)
     return files
 
 
-def _derive(name: str, entry: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
+def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
     where = f"params/variants.yaml: {name}"
-    if entry.get("of") not in written:
-        raise BuildError(f"{where}: `of` must be one of {', '.join(sorted(written))}")
-    document = _plain(written[entry["of"]])
+    try:
+        derived = _Derived.model_validate(entry)
+    except ValidationError as error:
+        raise BuildError(f"{where}: {sentence(error)}") from None
+    if derived.of not in written:
+        raise BuildError(f"{where}: of: must be one of {', '.join(sorted(written))}")
+    document = _plain(written[derived.of])
     for member in document["additionalParamsForVnf"]:
-        for key, value in entry.get("additional-params", {}).items():
+        for key, value in derived.additional_params.items():
             if key not in member["additionalParams"]:
-                raise BuildError(f"{where}: {entry['of']} has no parameter {key}")
+                raise BuildError(f"{where}: additional-params: {derived.of} has no parameter {key}")
             member["additionalParams"][key] = value
     try:
-        patched: dict[str, Any] = jsonpatch.apply_patch(document, entry.get("patch", []))
+        patched: dict[str, Any] = jsonpatch.apply_patch(document, derived.patch)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        raise BuildError(f"{where}: {error}") from None
+        raise BuildError(f"{where}: patch: {error}") from None
     return patched
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(document, dict):
+        raise BuildError(f"{path}: must be a mapping")
+    return document
 
 
 def _plain(value: Any) -> Any:

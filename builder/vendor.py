@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
+from typing import Annotated
 
 import yaml
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from builder.errors import BuildError
+from builder.errors import BuildError, sentence
 from builder.tree import Tree
+
+ARCHITECTURES = ("x86_64", "aarch64")
+"""Of proxy machines; every pinned wheel exists for these."""
 
 PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_12", "manylinux2010", "manylinux1")
 NOT_NEEDED = (
@@ -23,35 +28,73 @@ NOT_NEEDED = (
 )
 NOTICES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "METADATA", "AUTHORS")
 
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
-def vendored(tree: Tree, architecture: str = "x86_64") -> Path:
+
+class Backend(BaseModel):
+    """One entry of cffi-backends.yaml: cffi's compiled part for one more Python."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    python: Annotated[str, StringConstraints(pattern=r"^3\.[0-9]+$")]
+    version: str
+    sha256: dict[str, Digest]
+
+
+class _Backends(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    backends: list[Backend]
+
+
+def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
     """Return a folder with everything unpacked; downloads and checks what the cache lacks.
 
     The folder's name is a digest of the pins, so that a change of one makes a new folder.
+
+    Args:
+        tree: Source tree, with the pins and the cache.
+        architecture: One of `ARCHITECTURES`.
+
+    Raises:
+        BuildError: The architecture is unknown, or a pinned wheel cannot be had.
     """
+    if architecture not in ARCHITECTURES:
+        raise BuildError(f"architecture {architecture}: allowed are {' and '.join(ARCHITECTURES)}")
     requirements = tree.common / "requirements.txt"
     backends = tree.common / "cffi-backends.yaml"
     stamp = hashlib.sha256(
-        requirements.read_bytes()
-        + backends.read_bytes()
-        + Path(__file__).read_bytes()
-        + architecture.encode()
+        requirements.read_bytes() + backends.read_bytes() + Path(__file__).read_bytes()
     ).hexdigest()[:16]
     target = tree.cache / "vendor" / f"{architecture}-{stamp}"
     if target.is_dir():
         return target
-    wheels = tree.cache / "wheels"
+    # One folder per architecture: the pins list the hashes of all, so a wheel that is pinned
+    # says nothing about whether it fits.
+    wheels = tree.cache / "wheels" / architecture
     wheels.mkdir(parents=True, exist_ok=True)
-    _download(requirements, wheels, architecture)
-    staging = target.with_suffix(".tmp")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
-    for wheel in _pinned(requirements, wheels):
-        _unpack(wheel, staging)
-    for backend in yaml.safe_load(backends.read_text())["backends"]:
-        _unpack_backend(_download_backend(backend, wheels, architecture), staging)
-    staging.rename(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".staging-") as scratch:
+        staging = Path(scratch, "tree")
+        staging.mkdir(mode=0o755)
+        for wheel in _required(requirements, wheels, architecture):
+            _unpack(wheel, staging)
+        for backend in _backends(backends):
+            _unpack_backend(_backend(backend, wheels, architecture), staging)
+        try:
+            staging.rename(target)
+        except OSError:
+            # Another build was faster; its result is the same.
+            if not target.is_dir():
+                raise
     return target
+
+
+def _backends(path: Path) -> list[Backend]:
+    try:
+        return _Backends.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).backends
+    except ValidationError as error:
+        raise BuildError(f"{path}: {sentence(error)}") from None
 
 
 def _pip(*arguments: str) -> None:
@@ -70,71 +113,55 @@ def _platforms(architecture: str) -> list[str]:
     return [word for name in PLATFORMS for word in ("--platform", f"{name}_{architecture}")]
 
 
-def _download(requirements: Path, wheels: Path, architecture: str) -> None:
-    if len(_pinned(requirements, wheels, strict=False)) == _count(requirements):
-        return
-    abis = [word for abi in ("cp36m", "abi3", "none") for word in ("--abi", abi)]
-    target = ["--python-version", "3.6", "--implementation", "cp", *abis]
-    _pip(
-        *target,
-        *_platforms(architecture),
-        "--only-binary=:all:",
-        "--require-hashes",
-        "--requirement",
-        str(requirements),
-        "--dest",
-        str(wheels),
-    )
-
-
-def _download_backend(backend: dict[str, str], wheels: Path, architecture: str) -> Path:
-    def found() -> Path | None:
-        for wheel in wheels.glob("cffi-*.whl"):
-            if hashlib.sha256(wheel.read_bytes()).hexdigest() == backend["sha256"]:
-                return wheel
-        return None
-
-    if found() is None:
-        digits = backend["python"].replace(".", "")
-        target = ["--python-version", digits, "--implementation", "cp", "--abi", f"cp{digits}"]
+def _required(requirements: Path, wheels: Path, architecture: str) -> list[Path]:
+    """Return one pinned wheel per requirement, in a fixed order."""
+    words = requirements.read_text(encoding="utf-8").split()
+    count = sum("==" in word and not word.startswith("#") for word in words)
+    hashes = {word.partition("sha256:")[2] for word in words if word.startswith("--hash=sha256:")}
+    found = _with_digest(wheels, hashes)
+    if len(found) != count:
+        abis = [word for abi in ("cp36m", "abi3", "none") for word in ("--abi", abi)]
         _pip(
-            *target,
+            *["--python-version", "3.6", "--implementation", "cp", *abis],
             *_platforms(architecture),
-            "--only-binary=:all:",
-            "--dest",
-            str(wheels),
-            f"cffi=={backend['version']}",
+            *["--only-binary=:all:", "--require-hashes", "--requirement", str(requirements)],
+            *["--dest", str(wheels)],
         )
-    wheel = found()
-    if wheel is None:
+        found = _with_digest(wheels, hashes)
+    if len(found) != count:
         raise BuildError(
-            f"cffi {backend['version']} for Python {backend['python']}: "
+            f"vendored wheels: {len(found)} wheels for {architecture} "
+            f"match {requirements.name}, which names {count}"
+        )
+    return found
+
+
+def _backend(backend: Backend, wheels: Path, architecture: str) -> Path:
+    """Return the wheel of a backend, downloaded where the cache lacks it."""
+    wanted = {backend.sha256[architecture]} if architecture in backend.sha256 else set()
+    found = _with_digest(wheels, wanted)
+    if wanted and not found:
+        digits = backend.python.replace(".", "")
+        _pip(
+            *["--python-version", backend.python, "--implementation", "cp"],
+            *["--abi", f"cp{digits}", *_platforms(architecture), "--only-binary=:all:"],
+            *["--dest", str(wheels), f"cffi=={backend.version}"],
+        )
+        found = _with_digest(wheels, wanted)
+    if not found:
+        raise BuildError(
+            f"cffi {backend.version} for Python {backend.python}: "
             f"no wheel with the SHA-256 of cffi-backends.yaml for {architecture}"
         )
-    return wheel
+    return found[0]
 
 
-def _hashes(requirements: Path) -> list[str]:
-    words = requirements.read_text().split()
-    return [word.removeprefix("--hash=sha256:") for word in words if word.startswith("--hash=")]
-
-
-def _count(requirements: Path) -> int:
-    return len(_hashes(requirements))
-
-
-def _pinned(requirements: Path, wheels: Path, strict: bool = True) -> list[Path]:
-    """Return the wheels the requirements name, by hash, in a fixed order."""
-    wanted = set(_hashes(requirements))
-    found = {}
-    for wheel in sorted(wheels.glob("*.whl")):
-        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        if digest in wanted:
-            found[digest] = wheel
-    if strict and len(found) != len(wanted):
-        missing = sorted(wanted - set(found))
-        raise BuildError(f"vendored wheels: none has SHA-256 {missing[0]} of {requirements.name}")
-    return sorted(found.values())
+def _with_digest(wheels: Path, digests: set[str]) -> list[Path]:
+    return [
+        wheel
+        for wheel in sorted(wheels.glob("*.whl"))
+        if hashlib.sha256(wheel.read_bytes()).hexdigest() in digests
+    ]
 
 
 def _unpack(wheel: Path, target: Path) -> None:
