@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import click
 
-from builder import packages
+from builder import check, packages
 from builder.errors import BuildError
 from builder.tree import Tree
+from builder.validate import Problem
+from builder.vendor import ARCHITECTURES
 
 
 class _Group(click.Group):
@@ -38,36 +41,53 @@ def list_packages() -> None:
 @main.command()
 @click.argument("names", nargs=-1, metavar="[PACKAGE]...")
 @click.option("--out", type=click.Path(path_type=Path), help="Target folder; default dist/.")
-@click.option("--architecture", default="x86_64", show_default=True, help="Of proxy machines.")
+@click.option(
+    "--architecture",
+    type=click.Choice(ARCHITECTURES),
+    default=ARCHITECTURES[0],
+    show_default=True,
+    help="Of proxy machines.",
+)
 def build(names: tuple[str, ...], out: Path | None, architecture: str) -> None:
-    """Build packages (all by default) and parameter files, and validate the result."""
+    """Build packages (all by default) and parameter files, and validate the result.
+
+    Nothing reaches the target folder unless everything is valid.
+    """
     tree = Tree.find()
     target = out or tree.root / "dist"
     started = time.monotonic()
-    paths = packages.build(
-        tree, target, names, architecture, lambda name: click.echo(f"building {name}")
-    )
+    known = packages.catalogue(tree)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".vpnaas-build-") as scratch:
+        staging = Path(scratch)
+        paths = packages.build(
+            tree, staging, names, architecture, lambda name: click.echo(f"building {name}")
+        )
+        catalog = check.catalog_of(paths, known.values())
+        problems = check.packages(paths, catalog)
+        if not _good(problems + check.parameters(staging / "params", catalog), strict=True):
+            sys.exit(1)
+        (target / "params").mkdir(parents=True, exist_ok=True)
+        for path in sorted(staging.rglob("*")):
+            if path.is_file():
+                path.replace(target / path.relative_to(staging))
     click.echo(f"{len(paths)} packages in {target} after {time.monotonic() - started:.1f} s")
-    if not _valid(paths):
-        sys.exit(1)
 
 
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--strict", is_flag=True, help="Also fail on what OSM would accept and then ignore.")
 def validate(paths: tuple[Path, ...], strict: bool) -> None:
-    """Say what OSM refuses, or accepts and misses, in packages."""
-    if not _valid(list(paths), strict):
+    """Say what OSM refuses, or accepts and misses, in packages.
+
+    References between packages are looked up among the packages given.
+    """
+    if not _good(check.packages(paths, check.catalog_of(paths)), strict):
         sys.exit(1)
 
 
-def _valid(paths: list[Path], strict: bool = True) -> bool:
-    from builder.validate import Catalog, validate_package
-
-    catalog = Catalog.from_packages(paths)
-    good = True
-    for path in paths:
-        for problem in validate_package(path, catalog):
-            click.echo(f"{problem.severity}: {problem.path}: {problem.sentence}", err=True)
-            good = good and not (strict or problem.severity == "refused")
-    return good
+def _good(problems: list[Problem], strict: bool) -> bool:
+    """Print problems, one a line; return whether none of them counts."""
+    for problem in problems:
+        click.echo(f"{problem.severity}: {problem.path}: {problem.sentence}", err=True)
+    return not any(strict or problem.severity == "refused" for problem in problems)
