@@ -1,0 +1,57 @@
+"""A built dist/ of all packages, and a copy of the sources that a test may break."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builder import packages
+from builder.tree import Tree
+
+SOURCES = ("charms", "cloud-init", "ns-packages", "params", "vnf-packages", "LICENSE")
+
+
+@pytest.fixture(scope="session")
+def tree():
+    return Tree.find(Path(__file__).resolve().parent)
+
+
+@pytest.fixture(scope="session")
+def dist(tree, tmp_path_factory):
+    target = tmp_path_factory.mktemp("dist")
+    packages.build(tree, target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def unpacked(dist, tmp_path_factory):
+    """Folder of every package, by name."""
+    target = tmp_path_factory.mktemp("unpacked")
+    for path in sorted(dist.glob("*.tar.gz")):
+        with tarfile.open(path) as archive:
+            archive.extractall(target)  # noqa: S202 - written by ourselves a moment ago
+    return {path.name: path for path in sorted(target.iterdir())}
+
+
+@pytest.fixture(scope="session")
+def documents(unpacked):
+    """Descriptor of every package, by name."""
+    return {
+        name: yaml.safe_load(next(folder.glob("*.yaml")).read_text())
+        for name, folder in unpacked.items()
+    }
+
+
+@pytest.fixture
+def sources(tree, tmp_path):
+    """A source tree of the test's own."""
+    for name in SOURCES:
+        source = tree.root / name
+        if source.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", ".*")
+            shutil.copytree(source, tmp_path / name, ignore=ignore)
+        else:
+            shutil.copyfile(source, tmp_path / name)
+    return Tree(tmp_path)

@@ -1,0 +1,144 @@
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from builder import charms
+from builder.errors import BuildError
+
+ACTIONS_OF_OSM = {"run", "generate-ssh-key", "get-ssh-public-key", "verify-ssh-credentials"}
+OPTIONS_OF_OSM = {"ssh-hostname", "ssh-username", "ssh-password"}
+
+PROBE = """
+import sys
+import attr, bcrypt, cryptography, nacl.signing, ops, paramiko, yaml
+import vpnaas.charm
+for module in (attr, bcrypt, cryptography, nacl, ops, paramiko, yaml, vpnaas):
+    assert module.__file__.startswith(sys.argv[1]), module.__file__
+paramiko.RSAKey.generate(2048).sign_ssh_data(b"data")
+nacl.signing.SigningKey.generate().sign(b"data")
+bcrypt.hashpw(b"word", bcrypt.gensalt(4))
+"""
+
+
+def charm_folders(unpacked):
+    found = [path for top in unpacked.values() for path in sorted((top / "charms").glob("*"))]
+    assert found
+    return found
+
+
+def python36():
+    named = os.environ.get("VPNAAS_PYTHON36") or shutil.which("python3.6")
+    if not named:
+        return None
+    # A version manager's shim is on PATH even where its Python is switched off.
+    alive = subprocess.run([named, "-c", ""], capture_output=True, check=False)
+    return named if alive.returncode == 0 else None
+
+
+def test_every_charm_is_complete(unpacked):
+    for folder in charm_folders(unpacked):
+        for file in ("src/charm.py", "lib/vpnaas/__init__.py", "venv/ops/main.py", "LICENSE"):
+            assert (folder / file).is_file(), (folder, file)
+        assert os.access(folder / "dispatch", os.X_OK)
+        metadata = yaml.safe_load((folder / "metadata.yaml").read_text())
+        assert metadata["name"] == folder.name
+        assert metadata["peers"] == {"proxypeer": {"interface": "proxypeer"}}
+        # LCM makes every machine with the base "bionic", and Juju refuses others.
+        assert "bionic" in metadata["series"]
+        options = yaml.safe_load((folder / "config.yaml").read_text())["options"]
+        assert set(options) >= OPTIONS_OF_OSM
+        assert {options[name]["default"] for name in OPTIONS_OF_OSM} == {""}
+        actions = yaml.safe_load((folder / "actions.yaml").read_text())
+        assert set(actions) >= ACTIONS_OF_OSM
+
+
+def test_no_charm_has_what_juju_or_zip_would_trip_over(unpacked):
+    for folder in charm_folders(unpacked):
+        for path in folder.rglob("*"):
+            assert not path.is_symlink()
+            assert path.suffix != ".pyc"
+            assert path.name != "__pycache__"
+        # libjuju leaves these out of the zip it uploads.
+        assert not (folder / "build").exists()
+        assert not list(folder.glob(".*"))
+
+
+def test_roles_of_the_mme(tree):
+    metadata = charms.load(tree, "mme").metadata
+    assert metadata["provides"] == {"s1c": {"interface": "vpnaas-link"}}
+    assert metadata["requires"] == {
+        "s6a": {"interface": "vpnaas-link"},
+        "s11": {"interface": "vpnaas-link"},
+    }
+
+
+def test_marks_become_the_links_of_the_charm(tree):
+    actions = charms.load(tree, "spgwu").actions
+    assert actions["configure"]["params"]["link"]["enum"] == ["s1u", "sxab"]
+    assert actions["restart"]["params"]["link"]["enum"] == ["all", "s1u", "sxab"]
+    assert "x-link" not in yaml.safe_dump(actions)
+    assert {action["additionalProperties"] for action in actions.values()} == {False}
+
+
+@pytest.mark.parametrize("python", [sys.executable, python36()])
+def test_charm_imports_with_nothing_but_its_own_folder(unpacked, python):
+    if python is None:
+        pytest.skip("no Python 3.6: none on PATH and VPNAAS_PYTHON36 is not set")
+    folder = unpacked["hss_vnf"] / "charms" / "hss"
+    done = subprocess.run(
+        [python, "-B", "-s", "-S", "-c", PROBE, str(folder)],
+        env={"PYTHONPATH": f"{folder}/lib:{folder}/venv", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_dispatch_runs_the_charm_under_the_python_on_path(unpacked, tmp_path):
+    folder = unpacked["hss_vnf"] / "charms" / "hss"
+    (tmp_path / "python3").symlink_to(sys.executable)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    for extra in ({}, {"JUJU_CHARM_DIR": str(folder)}):
+        done = subprocess.run(
+            [folder / "dispatch"],
+            env={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **extra},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        # That far and no farther: ops is imported from the charm and asks who it is.
+        assert "JUJU_UNIT_NAME not set" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("summary:", "sumary:", ["charms/hss/charm.yaml", "summary"]),
+        ("s6a: provider", "s6a: server", ["charms/hss/charm.yaml", "s6a", "'provider'"]),
+        ("s6a: provider", "a-long-link-name: provider", ["charms/hss/charm.yaml", "links"]),
+        ("name: hss", "name: hs", ["charms/hss/charm.yaml", "name must be hss"]),
+        ("links:", "links: [", ["charms/hss/charm.yaml", "not YAML"]),
+        ("links:", "extra: 1\nlinks:", ["charms/hss/charm.yaml", "extra"]),
+    ],
+)
+def test_a_wrong_declaration_is_one_sentence(sources, before, after, words):
+    path = sources.root / "charms/hss/charm.yaml"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(BuildError) as caught:
+        charms.load(sources, "hss")
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_charm_names_those_there_are(tree):
+    with pytest.raises(BuildError, match=r"no charm hsx; allowed are enb, hss, mme"):
+        charms.load(tree, "hsx")

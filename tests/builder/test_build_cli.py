@@ -1,0 +1,66 @@
+from click.testing import CliRunner
+
+from builder.cli import main
+from builder.tree import Tree
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, arguments)
+
+
+def test_list_names_every_package(dist):
+    result = run("list")
+    assert result.exit_code == 0
+    listed = sorted(line.split()[1] for line in result.output.splitlines())
+    assert listed == sorted(path.name.removesuffix(".tar.gz") for path in dist.glob("*.tar.gz"))
+
+
+def test_an_unknown_package_is_one_sentence_and_makes_nothing(tmp_path):
+    result = run("build", "nope", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no package nope; allowed: ")
+    assert len(result.output.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_architecture_is_refused(tmp_path):
+    result = run("build", "hss_vnf", "--architecture", "../x", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "is not one of 'x86_64', 'aarch64'" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_service_can_be_built_without_its_vnfs_and_all_of_it_is_valid(tmp_path):
+    result = run("build", "epc_ns", "vpn_basic_ns", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert made == {"epc_ns.tar.gz", "vpn_basic_ns.tar.gz", "params"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_was_built_passes_the_validator(dist):
+    result = run("validate", "--strict", *map(str, sorted(dist.glob("*.tar.gz"))))
+    assert result.exit_code == 0, result.output
+    assert result.output == ""
+
+
+def test_an_invalid_package_is_named_and_nothing_of_it_is_kept(sources, tmp_path, monkeypatch):
+    path = sources.root / "ns-packages/epc_ns/epc_nsd.yaml"
+    path.write_text(path.read_text().replace("s6a: s6a-ext}", "s6a: s6b-ext}"))
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
+    result = run("build", "epc_ns", "--out", str(tmp_path / "o" / "out"))
+    assert result.exit_code == 1
+    assert "s6b-ext" in result.output
+    assert not list((tmp_path / "o").iterdir())
+
+
+def test_a_parameter_nobody_supplies_fails_the_build(sources, tmp_path, monkeypatch):
+    path = sources.root / "params/epc.yaml"
+    path.write_text(path.read_text().replace("    s6a_gateway: auto\n", "", 1))
+    other = sources.root / "params/variants.yaml"
+    other.write_text("{}\n")
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
+    result = run("build", "epc_ns", "--out", str(tmp_path / "o" / "out"))
+    assert result.exit_code == 1
+    assert "s6a_gateway" in result.output
+    assert not list((tmp_path / "o").iterdir())

@@ -1,0 +1,349 @@
+import copy
+import ipaddress
+import re
+
+import pytest
+import yaml
+
+from builder import charms, packages, variants
+from builder.errors import BuildError
+
+SUPPLIED_BY_OSM = {"rw_mgmt_ip"}
+RESOURCES = {  # vCPU, GiB, GB
+    "hss_vnf": (4, 8, 20),
+    "mme_vnf": (2, 4, 20),
+    "spgwc_vnf": (3, 4, 30),
+    "spgwu_vnf": (1, 3, 20),
+    "enb_vnf": (4, 8, 20),
+    "vpn_endpoint_vnf": (1, 1, 10),
+}
+
+
+def day_1_2(document):
+    """The only day1-2 entry of a VNFD."""
+    operations = document["vnfd"]["df"][0]["lcm-operations-configuration"]
+    (entry,) = operations["operate-vnf-op-config"]["day1-2"]
+    return entry
+
+
+def resources(document):
+    (compute,) = document["vnfd"]["virtual-compute-desc"]
+    (storage,) = document["vnfd"]["virtual-storage-desc"]
+    return (
+        compute["virtual-cpu"]["num-virtual-cpu"],
+        compute["virtual-memory"]["size"],
+        storage["size-of-storage"],
+    )
+
+
+def network_services(documents):
+    return {n: d["nsd"]["nsd"][0] for n, d in documents.items() if "nsd" in d}
+
+
+def wanted(step):
+    """Names of the instantiation parameters a primitive takes."""
+    found = [re.fullmatch("<(.+)>", p["value"]) for p in step["parameter"]]
+    return {match[1] for match in found if match}
+
+
+def parameter_files(dist):
+    return {path.stem: yaml.safe_load(path.read_text()) for path in (dist / "params").iterdir()}
+
+
+def files_of(service, dist):
+    base = service.removesuffix("_double").removesuffix("_ns")
+    found = {n: d for n, d in parameter_files(dist).items() if re.fullmatch(f"{base}(_.+)?", n)}
+    assert found
+    return found
+
+
+def test_layout_is_what_osm_reads(unpacked, documents):
+    for name, folder in unpacked.items():
+        (descriptor,) = [p for p in folder.iterdir() if p.suffix in (".yaml", ".yml", ".json")]
+        assert descriptor.name.endswith(("nfd.yaml", "nsd.yaml"))
+        document = documents[name]
+        if "vnfd" in document:
+            entry = day_1_2(document)
+            (environment,) = entry["execution-environment-list"]
+            assert (folder / "charms" / environment["juju"]["charm"] / "dispatch").is_file()
+            for vdu in document["vnfd"]["vdu"]:
+                assert (folder / "cloud_init" / vdu["cloud-init-file"]).is_file()
+                assert vdu["id"] == vdu["name"]  # heal looks one up by the other
+
+
+@pytest.mark.parametrize("name", sorted(RESOURCES))
+def test_resources(documents, name):
+    assert resources(documents[name]) == RESOURCES[name]
+
+
+def test_double_is_the_same_with_twice_the_compute(documents):
+    for name in ("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf"):
+        cpu, memory, storage = RESOURCES[name]
+        double = documents[f"{name}_double"]
+        assert resources(double) == (2 * cpu, 2 * memory, storage)
+        assert double["vnfd"]["id"] == f"{name}_double"
+        # LCM looks for the day1-2 entry whose id is that of the VNFD, and for no other.
+        assert day_1_2(double)["id"] == f"{name}_double"
+
+
+def test_services_name_packages_connection_points_and_endpoints_that_exist(documents, tree):
+    for service in network_services(documents).values():
+        profiles = service["df"][0]["vnf-profile"]
+        assert set(service["vnfd-id"]) == {profile["vnfd-id"] for profile in profiles}
+        networks = {link["id"] for link in service["virtual-link-desc"]}
+        ends = {}
+        for profile in profiles:
+            vnfd = documents[profile["vnfd-id"]]["vnfd"]
+            points = {point["id"] for point in vnfd["ext-cpd"]}
+            used = set()
+            for connection in profile["virtual-link-connectivity"]:
+                assert connection["virtual-link-profile-id"] in networks
+                (point,) = connection["constituent-cpd-id"]
+                assert point["constituent-base-element-id"] == profile["id"]
+                used.add(point["constituent-cpd-id"])
+            assert used == points
+            (environment,) = day_1_2({"vnfd": vnfd})["execution-environment-list"]
+            ends[profile["id"]] = (environment["id"], environment["juju"]["charm"])
+        for relation in service["ns-configuration"]["relation"]:
+            for role in ("provider", "requirer"):
+                end = relation[role]
+                reference, charm = ends[end["vnf-profile-id"]]
+                assert end["execution-environment-ref"] == reference
+                assert charms.load(tree, charm).links[end["endpoint"]] == role
+
+
+def test_every_link_of_the_core_has_one_relation(documents):
+    relations = network_services(documents)["epc_ns"]["ns-configuration"]["relation"]
+    assert sorted(relation["name"] for relation in relations) == [
+        "s11",
+        "s1c",
+        "s1u",
+        "s6a",
+        "sxab",
+    ]
+
+
+def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, tree):
+    for name, document in documents.items():
+        if "vnfd" not in document:
+            continue
+        entry = day_1_2(document)
+        steps = entry["initial-config-primitive"]
+        assert [step["seq"] for step in steps] == list(range(1, len(steps) + 1))
+        assert steps[0]["name"] == "config"
+        assert {p["data-type"] for p in steps[0]["parameter"]} == {"STRING"}
+        assert {step["name"] for step in steps[1:]} == {"configure"}
+        charm = charms.load(tree, entry["execution-environment-list"][0]["juju"]["charm"])
+        known = charm.actions["configure"]["params"]
+        for step in steps:
+            for parameter in step["parameter"]:
+                # NBI calls startswith() on every value, so a number would be a crash.
+                assert isinstance(parameter["value"], str)
+        for step in steps[1:]:
+            given = {p["name"]: p["value"] for p in step["parameter"]}
+            assert set(given) <= set(known)
+            assert {"link", "inner-address", "underlay-interface"} <= set(given)
+            # Another instance's address could stand there (all instances share the values).
+            assert "<rw_mgmt_ip>" not in given.values()
+        if name != "vpn_endpoint_vnf":
+            links = [{p["name"]: p["value"] for p in s["parameter"]}["link"] for s in steps[1:]]
+            assert sorted(links) == sorted(charm.links)
+
+
+def test_underlay_interfaces_are_those_of_the_links(documents):
+    for name, document in documents.items():
+        if "vnfd" not in document or name == "vpn_endpoint_vnf":
+            continue
+        (vdu,) = document["vnfd"]["vdu"]
+        interfaces = {
+            point["id"].removesuffix("-int"): point["virtual-network-interface-requirement"][0]
+            for point in vdu["int-cpd"]
+        }
+        positions = sorted(card["position"] for card in interfaces.values())
+        assert positions == list(range(1, len(positions) + 1))
+        for card in interfaces.values():
+            assert card["name"] == f"ens{card['position'] + 2}"
+        for step in day_1_2(document)["initial-config-primitive"][1:]:
+            given = {p["name"]: p["value"] for p in step["parameter"]}
+            assert given["underlay-interface"] == interfaces[given["link"]]["name"]
+
+
+def test_day_2_primitives_ask_for_nothing_but_what_the_action_requires(documents, tree):
+    kinds = {"integer": "INTEGER", "boolean": "BOOLEAN", "string": "STRING"}
+    for document in documents.values():
+        if "vnfd" not in document:
+            continue
+        entry = day_1_2(document)
+        charm = charms.load(tree, entry["execution-environment-list"][0]["juju"]["charm"])
+        listed = {primitive["name"] for primitive in entry["config-primitive"]}
+        assert listed == set(charm.actions) - {"generate-ssh-key", "get-ssh-public-key"}
+        for primitive in entry["config-primitive"]:
+            action = charm.actions[primitive["name"]]
+            parameters = {p["name"]: p for p in primitive.get("parameter", ())}
+            assert set(parameters) == set(action.get("params") or {})
+            for name, parameter in parameters.items():
+                schema = action["params"][name]
+                assert parameter["data-type"] == kinds[schema["type"]]
+                if name in action.get("required", ()):
+                    assert "default-value" not in parameter
+                else:
+                    # OSM ignores `mandatory`; it asks for whatever has no non-empty default.
+                    assert parameter["default-value"] != ""
+                    assert yaml.safe_load(parameter["default-value"]) == schema["default"]
+
+
+@pytest.mark.parametrize("service", ["epc_ns", "epc_ns_double", "vpn_basic_ns"])
+def test_parameter_files_supply_what_the_primitives_take_and_no_more(documents, dist, service):
+    profiles = network_services(documents)[service]["df"][0]["vnf-profile"]
+    for name, document in files_of(service, dist).items():
+        given = {
+            m["member-vnf-index"]: m["additionalParams"] for m in document["additionalParamsForVnf"]
+        }
+        assert set(given) == {profile["id"] for profile in profiles}
+        for profile in profiles:
+            steps = day_1_2(documents[profile["vnfd-id"]])["initial-config-primitive"]
+            needed = set().union(*(wanted(step) for step in steps)) - SUPPLIED_BY_OSM
+            assert set(given[profile["id"]]) == needed, (name, profile["id"])
+            for key in needed:
+                assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", key)
+
+
+def test_addresses_fit_their_networks_and_both_ends_of_a_link(documents, dist):
+    for service in ("epc_ns", "vpn_basic_ns"):
+        nsd = network_services(documents)[service]
+        points = {
+            (profile["id"], c["constituent-cpd-id"][0]["constituent-cpd-id"]): (
+                c["virtual-link-profile-id"]
+            )
+            for profile in nsd["df"][0]["vnf-profile"]
+            for c in profile["virtual-link-connectivity"]
+        }
+        for document in files_of(service, dist).values():
+            taken = set()
+            for network in document["vld"]:
+                if "ip-profile" not in network:
+                    continue
+                subnet = ipaddress.ip_network(network["ip-profile"]["subnet-address"])
+                for point in network["vnfd-connection-point-ref"]:
+                    address = ipaddress.ip_address(point["ip-address"])
+                    assert address in subnet
+                    assert address not in taken
+                    taken.add(address)
+                    key = (point["member-vnf-index-ref"], point["vnfd-connection-point-ref"])
+                    assert points[key] == network["name"]
+            inner = {}
+            for member in document["additionalParamsForVnf"]:
+                for key, value in member["additionalParams"].items():
+                    if key.endswith("_inner_address"):
+                        assert ipaddress.ip_interface(value).is_private
+                        inner.setdefault(key, []).append(ipaddress.ip_interface(value))
+            for ends in inner.values():
+                assert len(ends) == 2
+                assert ends[0].network == ends[1].network
+                assert ends[0].ip != ends[1].ip
+
+
+def test_novpn_differs_in_the_technology_alone(dist):
+    files = parameter_files(dist)
+    for base in ("epc", "vpn_basic"):
+        expected = copy.deepcopy(files[base])
+        for member in expected["additionalParamsForVnf"]:
+            member["additionalParams"]["vpn_technology"] = "none"
+        assert files[f"{base}_novpn"] == expected
+
+
+def test_multisite_puts_the_hss_elsewhere_and_asks_for_no_wim(dist):
+    document = parameter_files(dist)["epc_multisite"]
+    assert document["vnf"] == [{"member-vnf-index": "hss", "vim_account": "site-b"}]
+    assert document["wimAccountId"] is False
+    (s6a,) = [network for network in document["vld"] if network["name"] == "s6a"]
+    assert set(s6a["vim-network-name"]) == {"site-a", "site-b"}
+    members = {
+        m["member-vnf-index"]: m["additionalParams"] for m in document["additionalParamsForVnf"]
+    }
+    for member in ("hss", "mme"):
+        assert ipaddress.ip_address(members[member]["s6a_gateway"])
+
+
+def test_files_for_operators_have_no_aliases_of_yaml(dist):
+    for path in (dist / "params").iterdir():
+        assert not re.search(r"[:-] [&*]\w", path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "words"),
+    [
+        ("vnf-packages/hss_vnf/hss_vnfd.yaml", "links: {s6a", "linkz: {s6a", ["!day-1", "links"]),
+        ("vnf-packages/hss_vnf/hss_vnfd.yaml", "links: {s6a", "links: {s6b", ["s6b", "has s6a"]),
+        ("vnf-packages/hss_vnf/hss_vnfd.yaml", "!day-2", "!day-3", ["!day-3", "line"]),
+        (
+            "vnf-packages/hss_vnf/hss_vnfd.yaml",
+            "!day-1",
+            "!day-1 x #",
+            ["hss_vnfd.yaml", "mapping"],
+        ),
+        ("ns-packages/variants.yaml", "suffix:", "sufix:", ["ns-packages/variants.yaml", "suffix"]),
+        ("ns-packages/variants.yaml", "_double", "/../x", ["ns-packages/variants.yaml", "suffix"]),
+        ("ns-packages/variants.yaml", "[epc_ns]", "[epc]", ["no service epc"]),
+        ("ns-packages/variants.yaml", "factor: 2", "factor: two", ["compute-factor", "integer"]),
+    ],
+)
+def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
+    path = sources.root / file
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    with pytest.raises(BuildError) as caught:
+        packages.catalogue(sources)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "words"),
+    [
+        ("params/variants.yaml", "of: epc\n", "of: epq\n", ["of: must be one of epc"]),
+        ("params/variants.yaml", "vpn_technology", "technology", ["no parameter technology"]),
+        ("params/variants.yaml", "/vld/0", "/vld/77", ["epc_multisite", "patch"]),
+        ("params/variants.yaml", "description:", "descripton:", ["description"]),
+        ("params/epc.yaml", "vld:", "vld: [", ["params/epc.yaml", "not YAML"]),
+    ],
+)
+def test_wrong_parameter_sources_leave_nothing_behind(
+    sources, tmp_path, file, before, after, words
+):
+    path = sources.root / file
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    target = tmp_path / "out"
+    with pytest.raises(BuildError) as caught:
+        packages.build(sources, target, ["epc_ns"])
+    for word in words:
+        assert word in str(caught.value)
+    assert not target.exists()
+
+
+def test_an_optional_parameter_without_a_default_is_refused(sources):
+    path = sources.common / "actions.yaml"
+    text = path.read_text()
+    assert "default: any" in text
+    path.write_text(text.replace("default: any", 'default: ""'))
+    with pytest.raises(BuildError, match=r"action trust-host-key: fingerprint: an optional"):
+        packages.catalogue(sources)
+
+
+def test_a_missing_cloud_init_file_is_named(sources, tmp_path):
+    (sources.root / "cloud-init/vnf.yaml").unlink()
+    package = packages.catalogue(sources)["hss_vnf"]
+    package.descriptor["vnfd"]["df"] = []  # without its charm, so that nothing is downloaded
+    with pytest.raises(BuildError, match=r"hss_vnf: cloud-init/vnf.yaml does not exist"):
+        packages._build_one(sources, package, tmp_path, "x86_64")
+    assert not list(tmp_path.glob("*.tar.gz"))
+
+
+def test_variant_parameters_never_change_the_written_file(tree):
+    before = variants.parameter_files(tree)["epc"]
+    assert before["additionalParamsForVnf"][0]["additionalParams"]["vpn_technology"] == "wireguard"
+    assert "vnf" not in before
