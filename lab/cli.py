@@ -170,7 +170,7 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
     def show_all(lab: Lab) -> None:
         lab.out.rows(lab.engine.store.all(kind), _PACKAGE_COLUMNS)
 
-    show_all.help = f"List {what}s." if not what.endswith("s") else f"List {what}."
+    show_all.help = f"List {what.split(maxsplit=1)[1]}s."
 
     @verb(*(f"{p}-show" for p in prefixes))
     @click.argument("name")

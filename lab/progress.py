@@ -22,6 +22,8 @@ class _Row:
     vm: str = ""
     charm: str = ""
     style: str = ""
+    said: str = ""
+    """What a log last said about the charm; a failing hook repeats itself."""
     primitive: str = ""
 
 
@@ -58,9 +60,11 @@ class Board:
             row.primitive = f"{done}/{event['total']} {text}"
             return None if event.get("done") else f"{subject}: primitive {text}"
         status = event.get("status") or event.get("state") or ""
-        changed = row.charm != text and not event.get("quiet")
         row.charm, row.style = text, _STYLE.get(status, "")
-        return f"{subject}: charm {text}" if changed else None
+        if event.get("quiet") or row.said == text:
+            return None
+        row.said = text
+        return f"{subject}: charm {text}"
 
     def table(self) -> Table:
         """Return the table for a terminal."""

@@ -13,7 +13,7 @@ from lab.lcm.keys import OpenSshInjector
 from lab.lcm.ports import ActionOutcome, BootedServer, CharmEvent, Charms, Cloud
 from lab.lcm.topology import Network, Server
 from lab.nbi.store import VIMS, Store
-from lab.vca import Controller, Event, Model, VcaError
+from lab.vca import Controller, Event, Model, UnitFailedError, VcaError, WaitTimeoutError
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError, vca_prefix
 
 
@@ -169,8 +169,17 @@ class VcaCharms:
 
     def wait_idle(self, timeout: float) -> bool:
         """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            return bool(self.model.wait_idle(timeout))
+        try:
+            with _errors():
+                self.model.wait_idle(timeout)
+        except LcmError as error:
+            # Units that stand in error have nothing to do either; failed_units tells of them.
+            if isinstance(error.__cause__, UnitFailedError):
+                return True
+            if isinstance(error.__cause__, WaitTimeoutError):
+                return False
+            raise
+        return True
 
     def failed_units(self) -> dict[str, str]:
         """See :class:`lab.lcm.ports.Charms`."""
@@ -186,7 +195,7 @@ class VcaCharms:
         """See :class:`lab.lcm.ports.Charms`."""
 
         def listen(event: Event) -> None:
-            translated = _charm_event(event)
+            translated = _charm_event(event, self.model.log_path)
             if translated is not None:
                 callback(translated)
 
@@ -196,9 +205,16 @@ class VcaCharms:
     def destroy(self) -> None:
         """See :class:`lab.lcm.ports.Charms`."""
         with _errors():
-            if self.name in self.controller.models():
-                self.controller.destroy_model(self.name)
+            if self.name not in self.controller.models():
+                return
+            # A unit in error would only be waited for: its last hooks do not run before the one
+            # that fails.
+            stuck = bool(self.failed_units())
+            self.controller.destroy_model(self.name, timeout=_LAST_HOOKS, force=stuck)
 
+
+#: Seconds the charms of a service that is deleted get for their last hooks.
+_LAST_HOOKS = 30.0
 
 _QUIET = {
     "hook-started": "running {name}",
@@ -207,17 +223,30 @@ _QUIET = {
 }
 
 
-def _charm_event(event: Event) -> CharmEvent | None:
+def _charm_event(event: Event, log: Callable[[str], Path]) -> CharmEvent | None:
     """Return an event of the controller as one for displays, ``None`` if it is not worth it."""
     if event.kind == "status":
         text = f"{event.name}: {event.message}" if event.message else event.name
         return CharmEvent(event.app, text, status=event.name)
     if event.kind == "hook-failed":
-        text = f"{event.name} failed: {event.message}".rstrip(": ")
-        return CharmEvent(event.app, text, status="error")
+        reason = _last_words(log(event.unit)) or event.message
+        return CharmEvent(event.app, f"{event.name} failed: {reason}", status="error")
     if event.kind in _QUIET:
         return CharmEvent(event.app, _QUIET[event.kind].format(name=event.name), quiet=True)
     return None
+
+
+def _last_words(path: Path) -> str:
+    """Return the last line a failed hook wrote, which for Python names the exception."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 4096))
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    # The controller's own closing remark says no more than the exit status.
+    own = [line for line in lines if line.strip() and '" failed: ' not in line]
+    return own[-1].strip() if own else ""
 
 
 class RealBackends:

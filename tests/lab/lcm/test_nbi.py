@@ -1,0 +1,493 @@
+"""Northbound side: records on disk, catalogue, parameters, refusals in NBI's words."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.lcm_fakes import day12_of, nsd, vnfd
+
+from lab.lcm.journal import Journal, Tail
+from lab.nbi import jobs
+from lab.nbi.catalogue import Catalogue
+from lab.nbi.engine import Engine
+from lab.nbi.errors import NbiError
+from lab.nbi.ids import admin
+from lab.nbi.params import client_params, load_mapping
+from lab.nbi.primitives import check_action
+from lab.nbi.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store, file_lock
+
+
+@dataclass(frozen=True)
+class Found:
+    severity: str
+    path: str
+    sentence: str
+    osm_message: str = ""
+
+
+class FakeValidator:
+    def __init__(self) -> None:
+        self.package_findings: list[Found] = []
+        self.param_findings: list[Found] = []
+
+    def package(self, *_: object) -> Sequence[Found]:
+        return self.package_findings
+
+    def ns_params(self, *_: object) -> Sequence[Found]:
+        return self.param_findings
+
+
+def add_package(
+    catalogue: Catalogue, kind: str, descriptor: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    package = folder / f"{descriptor['id']}_pkg"
+    (package / "charms" / "demo").mkdir(parents=True)
+    name = "vnfd" if kind == VNFDS else "nsd"
+    document = {"vnfd": descriptor} if kind == VNFDS else {"nsd": {"nsd": [descriptor]}}
+    (package / f"x_{name}.yaml").write_text(yaml.safe_dump(document))
+    return catalogue.onboard(kind, package)[0]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """An engine with the samples onboarded, which starts no workers."""
+    engine = Engine(tmp_path / "home", FakeValidator())
+    add_package(engine.catalogue, VNFDS, vnfd(), tmp_path)
+    add_package(engine.catalogue, NSDS, nsd(), tmp_path)
+    engine.store.put(VIMS, {"_id": "vim-1", "name": "north", "_admin": admin()})
+
+    def start(store: Store, operation: dict[str, Any]) -> Tail:
+        return Tail(store.home / f"events-{operation['_id']}")
+
+    monkeypatch.setattr(jobs, "start", start)
+    return engine
+
+
+CONFIG = {
+    "additionalParamsForVnf": [
+        {"member-vnf-index": "1", "additionalParams": {"inner": "a"}},
+        {"member-vnf-index": "2", "additionalParams": {"inner": "b"}},
+    ]
+}
+
+
+def create(engine: Engine, name: str = "demo", **config: Any) -> Any:
+    return engine.ns_create(name, "an_ns", "north", {**CONFIG, **config}, [])
+
+
+# -- store -----------------------------------------------------------------------------------------
+
+
+def _count(home: Path, times: int) -> None:
+    store = Store(home)
+    for _ in range(times):
+        store.update(VIMS, "v", lambda d: d.update(n=d["n"] + 1))
+
+
+def test_updates_of_several_processes_are_not_lost(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(VIMS, {"_id": "v", "n": 0, "_admin": admin()})
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_count, args=(tmp_path, 50)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+    assert store.get(VIMS, "v")["n"] == 150
+    assert [p.name for p in (tmp_path / "nbi" / VIMS).iterdir()] == ["v.json"]
+
+
+def test_lock_gives_up_with_a_sentence(tmp_path: Path) -> None:
+    with (
+        file_lock(tmp_path / "lock"),
+        pytest.raises(NbiError, match=r"^ns demo is busy"),
+        file_lock(tmp_path / "lock", timeout=0.1, what="ns demo"),
+    ):
+        pass
+
+
+def test_failed_change_leaves_the_document(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(VIMS, {"_id": "v", "n": 0, "_admin": admin()})
+    with pytest.raises(TypeError):
+        store.update(VIMS, "v", lambda d: d.update(n=object()))
+    assert store.get(VIMS, "v")["n"] == 0
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", ".", "a/b", "*"])
+def test_strange_names_are_not_found(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NbiError, match="not found"):
+        Store(tmp_path).resolve(VIMS, name)
+
+
+def test_name_that_two_documents_share(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for key in ("a", "b"):
+        store.put(VNFDS, {"_id": key, "id": key, "name": "same", "_admin": admin()})
+    with pytest.raises(NbiError, match="not unique, use one of the ids a, b"):
+        store.resolve(VNFDS, "same")
+    assert store.resolve(VNFDS, "b")["_id"] == "b"
+
+
+# -- catalogue -------------------------------------------------------------------------------------
+
+
+def test_same_id_twice_is_refused_in_nbis_words(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(NbiError, match="vnfd with id 'a_vnf' already exists for this project"):
+        add_package(engine.catalogue, VNFDS, vnfd(), tmp_path / "again")
+    assert len(list((engine.store.root / "packages").iterdir())) == 2
+
+
+def test_nsd_before_its_vnfds(engine: Engine, tmp_path: Path) -> None:
+    other = nsd("missing_vnf")
+    other["id"] = "other"
+    with pytest.raises(NbiError, match="'vnfd-id'='missing_vnf' references a non existing vnfd"):
+        add_package(engine.catalogue, NSDS, other, tmp_path / "x")
+
+
+def test_wrong_kind(engine: Engine, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    (folder / "a_nsd.yaml").write_text(yaml.safe_dump({"nsd": {"nsd": [nsd()]}}))
+    with pytest.raises(NbiError, match="a_nsd.yaml is no vnfd descriptor"):
+        engine.catalogue.onboard(VNFDS, folder)
+
+
+def test_two_descriptors(engine: Engine, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.yaml").write_text("vnfd: {id: x}")
+    with pytest.raises(NbiError, match="Found more than one descriptor file"):
+        engine.catalogue.onboard(VNFDS, folder)
+
+
+def test_refused_finding_stops_with_osms_message(engine: Engine, tmp_path: Path) -> None:
+    validator: Any = engine.validator
+    validator.package_findings = [
+        Found("silent", "f: a", "will hurt"), Found("refused", "f: b", "ours", "NBI's text"),
+        Found("refused", "f: c", "more"),
+    ]
+    other = vnfd("b_vnf")
+    with pytest.raises(NbiError, match=r"NBI's text \(at f: b\); and 1 more"):
+        add_package(engine.catalogue, VNFDS, other, tmp_path / "x")
+    assert [d["id"] for d in engine.store.all(VNFDS)] == ["a_vnf"]
+
+
+def test_silent_finding_is_a_warning_unless_strict(engine: Engine, tmp_path: Path) -> None:
+    validator: Any = engine.validator
+    validator.package_findings = [Found("silent", "f: a", "will hurt")]
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "b_vnfd.yaml").write_text(yaml.safe_dump({"vnfd": vnfd("b_vnf")}))
+    with pytest.raises(NbiError, match="will hurt"):
+        engine.catalogue.onboard(VNFDS, folder, strict=True)
+    assert engine.catalogue.onboard(VNFDS, folder)[1] == ["f: a: will hurt"]
+
+
+def _tar(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for info, data in members:
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def _link(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info, b""
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [(tarfile.TarInfo("../evil"), b"x")],
+        [(tarfile.TarInfo("/tmp/evil"), b"x")],
+        [_link("pkg/out", "../../..")],
+        [_link("pkg/out", "/etc"), (tarfile.TarInfo("pkg/out/evil"), b"x")],
+    ],
+)
+def test_archives_cannot_write_outside(engine: Engine, tmp_path: Path, members: Any) -> None:
+    archive = _tar(tmp_path / "evil.tar.gz", *members)
+    with pytest.raises(NbiError):
+        engine.catalogue.onboard(VNFDS, archive)
+    assert len(list((engine.store.root / "packages").iterdir())) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x1f\x8b\x08\x00broken"])
+def test_damaged_archives_are_one_sentence(
+    engine: Engine, tmp_path: Path, content: bytes
+) -> None:
+    archive = tmp_path / "p.tar.gz"
+    archive.write_bytes(content)
+    with pytest.raises(NbiError, match="cannot be unpacked"):
+        engine.catalogue.onboard(VNFDS, archive)
+
+
+def test_archive_keeps_modes_and_inner_links(engine: Engine, tmp_path: Path) -> None:
+    runnable = tarfile.TarInfo("pkg/charms/demo/dispatch")
+    runnable.mode = 0o755
+    archive = _tar(
+        tmp_path / "p.tar.gz",
+        (tarfile.TarInfo("pkg/b_vnfd.yaml"), yaml.safe_dump({"vnfd": vnfd("b_vnf")}).encode()),
+        (runnable, b"#!/bin/sh\n"),
+        _link("pkg/charms/demo/start", "dispatch"),
+    )
+    document, _ = engine.catalogue.onboard(VNFDS, archive)
+    charm = engine.catalogue.folder(document) / "charms" / "demo"
+    assert os.access(charm / "dispatch", os.X_OK)
+    assert os.readlink(charm / "start") == "dispatch"
+
+
+def test_packages_in_use_stay(engine: Engine) -> None:
+    with pytest.raises(NbiError, match="at least one NSD referencing this descriptor"):
+        engine.catalogue.delete(VNFDS, "a_vnf")
+    create(engine)
+    with pytest.raises(NbiError, match="at least one NS instance using this descriptor"):
+        engine.catalogue.delete(NSDS, "an_ns")
+    with pytest.raises(NbiError, match="at least one VNF instance using this descriptor"):
+        engine.catalogue.delete(VNFDS, "a_vnf")
+    with pytest.raises(NbiError, match="vim account 'north' is in use by ns 'demo'"):
+        engine.vim_delete("north")
+
+
+def test_delete_removes_the_files(engine: Engine) -> None:
+    engine.catalogue.delete(NSDS, "an_ns")
+    engine.catalogue.delete(VNFDS, "a_vnf")
+    assert list((engine.store.root / "packages").iterdir()) == []
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+
+def test_client_maps_names_of_vim_accounts() -> None:
+    ids = {"north": "1", "south": "2"}
+    request = client_params(
+        {
+            "vnf": [{"member-vnf-index": "1", "vim_account": "south"}],
+            "vld": [{"name": "l", "vim-network-name": {"north": "a", "south": "b"},
+                     "wim_account": False}],
+            "wim_account": False,
+        },
+        ns_name="n", nsd_key="k", vim_account="north", ssh_keys=["key"],
+        resolve_vim=lambda name: ids[name],
+    )
+    assert request == {
+        "nsName": "n", "nsdId": "k", "vimAccountId": "1", "ssh_keys": ["key"],
+        "wimAccountId": False,
+        "vnf": [{"member-vnf-index": "1", "vimAccountId": "2"}],
+        "vld": [{"name": "l", "vim-network-name": {"1": "a", "2": "b"}, "wimAccountId": False}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"vnf": "x"}, "'vnf' must be a list of mappings"),
+        ({"vld": [1]}, "'vld' must be a list of mappings"),
+        ({"additionalParamsForVnf": [{}]}, "must contain 'member-vnf-index'"),
+        ({"vnf": [{"member-vnf-index": "1", "vim_account": "nowhere"}]},
+         "vim account 'nowhere' not found"),
+        ({"vnf": [{"member-vnf-index": "9"}]},
+         "Invalid parameter member_vnf_index='9' is not one of the nsd:constituent-vnfd"),
+        ({"vld": [{"name": "nolink"}]},
+         "Invalid parameter vld:name='nolink' is not present at nsd:vld"),
+        ({"vnf": [{"member-vnf-index": "1", "vimAccountId": "zzz"}]},
+         "Invalid vimAccountId='zzz' not present for the project"),
+    ],
+)
+def test_bad_parameters_leave_no_record(
+    engine: Engine, config: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(NbiError) as caught:
+        create(engine, **config)
+    assert reason in str(caught.value)
+    for kind in (NSRS, VNFRS, OPS):
+        assert engine.store.all(kind) == []
+
+
+def test_missing_value_of_an_initial_primitive(engine: Engine) -> None:
+    with pytest.raises(NbiError, match=r"Parameter '<inner>' needed for vnfd\[id=a_vnf\]:day1-2 "
+                       r"configuration:initial-config-primitive\[name=configure\] not supplied"):
+        create(engine, additionalParamsForVnf=[])
+
+
+def test_refused_parameters(engine: Engine) -> None:
+    validator: Any = engine.validator
+    validator.param_findings = [Found("refused", "p: vld", "unknown key")]
+    with pytest.raises(NbiError, match="unknown key"):
+        create(engine)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("[1]", "must be a mapping"), ("a: [", "no valid YAML"), ("x", "mapping")]
+)
+def test_parameters_that_are_no_mapping(text: str, reason: str) -> None:
+    with pytest.raises(NbiError, match=reason):
+        load_mapping(text, "--config")
+
+
+# -- services --------------------------------------------------------------------------------------
+
+
+def test_create_records_everything(engine: Engine) -> None:
+    started = create(engine)
+    nsr = engine.store.get(NSRS, started.nsr["_id"])
+    assert (nsr["name"], nsr["nsState"], nsr["_admin"]["nsState"]) == (
+        "demo", "NOT_INSTANTIATED", "NOT_INSTANTIATED")
+    assert [v["member-vnf-index-ref"] for v in engine.vnfs("demo")] == ["1", "2"]
+    (operation,) = engine.store.all(OPS)
+    assert (operation["lcmOperationType"], operation["operationState"]) == (
+        "instantiate", "PROCESSING")
+
+
+def test_name_of_a_service_is_unique(engine: Engine) -> None:
+    create(engine)
+    with pytest.raises(NbiError, match="ns with name 'demo' already exists"):
+        create(engine)
+    assert len(engine.store.all(VNFRS)) == 2
+
+
+def test_dead_worker_is_noticed(engine: Engine) -> None:
+    operation = create(engine).operation
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        jobs.record_worker(engine.store, operation["_id"], process.pid)
+        assert engine.ns("demo")["nsState"] == "NOT_INSTANTIATED"
+        process.kill()
+        process.wait()
+    assert engine.ns("demo")["nsState"] == "BROKEN"
+    record = engine.operation(operation["_id"])
+    assert record["operationState"] == "FAILED"
+    assert "was killed" in record["errorMessage"]
+
+
+def test_another_process_with_the_same_id_is_not_killed(engine: Engine) -> None:
+    operation = create(engine).operation
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        operation["lab"]["worker"] = {"pid": process.pid, "start": 1}
+        jobs.kill(operation, patience=0.2)
+        time.sleep(0.05)
+        assert process.poll() is None
+        process.kill()
+
+
+def test_delete_cancels_a_running_create(engine: Engine) -> None:
+    operation = create(engine).operation
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        jobs.record_worker(engine.store, operation["_id"], process.pid)
+        started = engine.ns_delete("demo")
+        assert process.wait(5) == -15
+    assert engine.operation(operation["_id"])["errorMessage"] == "Operation was cancelled"
+    assert started.operation["lcmOperationType"] == "terminate"
+
+
+# -- actions ---------------------------------------------------------------------------------------
+
+PRIMITIVES = [
+    {"name": "touch", "parameter": [
+        {"name": "file"}, {"name": "empty", "default-value": "", "mandatory": False},
+        {"name": "times", "default-value": "1"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "reason"),
+    [
+        ("nope", {}, "Invalid primitive 'nope' is not present at vnfd/nsd"),
+        ("touch", {}, "Needed parameter file not provided for primitive 'touch'"),
+        ("touch", {"file": "x"}, "Needed parameter empty not provided for primitive 'touch'"),
+        ("touch", {"file": "x", "empty": "", "more": 1},
+         "parameter/s '['more']' not present at vnfd /nsd for primitive 'touch'"),
+    ],
+)
+def test_refused_actions(name: str, given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NbiError) as caught:
+        check_action(PRIMITIVES, name, given)
+    assert str(caught.value) == reason
+
+
+def test_accepted_action() -> None:
+    assert check_action(PRIMITIVES, "touch", {"file": "", "empty": "x"})["name"] == "touch"
+
+
+def _instantiated(engine: Engine) -> None:
+    nsr = create(engine).nsr
+    engine.store.update(
+        NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
+
+
+def test_action_before_instantiation(engine: Engine) -> None:
+    create(engine)
+    with pytest.raises(NbiError, match="cannot be 'action' because it is not instantiated"):
+        engine.ns_action("demo", "touch", {"file": "x"}, "1")
+
+
+@pytest.mark.parametrize(
+    ("index", "vdu", "reason"),
+    [("9", None, "member_vnf_index='9'"), ("1", "nobox", "vdu_id='nobox' not present"),
+     ("1", "box", "Invalid primitive 'touch'"), (None, None, "Invalid primitive 'touch'")],
+)
+def test_action_at_the_wrong_place(
+    engine: Engine, index: str | None, vdu: str | None, reason: str
+) -> None:
+    _instantiated(engine)
+    before = len(engine.store.all(OPS))
+    with pytest.raises(NbiError, match=reason):
+        engine.ns_action("demo", "touch", {"file": "x"}, index, vdu)
+    assert len(engine.store.all(OPS)) == before
+
+
+def test_action_is_recorded(engine: Engine) -> None:
+    _instantiated(engine)
+    operation = engine.ns_action("demo", "touch", {"file": "x"}, "1", timeout=7).operation
+    assert operation["operationParams"] == {
+        "primitive": "touch", "primitive_params": {"file": "x"}, "member_vnf_index": "1",
+        "timeout_ns_action": 7}
+
+
+def test_vdu_level_action(engine: Engine, tmp_path: Path) -> None:
+    descriptor = vnfd("b_vnf")
+    day12_of(descriptor)[0]["id"] = "box"
+    add_package(engine.catalogue, VNFDS, descriptor, tmp_path / "b")
+    top = nsd("b_vnf")
+    top.update(id="b_ns", name="b_ns")
+    top["ns-configuration"] = {}
+    add_package(engine.catalogue, NSDS, top, tmp_path / "b")
+    nsr = engine.ns_create("vdu", "b_ns", "north", CONFIG, []).nsr
+    engine.store.update(
+        NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
+    operation = engine.ns_action("vdu", "touch", {"file": "x"}, "1", "box").operation
+    assert operation["operationParams"]["vdu_count_index"] == 0
+
+
+# -- journal ---------------------------------------------------------------------------------------
+
+
+def test_tail_reads_whole_lines_only_and_survives_deletion(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    tail = Tail(path)
+    journal = Journal(path)
+    journal.write("stage", "ns", "one")
+    with path.open("a") as stream:
+        stream.write(json.dumps({"kind": "half"})[:5])
+        stream.flush()
+        assert [e["text"] for e in tail.new_events()] == ["one"]
+        path.unlink()
+        stream.write(json.dumps({"kind": "half"})[5:] + "\n")
+    assert [e["kind"] for e in tail.new_events()] == ["half"]
+    tail.close()
+    journal.close()
