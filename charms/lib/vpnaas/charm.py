@@ -16,7 +16,7 @@ from ops.framework import EventBase
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
 from . import clear, fields, measure, responder, status, wireguard
-from .errors import InputError, UnreachableError, VpnaasError
+from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from .intent import Intent, link_params, manual_peer
 from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
 from .offer import encode
@@ -123,6 +123,9 @@ class VnfCharm(CharmBase):
                 self.unit.status = ActiveStatus("standby, the leader manages the VDU")
                 return
             self._report(self._reconcile())
+        except NotReadyError:
+            # Before the unit has entered its peer relation, as in install.
+            self.unit.status = ActiveStatus("starting")
         except VpnaasError as error:
             self.unit.status = BlockedStatus(str(error))
 
@@ -246,12 +249,18 @@ class VnfCharm(CharmBase):
 
     def _stored(self, key: str) -> str:
         relation = self._peers()
-        return relation.data[self.app].get(key, "") if relation else ""
+        try:
+            if relation is not None:
+                return str(relation.data[self.app].get(key, ""))
+        except ModelError:
+            pass
+        # Nothing must pass for an empty intent that only cannot be read.
+        raise NotReadyError("the peer relation cannot be read yet; try again")
 
     def _store(self, key: str, value: str) -> None:
         relation = self._peers()
         if relation is None:
-            raise VpnaasError("the peer relation does not exist yet; try again")
+            raise NotReadyError("the peer relation does not exist yet; try again")
         if relation.data[self.app].get(key, "") != value:
             relation.data[self.app][key] = value
 
@@ -293,12 +302,14 @@ class VnfCharm(CharmBase):
     def _announce_ssh_key(self) -> None:
         """Tell our other units our public key, so that the leader lets us in before we need it."""
         relation = self._peers()
-        if relation is None or not os.path.exists(self._key_file()):
-            if relation is None or self.unit.is_leader() or self._planned_units() < 2:
-                return
+        if relation is None or self._planned_units() < 2:
+            return
         key = ensure_key(self._key_file())
-        if relation.data[self.unit].get(SSH_PUBLIC_KEY, "") != key:
-            relation.data[self.unit][SSH_PUBLIC_KEY] = key
+        try:
+            if relation.data[self.unit].get(SSH_PUBLIC_KEY, "") != key:
+                relation.data[self.unit][SSH_PUBLIC_KEY] = key
+        except ModelError:
+            raise NotReadyError("the peer relation cannot be written yet; try again")
 
     def _other_ssh_keys(self) -> Tuple[str, ...]:
         relation = self._peers()

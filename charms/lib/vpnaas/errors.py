@@ -27,3 +27,7 @@ class UnreachableError(VpnaasError):
 
 class VduError(VpnaasError):
     """The VDU was reached and a step failed there."""
+
+
+class NotReadyError(VpnaasError):
+    """Juju does not give access to our own stored data in this hook; a later one will."""
