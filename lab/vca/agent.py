@@ -24,6 +24,7 @@ from lab.vca.resolver import (
     STOP,
     UPDATE_STATUS,
     UPGRADE_CHARM,
+    CharmView,
     Step,
     config_hash,
     next_step,
@@ -80,7 +81,7 @@ class UnitAgent(threading.Thread):
             return ""
         if self.executing:
             return unit.agent.message or "executing"
-        step = next_step(document, unit, self._digest(document, unit))
+        step = next_step(document, unit, self._charm_view(document, unit))
         if step is not None:
             return f"{step} to come"
         if unit.operation.failed and not self.exhausted(unit):
@@ -145,7 +146,7 @@ class UnitAgent(threading.Thread):
         unit = document.units.get(self._unit_name)
         if unit is None:
             return None
-        step = next_step(document, unit, self._digest(document, unit))
+        step = next_step(document, unit, self._charm_view(document, unit))
         if step is None and self._retry_due(unit):
             return Step("hook", hook=unit.operation.hook)
         return step
@@ -164,8 +165,8 @@ class UnitAgent(threading.Thread):
             return max(0.001, self._retry_at - time.monotonic())
         return None
 
-    def _digest(self, document: ModelDocument, unit: Unit) -> str:
-        return config_digest(self._runtime, document, unit)
+    def _charm_view(self, document: ModelDocument, unit: Unit) -> CharmView:
+        return charm_view(self._runtime, document, unit)
 
     def _note_idle(self) -> None:
         unit = self._store.document.units[self._unit_name]
@@ -232,10 +233,12 @@ class UnitAgent(threading.Thread):
                 )
 
     def _die(self) -> None:
-        with self._store.transaction() as document:
-            events = remove_unit(document, self._unit_name)
+        # The document last: whoever no longer sees the unit finds nothing of it, and after a crash
+        # this is done again.
         self._fail_pending()
         shutil.rmtree(self._runtime.paths.unit(self._unit_name), ignore_errors=True)
+        with self._store.transaction() as document:
+            events = remove_unit(document, self._unit_name)
         self._publish(*events)
 
     def _fail_pending(self) -> None:
@@ -569,9 +572,13 @@ class UnitAgent(threading.Thread):
             self._runtime.publisher.publish(event)
 
 
-def config_digest(runtime: Runtime, document: ModelDocument, unit: Unit) -> str:
-    """Return the digest of the options a unit's charm revision sees now."""
-    return config_hash(runtime.charm_of_unit(document, unit).config(document.apps[unit.app].config))
+def charm_view(runtime: Runtime, document: ModelDocument, unit: Unit) -> CharmView:
+    """Return what a unit's charm revision contributes to its next step."""
+    charm = runtime.charm_of_unit(document, unit)
+    return CharmView(
+        config_digest=config_hash(charm.config(document.apps[unit.app].config)),
+        endpoints=frozenset(name for _, name, _ in charm.metadata.endpoints()),
+    )
 
 
 def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_digest: str) -> None:

@@ -19,7 +19,7 @@ from lab.vca import charm as charms
 from lab.vca.actions import ActionResult
 from lab.vca.agent import (
     UnitAgent,
-    config_digest,
+    charm_view,
     record_done,
     remove_application,
     remove_unit,
@@ -638,7 +638,7 @@ class Model:
                 operation.failed, operation.attempts = False, 0
             elif operation.hook is not None:
                 found = document.units[unit]
-                digest = config_digest(self._runtime, document, found)
+                digest = charm_view(self._runtime, document, found).config_digest
                 record_done(document, found, operation.hook, digest)
 
     # -- for the controller -----------------------------------------------------------------

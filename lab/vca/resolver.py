@@ -59,11 +59,19 @@ def config_hash(config: Mapping[str, OptionValue | None]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def next_step(document: ModelDocument, unit: Unit, config_digest: str) -> Step | None:
+@dataclass(frozen=True)
+class CharmView:
+    """What the charm revision a unit has unpacked contributes to its next step."""
+
+    config_digest: str
+    """Of the options it sees now."""
+    endpoints: frozenset[str]
+
+
+def next_step(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | None:
     """Return what `unit` has to do now, or None if it is idle or waits in error.
 
-    `config_digest` is that of the options its charm revision would see. A failed hook is no step:
-    the agent's retry timer decides when it is run again.
+    A failed hook is no step: the agent's retry timer decides when it is run again.
     """
     if unit.agent_lost:
         return None
@@ -76,7 +84,7 @@ def next_step(document: ModelDocument, unit: Unit, config_digest: str) -> Step |
         return Step("die") if unit.life == "dying" else Step("unpack")
     idle = operation.kind == "continue"
     if idle and unit.installed and unit.life == "alive":
-        step = _created(document, unit) or _leadership(document, unit)
+        step = _created(document, unit, charm) or _leadership(document, unit)
         if step is not None:
             return step
     if unit.leader and _deposed(document, unit):
@@ -86,11 +94,16 @@ def next_step(document: ModelDocument, unit: Unit, config_digest: str) -> Step |
         return Step("action", action_id=unit.pending_actions[0])
     if not idle:
         return None if in_error and operation.failed else Step("hook", hook=operation.hook)
-    return _idle_step(document, unit, config_digest)
+    return _idle_step(document, unit, charm)
 
 
-def _created(document: ModelDocument, unit: Unit) -> Step | None:
-    known = [r for r in document.relations_of(unit.app) if r.life == "alive"]
+def _created(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | None:
+    known = [
+        r
+        for r in document.relations_of(unit.app)
+        # A peer relation of a charm yet to be unpacked waits for it.
+        if r.life == "alive" and r.endpoint_of(unit.app).name in charm.endpoints
+    ]
     for relation in known:
         if relation.id not in unit.relations:
             return Step("enter-scope", relation_id=relation.id)
@@ -123,7 +136,7 @@ def _leadership(document: ModelDocument, unit: Unit) -> Step | None:
     return None
 
 
-def _idle_step(document: ModelDocument, unit: Unit, config_digest: str) -> Step | None:
+def _idle_step(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | None:
     if unit.life == "dying":
         # All relations are broken before the unit stops.
         info = relations.next_hook(document, unit)
@@ -138,7 +151,7 @@ def _idle_step(document: ModelDocument, unit: Unit, config_digest: str) -> Step 
         return Step("hook", hook=HookInfo(kind=INSTALL))
     if unit.charm_revision != document.apps[unit.app].charm_revision:
         return Step("upgrade")
-    if unit.config_seen != config_digest:
+    if unit.config_seen != charm.config_digest:
         return Step("hook", hook=HookInfo(kind=CONFIG_CHANGED))
     info = relations.next_hook(document, unit)
     if info is not None:

@@ -1,0 +1,26 @@
+"""A model with an own home per test, run by the test's process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from vca_support import new_model
+
+from lab.vca import Model
+
+
+@pytest.fixture
+def idle_model(tmp_path: Path) -> Iterator[Model]:
+    """A model that is not started."""
+    model = new_model(tmp_path / "home")
+    yield model
+    model.stop(kill=True)
+
+
+@pytest.fixture
+def model(idle_model: Model) -> Model:
+    """A running model."""
+    idle_model.start()
+    return idle_model
