@@ -69,6 +69,8 @@ def vca_prefix(home: Path | str) -> list[str]:
     if not fabric.netns_exists(place.vca_netns):
         with locked(place.lock):
             fabric.make_vca(place.vca_netns)
+            for name in Vim.names(place.path):
+                Vim._read(place, name)._restore()
     return fabric.enter(place.vca_netns)
 
 
@@ -144,7 +146,7 @@ class Vim:
             vim._state.write(State(networks={network.id: network}))
             Stored(directory / "account.json", Account).write(account)  # last: now it exists
             try:
-                vim.restore()
+                vim._restore()
             except VimError:
                 vim._destroy()
                 raise
@@ -161,9 +163,7 @@ class Vim:
         if not NAME.fullmatch(name) or not (place.vims / name / "account.json").exists():
             raise VimError(f"VIM account '{name}' could not be found.")
         vim = cls._read(place, name)
-        if not fabric.netns_exists(vim.fabric):
-            with locked(place.lock):
-                vim.restore()
+        vim.restore()
         return vim
 
     @classmethod
@@ -182,7 +182,12 @@ class Vim:
         return self.home.fabric_netns(self.account.number)
 
     def restore(self) -> None:
-        """Make what is recorded and missing of the fabric, as after a restart of the machine."""
+        """Make the fabric again when it is gone, as after a restart of the machine."""
+        if not fabric.netns_exists(self.fabric):
+            with locked(self.home.lock):
+                self._restore()
+
+    def _restore(self) -> None:
         fabric.make_vca(self.home.vca_netns)
         fabric.make_fabric(self.fabric)
         state = self._state.read()

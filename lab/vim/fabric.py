@@ -24,7 +24,8 @@ NETNS = Path("/run/netns")
 #: No IPv6 of the fabric's own on the wires: a server's capture shows the servers' frames only.
 _QUIET = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null; \
 echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null; true"
-_FORWARD = "echo 1 >/proc/sys/net/ipv4/ip_forward; true"
+_FORWARD = "echo 1 >/proc/sys/net/ipv4/ip_forward; \
+echo 1 >/proc/sys/net/ipv6/conf/all/forwarding 2>/dev/null; true"
 
 
 def enter(netns: str) -> list[str]:
@@ -122,7 +123,9 @@ def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
             f"link set vca master {network.bridge} up",
         ],
     )
-    ip_batch(vca, [f"link set {leg} up", f"address add {network.gateway}/{length} dev {leg}"])
+    flags = " nodad" if ":" in str(network.gateway) else ""
+    address = f"address add {network.gateway}/{length} dev {leg}{flags}"
+    ip_batch(vca, [f"link set {leg} up", address])
 
 
 def port_rules(ports: Iterable[Port]) -> str:

@@ -113,7 +113,6 @@ MASKED_UNITS = [
     "systemd-binfmt.service",
     "systemd-firstboot.service",
     "systemd-journal-flush.service",
-    "systemd-logind.service",
     "systemd-machine-id-commit.service",
     "systemd-modules-load.service",
     "systemd-networkd.service",
@@ -393,6 +392,9 @@ def _etc(layer: Layer, look: Look) -> None:
     }
     for path, text in files.items():
         layer.write(f"etc/{path}", text)
+    # As Ubuntu's cloud images: keys only, until user-data says ssh_pwauth, which cloud-init
+    # writes to a file that sshd reads before this one.
+    layer.write("etc/ssh/sshd_config.d/60-cloudimg-settings.conf", "PasswordAuthentication no\n")
     # The distribution's own logging of cloud-init: to /var/log/cloud-init.log.
     logging = layer.lower / "etc/cloud/cloud.cfg.d/05_logging.cfg"
     if logging.exists():

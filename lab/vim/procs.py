@@ -7,19 +7,37 @@ import signal
 from dataclasses import dataclass
 
 
-def start_time(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot (proc(5), stat field 22); None when gone.
-
-    A zombie counts as gone: nothing of it runs any more.
-    """
+def _stat_fields(pid: int) -> list[bytes] | None:
+    """Fields of /proc/<pid>/stat from the third (state) on; None when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command name, in parentheses, may itself hold spaces and parentheses.
-    fields = text[text.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    return text[text.rindex(b")") + 2 :].split()
+
+
+def start_time(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot (proc(5), stat field 22); None when gone.
+
+    A zombie counts as gone: nothing of it runs any more.
+    """
+    fields = _stat_fields(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[19])
+
+
+def process_group(group: int) -> list[int]:
+    """Pids of a process group."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat_fields(int(name))
+            if fields is not None and int(fields[2]) == group:
+                found.append(int(name))
+    return found
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from lab.vim import cgroups, image
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server
-from lab.vim.procs import ProcessRef
+from lab.vim.procs import ProcessRef, process_group
 from lab.vim.run import tool
 from lab.vim.store import read_json, write_atomic
 
@@ -299,15 +300,32 @@ class Vdu:
         try:
             out, err = process.communicate(data, timeout)
         except subprocess.TimeoutExpired:
-            # nsenter's child, in the VDU's pid namespace, is in the same process group.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            _end_console(process)
             raise VimError(
                 f"'{' '.join(argv)}' did not end within {timeout:.0f} s in the server."
             ) from None
+        except BaseException:
+            _end_console(process)
+            raise
         texts = (out.decode(errors="replace"), err.decode(errors="replace"))
         return subprocess.CompletedProcess(list(argv), process.returncode, *texts)
+
+
+def _end_console(process: subprocess.Popen[bytes]) -> None:
+    """Kill what nsenter runs, not nsenter: it must collect its child.
+
+    An orphan would fall to the machine's init, and until that collects it the VDU's pid
+    namespace, and so its restart, would wait.
+    """
+    for pid in process_group(process.pid):
+        if pid != process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    try:
+        process.communicate(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
 
 
 def unmount(path: Path) -> None:
@@ -321,7 +339,10 @@ def mounts_below(path: Path) -> list[Path]:
     found = []
     with open("/proc/self/mounts", encoding="utf-8") as file:
         for line in file:
-            point = Path(line.split()[1].encode().decode("unicode_escape"))
+            # Blanks and backslashes are written as three octal digits (proc(5)).
+            point = Path(
+                re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[1])
+            )
             if point == path or path in point.parents:
                 found.append(point)
     return sorted(found, key=lambda point: len(point.parts), reverse=True)

@@ -124,7 +124,8 @@ def _mount_proc(proc: Path) -> None:
 def build_root(disk: Path, lower: str, console: str) -> Path:
     """Mount the VDU's root and what a kernel and its boot would give it; returns the root."""
     root = disk / "root"
-    layers = f"lowerdir={lower},upperdir={disk / 'upper'},workdir={disk / 'work'}"
+    os.chdir(disk)  # relative names: a path may hold what the options' syntax does not
+    layers = f"lowerdir={lower},upperdir=upper,workdir=work"
     mount("overlay", root, "overlay", 0, layers)
     _mount_proc(root / "proc")
     mount("sysfs", root / "sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)

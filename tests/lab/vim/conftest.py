@@ -79,12 +79,14 @@ def spec(vim: Vim, key: Path) -> Callable[..., ServerSpec]:
 def ssh(home: Path, vim: Vim, key: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a command over SSH from where the charms run."""
 
-    def run(server: Server, command: str, user: str = "ubuntu") -> subprocess.CompletedProcess[str]:
+    own = key
+
+    def run(server: Server, command: str, key: Path = own) -> subprocess.CompletedProcess[str]:
         address = server.ip_on(vim.management_network().id)
         options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
         options += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-i", str(key)]
         return subprocess.run(
-            [*vca_prefix(home), "ssh", *options, f"{user}@{address}", command],
+            [*vca_prefix(home), "ssh", *options, f"ubuntu@{address}", command],
             capture_output=True,
             text=True,
             check=False,

@@ -23,8 +23,10 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def own_home(lab_machine: None, tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    clean(tmp_path / "home")
+    # A name that mount options, /proc/mounts and shells would treat in their own ways.
+    path = tmp_path / "a home, with: ö"
+    yield path
+    clean(path)
 
 
 def traces(home: Path) -> dict[str, list[str]]:
@@ -121,9 +123,15 @@ def test_state_serves_another_process_and_a_restarted_fabric(own_home: Path) -> 
     # The machine restarts: namespaces and processes are gone, files stay.
     vim.stop(server.id)
     subprocess.run(["ip", "netns", "delete", vim.fabric], check=True)
+    subprocess.run(["ip", "netns", "delete", Home.at(own_home).vca_netns], check=True)
     vim = Vim.open(own_home, "v")
     vim.start(server.id)
     assert vim.wait_active(server.id).status == "ACTIVE"
+    ping = ping_command(server.ports[0].ip)
+    assert subprocess.run([*vca_prefix(own_home), *ping], check=False).returncode == 0
+    # The charms' namespace alone is lost.
+    subprocess.run(["ip", "netns", "delete", Home.at(own_home).vca_netns], check=True)
+    assert subprocess.run([*vca_prefix(own_home), *ping], check=False).returncode == 0
 
 
 def test_two_vims_and_two_labs(own_home: Path, tmp_path: Path) -> None:

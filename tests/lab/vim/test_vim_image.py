@@ -166,3 +166,11 @@ def test_services(seen: dict[str, str]) -> None:
     ]
     assert seen[f"{system}/systemd-udevd.service"] == "->/dev/null"
     assert seen[f"{system}/sshd.service"].endswith("/ssh.service")
+
+
+def test_kept_directories_show_through(tmp_path: Path) -> None:
+    (tmp_path / "upper").mkdir()
+    look = image.Look("vdu1", "ubuntu", {}, keep=frozenset({"/opt"}))
+    image.build(tmp_path / "upper", look)
+    assert not (tmp_path / "upper/opt").exists()
+    assert (tmp_path / "upper/srv").is_dir()

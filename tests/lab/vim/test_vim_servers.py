@@ -35,9 +35,24 @@ def test_login_with_injected_key(vim: Vim, pair: list[Server], ssh: Ssh) -> None
     assert done.stdout.split("\n")[:4] == ["alpha", "ubuntu", "root", "written by day-0root"]
 
 
-def test_login_refused_without_key(pair: list[Server], ssh: Ssh) -> None:
-    done = ssh(pair[0], "true", user="root")
-    assert "Please login as the user" in done.stdout + done.stderr or done.returncode == 255
+def test_login_refused_without_key(pair: list[Server], ssh: Ssh, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+    done = ssh(pair[0], "true", key=other)
+    assert done.returncode == 255
+    assert "Permission denied (publickey)" in done.stderr
+
+
+def test_password_login_is_an_option(
+    vim: Vim, pair: list[Server], boot: Boot, spec: Callable[..., ServerSpec]
+) -> None:
+    user_data = "#cloud-config\npassword: osm4u\nchpasswd: {expire: false}\nssh_pwauth: true\n"
+    server = boot(spec("pwauth", user_data=user_data), tag="pw")[0]
+    assert "passwordauthentication yes" in output(vim, server, "sshd", "-T")
+    assert "passwordauthentication no" in output(vim, pair[0], "sshd", "-T")
+    assert output(vim, server, "passwd", "-S", "ubuntu").split()[1] == "P"
+    assert output(vim, pair[0], "passwd", "-S", "ubuntu").split()[1] == "L"
+    vim.delete_tag("pw")
 
 
 def test_every_server_has_host_keys_of_its_own(vim: Vim, pair: list[Server]) -> None:
@@ -76,6 +91,13 @@ def test_console_input_and_timeout(vim: Vim, pair: list[Server]) -> None:
     with pytest.raises(VimError, match="did not end within 1 s"):
         vim.console(pair[0].id, ["sleep", "987"], timeout=1)
     assert vim.console(pair[0].id, ["pgrep", "-f", "^sleep 987"]).returncode == 1
+    with pytest.raises(VimError, match="did not end within 1 s"):
+        vim.console(pair[0].id, ["sh", "-c", "sleep 986 & sleep 987; true"], timeout=1)
+    wait_until(
+        lambda: vim.console(pair[0].id, ["pgrep", "-f", "^sleep 98"]).returncode == 1,
+        5,
+        "a command that took too long is gone with its children",
+    )
 
 
 def test_reboot_keeps_disk_and_units(vim: Vim, pair: list[Server], ssh: Ssh) -> None:
@@ -102,7 +124,7 @@ def test_reboot_from_inside(vim: Vim, pair: list[Server], ssh: Ssh) -> None:
     server = pair[1]
     started = ["awk", "{print $22}", "/proc/1/stat"]
     before = output(vim, server, *started)
-    ssh(server, "sudo systemctl reboot")
+    assert "rror" not in ssh(server, "sudo systemctl reboot").stderr
 
     def rebooted() -> bool:
         try:
