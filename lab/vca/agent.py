@@ -334,6 +334,10 @@ class UnitAgent(threading.Thread):
                 return
             context.flush(document)
             unit.status_set = unit.status_set or context.status_was_set
+            if info.kind == STOP:
+                unit.workload = StatusInfo(status="terminated", since=time.time())
+            elif info.kind == START and not unit.status_set:
+                unit.workload = StatusInfo(since=time.time())
             record_done(document, unit, info, config_hash(context.config))
 
     # -- actions ----------------------------------------------------------------------------
@@ -596,13 +600,10 @@ def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_dige
             unit.operation = _queued(START)
     elif kind == START:
         unit.started = True
-        if not unit.status_set:
-            unit.workload = StatusInfo(since=time.time())
     elif kind == UPGRADE_CHARM:
         unit.operation = _queued(CONFIG_CHANGED)
     elif kind == STOP:
         unit.stopped = True
-        unit.workload = StatusInfo(status="terminated", since=time.time())
     elif kind == REMOVE:
         unit.removed = True
     elif kind == LEADER_ELECTED:

@@ -555,14 +555,14 @@ class Model:
         deadline = time.monotonic() + timeout
         with self._store.changed:
             while True:
-                # Read anew when another process runs the model: its changes notify nobody here.
                 status = self.status()
                 if predicate(status):
                     return status
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WaitTimeoutError(f"{what} did not come about within {timeout:g} s")
-                self._store.changed.wait(left if self._running else min(left, 0.2))
+                # Looked at anew also without a notification: another process may run the model.
+                self._store.changed.wait(min(left, 0.2))
 
     def wait_idle(self, timeout: float) -> ModelStatus:
         """Wait until no agent has anything to do; return the status then.

@@ -12,7 +12,17 @@ class _Dumper(yaml.SafeDumper):
     """Block style without anchors, like Go's YAML."""
 
     def ignore_aliases(self, data: object) -> bool:
+        """Repeat what occurs twice."""
         return True
+
+    def represent_text(self, value: str) -> yaml.ScalarNode:
+        """Quote text that would read as something else with double quotes."""
+        tag: str = self.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
+        style = None if tag == "tag:yaml.org,2002:str" else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", value, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def _as_go(value: object) -> object:
