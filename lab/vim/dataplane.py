@@ -21,6 +21,9 @@ KERNEL, USERSPACE = "kernel", "wireguard-go"
 #: Where the set-up script puts a current wireguard-go, several times as fast as old ones.
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin" / "wireguard-go"
 
+#: The device that userspace implementations make their interfaces with.
+TUN = Path("/dev/net/tun")
+
 
 @dataclass(frozen=True)
 class Dataplane:
@@ -113,6 +116,6 @@ def probe() -> Dataplane:
             "This kernel has no WireGuard and wireguard-go is not installed: build it with "
             "the set-up script or install the package wireguard-go."
         )
-    if not Path("/dev/net/tun").exists():
+    if not TUN.exists():
         raise VimError("This machine has no /dev/net/tun, which wireguard-go needs.")
     return Dataplane(USERSPACE, _userspace_version(binary), binary, esp, sctp)

@@ -115,6 +115,8 @@ def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
     leg = f"vim{number}"
     if device_exists(vca, leg):
         return
+    # The other end of a leg lost with the charms' namespace may take a moment to go.
+    delete_device(netns, "vca")
     length = ipaddress.ip_network(network.subnet).prefixlen
     ip_batch(
         netns,

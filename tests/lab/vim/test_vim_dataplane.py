@@ -18,6 +18,7 @@ def fresh() -> None:
 @pytest.fixture
 def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataplane, "kernel_has_wireguard", lambda: False)
+    monkeypatch.setattr(dataplane, "TUN", Path("/dev/null"))
     monkeypatch.setattr(dataplane, "kernel_has_esp", lambda: False)
 
 
@@ -54,6 +55,14 @@ def test_nothing_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(dataplane, "BUILT", tmp_path / "absent")
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(VimError, match="wireguard-go is not installed"):
+        dataplane.probe()
+
+
+@pytest.mark.usefixtures("no_kernel")
+def test_no_tun_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(dataplane, "BUILT", program(tmp_path / "built", "v1"))
+    monkeypatch.setattr(dataplane, "TUN", tmp_path / "absent")
+    with pytest.raises(VimError, match=r"no /dev/net/tun"):
         dataplane.probe()
 
 
