@@ -4,6 +4,7 @@ Every event leads to `_reconcile`; the handlers differ only in what they report.
 for a unit that is neither active nor blocked, so no other status is ever set.
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -11,8 +12,8 @@ import time
 import uuid
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
-from ops.charm import ActionEvent, CharmBase
-from ops.framework import EventBase
+from ops.charm import ActionEvent, CharmBase, RelationEvent
+from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
 from . import clear, fields, measure, responder, status, wireguard
@@ -35,6 +36,8 @@ from .steps import changes
 from .vet import Remote
 
 logger = logging.getLogger(__name__)
+# Each record costs a juju-log process; paramiko tells of every packet of a login.
+logging.getLogger("paramiko").setLevel(logging.WARNING)
 
 PEER_RELATION = "proxypeer"
 INTENT_KEY = "intent"
@@ -57,8 +60,11 @@ class Outcome:
 class VnfCharm(CharmBase):
     """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
 
+    _settled = StoredState()  # type: ignore[no-untyped-call]
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self._settled.set_default(fingerprint="")
         self.roles = {
             name: role
             for role, endpoints in (
@@ -114,6 +120,10 @@ class VnfCharm(CharmBase):
     # Events
 
     def _on_event(self, event: EventBase) -> None:
+        # Juju repeats itself around relations. Where all that a reconcile depends on in Juju is
+        # as the last one left it, the VDU need not be asked; update-status looks for drift there.
+        if isinstance(event, RelationEvent) and self._is_settled():
+            return
         self._reconcile_and_report()
 
     def _reconcile_and_report(self) -> None:
@@ -158,6 +168,36 @@ class VnfCharm(CharmBase):
 
     # The one path
 
+    def _fingerprint(self, situation: Situation) -> str:
+        """Return a digest of all Juju holds that a reconcile depends on, or leaves behind."""
+        seen = {
+            "login": str(self._login()),
+            "intent": situation.intent.to_json(),
+            "authorize": situation.authorize,
+            "remotes": {
+                link: [(r.relation_id, sorted(r.bag.items())) for r in remotes]
+                for link, remotes in situation.remotes.items()
+            },
+            # What we published is part of it: if Juju dropped it, we are not settled.
+            "own": {
+                link: [
+                    sorted(relation.data[self.app].items())
+                    for relation in self.model.relations[link]
+                    if relation.units
+                ]
+                for link in situation.intent.links
+            },
+        }
+        return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+
+    def _is_settled(self) -> bool:
+        try:
+            if not self.unit.is_leader():
+                return False
+            return str(self._settled.fingerprint) == self._fingerprint(self._situation())
+        except (VpnaasError, ModelError):
+            return False
+
     def _reconcile(
         self,
         intent: Optional[Intent] = None,
@@ -183,7 +223,10 @@ class VnfCharm(CharmBase):
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
         self._publish(situation, plans)
-        return Outcome(plans, plan.now, tuple(self.roles))
+        outcome = Outcome(plans, plan.now, tuple(self.roles))
+        calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
+        self._settled.fingerprint = self._fingerprint(situation) if calm else ""
+        return outcome
 
     def _plan(self, situation: Situation, vdu: Vdu) -> Plan:
         results = vdu.execute(observe_steps(situation))
