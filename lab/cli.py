@@ -349,8 +349,7 @@ def ns_action(
     started = lab.engine.ns_action(name, action_name, params, vnf_name, vdu_id, vdu_count, timeout)
     lab.follow(started, wait, None)
     if wait:
-        operation = lab.engine.operation(started.operation["_id"])
-        lab.out.fields(operation, ("_id", "operationState", "detailed-status"))
+        lab.out.result(lab.engine.operation(started.operation["_id"]))
     else:
         lab.out.identity(started.operation)
 

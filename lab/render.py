@@ -59,6 +59,26 @@ class Output:
         else:
             print(document["_id"])
 
+    def result(self, operation: Mapping[str, Any]) -> None:
+        """Print what a primitive returned: the text under ``output``, else all of it.
+
+        Output that is JSON is indented.
+        """
+        detail = operation.get("detailed-status")
+        if self.as_json:
+            self.json(operation)
+            return
+        output = detail.get("output") if isinstance(detail, Mapping) else None
+        if output is None:
+            print(_cell(detail))
+            return
+        try:
+            value = json.loads(str(output))
+        except ValueError:
+            print(output)
+        else:
+            print(json.dumps(value, indent=1))
+
     def json(self, value: object) -> None:
         """Print JSON."""
         print(json.dumps(value, indent=1, sort_keys=True, default=str))

@@ -65,15 +65,11 @@ def vnfd(vnfd_id: str = "a_vnf", *, day12: dict[str, Any] | None = None) -> dict
                     {
                         "id": "data-int",
                         "port-security-enabled": False,
-                        "virtual-network-interface-requirement": [
-                            {"name": "eth1", "position": 2}
-                        ],
+                        "virtual-network-interface-requirement": [{"name": "eth1", "position": 2}],
                     },
                     {
                         "id": "mgmt-int",
-                        "virtual-network-interface-requirement": [
-                            {"name": "eth0", "position": 1}
-                        ],
+                        "virtual-network-interface-requirement": [{"name": "eth0", "position": 1}],
                     },
                 ],
             }
@@ -84,8 +80,11 @@ def vnfd(vnfd_id: str = "a_vnf", *, day12: dict[str, Any] | None = None) -> dict
         ],
         "sw-image-desc": [{"id": "ubuntu", "name": "ubuntu22.04", "image": "ubuntu22.04"}],
         "virtual-compute-desc": [
-            {"id": "compute", "virtual-cpu": {"num-virtual-cpu": 2},
-             "virtual-memory": {"size": 1.5}}
+            {
+                "id": "compute",
+                "virtual-cpu": {"num-virtual-cpu": 2},
+                "virtual-memory": {"size": 1.5},
+            }
         ],
         "virtual-storage-desc": [{"id": "disk", "size-of-storage": 10}],
         "df": [
@@ -95,9 +94,7 @@ def vnfd(vnfd_id: str = "a_vnf", *, day12: dict[str, Any] | None = None) -> dict
                     {"id": "one", "vdu-level": [{"vdu-id": "box", "number-of-instances": 1}]}
                 ],
                 "vdu-profile": [{"id": "box", "min-number-of-instances": 1}],
-                "lcm-operations-configuration": {
-                    "operate-vnf-op-config": {"day1-2": [entry]}
-                },
+                "lcm-operations-configuration": {"operate-vnf-op-config": {"day1-2": [entry]}},
             }
         ],
     }
@@ -284,9 +281,7 @@ class FakeCharms:
         if self.relation_error is not None:
             raise LcmError(self.relation_error)
 
-    def run_action(
-        self, application: str, name: str, params: Any, timeout: float
-    ) -> ActionOutcome:
+    def run_action(self, application: str, name: str, params: Any, timeout: float) -> ActionOutcome:
         self.log.add("action", application, name, repr(dict(params)))
         queue = self.outcomes.get((application, name)) or self.outcomes.get(("*", name))
         if queue:

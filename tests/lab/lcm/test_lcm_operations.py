@@ -20,9 +20,7 @@ from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.nbi.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
 
 # Generous where a slow machine must not fail a test, short where a test waits for the end.
-FAST = dataclasses.replace(
-    Timeouts().scaled(0.01), verify_interval=0.005, inject_interval=0.005
-)
+FAST = dataclasses.replace(Timeouts().scaled(0.01), verify_interval=0.005, inject_interval=0.005)
 APP1, APP2 = "vpn-ee-z0-z1-vnf", "vpn-ee-z0-z2-vnf"
 
 
@@ -49,9 +47,17 @@ class World:
             (folder / "cloud_init" / "cloud_init.txt").write_text(
                 "#cloud-config\n# {{ inner }} {{ OSM.vnf_id }}\n"
             )
-            store.put(kind, {
-                "_id": key, "id": descriptor["id"], "name": descriptor["id"],
-                "descriptor": descriptor, "folder": f"packages/{key}/pkg", "_admin": admin()})
+            store.put(
+                kind,
+                {
+                    "_id": key,
+                    "id": descriptor["id"],
+                    "name": descriptor["id"],
+                    "descriptor": descriptor,
+                    "folder": f"packages/{key}/pkg",
+                    "_admin": admin(),
+                },
+            )
         nsd_document = store.get(NSDS, "n")
         self.nsr = new_nsr(self.request, nsd_document, "")
         svc = model.service(self.nsr, store)
@@ -65,7 +71,9 @@ class World:
     def run(self, operation: Document | None = None) -> str:
         operation = operation or self.record()
         self.operation = operation
-        return Operations(self.store, self.backends, self.timeouts, self.journal).run(operation["_id"])
+        return Operations(self.store, self.backends, self.timeouts, self.journal).run(
+            operation["_id"]
+        )
 
     def start(self, kind: str, **values: Any) -> str:
         operation = new_operation(self.nsr, kind, values)
@@ -97,7 +105,10 @@ def test_instantiate_makes_everything_and_is_ready(world: World) -> None:
     assert world.run() == "COMPLETED"
     ns = world.ns
     assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
-        "READY", "running", "configured")
+        "READY",
+        "running",
+        "configured",
+    )
     assert ns["_admin"]["nsState"] == "INSTANTIATED"
     assert ns["detailed-status"] == "Done"
     assert ns["currentOperation"] == "IDLE"
@@ -121,8 +132,7 @@ def test_order_within_an_environment(world: World) -> None:
         log.index("relation"),
         log.index("action", APP1, "generate-ssh-key"),
         log.index("action", APP1, "get-ssh-public-key"),
-        next(i for i, e in enumerate(log.entries)
-             if e[0] == "inject" and e[3].endswith(APP1)),
+        next(i for i, e in enumerate(log.entries) if e[0] == "inject" and e[3].endswith(APP1)),
         log.index("config", APP1),
         log.index("action", APP1, "verify-ssh-credentials"),
         log.index("action", APP1, "configure", "{'inner-address': '172.16.0.1/24'}"),
@@ -160,7 +170,9 @@ def test_config_primitive_sets_strings_with_the_vms_address(world: World) -> Non
     world.run()
     record = model.vnfrs_of(world.store, world.nsr["_id"])["1"]
     assert world.backends.the_charms.config[APP1] == {
-        "ssh-hostname": record["ip-address"], "ssh-username": "ubuntu"}
+        "ssh-hostname": record["ip-address"],
+        "ssh-username": "ubuntu",
+    }
 
 
 def test_both_ends_add_the_relation_and_already_exists_is_swallowed(world: World) -> None:
@@ -210,14 +222,17 @@ def test_vim_failure(world: World) -> None:
     assert world.run() == "FAILED"
     ns = world.ns
     assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
-        "BROKEN", "failed", "failed")
+        "BROKEN",
+        "failed",
+        "failed",
+    )
     detail = world.op["detailed-status"]
     assert detail.startswith(
-        "Stage 2/5: deployment of KDUs, VMs and execution environments. Detail: Deploying at VIM: ")
+        "Stage 2/5: deployment of KDUs, VMs and execution environments. Detail: Deploying at VIM: "
+    )
     assert "No valid host was found." in detail
     assert "Cannot inject ssh-key because target VM is in error state" in detail
-    states = {r["member-vnf-index-ref"]: r["vdur"][0]["status"] for r in
-              world.store.all(VNFRS)}
+    states = {r["member-vnf-index-ref"]: r["vdur"][0]["status"] for r in world.store.all(VNFRS)}
     assert states == {"1": "ACTIVE", "2": "ERROR"}
     # the other VNF was configured all the same
     assert world.log.index("action", APP1, "configure")
@@ -247,29 +262,37 @@ def test_ambiguous_network_name(world: World) -> None:
     ("outcome", "reason"),
     [
         (ActionOutcome(False, {"output": "no route"}, "lost"), "failed: no route"),
-        (ActionOutcome(False, {}, "text of action-fail"),
-         "failed: No further information received from action"),
+        (
+            ActionOutcome(False, {}, "text of action-fail"),
+            "failed: No further information received from action",
+        ),
     ],
 )
-def test_failed_primitive_has_n2vcs_text(
-    world: World, outcome: ActionOutcome, reason: str
-) -> None:
+def test_failed_primitive_has_n2vcs_text(world: World, outcome: ActionOutcome, reason: str) -> None:
     world.backends.the_charms.outcomes[APP2, "configure"] = [outcome]
     assert world.run() == "FAILED"
     ee = f"{world.nsr['_id']}.{APP2}.0"
-    assert (f"Deploying VCA 2.: execute primitive 'configure'. Error executing primitive "
-            f"configure in ee={ee}: {reason}") in world.op["detailed-status"]
+    assert (
+        f"Deploying VCA 2.: execute primitive 'configure'. Error executing primitive "
+        f"configure in ee={ee}: {reason}"
+    ) in world.op["detailed-status"]
     ns = world.ns
     assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
-        "BROKEN", "running", "failed")
+        "BROKEN",
+        "running",
+        "failed",
+    )
     assert ns["errorDescription"].startswith(f"Operation: INSTANTIATING.{world.op['_id']}")
     assert {s["application"]: s["status"] for s in ns["configurationStatus"]} == {
-        APP1: "READY", APP2: "BROKEN"}
+        APP1: "READY",
+        APP2: "BROKEN",
+    }
 
 
 def test_login_that_never_works_is_no_failure(world: World) -> None:
     world.backends.the_charms.outcomes[APP1, "verify-ssh-credentials"] = [
-        ActionOutcome(False, {"output": "no"})]
+        ActionOutcome(False, {"output": "no"})
+    ]
     assert world.run() == "COMPLETED"
     tries = [e for e in world.log.of("action") if e[1:3] == (APP1, "verify-ssh-credentials")]
     assert len(tries) == 20
@@ -277,7 +300,10 @@ def test_login_that_never_works_is_no_failure(world: World) -> None:
 
 def test_login_that_works_later_stops_the_tries(world: World) -> None:
     world.backends.the_charms.outcomes[APP1, "verify-ssh-credentials"] = [
-        ActionOutcome(False), ActionOutcome(False), ActionOutcome(True)]
+        ActionOutcome(False),
+        ActionOutcome(False),
+        ActionOutcome(True),
+    ]
     world.run()
     tries = [e for e in world.log.of("action") if e[1:3] == (APP1, "verify-ssh-credentials")]
     assert len(tries) == 3
@@ -330,8 +356,10 @@ def test_missing_value_has_lcms_text(world: World) -> None:
     operation = world.record()
     (world.store.root / "packages/v/pkg/cloud_init/cloud_init.txt").write_text("#cloud-config\n")
     assert world.run(operation) == "FAILED"
-    assert "Parameter <inner> needed to execute primitive configure not provided" in (
-        world.op["detailed-status"])
+    assert (
+        "Parameter <inner> needed to execute primitive configure not provided"
+        in (world.op["detailed-status"])
+    )
 
 
 def test_vdu_environments_are_done_before_their_vnf(world: World) -> None:
@@ -358,18 +386,21 @@ def test_broken_vdu_environment_aborts_its_vnf_only(world: World) -> None:
         primitive["execution-environment-ref"] = "box-ee"
     day12_of(world.descriptor).append(box)
     world.backends.the_charms.outcomes["box-ee-z0-z1-box-z0-vdu", "configure"] = [
-        ActionOutcome(False)]
+        ActionOutcome(False)
+    ]
     assert world.run() == "FAILED"
-    assert "Configuration aborted because dependent charm/s has failed" in (
-        world.op["detailed-status"])
-    assert {s["application"] for s in world.ns["configurationStatus"]
-            if s["status"] == "BROKEN"} == {APP1, "box-ee-z0-z1-box-z0-vdu"}
+    assert (
+        "Configuration aborted because dependent charm/s has failed"
+        in (world.op["detailed-status"])
+    )
+    assert {
+        s["application"] for s in world.ns["configurationStatus"] if s["status"] == "BROKEN"
+    } == {APP1, "box-ee-z0-z1-box-z0-vdu"}
 
 
 def test_instances_of_a_vdu_share_one_dictionary(world: World) -> None:
     day12_of(world.descriptor)[0]["id"] = "box"
-    world.descriptor["df"][0]["instantiation-level"][0]["vdu-level"][0][
-        "number-of-instances"] = 2
+    world.descriptor["df"][0]["instantiation-level"][0]["vdu-level"][0]["number-of-instances"] = 2
     world.nsd["ns-configuration"] = {}
     world.record()
     svc = model.service(world.nsr, world.store)
@@ -381,7 +412,8 @@ def test_instances_of_a_vdu_share_one_dictionary(world: World) -> None:
 
 def test_vdu_params_replace_those_of_the_vnf(world: World) -> None:
     world.request["additionalParamsForVnf"][0]["additionalParamsForVdu"] = [
-        {"vdu_id": "box", "additionalParams": {"inner": "own"}}]
+        {"vdu_id": "box", "additionalParams": {"inner": "own"}}
+    ]
     day12_of(world.descriptor)[0]["id"] = "box"
     world.nsd["ns-configuration"] = {}
     assert world.run() == "COMPLETED"
@@ -408,8 +440,12 @@ def test_ns_charm_waits_for_all_and_gets_ns_config_info(world: World) -> None:
 
 def test_action_result_goes_to_detailed_status(world: World) -> None:
     world.run()
-    assert world.start("action", primitive="touch", primitive_params={"file": "x"},
-                       member_vnf_index="1") == "COMPLETED"
+    assert (
+        world.start(
+            "action", primitive="touch", primitive_params={"file": "x"}, member_vnf_index="1"
+        )
+        == "COMPLETED"
+    )
     assert world.op["detailed-status"] == {"output": "touch done"}
     world.log.index("action", APP1, "touch", "{'file': 'x', 'times': 1}")
     assert world.ns["nsState"] == "READY"
@@ -419,30 +455,42 @@ def test_action_has_its_real_name(world: World) -> None:
     entry = day12_of(world.descriptor)[0]["config-primitive"][0]
     entry["execution-environment-primitive"] = "really-touch"
     world.run()
-    world.start("action", primitive="touch", primitive_params={"file": "x"},
-                member_vnf_index="1")
+    world.start("action", primitive="touch", primitive_params={"file": "x"}, member_vnf_index="1")
     world.log.index("action", APP1, "really-touch")
 
 
 def test_failed_action(world: World) -> None:
     world.run()
     world.backends.the_charms.outcomes[APP1, "touch"] = [ActionOutcome(False, {"output": "why"})]
-    assert world.start("action", primitive="touch", primitive_params={"file": "x"},
-                       member_vnf_index="1") == "FAILED"
+    assert (
+        world.start(
+            "action", primitive="touch", primitive_params={"file": "x"}, member_vnf_index="1"
+        )
+        == "FAILED"
+    )
     assert world.op["detailed-status"] == (
         f"Error executing action touch: Error executing primitive touch in "
-        f"ee={world.nsr['_id']}.{APP1}.0: failed: why")
+        f"ee={world.nsr['_id']}.{APP1}.0: failed: why"
+    )
     assert world.ns["nsState"] == "READY"
     assert world.ns["currentOperation"] == "IDLE"
 
 
 def test_config_as_an_action_changes_nothing(world: World) -> None:
     day12_of(world.descriptor)[0]["config-primitive"].append(
-        {"name": "config", "parameter": [{"name": "ssh-hostname"}]})
+        {"name": "config", "parameter": [{"name": "ssh-hostname"}]}
+    )
     world.run()
     before = dict(world.backends.the_charms.config[APP1])
-    assert world.start("action", primitive="config", member_vnf_index="1",
-                       primitive_params={"ssh-hostname": "evil"}) == "COMPLETED"
+    assert (
+        world.start(
+            "action",
+            primitive="config",
+            member_vnf_index="1",
+            primitive_params={"ssh-hostname": "evil"},
+        )
+        == "COMPLETED"
+    )
     assert world.op["detailed-status"] == {"output": "CONFIG OK"}
     assert world.backends.the_charms.config[APP1] == before
 
@@ -459,8 +507,11 @@ def test_action_at_ns_level_fails_as_in_osm(world: World) -> None:
 def test_terminate_runs_primitives_then_deletes_model_then_vim(world: World) -> None:
     world.run()
     assert world.start("terminate", autoremove=True) == "COMPLETED"
-    order = [world.log.index("action", APP1, "stop-it"), world.log.index("destroy-model"),
-             world.log.index("delete-tag", world.nsr["_id"])]
+    order = [
+        world.log.index("action", APP1, "stop-it"),
+        world.log.index("destroy-model"),
+        world.log.index("delete-tag", world.nsr["_id"]),
+    ]
     assert order == sorted(order)
     for kind in (NSRS, VNFRS, OPS):
         assert world.store.all(kind) == []

@@ -68,8 +68,17 @@ def primitive(*parameters: dict[str, Any], name: str = "act") -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("false", False), ("False", False), ("FALSE", False), (False, False),
-     ("true", True), ("", True), ("0", True), ("no", True), (0, True)],
+    [
+        ("false", False),
+        ("False", False),
+        ("FALSE", False),
+        (False, False),
+        ("true", True),
+        ("", True),
+        ("0", True),
+        ("no", True),
+        (0, True),
+    ],
 )
 def test_boolean_is_false_only_for_the_word(text: Any, expected: bool) -> None:
     values = map_primitive_params(
@@ -154,8 +163,12 @@ def test_day0_escapes_html_unless_safe() -> None:
 
 @pytest.mark.parametrize(
     ("template", "reason"),
-    [("{{ missing }}", "'missing' is undefined"), ("{{ OSM.nothing }}", "nothing"),
-     ("{% if %}", "Error parsing Jinja2"), ("echo ${#a}", "Error parsing Jinja2")],
+    [
+        ("{{ missing }}", "'missing' is undefined"),
+        ("{{ OSM.nothing }}", "nothing"),
+        ("{% if %}", "Error parsing Jinja2"),
+        ("echo ${#a}", "Error parsing Jinja2"),
+    ],
 )
 def test_day0_errors_are_one_sentence(template: str, reason: str) -> None:
     with pytest.raises(LcmError, match=reason) as caught:
@@ -165,11 +178,21 @@ def test_day0_errors_are_one_sentence(template: str, reason: str) -> None:
 
 def test_osm_params() -> None:
     record = {
-        "_id": "vnf-1", "nsr-id-ref": "ns-1", "member-vnf-index-ref": "1", "vnfd-ref": "a_vnf",
-        "vim-account-id": "vim", "ip-address": None,
-        "vdur": [{"vdu-id-ref": "box", "count-index": 0, "name": "n", "ip-address": "10.0.0.1",
-                  "interfaces": [{"name": "eth0", "ip-address": "10.0.0.1",
-                                  "mac-address": None}]}],
+        "_id": "vnf-1",
+        "nsr-id-ref": "ns-1",
+        "member-vnf-index-ref": "1",
+        "vnfd-ref": "a_vnf",
+        "vim-account-id": "vim",
+        "ip-address": None,
+        "vdur": [
+            {
+                "vdu-id-ref": "box",
+                "count-index": 0,
+                "name": "n",
+                "ip-address": "10.0.0.1",
+                "interfaces": [{"name": "eth0", "ip-address": "10.0.0.1", "mac-address": None}],
+            }
+        ],
     }
     values = osm_params(record, "box", 0)
     assert values["ns_id"] == "ns-1"
@@ -180,7 +203,8 @@ def test_osm_params() -> None:
     assert values["count_index"] == 0
     assert "ip_address" not in values
     assert values["vdu"]["box-0"]["interfaces"]["eth0"] == {
-        "name": "eth0", "ip-address": "10.0.0.1"
+        "name": "eth0",
+        "ip-address": "10.0.0.1",
     }
 
 
@@ -213,9 +237,7 @@ def test_vdu_level_has_one_environment_per_instance() -> None:
     descriptor["df"][0]["instantiation-level"][0]["vdu-level"][0]["number-of-instances"] = 2
     assert vdu_count(descriptor, "box") == 2
     found = environments(nsd(), {"1": descriptor}, params())
-    assert [e.application for e in found] == [
-        "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z0-z1-box-z1-vdu"
-    ]
+    assert [e.application for e in found] == ["vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z0-z1-box-z1-vdu"]
 
 
 def test_config_units() -> None:
@@ -249,8 +271,11 @@ def test_truncated_names_that_collide_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "ee",
-    [{"id": "e", "helm-chart": "x"}, {"id": "e", "juju": {"charm": "c", "cloud": "k8s"}},
-     {"id": "e", "juju": {"charm": "c", "proxy": False}}],
+    [
+        {"id": "e", "helm-chart": "x"},
+        {"id": "e", "juju": {"charm": "c", "cloud": "k8s"}},
+        {"id": "e", "juju": {"charm": "c", "proxy": False}},
+    ],
 )
 def test_other_kinds_of_environments_are_refused(ee: dict[str, Any]) -> None:
     descriptor = vnfd(day12={"execution-environment-list": [ee]})
@@ -279,17 +304,19 @@ def test_entities_are_provider_then_requirer() -> None:
         {"name": "l", "entities": [{"id": "2", "endpoint": "b"}, {"id": "1", "endpoint": "a"}]}
     ]
     (relation,) = related(descriptor)
-    assert (relation.provider, relation.requirer) == (
-        "vpn-ee-z0-z2-vnf:b", "vpn-ee-z0-z1-vnf:a"
-    )
+    assert (relation.provider, relation.requirer) == ("vpn-ee-z0-z2-vnf:b", "vpn-ee-z0-z1-vnf:a")
 
 
 def test_entity_named_as_the_nsd_is_the_ns_charm() -> None:
     descriptor = nsd()
     descriptor["ns-configuration"].update(
         juju={"charm": "boss"},
-        relation=[{"name": "l", "entities": [{"id": "an_ns", "endpoint": "x"},
-                                             {"id": "1", "endpoint": "y"}]}],
+        relation=[
+            {
+                "name": "l",
+                "entities": [{"id": "an_ns", "endpoint": "x"}, {"id": "1", "endpoint": "y"}],
+            }
+        ],
     )
     (relation,) = related(descriptor)
     assert relation.provider == "boss-ns:x"
@@ -327,8 +354,10 @@ def test_relation_inside_a_vnfd_and_only_the_first_instance_is_related() -> None
     box["relation"] = [{"name": "ignored", "provider": {}, "requirer": {}}]
     day12_of(descriptor).append(box)
     day12_of(descriptor)[0]["relation"] = [
-        {"name": "in", "entities": [{"id": "a_vnf", "endpoint": "a"},
-                                    {"id": "box", "endpoint": "b"}]}
+        {
+            "name": "in",
+            "entities": [{"id": "a_vnf", "endpoint": "a"}, {"id": "box", "endpoint": "b"}],
+        }
     ]
     descriptor["df"][0]["instantiation-level"][0]["vdu-level"][0]["number-of-instances"] = 2
     top = nsd()
@@ -344,8 +373,13 @@ def test_relation_inside_a_vnfd_and_only_the_first_instance_is_related() -> None
 
 
 def planned(**more: Any) -> Any:
-    return plan("demo", nsd(), {"1": vnfd(), "2": vnfd()}, params(**more),
-                {"vim1": "north", "vim2": "south"})
+    return plan(
+        "demo",
+        nsd(),
+        {"1": vnfd(), "2": vnfd()},
+        params(**more),
+        {"vim1": "north", "vim2": "south"},
+    )
 
 
 def test_plan_of_the_sample() -> None:
@@ -353,11 +387,15 @@ def test_plan_of_the_sample() -> None:
     server = result.servers[0]
     assert (server.name, server.hostname) == ("demo-1-box-0", "demo-1-box-0")
     assert (server.image, server.vcpus, server.ram_mib, server.disk_gb) == (
-        "ubuntu22.04", 2, 1536, 10)
+        "ubuntu22.04",
+        2,
+        1536,
+        10,
+    )
     # position, not the order in the descriptor, decides about ens3 and ens4
-    assert [(p.name, p.device, p.management, p.management_vnf, p.port_security)
-            for p in server.ports] == [
-        ("eth0", "ens3", True, True, True), ("eth1", "ens4", False, False, False)]
+    assert [
+        (p.name, p.device, p.management, p.management_vnf, p.port_security) for p in server.ports
+    ] == [("eth0", "ens3", True, True, True), ("eth1", "ens4", False, False, False)]
     networks = {n.link: n for n in result.networks}
     assert networks["mgmt"].management
     assert networks["data"].subnet == "10.7.0.0/24"
@@ -366,15 +404,36 @@ def test_plan_of_the_sample() -> None:
 
 def test_parameters_override_the_ip_profile_and_fix_addresses() -> None:
     result = planned(
-        vld=[{"name": "data",
-              "ip-profile": {"ip-version": "ipv4", "subnet-address": "192.168.8.0/24"},
-              "vnfd-connection-point-ref": [
-                  {"member-vnf-index-ref": "2", "vnfd-connection-point-ref": "data-ext",
-                   "ip-address": "192.168.8.77"}]}],
-        vnf=[{"member-vnf-index": "1",
-              "vdu": [{"id": "box", "interface": [
-                  {"name": "eth1", "ip-address": "192.168.8.5",
-                   "mac-address": "02:00:00:00:00:05"}]}]}],
+        vld=[
+            {
+                "name": "data",
+                "ip-profile": {"ip-version": "ipv4", "subnet-address": "192.168.8.0/24"},
+                "vnfd-connection-point-ref": [
+                    {
+                        "member-vnf-index-ref": "2",
+                        "vnfd-connection-point-ref": "data-ext",
+                        "ip-address": "192.168.8.77",
+                    }
+                ],
+            }
+        ],
+        vnf=[
+            {
+                "member-vnf-index": "1",
+                "vdu": [
+                    {
+                        "id": "box",
+                        "interface": [
+                            {
+                                "name": "eth1",
+                                "ip-address": "192.168.8.5",
+                                "mac-address": "02:00:00:00:00:05",
+                            }
+                        ],
+                    }
+                ],
+            }
+        ],
     )
     assert {n.subnet for n in result.networks} == {None, "192.168.8.0/24"}
     assert [s.ports[1].ip for s in result.servers] == ["192.168.8.5", "192.168.8.77"]
@@ -396,8 +455,11 @@ def test_two_vims_get_separate_networks_and_named_ones() -> None:
     )
     assert [s.vim for s in result.servers] == ["vim1", "vim2"]
     assert {(n.link, n.vim, n.existing) for n in result.networks} == {
-        ("mgmt", "vim1", None), ("mgmt", "vim2", None),
-        ("data", "vim1", "red"), ("data", "vim2", "blue")}
+        ("mgmt", "vim1", None),
+        ("mgmt", "vim2", None),
+        ("data", "vim1", "red"),
+        ("data", "vim2", "blue"),
+    }
 
 
 def test_ext_cpd_decides_about_port_security() -> None:

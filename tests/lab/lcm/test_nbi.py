@@ -178,7 +178,8 @@ def test_two_descriptors(engine: Engine, tmp_path: Path) -> None:
 def test_refused_finding_stops_with_osms_message(engine: Engine, tmp_path: Path) -> None:
     validator: Any = engine.validator
     validator.package_findings = [
-        Found("silent", "f: a", "will hurt"), Found("refused", "f: b", "ours", "NBI's text"),
+        Found("silent", "f: a", "will hurt"),
+        Found("refused", "f: b", "ours", "NBI's text"),
         Found("refused", "f: c", "more"),
     ]
     other = vnfd("b_vnf")
@@ -229,9 +230,7 @@ def test_archives_cannot_write_outside(engine: Engine, tmp_path: Path, members: 
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x1f\x8b\x08\x00broken"])
-def test_damaged_archives_are_one_sentence(
-    engine: Engine, tmp_path: Path, content: bytes
-) -> None:
+def test_damaged_archives_are_one_sentence(engine: Engine, tmp_path: Path, content: bytes) -> None:
     archive = tmp_path / "p.tar.gz"
     archive.write_bytes(content)
     with pytest.raises(NbiError, match="cannot be unpacked"):
@@ -279,15 +278,26 @@ def test_client_maps_names_of_vim_accounts() -> None:
     request = client_params(
         {
             "vnf": [{"member-vnf-index": "1", "vim_account": "south"}],
-            "vld": [{"name": "l", "vim-network-name": {"north": "a", "south": "b"},
-                     "wim_account": False}],
+            "vld": [
+                {
+                    "name": "l",
+                    "vim-network-name": {"north": "a", "south": "b"},
+                    "wim_account": False,
+                }
+            ],
             "wim_account": False,
         },
-        ns_name="n", nsd_key="k", vim_account="north", ssh_keys=["key"],
+        ns_name="n",
+        nsd_key="k",
+        vim_account="north",
+        ssh_keys=["key"],
         resolve_vim=lambda name: ids[name],
     )
     assert request == {
-        "nsName": "n", "nsdId": "k", "vimAccountId": "1", "ssh_keys": ["key"],
+        "nsName": "n",
+        "nsdId": "k",
+        "vimAccountId": "1",
+        "ssh_keys": ["key"],
         "wimAccountId": False,
         "vnf": [{"member-vnf-index": "1", "vimAccountId": "2"}],
         "vld": [{"name": "l", "vim-network-name": {"1": "a", "2": "b"}, "wimAccountId": False}],
@@ -300,14 +310,22 @@ def test_client_maps_names_of_vim_accounts() -> None:
         ({"vnf": "x"}, "'vnf' must be a list of mappings"),
         ({"vld": [1]}, "'vld' must be a list of mappings"),
         ({"additionalParamsForVnf": [{}]}, "must contain 'member-vnf-index'"),
-        ({"vnf": [{"member-vnf-index": "1", "vim_account": "nowhere"}]},
-         "vim account 'nowhere' not found"),
-        ({"vnf": [{"member-vnf-index": "9"}]},
-         "Invalid parameter member_vnf_index='9' is not one of the nsd:constituent-vnfd"),
-        ({"vld": [{"name": "nolink"}]},
-         "Invalid parameter vld:name='nolink' is not present at nsd:vld"),
-        ({"vnf": [{"member-vnf-index": "1", "vimAccountId": "zzz"}]},
-         "Invalid vimAccountId='zzz' not present for the project"),
+        (
+            {"vnf": [{"member-vnf-index": "1", "vim_account": "nowhere"}]},
+            "vim account 'nowhere' not found",
+        ),
+        (
+            {"vnf": [{"member-vnf-index": "9"}]},
+            "Invalid parameter member_vnf_index='9' is not one of the nsd:constituent-vnfd",
+        ),
+        (
+            {"vld": [{"name": "nolink"}]},
+            "Invalid parameter vld:name='nolink' is not present at nsd:vld",
+        ),
+        (
+            {"vnf": [{"member-vnf-index": "1", "vimAccountId": "zzz"}]},
+            "Invalid vimAccountId='zzz' not present for the project",
+        ),
     ],
 )
 def test_bad_parameters_leave_no_record(
@@ -321,8 +339,11 @@ def test_bad_parameters_leave_no_record(
 
 
 def test_missing_value_of_an_initial_primitive(engine: Engine) -> None:
-    with pytest.raises(NbiError, match=r"Parameter '<inner>' needed for vnfd\[id=a_vnf\]:day1-2 "
-                       r"configuration:initial-config-primitive\[name=configure\] not supplied"):
+    with pytest.raises(
+        NbiError,
+        match=r"Parameter '<inner>' needed for vnfd\[id=a_vnf\]:day1-2 "
+        r"configuration:initial-config-primitive\[name=configure\] not supplied",
+    ):
         create(engine, additionalParamsForVnf=[])
 
 
@@ -348,11 +369,16 @@ def test_create_records_everything(engine: Engine) -> None:
     started = create(engine)
     nsr = engine.store.get(NSRS, started.nsr["_id"])
     assert (nsr["name"], nsr["nsState"], nsr["_admin"]["nsState"]) == (
-        "demo", "NOT_INSTANTIATED", "NOT_INSTANTIATED")
+        "demo",
+        "NOT_INSTANTIATED",
+        "NOT_INSTANTIATED",
+    )
     assert [v["member-vnf-index-ref"] for v in engine.vnfs("demo")] == ["1", "2"]
     (operation,) = engine.store.all(OPS)
     assert (operation["lcmOperationType"], operation["operationState"]) == (
-        "instantiate", "PROCESSING")
+        "instantiate",
+        "PROCESSING",
+    )
 
 
 def test_name_of_a_service_is_unique(engine: Engine) -> None:
@@ -398,9 +424,14 @@ def test_delete_cancels_a_running_create(engine: Engine) -> None:
 # -- actions ---------------------------------------------------------------------------------------
 
 PRIMITIVES = [
-    {"name": "touch", "parameter": [
-        {"name": "file"}, {"name": "empty", "default-value": "", "mandatory": False},
-        {"name": "times", "default-value": "1"}]},
+    {
+        "name": "touch",
+        "parameter": [
+            {"name": "file"},
+            {"name": "empty", "default-value": "", "mandatory": False},
+            {"name": "times", "default-value": "1"},
+        ],
+    },
 ]
 
 
@@ -410,8 +441,11 @@ PRIMITIVES = [
         ("nope", {}, "Invalid primitive 'nope' is not present at vnfd/nsd"),
         ("touch", {}, "Needed parameter file not provided for primitive 'touch'"),
         ("touch", {"file": "x"}, "Needed parameter empty not provided for primitive 'touch'"),
-        ("touch", {"file": "x", "empty": "", "more": 1},
-         "parameter/s '['more']' not present at vnfd /nsd for primitive 'touch'"),
+        (
+            "touch",
+            {"file": "x", "empty": "", "more": 1},
+            "parameter/s '['more']' not present at vnfd /nsd for primitive 'touch'",
+        ),
     ],
 )
 def test_refused_actions(name: str, given: dict[str, Any], reason: str) -> None:
@@ -426,8 +460,7 @@ def test_accepted_action() -> None:
 
 def _instantiated(engine: Engine) -> None:
     nsr = create(engine).nsr
-    engine.store.update(
-        NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
+    engine.store.update(NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
 
 
 def test_action_before_instantiation(engine: Engine) -> None:
@@ -438,8 +471,12 @@ def test_action_before_instantiation(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     ("index", "vdu", "reason"),
-    [("9", None, "member_vnf_index='9'"), ("1", "nobox", "vdu_id='nobox' not present"),
-     ("1", "box", "Invalid primitive 'touch'"), (None, None, "Invalid primitive 'touch'")],
+    [
+        ("9", None, "member_vnf_index='9'"),
+        ("1", "nobox", "vdu_id='nobox' not present"),
+        ("1", "box", "Invalid primitive 'touch'"),
+        (None, None, "Invalid primitive 'touch'"),
+    ],
 )
 def test_action_at_the_wrong_place(
     engine: Engine, index: str | None, vdu: str | None, reason: str
@@ -455,8 +492,11 @@ def test_action_is_recorded(engine: Engine) -> None:
     _instantiated(engine)
     operation = engine.ns_action("demo", "touch", {"file": "x"}, "1", timeout=7).operation
     assert operation["operationParams"] == {
-        "primitive": "touch", "primitive_params": {"file": "x"}, "member_vnf_index": "1",
-        "timeout_ns_action": 7}
+        "primitive": "touch",
+        "primitive_params": {"file": "x"},
+        "member_vnf_index": "1",
+        "timeout_ns_action": 7,
+    }
 
 
 def test_vdu_level_action(engine: Engine, tmp_path: Path) -> None:
@@ -468,8 +508,7 @@ def test_vdu_level_action(engine: Engine, tmp_path: Path) -> None:
     top["ns-configuration"] = {}
     add_package(engine.catalogue, NSDS, top, tmp_path / "b")
     nsr = engine.ns_create("vdu", "b_ns", "north", CONFIG, []).nsr
-    engine.store.update(
-        NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
+    engine.store.update(NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
     operation = engine.ns_action("vdu", "touch", {"file": "x"}, "1", "box").operation
     assert operation["operationParams"]["vdu_count_index"] == 0
 

@@ -1,0 +1,415 @@
+"""The lab from outside: verbs as separate processes, with a charm of a few lines of shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.lcm_fakes import day12_of, nsd, vnfd
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root"),
+]
+
+DISPATCH = """#!/bin/sh
+# A proxy charm without a framework: keys, login, and one action that works on the VDU.
+set -eu
+login() {
+    ssh -i key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \\
+        -o LogLevel=ERROR "$(config-get ssh-username)@$(config-get ssh-hostname)" "$@"
+}
+case "$JUJU_DISPATCH_PATH" in
+    actions/generate-ssh-key) [ -f key ] || ssh-keygen -q -t ed25519 -N '' -f key ;;
+    actions/get-ssh-public-key) action-set pubkey="$(cat key.pub)" ;;
+    actions/verify-ssh-credentials) login true || action-fail "no login" ;;
+    actions/configure)
+        login "echo $(action-get inner-address) > configured" && action-set output=done ;;
+    actions/touch) login "touch $(action-get file)" && action-set output="touched" ;;
+    actions/break) action-set output="it broke"; action-fail "lost text" ;;
+    actions/sleep) sleep "$(action-get seconds)"; action-set output=slept ;;
+    hooks/start) status-set active started ;;
+    hooks/server-relation-joined|hooks/client-relation-joined) status-set active related ;;
+esac
+"""
+
+
+def write_package(folder: Path, kind: str, descriptor: dict[str, Any]) -> Path:
+    package = folder / f"{descriptor['id']}_pkg"
+    package.mkdir(parents=True)
+    if kind == "nsd":
+        document: dict[str, Any] = {"nsd": {"nsd": [descriptor]}}
+    else:
+        document = {"vnfd": descriptor}
+        charm = package / "charms" / "demo"
+        charm.mkdir(parents=True)
+        (charm / "dispatch").write_text(DISPATCH)
+        (charm / "dispatch").chmod(0o755)
+        text: dict[str, Any] = {"type": "string", "default": ""}
+        one = {"params": {"file": {"type": "string"}}}
+        files = {
+            "metadata.yaml": {
+                "name": "demo",
+                "summary": "demo",
+                "description": "demo",
+                "series": ["bionic", "focal", "jammy"],
+                "provides": {"server": {"interface": "vpnaas-link"}},
+                "requires": {"client": {"interface": "vpnaas-link"}},
+                "peers": {"proxypeer": {"interface": "proxypeer"}},
+            },
+            "config.yaml": {
+                "options": {f"ssh-{n}": text for n in ("hostname", "username", "password")}
+            },
+            "actions.yaml": {
+                "generate-ssh-key": {},
+                "get-ssh-public-key": {},
+                "verify-ssh-credentials": {},
+                "configure": {"params": {"inner-address": {"type": "string"}}},
+                "touch": {"params": {**one["params"], "times": {"type": "integer"}}},
+                "break": {},
+                "sleep": {"params": {"seconds": {"type": "integer"}}},
+            },
+        }
+        for name, content in files.items():
+            (charm / name).write_text(yaml.safe_dump(content))
+        init = package / "cloud_init"
+        init.mkdir()
+        (init / "cloud_init.txt").write_text(
+            "#cloud-config\nwrite_files:\n- path: /etc/day0\n  content: '{{ inner }}'\n"
+        )
+    (package / f"demo_{kind}.yaml").write_text(yaml.safe_dump(document))
+    return package
+
+
+class Verbs:
+    """Runs ``osm-lab`` as an operator would."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def argv(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "lab.cli", "--home", str(self.home), *words]
+
+    def run(self, *words: str, code: int = 0, timeout: float = 200) -> Any:
+        done = subprocess.run(
+            self.argv(*words),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run("--json", *words).stdout)
+
+    def refused(self, *words: str, code: int = 1) -> str:
+        done = self.run(*words, code=code)
+        (line,) = done.stderr.strip().splitlines()[-1:]
+        assert line.startswith("ERROR: ")
+        assert "Traceback" not in done.stderr
+        return str(line.removeprefix("ERROR: "))
+
+
+PARAMS = yaml.safe_dump(
+    {
+        "additionalParamsForVnf": [
+            {"member-vnf-index": i, "additionalParams": {"inner": f"172.16.0.{i}/24"}}
+            for i in ("1", "2")
+        ]
+    }
+)
+
+
+def leftovers(home: Path) -> list[str]:
+    """Everything on the machine that belongs to the lab in ``home``."""
+    found = []
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    found += [f"mount {line}" for line in mounts if str(home) in line]
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if str(home) in command and int(entry.name) != os.getpid():
+            found.append(f"process {command}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verbs]:
+    """A lab with a VIM account and the demo packages."""
+    folder = tmp_path_factory.mktemp("lcm")
+    verbs = Verbs(folder / "home")
+    descriptor = vnfd()
+    entry = day12_of(descriptor)[0]
+    del entry["terminate-config-primitive"]
+    entry["config-primitive"] += [
+        {"name": "break", "execution-environment-ref": "vpn-ee"},
+        {
+            "name": "sleep",
+            "execution-environment-ref": "vpn-ee",
+            "parameter": [{"name": "seconds", "data-type": "INTEGER", "default-value": "1"}],
+        },
+    ]
+    try:
+        verbs.run("vim-create", "--name", "north")
+        verbs.run("vnfpkg-create", str(write_package(folder, "vnfd", descriptor)))
+        verbs.run("nspkg-create", str(write_package(folder, "nsd", nsd())))
+        yield verbs
+    finally:
+        verbs.run("lab", "clean")
+    assert leftovers(verbs.home) == []
+    assert not any((verbs.home / part).exists() for part in ("nbi", "lcm", "vca", "vims"))
+
+
+CREATE = ("ns-create", "--nsd_name", "an_ns", "--vim_account", "north", "--config", PARAMS)
+
+
+@pytest.fixture(scope="module")
+def ns(verbs: Verbs) -> Iterator[str]:
+    done = verbs.run(*CREATE, "--ns_name", "demo", "--wait")
+    assert "all charms idle" in done.stderr
+    yield "demo"
+    verbs.run("ns-delete", "demo", "--wait")
+    assert verbs.json("ns-list") == []
+    assert verbs.json("vim-show", "north")["servers"] == []
+
+
+def test_service_is_ready(verbs: Verbs, ns: str) -> None:
+    record = verbs.json("ns-show", ns)
+    assert (record["nsState"], record["operational-status"], record["config-status"]) == (
+        "READY",
+        "running",
+        "configured",
+    )
+    assert record["lab"]["seconds-vms-ready-to-charms-idle"] > 0
+    assert {c["message"] for c in record["lab"]["charms"].values()} == {"related"}
+
+
+def test_day0_and_day1_reached_the_vdus(verbs: Verbs, ns: str) -> None:
+    for index in ("1", "2"):
+        day0 = verbs.run("lab", "console", ns, index, "--", "cat", "/etc/day0")
+        assert day0.stdout == f"172.16.0.{index}/24"
+        day1 = verbs.run("lab", "console", ns, index, "--", "cat", "/home/ubuntu/configured")
+        assert day1.stdout.strip() == f"172.16.0.{index}/24"
+
+
+def test_interfaces_stand_in_position_order(verbs: Verbs, ns: str) -> None:
+    record = next(v for v in verbs.json("vnf-list", "--ns", ns) if v["member-vnf-index-ref"] == "1")
+    for port in record["vdur"][0]["interfaces"]:
+        shown = verbs.run(
+            "lab", "console", ns, "1", "--", "ip", "-br", "addr", "show", port["device"]
+        ).stdout
+        assert f" {port['ip-address']}/" in shown
+    assert [p["ns-vld-id"] for p in record["vdur"][0]["interfaces"]] == ["mgmt", "data"]
+    assert record["ip-address"] == record["vdur"][0]["interfaces"][0]["ip-address"]
+
+
+def test_action_from_another_process(verbs: Verbs, ns: str) -> None:
+    done = verbs.run(
+        "ns-action",
+        ns,
+        "--action_name",
+        "touch",
+        "--vnf_name",
+        "1",
+        "--params",
+        "{file: /tmp/hello}",
+        "--wait",
+    )
+    assert done.stdout == "touched\n"
+    verbs.run("lab", "console", ns, "1", "--", "test", "-f", "/tmp/hello")
+    operations = verbs.json("ns-op-list", ns)
+    shown = verbs.json("ns-op-show", operations[-1]["_id"])
+    assert shown["detailed-status"] == {"output": "touched"}
+
+
+def test_failed_action_says_why_and_exits_with_one(verbs: Verbs, ns: str) -> None:
+    text = verbs.refused("ns-action", ns, "--action_name", "break", "--vnf_name", "1", "--wait")
+    assert text.endswith("failed: it broke")
+    assert "Error executing primitive break in ee=" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (
+            ("ns-action", "demo", "--action_name", "nope", "--vnf_name", "1"),
+            "Invalid primitive 'nope'",
+        ),
+        (
+            ("ns-action", "demo", "--action_name", "touch", "--vnf_name", "1"),
+            "Needed parameter file not provided",
+        ),
+        (
+            ("ns-action", "demo", "--action_name", "touch", "--vnf_name", "7"),
+            "member_vnf_index='7'",
+        ),
+        (
+            (
+                "ns-create",
+                "--ns_name",
+                "demo",
+                "--nsd_name",
+                "an_ns",
+                "--vim_account",
+                "north",
+                "--config",
+                PARAMS,
+            ),
+            "already exists",
+        ),
+        (
+            ("ns-create", "--ns_name", "x", "--nsd_name", "nowhere", "--vim_account", "north"),
+            "nsd 'nowhere' not found",
+        ),
+        (
+            ("ns-create", "--ns_name", "x", "--nsd_name", "an_ns", "--vim_account", "south"),
+            "vim account 'south' not found",
+        ),
+        (
+            ("ns-create", "--ns_name", "x", "--nsd_name", "an_ns", "--vim_account", "north"),
+            "<inner>",
+        ),
+        (
+            (
+                "ns-create",
+                "--ns_name",
+                "x",
+                "--nsd_name",
+                "an_ns",
+                "--vim_account",
+                "north",
+                "--config_file",
+                "/nonexistent",
+            ),
+            "cannot be read",
+        ),
+        (
+            (
+                "ns-create",
+                "--ns_name",
+                "x",
+                "--nsd_name",
+                "an_ns",
+                "--vim_account",
+                "north",
+                "--config",
+                "surprise: 1",
+            ),
+            "surprise",
+        ),
+        (("ns-show", "nothing"), "ns 'nothing' not found"),
+        (("vim-create", "--name", "north"), "already exists"),
+        (("vim-delete", "north"), "in use by ns 'demo'"),
+        (("vnfd-delete", "a_vnf"), "at least one"),
+        (("vnfpkg-create", "/nonexistent.tar.gz"), "does not exist"),
+        (("lab", "console", "demo", "9", "--", "true"), "its members are 1, 2"),
+        (("lab", "capture", "demo", "nolink", "/dev/null"), "its links are data, mgmt"),
+    ],
+)
+def test_refusals_are_one_sentence(
+    verbs: Verbs, ns: str, words: tuple[str, ...], reason: str
+) -> None:
+    assert reason in verbs.refused(*words)
+    assert [n["name"] for n in verbs.json("ns-list")] == ["demo"]
+
+
+def test_usage_errors(verbs: Verbs) -> None:
+    assert "Missing option" in verbs.refused("ns-create", "--ns_name", "x", code=2)
+    assert "No such command" in verbs.refused("ns-destroy", code=2)
+
+
+def test_reboot_and_update_status(verbs: Verbs, ns: str) -> None:
+    verbs.run("lab", "console", ns, "2", "--", "touch", "/var/lib/kept")
+    verbs.run("lab", "reboot", ns, "2")
+    verbs.run("lab", "console", ns, "2", "--", "test", "-f", "/var/lib/kept")
+    verbs.run("lab", "update-status", ns)
+    units = verbs.json("lab", "juju-status", ns)
+    assert {u["agent"] for u in units} == {"idle"}
+
+
+def test_capture_sees_the_link(verbs: Verbs, ns: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.pcap"
+    peer = next(v for v in verbs.json("vnf-list", "--ns", ns) if v["member-vnf-index-ref"] == "2")
+    address = peer["vdur"][0]["interfaces"][1]["ip-address"]
+    with subprocess.Popen(
+        verbs.argv("lab", "capture", ns, "data", str(path)), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert "capturing data" in process.stderr.readline()
+        verbs.run("lab", "console", ns, "1", "--", "ping", "-c", "2", "-i", "0.2", address)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    shown = subprocess.run(
+        ["tcpdump", "-nr", str(path), "icmp"], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"> {address}: ICMP echo request" in shown
+
+
+def _worker(verbs: Verbs, name: str) -> int:
+    """The process id of the worker of the service's first operation, once it is recorded."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        operations = verbs.json("ns-op-list", name)
+        if operations and operations[0]["lab"].get("worker"):
+            return int(operations[0]["lab"]["worker"]["pid"])
+        time.sleep(0.1)
+    raise AssertionError("no worker was recorded")
+
+
+@pytest.mark.parametrize("seconds", [0.3, 2.0, 4.5])
+def test_killed_create_is_deleted_without_a_trace(verbs: Verbs, ns: str, seconds: float) -> None:
+    verbs.run(*CREATE, "--ns_name", "doomed")
+    worker = _worker(verbs, "doomed")
+    time.sleep(seconds)
+    os.kill(worker, signal.SIGKILL)
+    time.sleep(0.1)
+    record = next(n for n in verbs.json("ns-list") if n["name"] == "doomed")
+    assert record["nsState"] == "BROKEN"
+    verbs.run("ns-delete", "doomed", "--wait")
+    assert [n["name"] for n in verbs.json("ns-list")] == ["demo"]
+    assert {s["name"].split("-")[0] for s in verbs.json("vim-show", "north")["servers"]} == {"demo"}
+    assert not [line for line in leftovers(verbs.home) if record["_id"] in line]
+
+
+def test_delete_cancels_a_create_that_runs(verbs: Verbs, ns: str) -> None:
+    verbs.run(*CREATE, "--ns_name", "hasty")
+    worker = _worker(verbs, "hasty")
+    verbs.run("ns-delete", "hasty", "--wait")
+    assert (
+        not Path(f"/proc/{worker}").exists()
+        or "Z" in Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[0]
+    )
+    assert [n["name"] for n in verbs.json("ns-list")] == ["demo"]
+
+
+def test_operations_on_one_service_queue_up(verbs: Verbs, ns: str) -> None:
+    first = verbs.json(
+        "ns-action", ns, "--action_name", "sleep", "--vnf_name", "1", "--params", "{seconds: 2}"
+    )
+    done = verbs.run(
+        "ns-action",
+        ns,
+        "--action_name",
+        "touch",
+        "--vnf_name",
+        "2",
+        "--params",
+        "{file: /tmp/later}",
+        "--wait",
+    )
+    assert done.stdout == "touched\n"
+    assert verbs.json("ns-op-show", first["_id"])["operationState"] == "COMPLETED"
