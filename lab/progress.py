@@ -66,8 +66,10 @@ class Board:
         row.said = text
         return f"{subject}: charm {text}"
 
-    def table(self) -> Table:
-        """Return the table for a terminal."""
+    def table(self) -> Table | Text:
+        """Return what a terminal shows: a table, or only the stage while there are no rows."""
+        if not self.rows:
+            return Text(self.stage)
         table = Table(title=self.stage, title_justify="left", expand=False)
         for heading in ("VNF", "VM", "charm", "primitives"):
             table.add_column(heading, overflow="ellipsis", no_wrap=True)

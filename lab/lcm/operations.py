@@ -6,9 +6,12 @@ the operation's ``operationState`` and ``detailed-status``.
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +34,19 @@ class Operations:
     """Runs operations from their documents."""
 
     def __init__(
-        self, store: Store, backends: Backends, timeouts: Timeouts, journal: Journal
+        self,
+        store: Store,
+        backends: Backends,
+        timeouts: Timeouts,
+        journal: Journal,
+        abort: Callable[[int], object] = os._exit,
     ) -> None:
-        """Work on the records in ``store`` through ``backends``."""
+        """Work on the records in ``store`` through ``backends``.
+
+        ``abort`` ends the process when an instantiation takes too long: its threads cannot be
+        stopped one by one, and whatever they leave is found by ns-delete.
+        """
+        self._abort = abort
         self.store = store
         self.backends = backends
         self.timeouts = timeouts
@@ -79,13 +92,32 @@ class Operations:
                 on_booted=lambda server, result: self._record_server(ns_id, server, result),
                 on_day1=lambda app: self._record_day1(ns_id, app),
             )
-            report = run.run()
+            with self._deadline(operation):
+                report = run.run()
             state = self._finish_instantiate(operation, svc, report)
             self._settle(ns_id, charms, report.vms_ready)
         finally:
             if charms is not None:
                 charms.stop()
         return state
+
+    @contextmanager
+    def _deadline(self, operation: Document) -> Iterator[None]:
+        """Give the block up after ``timeout_ns_deploy`` seconds."""
+        given = operation["operationParams"].get("timeout_ns_deploy")
+        seconds = float(given or self.timeouts.ns_deploy)
+
+        def expire() -> None:
+            self._fail(operation, f"{STAGES[1]} Detail: Timeout after {seconds:g} s")
+            self._abort(1)
+
+        timer = threading.Timer(seconds, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _finish_instantiate(self, operation: Document, svc: Service, report: Report) -> str:
         ns_id = operation["nsInstanceId"]

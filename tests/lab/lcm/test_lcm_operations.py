@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class World:
         self.nsd = nsd()
         self.request = params()
         self.timeouts = FAST
+        self.aborted: list[int] = []
 
     def record(self) -> Document:
         """Write all documents; return the instantiate operation."""
@@ -71,9 +73,9 @@ class World:
     def run(self, operation: Document | None = None) -> str:
         operation = operation or self.record()
         self.operation = operation
-        return Operations(self.store, self.backends, self.timeouts, self.journal).run(
-            operation["_id"]
-        )
+        return Operations(
+            self.store, self.backends, self.timeouts, self.journal, self.aborted.append
+        ).run(operation["_id"])
 
     def start(self, kind: str, **values: Any) -> str:
         operation = new_operation(self.nsr, kind, values)
@@ -215,6 +217,24 @@ def test_waiting_charm_is_used_after_the_timeout_in_silence(world: World) -> Non
     world.timeouts = dataclasses.replace(FAST, charm_ready=0.3)
     world.backends.the_charms.deploy_status = ("waiting", "for ever")
     assert world.run() == "COMPLETED"
+
+
+def test_instantiation_that_takes_too_long_is_given_up(world: World) -> None:
+    world.request["timeout_ns_deploy"] = 1
+    world.backends.gate.clear()
+    thread = threading.Thread(target=world.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 20
+        while not world.aborted and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert world.aborted == [1]
+        assert world.op["operationState"] == "FAILED"
+        assert world.op["detailed-status"].endswith("Detail: Timeout after 1 s")
+        assert world.ns["nsState"] == "BROKEN"
+    finally:
+        world.backends.gate.set()
+        thread.join(20)
 
 
 def test_vim_failure(world: World) -> None:

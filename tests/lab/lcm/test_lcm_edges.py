@@ -1,0 +1,150 @@
+"""Display of progress, key injection's script, worker identity: the small edges."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lab.lcm.errors import LcmError
+from lab.lcm.journal import Journal, Tail
+from lab.lcm.keys import OpenSshInjector
+from lab.nbi.jobs import start_time
+from lab.progress import Board, watch
+from lab.render import Output
+
+
+def event(kind: str, subject: str, text: str, **more: object) -> dict[str, object]:
+    return {"time": 0.0, "kind": kind, "subject": subject, "text": text, **more}
+
+
+def test_a_hook_that_keeps_failing_is_told_once() -> None:
+    board = Board()
+    lines = []
+    for _ in range(3):
+        lines.append(board.feed(event("charm", "hss", "running install", quiet=True)))
+        lines.append(board.feed(event("charm", "hss", "install failed: why", status="error")))
+    assert [line for line in lines if line] == ["hss: charm install failed: why"]
+    assert board.rows["hss"].style == "red"
+
+
+def test_table_has_a_row_per_vnf_and_link() -> None:
+    board = Board()
+    for entry in (
+        event("stage", "ns", "Stage 2/5"),
+        event("vm", "mme", "active 10.0.0.2"),
+        event("charm", "mme", "active: [s6a] up", status="active"),
+        event("primitive", "mme", "configure", number=2, total=4, done=True),
+        event("relation", "s6a", "a:s6a - b:s6a"),
+    ):
+        board.feed(entry)
+    out = io.StringIO()
+    Console(file=out, width=120).print(board.table())
+    text = out.getvalue()
+    for part in ("Stage 2/5", "mme", "active 10.0.0.2", "[s6a] up", "2/4 configure", "link s6a"):
+        assert part in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_watch_ends_with_the_operations_state(tmp_path: Path, terminal: bool) -> None:
+    tail = Tail(tmp_path / "events")
+    journal = Journal(tmp_path / "events")
+
+    def work() -> None:
+        journal.write("stage", "ns", "Stage 1/5")
+        journal.write("end", "ns", "why", state="FAILED", detail="why")
+        journal.write("settled", "ns", "failed", idle=True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    outcome = watch(tail, lambda: True, console, timeout=20)
+    thread.join()
+    assert (outcome.state, outcome.detail, outcome.lost) == ("FAILED", "why", False)
+
+
+def test_watch_notices_a_dead_worker(tmp_path: Path) -> None:
+    outcome = watch(Tail(tmp_path / "e"), lambda: False, Console(file=io.StringIO()), 20)
+    assert (outcome.state, outcome.lost) == ("FAILED", True)
+
+
+def test_watch_gives_up_but_the_operation_goes_on(tmp_path: Path) -> None:
+    outcome = watch(Tail(tmp_path / "e"), lambda: True, Console(file=io.StringIO()), 0.05)
+    assert (outcome.state, outcome.lost) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("detail", "shown"),
+    [
+        ({"output": "plain text"}, "plain text\n"),
+        ({"output": '{"a":1}'}, '{\n "a": 1\n}\n'),
+        ({"other": "x"}, "other: x\n"),
+        ("Done", "Done\n"),
+    ],
+)
+def test_result_of_an_action(
+    capsys: pytest.CaptureFixture[str], detail: object, shown: str
+) -> None:
+    Output(False).result({"detailed-status": detail})
+    assert capsys.readouterr().out == shown
+
+
+@pytest.fixture
+def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An "ssh" that runs its last argument with a home directory of its own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\nfor last; do :; done\nHOME={home}; export HOME\nexec sh -c "$last"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return home
+
+
+def test_injection_appends_once_with_tight_modes(fake_ssh: Path, tmp_path: Path) -> None:
+    injector = OpenSshInjector(list)
+    (fake_ssh / ".ssh").mkdir()
+    (fake_ssh / ".ssh" / "authorized_keys").write_text("ssh-rsa RO\n")
+    for _ in range(2):
+        injector.inject("10.0.0.1", "ubuntu", tmp_path / "key", "ssh-ed25519 AAA unit")
+    text = (fake_ssh / ".ssh" / "authorized_keys").read_text()
+    assert text == "ssh-rsa RO\nssh-ed25519 AAA unit\n"
+
+
+def test_nothing_in_a_key_is_run(fake_ssh: Path, tmp_path: Path) -> None:
+    key = f"ssh-rsa $(touch {tmp_path}/evil) `touch {tmp_path}/evil` '; touch {tmp_path}/evil"
+    OpenSshInjector(list).inject("10.0.0.1", "ubuntu", tmp_path / "key", key)
+    assert (fake_ssh / ".ssh" / "authorized_keys").read_text() == key + "\n"
+    assert not (tmp_path / "evil").exists()
+    assert (fake_ssh / ".ssh" / "authorized_keys").stat().st_mode & 0o077 == 0
+
+
+def test_two_lines_are_no_key(fake_ssh: Path, tmp_path: Path) -> None:
+    with pytest.raises(LcmError, match="not one line"):
+        OpenSshInjector(list).inject("10.0.0.1", "ubuntu", tmp_path / "key", "a\nb")
+
+
+def test_ros_key_is_made_once_and_private(tmp_path: Path) -> None:
+    injector = OpenSshInjector(list)
+    path = tmp_path / "ns" / "ro_key"
+    first = injector.make_key(path)
+    assert first.startswith("ssh-rsa ")
+    assert injector.make_key(path) == first
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_start_time_knows_the_living_from_the_dead() -> None:
+    with subprocess.Popen(["sleep", "30"]) as process:
+        assert start_time(process.pid) is not None
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert start_time(process.pid) is None  # a zombie does not run
+    assert start_time(process.pid) is None
