@@ -29,6 +29,7 @@ from lab.vca.errors import (
     AlreadyExistsError,
     InvalidCharmError,
     InvalidValueError,
+    ModelBusyError,
     NotFoundError,
     UnitFailedError,
     VcaError,
@@ -659,7 +660,13 @@ class Model:
 
     def _wind_down(self, timeout: float) -> None:
         """Let the charms break their relations, stop and remove, as far as they can in time."""
-        self.start()
+        try:
+            self.start()
+        except (ModelBusyError, NotFoundError):
+            raise
+        except VcaError as error:
+            self._log.warning("destroyed without its last hooks: %s", error)
+            return
         try:
             for app, status in self.status().applications.items():
                 if status.life == "alive":

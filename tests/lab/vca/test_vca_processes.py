@@ -1,0 +1,274 @@
+"""Several processes, killed processes and what they leave."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from vca_support import QUICK, WAIT, databag, events, logged, new_model, on, runs, write_charm
+
+from lab.vca import Controller, Model, ModelBusyError, NotFoundError, VcaError
+
+RUNNER = """
+import sys, time
+from lab.vca import Controller, Settings
+model = Controller(sys.argv[1], settings=Settings(retry_start=0.05)).model("m")
+model.start()
+exec(sys.argv[2])
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+class OtherProcess:
+    """Another process that runs the model "m" of a home."""
+
+    def __init__(self, home: Path, code: str = "") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RUNNER, str(home), code],
+            stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3],
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def wait_until(what: Path, seconds: float = WAIT) -> None:
+    deadline = time.monotonic() + seconds
+    while not (what.exists() and what.read_text()):
+        assert time.monotonic() < deadline, f"{what} did not appear"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_hook_cut_off_by_a_kill_is_run_again_by_the_next_process(tmp_path: Path) -> None:
+    home, mark, pids = tmp_path / "h", tmp_path / "mark", tmp_path / "pids"
+    model = new_model(home)
+    script = on("start", "relation-set -r $(relation-ids db) n=dropped", "state-set n=dropped",
+                f"if [ ! -e {mark} ]; then echo $$ >> {pids}; sleep 600 & echo $! >> {pids}; "
+                f"echo x > {mark}; wait; fi",
+                'echo "state=[$(state-get n)]"', "relation-set -r $(relation-ids db) n=kept")
+    script = script.replace('state-set n=dropped; if', 'if')  # state is looked at before it is set
+    model.deploy("a", write_charm(tmp_path / "a", "a", provides="db", script=script))
+    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db"))
+    model.add_relation("a:db", "b:db")
+    other = OtherProcess(home)
+    wait_until(mark)
+    other.kill()
+    orphans = [int(pid) for pid in pids.read_text().split()]
+    assert all(alive(pid) for pid in orphans), "the hook should have outlived its controller"
+    with model:
+        model.wait_idle(WAIT)
+        assert not any(alive(pid) for pid in orphans)
+        assert events(model, "a/0").count("start") == 2
+        assert events(model, "a/0").count("install") == 1
+        assert logged(model, "a/0", "state") == ["[]"]
+        assert databag(model, "b/0", "db", "a/0")["n"] == "kept"
+    assert list(model.paths.contexts.glob("*")) == []
+
+
+def test_an_action_cut_off_by_a_kill_has_failed_and_is_not_repeated(tmp_path: Path) -> None:
+    home, mark = tmp_path / "h", tmp_path / "mark"
+    model = new_model(home)
+    script = on("slow", f"echo $$ > {mark}", "sleep 600")
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=script, actions={"slow": {}}))
+    other = OtherProcess(home, "model.wait_idle(30); model.enqueue_action('a', 'slow')")
+    wait_until(mark)
+    other.kill()
+    with model:
+        model.wait_idle(WAIT)
+        result = model.action("1")
+        assert result is not None
+        assert (result.status, result.message) == ("failed", "action terminated")
+        assert events(model, "a/0").count("slow") == 1
+        assert not alive(int(mark.read_text()))
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_kills_at_any_moment_lose_nothing(tmp_path: Path, number: int) -> None:
+    """Kill the controller again and again while two applications settle; then look."""
+    home = tmp_path / "h"
+    model = new_model(home)
+    count = on("*", "relation-ids db > /dev/null") + on(
+        "db-relation-changed", "relation-set seen=$(relation-get id)"
+    ) + on("db-relation-joined", "relation-set id=$JUJU_UNIT_NAME")
+    model.deploy("a", write_charm(tmp_path / "a", "a", provides="db", script=count), num_units=2)
+    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=count), num_units=1)
+    model.add_relation("a:db", "b:db")
+    for turn in range(3):
+        other = OtherProcess(home)
+        time.sleep(0.02 + 0.045 * ((number * 3 + turn) % 7))
+        other.kill()
+    with model:
+        model.wait_idle(WAIT)
+        for unit in ("a/0", "a/1"):
+            assert databag(model, unit, "db", "b/0")["id"] == "b/0"
+            assert databag(model, "b/0", "db", unit)["seen"] == "b/0"
+            # What is repeated is only ever the hook that was cut off, so the order stands.
+            once = [e for i, e in enumerate(events(model, unit)) if events(model, unit)[i - 1] != e or i == 0]
+            assert [e for e in once if not e.startswith("db-") and "leader" not in e] == [
+                "install", "config-changed", "start",
+            ]
+
+
+def test_only_one_process_runs_a_model_and_others_look_on(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    model = Controller(home, settings=dataclasses.replace(QUICK, lock_timeout=0.3)).add_model("m")
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=on("start", "status-set active up")))
+    other = OtherProcess(home, "model.wait_idle(30)")
+    try:
+        assert model.status().units["a/0"].message == "up"
+        assert model.show_unit("a/0")["leader"] is True
+        told = f'model "m" is run by process {other.process.pid}, which did not finish within 0.3 s'
+        with pytest.raises(ModelBusyError, match=re.escape(told)):
+            model.start()
+        with pytest.raises(ModelBusyError):
+            model.add_units("a")
+        assert not model.running
+    finally:
+        other.kill()
+    with model:
+        assert model.wait_idle(WAIT).units["a/0"].workload == "active"
+
+
+def test_changes_without_running_are_kept_and_taken_up_later(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    first = new_model(home)
+    options = {"v": {"type": "string", "default": ""}}
+    script = on("config-changed", "echo v=$(config-get v)")
+    first.deploy("a", write_charm(tmp_path / "a", "a", options=options, script=script))
+    first.set_config("a", {"v": "early"})
+    second = Controller(home, settings=QUICK).model("m")
+    assert second.config("a") == {"v": "early"}
+    with second:
+        second.wait_idle(WAIT)
+    assert logged(second, "a/0", "v") == ["early"]
+
+
+def test_stop_lets_hooks_finish_and_kill_does_not(tmp_path: Path) -> None:
+    model = new_model(tmp_path / "h")
+    mark = tmp_path / "mark"
+    script = on("start", f"echo x > {mark}", "sleep 0.5", "echo finished=1") + on(
+        "update-status", f"echo x > {mark}", "sleep 600"
+    )
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
+    model.start()
+    wait_until(mark)
+    model.stop()
+    assert logged(model, "a/0", "finished") == ["1"]
+    mark.unlink()
+    model.start()
+    model.update_status()
+    wait_until(mark)
+    begun = time.monotonic()
+    model.stop(kill=True)
+    assert time.monotonic() - begun < 5
+    assert runs(model, "a/0")[-1].event == "update-status"
+    # It is to be run again.
+    assert json.loads((model.paths.model / "model.json").read_text())["units"]["a/0"]["operation"][
+        "kind"
+    ] == "run-hook"
+
+
+def test_destroy_gives_charms_their_last_hooks(tmp_path: Path) -> None:
+    controller = Controller(tmp_path / "h", settings=QUICK)
+    model = controller.add_model("m")
+    said = tmp_path / "said"
+    script = on("*-relation-broken|*/stop|*/remove", f"echo $event >> {said}")
+    model.deploy("a", write_charm(tmp_path / "a", "a", provides="db", script=script))
+    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db"))
+    model.add_relation("a:db", "b:db")
+    with model:
+        model.wait_idle(WAIT)
+    controller.destroy_model("m")
+    assert said.read_text().split() == ["hooks/db-relation-broken", "hooks/stop", "hooks/remove"]
+    assert controller.models() == []
+    assert not model.paths.model.exists()
+    with pytest.raises(NotFoundError, match='model "m" not found'):
+        controller.model("m")
+    with pytest.raises(NotFoundError):
+        controller.destroy_model("m")
+    assert controller.add_model("m").status().applications == {}
+
+
+def test_destroy_after_a_kill_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    home, pids = tmp_path / "h", tmp_path / "pids"
+    model = new_model(home)
+    script = on("install", f"setsid sleep 600 & echo $! > {pids}", "sleep 600")
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
+    other = OtherProcess(home)
+    wait_until(pids)
+    other.kill()
+    Controller(home, settings=QUICK).destroy_model("m", timeout=0.5)
+    assert not any(alive(int(pid)) for pid in pids.read_text().split())
+    assert list((home / "vca" / "models").iterdir()) == []
+
+
+def test_destroy_does_not_wait_for_charms_that_fail(tmp_path: Path) -> None:
+    controller = Controller(tmp_path / "h", settings=QUICK)
+    model = controller.add_model("m")
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=on("stop", "exit 1")))
+    with model:
+        model.wait_idle(WAIT)
+    begun = time.monotonic()
+    controller.destroy_model("m", timeout=1.0)
+    assert time.monotonic() - begun < 10
+    assert controller.models() == []
+
+
+def test_a_damaged_document_is_one_clear_error_and_can_be_destroyed(tmp_path: Path) -> None:
+    controller = Controller(tmp_path / "h", settings=QUICK)
+    model = controller.add_model("m")
+    (model.paths.model / "model.json").write_text('{"uuid": 5')
+    for call in (model.start, model.status):
+        with pytest.raises(VcaError, match=r"model.json is damaged at its start"):
+            call()
+    controller.destroy_model("m")
+    assert controller.models() == []
+
+
+def test_long_paths_and_an_exec_prefix(tmp_path: Path) -> None:
+    home = tmp_path / ("deep" * 30) / "h"
+    controller = Controller(home, exec_prefix=("env", "PREFIX=seen"), settings=QUICK)
+    model = controller.add_model("m")
+    script = on("start", 'echo "prefix=$PREFIX"', "status-set active reached")
+    with model:
+        model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
+        assert model.wait_idle(WAIT).units["a/0"].message == "reached"
+    assert logged(model, "a/0", "prefix") == ["seen"]
+
+
+def test_signals_to_the_controller_do_not_reach_hooks(tmp_path: Path) -> None:
+    """Ctrl-C in a terminal goes to the whole foreground group; hooks are in their own."""
+    home, mark = tmp_path / "h", tmp_path / "mark"
+    model = new_model(home)
+    script = on("start", f"echo $$ > {mark}", "sleep 600")
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
+    other = OtherProcess(home)
+    try:
+        wait_until(mark)
+        hook = int(mark.read_text())
+        assert os.getpgid(hook) != os.getpgid(other.process.pid)
+    finally:
+        other.kill()
+    with model:
+        model.stop(kill=True)
+    assert not alive(hook)
