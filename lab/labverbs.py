@@ -33,6 +33,10 @@ def probe_verb(lab: Lab) -> None:
     found: dict[str, Any] = dataclasses.asdict(probe())
     for tool in ("systemd-analyze", "cloud-init", "sshd", "wg", "iperf3", "tcpdump", "nft"):
         found[tool] = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") or "missing"
+    # Every VDU takes about ten of these and every wireguard-go one; when they run out, tunnels
+    # do not start ("Protocol not supported").
+    limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii")
+    found["inotify instances"] = int(limit)
     found["charm python"] = str(RealBackends(lab.home).controller().charm_python)
     lab.out.fields({k: str(v) if isinstance(v, Path) else v for k, v in found.items()})
 
