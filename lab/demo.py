@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -63,12 +62,16 @@ class Demo:
             self.console.print(f"[bold]$ osm-lab {shlex.join(words)}[/bold]", highlight=False)
         done = subprocess.run(
             [sys.executable, "-m", "lab.cli", "--home", str(self.home), "--json", *words],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=None if show else subprocess.PIPE,
             text=True,
             check=False,
         )
         if done.returncode:
-            raise click.ClickException(f"osm-lab {words[0]} failed, see above")
+            lines = (done.stderr or "").strip().splitlines()
+            reason = lines[-1] if lines else "see above"
+            raise click.ClickException(f"osm-lab {words[0]} failed: {reason}")
         return done.stdout
 
     def action(self, vnf: str, primitive: str, **params: object) -> dict[str, Any]:
@@ -76,8 +79,7 @@ class Demo:
         text = json.dumps(params)
         words = ("ns-action", "epc", "--vnf_name", vnf, "--action_name", primitive)
         operation = json.loads(self.verb(*words, "--params", text, "--wait", show=False))
-        status = yaml.safe_load(operation["detailed-status"])
-        result: dict[str, Any] = json.loads(status["output"])
+        result: dict[str, Any] = json.loads(operation["detailed-status"]["output"])
         return result
 
     def deploy(self) -> float:
@@ -162,34 +164,24 @@ def wire(file: Path, port: int) -> dict[str, int]:
 
 def table(results: list[dict[str, Any]], title: str) -> Table:
     """Return the readable result."""
-    view = Table(title=title)
-    for heading in ("link", "from", "to"):
-        view.add_column(heading)
-    for heading in (
-        "tunnel\nMbit/s",
-        "no VPN\nMbit/s",
-        "ratio",
-        "tunnel\nRTT ms",
-        "no VPN\nRTT ms",
-        "on the wire:\nWireGuard",
-        "\nARP/ND",
-        "\nother",
-    ):
-        view.add_column(heading, justify="right")
+    view = Table(title=title, caption="rates in Gbit/s, round trip times in ms")
+    view.add_column("link", no_wrap=True)
+    view.add_column("path", no_wrap=True)
+    for heading in ("tunnel", "no VPN", "ratio", "RTT", "no VPN"):
+        view.add_column(heading, justify="right", no_wrap=True)
+    view.add_column("wire: WG/ARP/other", justify="right", no_wrap=True)
     for link, result in zip(LINKS, results, strict=True):
         tunnel, plain = result["tunnel-throughput"]["mbps"], result["underlay-throughput"]["mbps"]
+        counts = result["wire"]
         view.add_row(
             link.title,
-            link.near,
-            link.far,
-            f"{tunnel:.0f}",
-            f"{plain:.0f}",
+            f"{link.near} > {link.far}",
+            f"{tunnel / 1e3:.2f}",
+            f"{plain / 1e3:.2f}",
             f"{tunnel / plain:.2f}" if plain else "-",
             f"{result['tunnel-latency']['rtt-ms']['avg']:.2f}",
             f"{result['underlay-latency']['rtt-ms']['avg']:.2f}",
-            str(result["wire"]["wireguard"]),
-            str(result["wire"]["arp-nd"]),
-            str(result["wire"]["other"]),
+            f"{counts['wireguard']}/{counts['arp-nd']}/{counts['other']}",
         )
     return view
 

@@ -1,8 +1,1 @@
-"""Makes the shared charm library importable, as a charm's `lib/` does."""
-
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "charms" / "lib"))
-sys.path.insert(0, str(ROOT / "tests"))
+"""Settings of all tests; import paths are set in pyproject.toml."""

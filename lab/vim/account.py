@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lab.vim import addresses, cgroups, cloudinit, dataplane, fabric, image
+from lab.vim import addresses, cgroups, cloudinit, dataplane, fabric, image, limits
 from lab.vim.errors import VimError
 from lab.vim.model import (
     ACTIVE,
@@ -119,6 +119,7 @@ class Vim:
         image.check_host()
         dataplane.probe()
         with locked(place.lock):
+            limits.raise_limit(place.path)
             directory = place.vims / name
             if (directory / "account.json").exists():
                 raise VimError(f"A VIM account with name '{name}' already exists.")
@@ -214,6 +215,7 @@ class Vim:
         shutil.rmtree(self.directory, ignore_errors=True)
         if not self.names(self.home.path):
             fabric.delete_netns(self.home.vca_netns)
+            limits.restore_limit(self.home.path)
             with contextlib.suppress(OSError):  # not empty: not ours alone
                 (self._hierarchy() / self.home.prefix).rmdir()
 
@@ -638,4 +640,5 @@ def clean(home: Path | str) -> None:
         unmount(own)
     with contextlib.suppress(OSError):
         own.rmdir()
+    limits.restore_limit(place.path)
     place.lock.unlink(missing_ok=True)
