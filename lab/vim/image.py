@@ -135,6 +135,8 @@ MASKED_UNITS = [
     "systemd-udevd-kernel.socket",
     "systemd-update-utmp-runlevel.service",
     "systemd-update-utmp.service",
+    "user@.service",
+    "user-runtime-dir@.service",
 ]
 #: Generators that look for disks, or that decide about cloud-init (which is always on here).
 MASKED_GENERATORS = [

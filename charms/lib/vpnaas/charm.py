@@ -12,7 +12,7 @@ import time
 import uuid
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
-from ops.charm import ActionEvent, CharmBase, RelationEvent
+from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
@@ -120,9 +120,9 @@ class VnfCharm(CharmBase):
     # Events
 
     def _on_event(self, event: EventBase) -> None:
-        # Juju repeats itself around relations. Where all that a reconcile depends on in Juju is
-        # as the last one left it, the VDU need not be asked; update-status looks for drift there.
-        if isinstance(event, RelationEvent) and self._is_settled():
+        # Juju repeats itself. Where all that a reconcile depends on in Juju is as the last one left
+        # it, the VDU need not be asked; update-status looks for drift there.
+        if isinstance(event, (RelationEvent, ConfigChangedEvent)) and self._is_settled():
             return
         self._reconcile_and_report()
 
