@@ -138,9 +138,11 @@ def vim_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
     """Delete a VIM account with all it made."""
     from lab.vim import Vim
 
-    document = lab.engine.vim_delete(name, force)
-    if document["name"] in Vim.names(lab.home):
-        Vim.open(lab.home, document["name"]).destroy()
+    def destroy(document: Document) -> None:
+        if document["name"] in Vim.names(lab.home):
+            Vim.open(lab.home, document["name"]).destroy()
+
+    lab.engine.vim_delete(name, force, destroy)
     lab.out.remark("Deleted")
 
 

@@ -47,6 +47,7 @@ def probe_verb(lab: Lab) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--vdu_id", help="VDU; the first one otherwise.")
 @click.option("--count", type=click.IntRange(0), default=0, help="Instance of the VDU.")
+@click.option("--stdin", "use_stdin", is_flag=True, help="Give COMMAND our standard input.")
 @click.option("--timeout", type=click.FloatRange(1), default=600.0, show_default=True)
 @pass_lab
 def console(
@@ -56,11 +57,13 @@ def console(
     command: tuple[str, ...],
     vdu_id: str | None,
     count: int,
+    use_stdin: bool,
     timeout: float,
 ) -> None:
     """Run COMMAND as root in a VDU, as on its console; put -- before it."""
     vim, server = _server(lab, ns, vnf, vdu_id, count)
-    text = None if sys.stdin.isatty() else sys.stdin.read()
+    # Only when asked: a script's standard input may be a pipe that nobody ever closes.
+    text = sys.stdin.read() if use_stdin else None
     done = vim.console(server, list(command), input=text, timeout=timeout)
     click.echo(done.stdout, nl=False)
     click.echo(done.stderr, nl=False, err=True)
@@ -160,7 +163,7 @@ def clean_verb(lab: Lab) -> None:
     for name in controller.models() if controller is not None else ():
         try:
             if controller is not None:
-                controller.destroy_model(name)
+                controller.destroy_model(name, force=True)
         except Exception as error:
             failures.append(f"model {name}: {error}")
     clean(lab.home)

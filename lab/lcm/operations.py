@@ -95,7 +95,7 @@ class Operations:
             with self._deadline(operation):
                 report = run.run()
             state = self._finish_instantiate(operation, svc, report)
-            self._settle(ns_id, charms, report.vms_ready)
+            self._let_settle(ns_id, charms, report.vms_ready)
         finally:
             if charms is not None:
                 charms.stop()
@@ -147,6 +147,13 @@ class Operations:
         if failed:
             return self._end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
         return self._end(operation, "COMPLETED", "Done")
+
+    def _let_settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
+        """Settle; the operation has ended as its record says, what goes wrong now cannot undo it."""
+        try:
+            self._settle(ns_id, charms, vms_ready)
+        except LcmError as error:
+            self.journal.write("note", "ns", str(error))
 
     def _settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
         """Let the charms finish (tunnels come up by relation events after the operation)."""
@@ -255,7 +262,7 @@ class Operations:
         try:
             ops = CharmOps(charms, ns_id, self.timeouts)
             state = self._run_action(operation, ops, env, name, real_name, values, timeout)
-            self._settle(ns_id, charms, None)
+            self._let_settle(ns_id, charms, None)
         finally:
             charms.stop()
         return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,12 @@ class Engine:
             self.store.put(VIMS, document)
         return document
 
-    def vim_delete(self, name: str, force: bool = False) -> Document:
-        """Remove the record of a VIM account no service uses.
+    def vim_delete(
+        self, name: str, force: bool = False, destroy: Callable[[Document], None] = lambda _: None
+    ) -> Document:
+        """Remove a VIM account no service uses: what it made first, then its record.
+
+        A record that outlives a failed `destroy` lets the verb be tried again.
 
         Raises:
             NbiError: unknown, or in use and not ``force``.
@@ -78,6 +82,7 @@ class Engine:
                     raise NbiError(
                         f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
                     )
+        destroy(document)
         self.store.delete(VIMS, document["_id"])
         return document
 
