@@ -149,7 +149,7 @@ class Operations:
         return self._end(operation, "COMPLETED", "Done")
 
     def _let_settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
-        """Settle; the operation has ended as its record says, what goes wrong now cannot undo it."""
+        """Settle; the operation ended as its record says, what goes wrong now cannot undo it."""
         try:
             self._settle(ns_id, charms, vms_ready)
         except LcmError as error:
