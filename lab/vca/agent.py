@@ -203,6 +203,8 @@ class UnitAgent(threading.Thread):
         elif step.kind == "resign":
             with self._store.transaction() as document:
                 document.units[self._unit_name].leader = False
+        elif step.kind == "resolve":
+            self._resolve()
         elif step.kind == "die":
             self._die()
 
@@ -211,7 +213,7 @@ class UnitAgent(threading.Thread):
             unit = document.units[self._unit_name]
             revision = document.apps[self._app].charm_revision
             if step.kind == "upgrade":
-                unit.operation = Operation(kind="upgrade")
+                unit.operation = Operation(kind="upgrade", hook=unit.operation.hook)
                 self._set_agent(unit, "executing", "upgrading charm")
             else:
                 unit.workload = StatusInfo(
@@ -228,9 +230,24 @@ class UnitAgent(threading.Thread):
                 return
             present.charm_revision = revision
             if step.kind == "upgrade":
-                present.operation = Operation(
-                    kind="run-hook", step="queued", hook=HookInfo(kind=UPGRADE_CHARM)
+                # An upgrade forced on a failed hook goes back to that hook; upgrade-charm is not
+                # run then (Juju's deploy operation).
+                interrupted = present.operation.hook
+                present.operation = (
+                    _queued(UPGRADE_CHARM)
+                    if interrupted is None
+                    else Operation(kind="run-hook", hook=interrupted)
                 )
+
+    def _resolve(self) -> None:
+        with self._store.transaction() as document:
+            unit = document.units[self._unit_name]
+            operation = unit.operation
+            if operation.resolved == "skip" and operation.hook is not None:
+                digest = self._charm_view(document, unit).config_digest
+                record_done(document, unit, operation.hook, digest)
+            else:
+                operation.failed, operation.attempts, operation.resolved = False, 0, ""
 
     def _die(self) -> None:
         # The document last: whoever no longer sees the unit finds nothing of it, and after a crash
@@ -252,9 +269,14 @@ class UnitAgent(threading.Thread):
         context_id = self._context_id(name)
         with self._store.transaction() as document:
             unit = document.units[self._unit_name]
-            attempts = unit.operation.attempts if unit.operation.failed else 0
+            before_failure = unit.operation if unit.operation.failed else Operation()
+            attempts = before_failure.attempts
             unit.operation = Operation(
-                kind="run-hook", step="pending", hook=info, context_id=context_id, attempts=attempts
+                kind="run-hook",
+                hook=info,
+                context_id=context_id,
+                attempts=attempts,
+                error=before_failure.error,
             )
             if info.kind != UPDATE_STATUS:
                 self._set_agent(unit, "executing", f"running {name} hook")
@@ -320,7 +342,8 @@ class UnitAgent(threading.Thread):
             unit.operation.failed = True
             unit.operation.attempts += 1
             unit.operation.context_id = ""
-            self._set_agent(unit, "error", f'hook failed: "{name}"')
+            unit.operation.error = f'hook failed: "{name}"'
+            self._set_agent(unit, "error", unit.operation.error)
             delay = settings.retry_start * 2.0 ** min(unit.operation.attempts - 1, 32)
             self._retry_at = time.monotonic() + min(settings.retry_max, delay)
         self._publish(

@@ -19,8 +19,6 @@ from lab.vca import charm as charms
 from lab.vca.actions import ActionResult
 from lab.vca.agent import (
     UnitAgent,
-    charm_view,
-    record_done,
     remove_application,
     remove_unit,
 )
@@ -353,10 +351,11 @@ class Model:
             for action in actions.unfinished(self._store, unit):
                 actions.finish(self._store, action, "failed", "the unit was removed")
 
-    def upgrade_charm(self, app: str, charm_dir: Path | str) -> int:
+    def upgrade_charm(self, app: str, charm_dir: Path | str, force: bool = False) -> int:
         """Bring another revision of an application's charm; return its number.
 
-        Units run upgrade-charm and config-changed when they are next idle. Raises
+        Units run upgrade-charm and config-changed when they are next idle. A unit in error takes
+        the revision only with `force`, and runs its failed hook again. Raises
         InvalidCharmError for another charm or one that lacks an endpoint in use.
         """
         self._alive_app(self._view(), app)
@@ -370,6 +369,7 @@ class Model:
             folder.rename(package)
             application.charm_revision = revision
             application.next_charm_revision = revision + 1
+            application.force_charm = force
             application.config = {
                 name: value for name, value in application.config.items() if name in charm.options
             }
@@ -630,17 +630,15 @@ class Model:
         self._publish(*events)
 
     def resolved(self, unit: str, retry: bool = True) -> None:
-        """Let a unit in error go on: repeat the failed hook, or take it as done."""
+        """Let a unit in error go on: repeat the failed hook now, or take it as done.
+
+        It takes effect as soon as a repetition that is under way has failed too.
+        """
         with self._edit() as document:
             operation = _unit(document, unit).operation
-            if not operation.failed:
+            if not operation.failed and not operation.attempts:
                 raise InvalidValueError(f'unit "{unit}" is not in an error state')
-            if retry:
-                operation.failed, operation.attempts = False, 0
-            elif operation.hook is not None:
-                found = document.units[unit]
-                digest = charm_view(self._runtime, document, found).config_digest
-                record_done(document, found, operation.hook, digest)
+            operation.resolved = "retry" if retry else "skip"
 
     # -- for the controller -----------------------------------------------------------------
 

@@ -32,6 +32,7 @@ StepKind = Literal[
     "resign",
     "hook",
     "action",
+    "resolve",  # as the user said, a failed hook
     "fail-action",  # interrupted by a crash; Juju never repeats an action
     "die",
 ]
@@ -92,6 +93,12 @@ def next_step(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | N
     in_error = operation.kind == "run-hook" and operation.step == "pending"
     if unit.pending_actions and unit.installed and (idle or (in_error and operation.failed)):
         return Step("action", action_id=unit.pending_actions[0])
+    if in_error and operation.failed and operation.resolved:
+        return Step("resolve")
+    app = document.apps[unit.app]
+    outdated = unit.charm_revision != app.charm_revision
+    if in_error and operation.failed and app.force_charm and outdated:
+        return Step("upgrade")
     if not idle:
         return None if in_error and operation.failed else Step("hook", hook=operation.hook)
     return _idle_step(document, unit, charm)

@@ -120,6 +120,10 @@ class Operation(Document):
     """Set while a process runs in that context, so that a later process can end what is left."""
     failed: bool = False
     attempts: int = 0
+    error: str = ""
+    """What `status` says of a failed hook."""
+    resolved: Literal["", "retry", "skip"] = ""
+    """What the user asked for to happen with a failed hook."""
 
 
 class UnitRelation(Document):
@@ -181,6 +185,8 @@ class Application(Document):
     """Set by the leader; without it the status is the worst of the units."""
     next_unit: int = 0
     next_charm_revision: int = 0
+    force_charm: bool = False
+    """Whether units that stand in error take the present revision too."""
 
 
 class ModelDocument(Document):

@@ -71,7 +71,10 @@ class ModelStatus(_View):
 
 
 def workload_of(unit: Unit) -> StatusInfo:
-    """Return the workload status as shown: a failed hook and a lost agent stand before it."""
+    """Return the workload status as shown: a failed hook and a lost agent stand before it.
+
+    Unlike in Juju, error is shown on while the hook is being repeated, not only in between.
+    """
     if unit.agent_lost:
         return StatusInfo(
             status="unknown",
@@ -79,8 +82,8 @@ def workload_of(unit: Unit) -> StatusInfo:
             since=unit.agent.since,
         )
     operation = unit.operation
-    if operation.failed and operation.hook is not None:
-        return StatusInfo(status="error", message=unit.agent.message, since=unit.agent.since)
+    if (operation.failed or operation.attempts) and operation.error:
+        return StatusInfo(status="error", message=operation.error, since=unit.agent.since)
     return unit.workload
 
 

@@ -94,7 +94,11 @@ def test_environment_and_output_of_an_action(model: Model, tmp_path: Path) -> No
     model.deploy("a", write_charm(tmp_path / "a", "a", actions={"talk": {}}, script=script))
     model.wait_idle(WAIT)
     result = model.run_action("a", "talk", timeout=WAIT)
-    assert (result.stdout, result.stderr, result.log) == ("to stdout\n", "to stderr\n", ["step one"])
+    assert (result.stdout, result.stderr, result.log) == (
+        "to stdout\n",
+        "to stderr\n",
+        ["step one"],
+    )
     assert result.results == {}
     environment = runs(model, "a/0")[-1].environment
     assert environment["JUJU_ACTION_NAME"] == "talk"
@@ -104,10 +108,14 @@ def test_environment_and_output_of_an_action(model: Model, tmp_path: Path) -> No
 
 def test_action_fail_keeps_results_and_writes(model: Model, tmp_path: Path) -> None:
     script = on(
-        "try", "relation-set -r $(relation-ids db) tried=1",
-        "action-set output=why", "action-fail 'no peer yet'",
+        "try",
+        "relation-set -r $(relation-ids db) tried=1",
+        "action-set output=why",
+        "action-fail 'no peer yet'",
     )
-    model.deploy("a", write_charm(tmp_path / "a", "a", actions={"try": {}}, script=script, provides="db"))
+    model.deploy(
+        "a", write_charm(tmp_path / "a", "a", actions={"try": {}}, script=script, provides="db")
+    )
     model.deploy("b", write_charm(tmp_path / "b", "b", requires="db"))
     model.add_relation("a:db", "b:db")
     model.wait_idle(WAIT)
@@ -123,7 +131,9 @@ def test_action_that_exits_non_zero_writes_nothing_and_unit_is_fine(
     script = on("try", "state-set k=v", "action-set output=half", "exit 4") + on(
         "look", 'action-set k="[$(state-get k)]"'
     )
-    model.deploy("a", write_charm(tmp_path / "a", "a", actions={"try": {}, "look": {}}, script=script))
+    model.deploy(
+        "a", write_charm(tmp_path / "a", "a", actions={"try": {}, "look": {}}, script=script)
+    )
     model.wait_idle(WAIT)
     result = model.run_action("a", "try", timeout=WAIT)
     assert (result.status, result.message, result.return_code) == ("failed", "exit status 4", 4)
@@ -165,5 +175,7 @@ def test_events_of_an_action(app: Model) -> None:
     app.stop()
     kinds = [(e.kind, e.action_id) for e in told if e.kind.startswith("action")]
     assert kinds == [
-        ("action-queued", result.id), ("action-started", result.id), ("action-finished", result.id),
+        ("action-queued", result.id),
+        ("action-started", result.id),
+        ("action-finished", result.id),
     ]

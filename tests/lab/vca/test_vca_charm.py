@@ -43,13 +43,19 @@ def edit(file: str, **values: object) -> Change:
         (lambda f: (f / "metadata.yaml").write_text("a: ["), "metadata.yaml is not YAML"),
         (lambda f: (f / "config.yaml").write_text("- a"), "config.yaml must hold a map, not list"),
         (edit("metadata.yaml", name="Not A Name"), 'name "Not A Name" is no charm name'),
-        (edit("metadata.yaml", provides={"x": {}}), "metadata.yaml: provides.x.interface: Field required"),
+        (
+            edit("metadata.yaml", provides={"x": {}}),
+            "metadata.yaml: provides.x.interface: Field required",
+        ),
         (
             edit("metadata.yaml", provides={"x": "i"}, requires={"x": "i"}),
             "endpoint x is declared twice",
         ),
         (edit("metadata.yaml", requires={"juju-x": "i"}), "reserved to Juju"),
-        (edit("config.yaml", options={"o": {"type": "text"}}), "config.yaml: o.type: Input should be"),
+        (
+            edit("config.yaml", options={"o": {"type": "text"}}),
+            "config.yaml: o.type: Input should be",
+        ),
         (
             edit("config.yaml", options={"o": {"type": "int", "default": "x"}}),
             'invalid default: option "o" expected int, got "x"',
@@ -100,8 +106,19 @@ def test_pack_leaves_out_what_libjuju_leaves_out(tmp_path: Path) -> None:
     warnings = pack(folder, tmp_path / "packed")
     found = {str(p.relative_to(tmp_path / "packed")) for p in (tmp_path / "packed").rglob("*")}
     assert found == {
-        "metadata.yaml", "config.yaml", "actions.yaml", "dispatch", "empty", "inner", "lib",
-        "lib/pkg", "lib/pkg/z", "src", "src/build", "src/build/y", "src/.hidden",
+        "metadata.yaml",
+        "config.yaml",
+        "actions.yaml",
+        "dispatch",
+        "empty",
+        "inner",
+        "lib",
+        "lib/pkg",
+        "lib/pkg/z",
+        "src",
+        "src/build",
+        "src/build/y",
+        "src/.hidden",
     }
     assert (tmp_path / "packed" / "inner").is_symlink()
     assert os.access(tmp_path / "packed" / "dispatch", os.X_OK)
@@ -160,11 +177,20 @@ def app(idle_model: Model, tmp_path: Path) -> Model:
 @pytest.mark.parametrize(
     ("name", "value", "kept"),
     [
-        ("s", "text", "text"), ("s", "", ""), ("i", "7", 7), ("i", -3, -3), ("f", "1.5", 1.5),
-        ("f", 2, 2.0), ("b", "true", True), ("b", "F", False), ("b", True, True),
+        ("s", "text", "text"),
+        ("s", "", ""),
+        ("i", "7", 7),
+        ("i", -3, -3),
+        ("f", "1.5", 1.5),
+        ("f", 2, 2.0),
+        ("b", "true", True),
+        ("b", "F", False),
+        ("b", True, True),
     ],
 )
-def test_options_are_converted(app: Model, name: str, value: str | int | bool, kept: object) -> None:
+def test_options_are_converted(
+    app: Model, name: str, value: str | int | bool, kept: object
+) -> None:
     app.set_config("a", {name: value})
     assert app.config("a")[name] == kept
     assert type(app.config("a")[name]) is type(kept)
@@ -207,8 +233,12 @@ def test_relations_juju_refuses(app: Model, tmp_path: Path) -> None:
     app.deploy("c", write_charm(tmp_path / "c", "c", requires="db", interface="other"))
     number = app.add_relation("a:db", "b:db")
     cases: list[tuple[str, str, type[VcaError], str]] = [
-        ("b:db", "a:db", AlreadyExistsError,
-         'cannot add relation "b:db a:db": relation b:db a:db already exists'),
+        (
+            "b:db",
+            "a:db",
+            AlreadyExistsError,
+            'cannot add relation "b:db a:db": relation b:db a:db already exists',
+        ),
         ("x:db", "b:db", NotFoundError, 'application "x" not found'),
         ("a:nope", "b:db", NotFoundError, 'application "a" has no "nope" relation'),
         ("a:db", "a:web", NotFoundError, "no relations found"),
@@ -254,9 +284,12 @@ def test_deploy_twice_and_unknown_things(app: Model, tmp_path: Path) -> None:
     with pytest.raises(AlreadyExistsError, match="already exists"):
         app.deploy("a", tmp_path / "a")
     for call in (
-        lambda: app.add_units("x"), lambda: app.remove_application("x"),
-        lambda: app.upgrade_charm("x", tmp_path / "a"), lambda: app.set_config("x", {}),
-        lambda: app.remove_unit("a/7"), lambda: app.show_unit("a/7"),
+        lambda: app.add_units("x"),
+        lambda: app.remove_application("x"),
+        lambda: app.upgrade_charm("x", tmp_path / "a"),
+        lambda: app.set_config("x", {}),
+        lambda: app.remove_unit("a/7"),
+        lambda: app.show_unit("a/7"),
     ):
         with pytest.raises(NotFoundError, match="not found"):
             call()

@@ -84,7 +84,9 @@ def test_leader_settings_reach_followers_only(model: Model, tmp_path: Path) -> N
     assert "leader-settings-changed" not in events(model, "a/0")
 
 
-def test_environment_of_a_hook(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_a_hook(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JUJU_SECRET_OF_CALLER", "leak")
     model.deploy("a", write_charm(tmp_path / "a", "a"))
     model.wait_idle(WAIT)
@@ -145,7 +147,10 @@ def test_pending_changes_coalesce(model: Model, tmp_path: Path) -> None:
 def test_application_databag_changes_come_without_a_remote_unit(
     model: Model, tmp_path: Path
 ) -> None:
-    write = on("config-changed", "for r in $(relation-ids db); do relation-set --app -r $r v=$(config-get v); done")
+    write = on(
+        "config-changed",
+        "for r in $(relation-ids db); do relation-set --app -r $r v=$(config-get v); done",
+    )
     options = {"v": {"type": "string", "default": ""}}
     told = on("db-relation-changed", 'echo "v=$(relation-get --app v) unit=${JUJU_REMOTE_UNIT}"')
     model.deploy(
@@ -178,7 +183,10 @@ def test_writing_the_same_value_again_tells_nobody(model: Model, tmp_path: Path)
 
 
 def test_leader_is_told_of_its_own_write_to_a_peer_relation(model: Model, tmp_path: Path) -> None:
-    write = on("start", 'if [ "$(is-leader)" = True ]; then relation-set -r $(relation-ids ring) --app k=v; fi')
+    write = on(
+        "start",
+        'if [ "$(is-leader)" = True ]; then relation-set -r $(relation-ids ring) --app k=v; fi',
+    )
     told = on("ring-relation-changed", 'echo "k=$(relation-get --app k a)"')
     model.deploy("a", write_charm(tmp_path / "a", "a", peers="ring", script=write + told))
     model.wait_idle(WAIT)
@@ -187,7 +195,9 @@ def test_leader_is_told_of_its_own_write_to_a_peer_relation(model: Model, tmp_pa
 
 
 def test_peers_see_each_other_but_not_themselves(model: Model, tmp_path: Path) -> None:
-    script = on("update-status", 'echo "peers=$(relation-list -r $(relation-ids ring) | tr "\\n" " ")"')
+    script = on(
+        "update-status", 'echo "peers=$(relation-list -r $(relation-ids ring) | tr "\\n" " ")"'
+    )
     model.deploy("a", write_charm(tmp_path / "a", "a", peers="ring", script=script), num_units=3)
     model.wait_idle(WAIT)
     model.update_status()
@@ -249,7 +259,8 @@ def test_removed_unit_breaks_its_relations_stops_and_is_gone(model: Model, tmp_p
     assert not model.paths.unit("b/0").exists()
     departed = runs(model, "a/0")[-1]
     assert (departed.event, departed.environment["JUJU_DEPARTING_UNIT"]) == (
-        "db-relation-departed", "b/0",
+        "db-relation-departed",
+        "b/0",
     )
 
 
@@ -329,7 +340,8 @@ def test_statuses_before_and_after_the_charm_sets_one(model: Model, tmp_path: Pa
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
     status = model.wait_for(lambda s: s.units["a/0"].agent == "executing", WAIT)
     assert (status.units["a/0"].workload, status.units["a/0"].message) == (
-        "maintenance", "installing charm software",
+        "maintenance",
+        "installing charm software",
     )
     assert status.units["a/0"].agent_message == "running install hook"
     gate.touch()

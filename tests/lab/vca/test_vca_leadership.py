@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from vca_support import WAIT, databag, events, on, touch_and_wait, write_charm
+from vca_support import WAIT, databag, events, new_model, on, touch_and_wait, write_charm
 
 from lab.vca import Event, Model, Settings
-from vca_support import new_model
 
 
 def leaders(model: Model) -> list[str]:
@@ -110,8 +109,12 @@ def test_forced_removal_is_at_once(model: Model, tmp_path: Path) -> None:
 def test_units_run_at_the_same_time(model: Model, tmp_path: Path) -> None:
     """Each of two hooks waits for the mark of the other: one after the other would fail."""
     one, two = tmp_path / "one", tmp_path / "two"
-    model.deploy("a", write_charm(tmp_path / "a", "a", script=on("install", touch_and_wait(one, two))))
-    model.deploy("b", write_charm(tmp_path / "b", "b", script=on("install", touch_and_wait(two, one))))
+    model.deploy(
+        "a", write_charm(tmp_path / "a", "a", script=on("install", touch_and_wait(one, two)))
+    )
+    model.deploy(
+        "b", write_charm(tmp_path / "b", "b", script=on("install", touch_and_wait(two, one)))
+    )
     model.wait_idle(WAIT)
     assert events(model, "a/0").count("install") == events(model, "b/0").count("install") == 1
 
@@ -125,7 +128,9 @@ def test_a_unit_runs_one_thing_at_a_time_and_the_limit_holds(tmp_path: Path) -> 
     )
     model = new_model(tmp_path / "h", Settings(parallel=2))
     with model:
-        model.deploy("a", write_charm(tmp_path / "a", "a", peers="ring", script=script), num_units=4)
+        model.deploy(
+            "a", write_charm(tmp_path / "a", "a", peers="ring", script=script), num_units=4
+        )
         model.wait_idle(WAIT)
     counts = [int(n) for n in (tmp_path / "counts").read_text().split()]
     assert max(counts) == 1, "two at most: one that counts, one that it sees"

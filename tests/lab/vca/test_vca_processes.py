@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from vca_support import QUICK, WAIT, databag, events, logged, new_model, on, runs, write_charm
 
-from lab.vca import Controller, Model, ModelBusyError, NotFoundError, VcaError
+from lab.vca import Controller, ModelBusyError, NotFoundError, VcaError
 
 RUNNER = """
 import sys, time
@@ -33,7 +33,9 @@ class OtherProcess:
     def __init__(self, home: Path, code: str = "") -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", RUNNER, str(home), code],
-            stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
@@ -62,11 +64,16 @@ def alive(pid: int) -> bool:
 def test_a_hook_cut_off_by_a_kill_is_run_again_by_the_next_process(tmp_path: Path) -> None:
     home, mark, pids = tmp_path / "h", tmp_path / "mark", tmp_path / "pids"
     model = new_model(home)
-    script = on("start", "relation-set -r $(relation-ids db) n=dropped", "state-set n=dropped",
-                f"if [ ! -e {mark} ]; then echo $$ >> {pids}; sleep 600 & echo $! >> {pids}; "
-                f"echo x > {mark}; wait; fi",
-                'echo "state=[$(state-get n)]"', "relation-set -r $(relation-ids db) n=kept")
-    script = script.replace('state-set n=dropped; if', 'if')  # state is looked at before it is set
+    script = on(
+        "start",
+        "relation-set -r $(relation-ids db) n=dropped",
+        "state-set n=dropped",
+        f"if [ ! -e {mark} ]; then echo $$ >> {pids}; sleep 600 & echo $! >> {pids}; "
+        f"echo x > {mark}; wait; fi",
+        'echo "state=[$(state-get n)]"',
+        "relation-set -r $(relation-ids db) n=kept",
+    )
+    script = script.replace("state-set n=dropped; if", "if")  # state is looked at before it is set
     model.deploy("a", write_charm(tmp_path / "a", "a", provides="db", script=script))
     model.deploy("b", write_charm(tmp_path / "b", "b", requires="db"))
     model.add_relation("a:db", "b:db")
@@ -107,9 +114,11 @@ def test_kills_at_any_moment_lose_nothing(tmp_path: Path, number: int) -> None:
     """Kill the controller again and again while two applications settle; then look."""
     home = tmp_path / "h"
     model = new_model(home)
-    count = on("*", "relation-ids db > /dev/null") + on(
-        "db-relation-changed", "relation-set seen=$(relation-get id)"
-    ) + on("db-relation-joined", "relation-set id=$JUJU_UNIT_NAME")
+    count = (
+        on("*", "relation-ids db > /dev/null")
+        + on("db-relation-changed", "relation-set seen=$(relation-get id)")
+        + on("db-relation-joined", "relation-set id=$JUJU_UNIT_NAME")
+    )
     model.deploy("a", write_charm(tmp_path / "a", "a", provides="db", script=count), num_units=2)
     model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=count), num_units=1)
     model.add_relation("a:db", "b:db")
@@ -123,9 +132,15 @@ def test_kills_at_any_moment_lose_nothing(tmp_path: Path, number: int) -> None:
             assert databag(model, unit, "db", "b/0")["id"] == "b/0"
             assert databag(model, "b/0", "db", unit)["seen"] == "b/0"
             # What is repeated is only ever the hook that was cut off, so the order stands.
-            once = [e for i, e in enumerate(events(model, unit)) if events(model, unit)[i - 1] != e or i == 0]
+            once = [
+                e
+                for i, e in enumerate(events(model, unit))
+                if events(model, unit)[i - 1] != e or i == 0
+            ]
             assert [e for e in once if not e.startswith("db-") and "leader" not in e] == [
-                "install", "config-changed", "start",
+                "install",
+                "config-changed",
+                "start",
             ]
 
 
@@ -183,9 +198,12 @@ def test_stop_lets_hooks_finish_and_kill_does_not(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 5
     assert runs(model, "a/0")[-1].event == "update-status"
     # It is to be run again.
-    assert json.loads((model.paths.model / "model.json").read_text())["units"]["a/0"]["operation"][
-        "kind"
-    ] == "run-hook"
+    assert (
+        json.loads((model.paths.model / "model.json").read_text())["units"]["a/0"]["operation"][
+            "kind"
+        ]
+        == "run-hook"
+    )
 
 
 def test_destroy_gives_charms_their_last_hooks(tmp_path: Path) -> None:

@@ -141,7 +141,10 @@ def _check_order(unit: str, told: list[HookInfo]) -> None:
         before = kinds[: kinds.index("start")]
         assert before[-1] == "config-changed"
         assert set(before) <= {
-            "install", "relation-created", "leader-elected", "leader-settings-changed",
+            "install",
+            "relation-created",
+            "leader-elected",
+            "leader-settings-changed",
             "config-changed",
         }
     if "stop" in kinds:
@@ -163,7 +166,9 @@ def _check_order(unit: str, told: list[HookInfo]) -> None:
             if index + 1 < len(told):
                 following = told[index + 1]
                 assert (following.kind, following.remote_unit, following.relation_id) == (
-                    "relation-changed", info.remote_unit, number,
+                    "relation-changed",
+                    info.remote_unit,
+                    number,
                 )
         elif info.kind == "relation-changed" and info.remote_unit:
             assert info.remote_unit in joined[number]

@@ -113,7 +113,11 @@ def test_config_get_formats(desk: Desk, arguments: list[str], expected: str) -> 
         ("config-get", ["--nope"], "option provided but not defined: --nope"),
         ("config-get", ["a", "b"], 'unrecognized args: ["b"]'),
         ("config-get", ["--all", "text"], 'cannot use argument --all together with key "text"'),
-        ("config-get", ["--format=xml"], 'invalid value "xml" for option --format: unknown format "xml"'),
+        (
+            "config-get",
+            ["--format=xml"],
+            'invalid value "xml" for option --format: unknown format "xml"',
+        ),
         ("config-get", ["--format"], "option needs an argument: --format"),
         ("relation-get", [], "no relation id specified"),
         ("relation-get", ["-r", "99"], 'invalid value "99" for option -r: relation not found'),
@@ -157,7 +161,11 @@ def test_wrong_usage_is_code_2_and_one_line(
         ("state-get", ["--strict", "k"], '"k" not found'),
         ("state-set", [f"{'k' * 257}=v"], "max allowed key length (256) exceeded"),
         ("state-set", [f"k={'v' * 65537}"], "max allowed value length (65536) exceeded"),
-        ("relation-set", ["-r", "1", "--file", "absent.yaml"], "open absent.yaml: no such file or directory"),
+        (
+            "relation-set",
+            ["-r", "1", "--file", "absent.yaml"],
+            "open absent.yaml: no such file or directory",
+        ),
     ],
 )
 def test_refusals_are_code_1(desk: Desk, tool: str, arguments: list[str], message: str) -> None:
@@ -186,8 +194,8 @@ def test_relation_get_in_an_application_event_reads_the_application(desk: Desk) 
         ("a/0", "db", ["a", "--app"], "app: a\n"),  # leader, own application
         ("a/1", "db", ["a", "--app"], "ERROR permission denied\n"),
         ("a/1", "db", ["b", "--app"], "app: b\n"),  # remote application: everybody
-        ("a/1", "ring", ["a", "--app"], "ring: \"1\"\n"),  # peers: everybody
-        ("a/0", "ring", ["a", "--app"], "ring: \"1\"\n"),
+        ("a/1", "ring", ["a", "--app"], 'ring: "1"\n'),  # peers: everybody
+        ("a/0", "ring", ["a", "--app"], 'ring: "1"\n'),
         ("a/0", "db", ["a/1"], "ERROR permission denied\n"),  # sibling outside a peer relation
         ("a/0", "db", ["c", "--app"], "ERROR permission denied\n"),
         ("a/0", "db", ["b/0", "--app"], "app: b\n"),  # a unit name stands for its application
@@ -224,14 +232,18 @@ def test_own_writes_are_seen_by_the_writer_only_until_the_hook_ends(desk: Desk) 
     desk.call(writer, "relation-set", "-r", number, "mine=1", "private-address=")
     own = desk.call(writer, "relation-get", "-r", number, "--format=json", "-", "a/0")
     assert json.loads(own.stdout) == {
-        "mine": "1", "egress-subnets": "252.0.0.1/32", "ingress-address": "252.0.0.1",
+        "mine": "1",
+        "egress-subnets": "252.0.0.1/32",
+        "ingress-address": "252.0.0.1",
     }
     assert desk.call(sibling, "relation-get", "-r", number, "mine", "a/0").stdout == ""
     with desk.store.transaction() as document:
         writer.flush(document)
     # What a hook has read stays as it read it.
     assert desk.call(sibling, "relation-get", "-r", number, "mine", "a/0").stdout == ""
-    assert desk.call(desk.context("b/0"), "relation-get", "-r", number, "mine", "a/0").stdout == "1\n"
+    assert (
+        desk.call(desk.context("b/0"), "relation-get", "-r", number, "mine", "a/0").stdout == "1\n"
+    )
 
 
 def test_relation_set_takes_yaml_from_standard_input_and_files(desk: Desk, tmp_path: Path) -> None:
@@ -241,21 +253,30 @@ def test_relation_set_takes_yaml_from_standard_input_and_files(desk: Desk, tmp_p
     text = yaml.safe_dump({"long": "x" * 200_000, "number": "007", "multi": "a\nb: c"})
     desk.call(context, "relation-set", "-r", number, "--file", "-", "over=1", stdin=text.encode())
     (desk.folder / "more.yaml").write_text("plain: 1.50\nover: 2\nword: true\n")
-    assert desk.call(
-        context, "relation-set", "-r", number, "--file", "more.yaml", "over=3"
-    ) == Answer()
+    assert (
+        desk.call(context, "relation-set", "-r", number, "--file", "more.yaml", "over=3")
+        == Answer()
+    )
     read = desk.call(context, "relation-get", "-r", number, "--format=json", "-", "a/0")
     told = json.loads(read.stdout)
     assert told["long"] == "x" * 200_000
     assert {k: told[k] for k in ("number", "multi", "plain", "over", "word")} == {
-        "number": "007", "multi": "a\nb: c", "plain": "1.50", "over": "3", "word": "true",
+        "number": "007",
+        "multi": "a\nb: c",
+        "plain": "1.50",
+        "over": "3",
+        "word": "true",
     }
 
 
-@pytest.mark.parametrize("content", [b"- a\n- b\n", b"a: [1]\n", b"a: {b: c}\n", b"\x80abc", b"a: 'x\n"])
+@pytest.mark.parametrize(
+    "content", [b"- a\n- b\n", b"a: [1]\n", b"a: {b: c}\n", b"\x80abc", b"a: 'x\n"]
+)
 def test_relation_set_refuses_files_that_are_no_map_of_text(desk: Desk, content: bytes) -> None:
     context = desk.context()
-    answer = desk.call(context, "relation-set", "-r", str(desk.number), "--file", "-", stdin=content)
+    answer = desk.call(
+        context, "relation-set", "-r", str(desk.number), "--file", "-", stdin=content
+    )
     assert answer.code == 1
     assert answer.stderr.startswith("ERROR yaml: ")
     assert answer.stderr.count("\n") == 1
@@ -343,7 +364,10 @@ def test_state_tools(desk: Desk) -> None:
     context = desk.context()
     assert desk.call(context, "state-get", "--format=json").stdout == "null\n"
     desk.call(context, "state-set", "--file", "-", "b=2", stdin=b"a: '1'\n")
-    assert json.loads(desk.call(context, "state-get", "--format=json").stdout) == {"a": "1", "b": "2"}
+    assert json.loads(desk.call(context, "state-get", "--format=json").stdout) == {
+        "a": "1",
+        "b": "2",
+    }
     desk.call(context, "state-delete", "a")
     assert desk.call(context, "state-get", "a").stdout == ""
     assert desk.call(context, "state-get", "b").stdout == "2\n"
@@ -385,9 +409,12 @@ def test_network_get_and_unit_get(desk: Desk) -> None:
     assert told["bind-addresses"][0]["addresses"][0]["value"] == "252.0.0.2"
     assert told["egress-subnets"] == ["252.0.0.2/32"]
     assert desk.call(context, "network-get", "db", "--ingress-address").stdout == "252.0.0.2\n"
-    both = desk.call(context, "network-get", "ring", "--bind-address", "--egress-subnets", "--format=json")
+    both = desk.call(
+        context, "network-get", "ring", "--bind-address", "--egress-subnets", "--format=json"
+    )
     assert json.loads(both.stdout) == {
-        "bind-address": "252.0.0.2", "egress-subnets": ["252.0.0.2/32"],
+        "bind-address": "252.0.0.2",
+        "egress-subnets": ["252.0.0.2/32"],
     }
     assert desk.call(context, "unit-get", "private-address").stdout == "252.0.0.2\n"
 
@@ -439,7 +466,10 @@ def test_a_leader_deposed_in_mid_hook_writes_nothing(desk: Desk) -> None:
     desk.call(context, "relation-set", "-r", str(desk.number), "mine=1")
     with desk.store.transaction() as document:
         document.apps["a"].leader = "a/1"
-    with pytest.raises(Exception, match='"a/0" is not leader of "a"'), desk.store.transaction() as document:
+    with (
+        pytest.raises(Exception, match='"a/0" is not leader of "a"'),
+        desk.store.transaction() as document,
+    ):
         context.flush(document)
     relation = desk.store.document.relations[desk.number]
     assert "x" not in relation.apps["a"].data
@@ -451,6 +481,8 @@ def test_output_to_a_file(desk: Desk) -> None:
     assert (desk.folder / "out.txt").read_text() == "3\n"
 
 
-@pytest.mark.parametrize("tool", ["secret-get", "secret-add", "add-metric", "k8s-raw-set", "juju-run"])
+@pytest.mark.parametrize(
+    "tool", ["secret-get", "secret-add", "add-metric", "k8s-raw-set", "juju-run"]
+)
 def test_tools_of_other_versions_are_absent(tool: str) -> None:
     assert tool not in TOOLS

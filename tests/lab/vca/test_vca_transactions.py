@@ -7,7 +7,18 @@ import socket
 from pathlib import Path
 
 import pytest
-from vca_support import QUICK, WAIT, about, databag, events, log_text, logged, new_model, on, write_charm
+from vca_support import (
+    QUICK,
+    WAIT,
+    about,
+    databag,
+    events,
+    log_text,
+    logged,
+    new_model,
+    on,
+    write_charm,
+)
 
 from lab.vca import Event, InvalidValueError, Model, UnitFailedError, WaitTimeoutError
 
@@ -42,7 +53,9 @@ def test_writes_of_a_failed_hook_are_dropped_and_the_hook_is_repeated(
     assert model.show_unit("a/0")["opened-ports"] == ["8000/tcp"]
     # b was told once of each databag, not of the dropped writes.
     assert about(model, "b/0", "db-relation-changed") == [
-        "db-relation-changed a/0", "db-relation-changed a", "db-relation-changed a/0",
+        "db-relation-changed a/0",
+        "db-relation-changed a",
+        "db-relation-changed a/0",
     ]
     assert 'hook "update-status" failed: exit status 3' in log_text(model, "a/0")
     model.stop()
@@ -58,12 +71,19 @@ def test_status_set_in_a_failed_hook_stays_but_error_is_shown(tmp_path: Path) ->
         with pytest.raises(UnitFailedError, match='units in error: a/0: hook failed: "start"'):
             model.wait_idle(WAIT)
         unit = model.status().units["a/0"]
-        assert (unit.workload, unit.message, unit.agent) == ("error", 'hook failed: "start"', "error")
+        assert (unit.workload, unit.message, unit.agent) == (
+            "error",
+            'hook failed: "start"',
+            "error",
+        )
         assert model.status().applications["a"].status == "error"
         assert events(model, "a/0").count("start") == 2
         model.resolved("a/0", retry=False)
         status = model.wait_idle(WAIT)
-        assert (status.units["a/0"].workload, status.units["a/0"].message) == ("active", "looks fine")
+        assert (status.units["a/0"].workload, status.units["a/0"].message) == (
+            "active",
+            "looks fine",
+        )
         with pytest.raises(InvalidValueError, match='unit "a/0" is not in an error state'):
             model.resolved("a/0")
 
@@ -86,7 +106,10 @@ def test_other_hooks_wait_behind_a_failed_one_but_actions_do_not(
     gate.touch()
     model.wait_idle(WAIT)
     assert events(model, "a/0")[-4:] == [
-        "start", "db-relation-created", "db-relation-joined", "db-relation-changed",
+        "start",
+        "db-relation-created",
+        "db-relation-joined",
+        "db-relation-changed",
     ]
 
 
@@ -183,10 +206,16 @@ def test_hostile_output_and_arguments_are_only_text(model: Model, tmp_path: Path
 
 def test_a_client_that_stalls_or_lies_harms_only_itself(model: Model, tmp_path: Path) -> None:
     """Raw connections to the tool socket: junk, early end, a foreign context."""
-    script = on("start", f'echo "$JUJU_AGENT_SOCKET_ADDRESS" > {tmp_path}/where',
-                f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done", "status-set active fine")
+    script = on(
+        "start",
+        f'echo "$JUJU_AGENT_SOCKET_ADDRESS" > {tmp_path}/where',
+        f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        "status-set active fine",
+    )
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
-    model.wait_for(lambda _: (tmp_path / "where").exists() and (tmp_path / "where").read_text() != "", WAIT)
+    model.wait_for(
+        lambda _: (tmp_path / "where").exists() and (tmp_path / "where").read_text() != "", WAIT
+    )
     address = (tmp_path / "where").read_text().strip()
     answers = []
     fields = b"\0".join([b"other-context", b"/", b"status-set", b"blocked", b"x"])

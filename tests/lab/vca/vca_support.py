@@ -36,7 +36,10 @@ def write_charm(
     """
     folder.mkdir(parents=True)
     metadata: dict[str, object] = {
-        "name": name, "summary": name, "description": name, "series": ["bionic"]
+        "name": name,
+        "summary": name,
+        "description": name,
+        "series": ["bionic"],
     }
     for section, names in (("provides", provides), ("requires", requires), ("peers", peers)):
         if names:
@@ -58,7 +61,7 @@ def write_script(folder: Path, script: str) -> None:
         "#!/bin/sh\n"
         'env | grep -E "^JUJU_|^PATH=|^HOME=|^CHARM_DIR=" | sort | tr "\\n" "\\001" >> trace\n'
         'printf "\\n" >> trace\n'
-        'event=$JUJU_DISPATCH_PATH\n'
+        "event=$JUJU_DISPATCH_PATH\n"
         "set -e\n" + script
     )
     path.chmod(0o755)
