@@ -214,7 +214,8 @@ class ModelVdu:
             return 0, ""
         unit = words[1]
         if verb == "is-enabled":
-            return (0, "enabled\n") if unit in self.enabled else (1, "disabled\n")
+            states = ["enabled" if name in self.enabled else "disabled" for name in words[1:]]
+            return (1 if "disabled" in states else 0), "\n".join(states) + "\n"
         if verb == "is-active":
             return (0, "active\n") if unit in self.active else (3, "inactive\n")
         if verb == "enable":
@@ -269,14 +270,13 @@ class ModelVdu:
                 good = False
             return (0, public_of(text.strip()) + "\n") if good else (1, "")
         if verb == "show":
-            return self._wg_show(argv[2], argv[3])
+            assert argv[2] == "all"
+            return 0, "".join(self._wg_show(name, argv[3]) for name in self.interfaces)
         assert verb == "set"
         return self._wg_set(argv[2], argv[3:])
 
     def _wg_show(self, name, what):
-        interface = self.interfaces.get(name)
-        if interface is None:
-            return 1, ""
+        interface = self.interfaces[name]
         peers = interface.peers.items()
         rows = {
             "public-key": [public_of(interface.private) if interface.private else "(none)"],
@@ -288,7 +288,7 @@ class ModelVdu:
             "transfer": [f"{key}\t0\t0" for key, _ in peers],
             "persistent-keepalive": [f"{key}\t{p.keepalive}" for key, p in peers],
         }[what]
-        return 0, "".join(row + "\n" for row in rows)
+        return "".join(f"{name}\t{row}\n" for row in rows)
 
     def _wg_set(self, name, words):
         interface = self.interfaces[name]
@@ -328,20 +328,16 @@ class ModelVdu:
     def _cmd_ip(self, argv, text):
         words = [word for word in argv[1:] if word not in ("-j", "-4", "-6")]
         if words[:2] == ["address", "show"]:
-            if "dev" in words and words[-1] not in self.interfaces:
-                return 1, ""
-            rows = [] if "dev" in words else [self._ip_row(n, 1500, {a}) for n, a in self._nics()]
-            for name, wg in self.interfaces.items():
-                if "dev" not in words or words[-1] == name:
-                    rows.append(self._ip_row(name, wg.mtu, wg.addresses))
+            rows = [self._ip_row(name, 1500, {a}) for name, a in self._nics()]
+            rows += [self._ip_row(n, wg.mtu, wg.addresses) for n, wg in self.interfaces.items()]
             return 0, json.dumps(rows)
         if words[:2] == ["route", "show"]:
-            if words[2] == "default":
-                return 0, "[]"
-            interface = self.interfaces.get(words[-1])
-            if interface is None or "-6" in argv:
-                return (0 if interface else 1), "[]"
-            return 0, json.dumps([{"dst": route} for route in sorted(interface.routes)])
+            routes = [
+                {"dst": route, "dev": name}
+                for name, wg in self.interfaces.items()
+                for route in sorted(wg.routes)
+            ]
+            return 0, json.dumps([] if "default" in words or "-6" in argv else routes)
         if words[0] == "link" and words[1] == "set":
             self.interfaces[words[2]].mtu = int(words[4])
         elif words[0] == "link":

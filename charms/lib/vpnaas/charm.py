@@ -345,7 +345,7 @@ class VnfCharm(CharmBase):
     def _announce_ssh_key(self) -> None:
         """Tell our other units our public key, so that the leader lets us in before we need it."""
         relation = self._peers()
-        if relation is None or self._planned_units() < 2:
+        if relation is None or not relation.units:
             return
         key = ensure_key(self._key_file())
         try:

@@ -103,17 +103,21 @@ class Plan:
 
 def observe_steps(situation: Situation) -> List[Step]:
     """Return the one round trip that makes missing keys and looks at everything."""
-    steps = [which("tools", TOOLS)] + facts.observe()
+    steps = [which("tools", TOOLS)] + facts.observe() + wireguard.observe(_secured(situation))
     for link, params in sorted(situation.intent.links.items()):
         if params.technology == NONE:
             steps += clear.observe(link)
             steps.append(_present(link, wireguard.conf_path(link)))
         else:
-            steps += wireguard.observe(link)
             steps.append(_present(link, clear.up_file(link)))
             steps += _observe_preshared(situation, link)
         steps += responder.observe(link)
     return steps
+
+
+def _secured(situation: Situation) -> List[str]:
+    links = situation.intent.links.items()
+    return sorted(link for link, params in links if params.technology == WIREGUARD)
 
 
 def _present(link: str, path: str) -> Step:
@@ -241,10 +245,8 @@ def _probes(vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool) -> List
                         timeout=PROBE_SECONDS + 3,
                     )
                 )
-    if changed or steps:
-        for link, plan in sorted(links.items()):
-            if plan.state is not None:
-                steps += wireguard.look(link, wireguard_interface(link), "after/")
+    if (changed or steps) and any(plan.state is not None for plan in links.values()):
+        steps += wireguard.look("after/")
     return steps
 
 
@@ -325,7 +327,7 @@ def _plan_wireguard(
 ) -> LinkPlan:
     link = params.link
     underlay = vdu.underlay(params.underlay_interface, situation.management)
-    state = wireguard.parse(link, results)
+    state = wireguard.parse(_secured(situation), link, results)
     own_mtu = _own_mtu(params, underlay, wireguard.OVERHEAD)
     endpoint = _own_endpoint(params, underlay)
     again = prepared is not None
@@ -482,7 +484,7 @@ def conclude(plan: Plan, results: Optional[Results]) -> Dict[str, LinkPlan]:
                         for id, offer in decided.offers.items()
                     },
                 )
-            if "after/{}/public-key".format(link) in results:
+            if "after/wg/public-key" in results:
                 state = attr.evolve(state, live=wireguard.parse_live(link, results, "after/"))
             decided = attr.evolve(decided, state=state)
         links[link] = decided

@@ -12,7 +12,7 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import attr
 
-from . import fields
+from . import facts, fields
 from .errors import VduError
 from .intent import LinkParams
 from .links import directory, wireguard_interface
@@ -110,76 +110,69 @@ def preshared_file(link: str, peer: str) -> str:
     return "{}/preshared-{}".format(directory(link), peer)
 
 
-def observe(link: str) -> List[Step]:
-    """Return the steps that make the link's key where missing and look at everything."""
-    interface = wireguard_interface(link)
-    steps = [
-        make_directory(link + "/dir", directory(link)),
-        run(link + "/genkey", "wg", "genkey", stdout_file=key_file(link), unless=key_file(link)),
-        run(link + "/public", "wg", "pubkey", stdin_file=key_file(link)),
-        run(
-            link + "/next",
-            "wg",
-            "pubkey",
-            stdin_file=next_key_file(link),
-            only_if=next_key_file(link),
-        ),
-        read(link + "/generation", directory(link) + "/generation"),
-        read(link + "/applied", directory(link) + "/applied.json"),
-        read(link + "/file", conf_path(link)),
-        run(link + "/enabled", "systemctl", "is-enabled", unit(link), any_exit=True),
-    ]
-    return steps + look(link, interface)
+def observe(links: Sequence[str]) -> List[Step]:
+    """Return the steps that make missing keys of the links and look at everything."""
+    if not links:
+        return []
+    steps: List[Step] = []
+    for link in links:
+        key, staged = key_file(link), next_key_file(link)
+        steps += [
+            make_directory(link + "/dir", directory(link)),
+            run(link + "/genkey", "wg", "genkey", stdout_file=key, unless=key),
+            run(link + "/public", "wg", "pubkey", stdin_file=key),
+            run(link + "/next", "wg", "pubkey", stdin_file=staged, only_if=staged),
+            read(link + "/generation", directory(link) + "/generation"),
+            read(link + "/applied", directory(link) + "/applied.json"),
+            read(link + "/file", conf_path(link)),
+        ]
+    units = [unit(link) for link in links]
+    steps.append(run("wg/enabled", "systemctl", "is-enabled", *units, any_exit=True))
+    return steps + look()
 
 
-def look(link: str, interface: str, prefix: str = "") -> List[Step]:
-    """Return the steps that read the live interface; `prefix` tells a second look apart."""
-    at = prefix + link + "/"
-    steps = [run(at + what, "wg", "show", interface, what, any_exit=True) for what in _SHOWN]
-    steps.append(run(at + "ip", "ip", "-j", "address", "show", "dev", interface, any_exit=True))
+def look(prefix: str = "") -> List[Step]:
+    """Return the steps that read all live interfaces; `prefix` tells a second look apart.
+
+    A process costs more than what it prints, so each is asked once for all links.
+    """
+    steps = [run(prefix + "wg/" + what, "wg", "show", "all", what) for what in _SHOWN]
+    steps.append(run(prefix + "wg/address", "ip", "-j", "address", "show"))
     for family in ("-4", "-6"):
-        steps.append(
-            run(
-                at + "route" + family,
-                "ip",
-                "-j",
-                family,
-                "route",
-                "show",
-                "dev",
-                interface,
-                any_exit=True,
-            )
-        )
+        steps.append(run(prefix + "wg/route" + family, "ip", "-j", family, "route", "show"))
     return steps
 
 
-def parse(link: str, results: Results) -> State:
-    """Read what `observe` brought back."""
+def parse(links: Sequence[str], link: str, results: Results) -> State:
+    """Read what `observe(links)` brought back of one link."""
     public = (results.out(link + "/public") or "").strip()
     generation = (results.text(link + "/generation") or "1").strip()
+    enabled = results.output("wg/enabled").split("\n")
     return State(
         public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
         next_public_key=(results.out(link + "/next") or "").strip(),
         generation=fields.integer("VDU: {} generation".format(link), generation, 1, 999999999),
         live=parse_live(link, results),
         file=results.text(link + "/file"),
-        enabled=(results.out(link + "/enabled") or "").strip() == "enabled",
+        enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
         applied=read_record(results.text(link + "/applied")),
     )
 
 
 def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
-    """Read what `look` brought back; None where the interface does not exist."""
-    at = prefix + link + "/"
-    if results.out(at + "public-key") is None:
-        return None
+    """Read what `look` brought back of one link; None where the interface does not exist."""
+    interface = wireguard_interface(link)
 
     def table(what: str) -> Dict[str, List[str]]:
-        rows = (line.split("\t") for line in fields.lines(results.out(at + what) or ""))
-        return {row[0]: row[1:] for row in rows}
+        """Return the columns after the key of each row of this interface, by key."""
+        text = results.out(prefix + "wg/" + what) or ""
+        rows = [line.split("\t") for line in fields.lines(text)]
+        return {row[1]: row[2:] for row in rows if row[0] == interface}
 
     try:
+        public_keys = list(table("public-key"))
+        if not public_keys:
+            return None
         endpoints, allowed = table("endpoints"), table("allowed-ips")
         handshakes, transfer = table("latest-handshakes"), table("transfer")
         keepalives = table("persistent-keepalive")
@@ -190,37 +183,32 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
             received, sent = transfer.get(key, ["0", "0"])[:2]
             keepalive = keepalives.get(key, ["off"])[0]
             peers[key] = LivePeer(
-                allowed=frozenset(_network(p) for p in prefixes if p != "(none)"),
+                allowed=frozenset(ipaddress.ip_network(p) for p in prefixes if p != "(none)"),
                 endpoint="" if endpoint == "(none)" else endpoint,
                 handshake=int(handshakes.get(key, ["0"])[0]),
                 received=int(received),
                 sent=int(sent),
                 keepalive=0 if keepalive == "off" else int(keepalive),
             )
-        shown = json.loads(results.out(at + "ip") or "[]")
-        details = next(item for item in shown if item.get("ifname") == wireguard_interface(link))
-        addresses = frozenset(
-            _interface(a["local"], a["prefixlen"])
-            for a in details.get("addr_info", ())
-            if a.get("scope") != "link"
-        )
+        shown = json.loads(results.out(prefix + "wg/address") or "[]")
+        details = next(item for item in shown if item.get("ifname") == interface)
         routes = set()
         for family in ("-4", "-6"):
-            for route in json.loads(results.out(at + "route" + family) or "[]"):
-                if route.get("protocol") != "kernel" and route["dst"] != "default":
-                    routes.add(_network(route["dst"]))
+            for route in json.loads(results.out(prefix + "wg/route" + family) or "[]"):
+                if route.get("dev") != interface or route["dst"] == "default":
+                    continue
+                if route.get("protocol") != "kernel":
+                    routes.add(ipaddress.ip_network(route["dst"]))
         return Live(
-            public_key=(results.out(at + "public-key") or "").strip(),
-            listen_port=int(results.out(at + "listen-port") or "0"),
+            public_key=public_keys[0],
+            listen_port=int(next(iter(table("listen-port")))),
             peers=peers,
-            addresses=addresses,
+            addresses=facts.addresses(details),
             mtu=int(details["mtu"]),
             routes=frozenset(routes),
         )
     except (ValueError, KeyError, IndexError, StopIteration):
-        raise VduError(
-            "`wg show` or `ip` printed something unexpected of {}".format(wireguard_interface(link))
-        )
+        raise VduError("`wg show` or `ip` printed something unexpected of {}".format(interface))
 
 
 @attr.frozen
@@ -501,11 +489,3 @@ def absent(link: str) -> List[Step]:
 def restart(link: str) -> List[Step]:
     """Return the steps that take the interface down and up."""
     return [run(link + "/restart", "systemctl", "restart", unit(link), timeout=60)]
-
-
-def _network(text: str) -> fields.IPNetwork:
-    return ipaddress.ip_network(text)
-
-
-def _interface(address: str, length: int) -> fields.IPInterface:
-    return ipaddress.ip_interface("{}/{}".format(address, length))
