@@ -214,7 +214,7 @@ def test_removed_relation_departs_each_unit_then_breaks(model: Model, tmp_path: 
         on("db-relation-joined", "relation-set who=$JUJU_UNIT_NAME")
         + on(
             "db-relation-departed",
-            'echo "departed=$(relation-get who $JUJU_REMOTE_UNIT) left=$(relation-list | tr "\\n" " ")'
+            'echo "departed=$(relation-get who $JUJU_REMOTE_UNIT) left=$(relation-list | tr "\\n" " ")'  # noqa: E501
             ' departing=$JUJU_DEPARTING_UNIT"',
         )
         + on("db-relation-broken", 'echo "broken=$(relation-list) ids=$(relation-ids db)"')

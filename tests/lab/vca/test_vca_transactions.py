@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import socket
 from pathlib import Path
 
@@ -158,7 +159,8 @@ def test_tools_fail_outside_their_context(model: Model, tmp_path: Path) -> None:
     script = on(
         "start",
         f"(while [ ! -e {mark} ]; do sleep 0.05; done; c=0; "
-        f"status-set blocked late 2>{tmp_path}/err || c=$?; echo $c > {tmp_path}/code) >/dev/null 2>&1 &",
+        f"status-set blocked late 2>{tmp_path}/err || c=$?; "
+        f"echo $c > {tmp_path}/code) >/dev/null 2>&1 &",
     )
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
     model.wait_idle(WAIT)
@@ -193,7 +195,7 @@ def test_hostile_output_and_arguments_are_only_text(model: Model, tmp_path: Path
         "printf '\\377\\376 bad utf-8\\n'",
         "juju-log -- \"$(printf 'x\\377y')\"",
         "state-set \"k=$(printf 'x\\377y')\"",
-        f"relation-set -r $(relation-ids ring) 'q={value.replace(chr(39), chr(39) + chr(92) + chr(39) + chr(39))}'",
+        f"relation-set -r $(relation-ids ring) {shlex.quote('q=' + value)}",
     )
     model.deploy("a", write_charm(tmp_path / "a", "a", peers="ring", script=script), num_units=2)
     model.wait_idle(WAIT)
@@ -217,7 +219,7 @@ def test_a_client_that_stalls_or_lies_harms_only_itself(model: Model, tmp_path: 
         lambda _: (tmp_path / "where").exists() and (tmp_path / "where").read_text() != "", WAIT
     )
     address = (tmp_path / "where").read_text().strip()
-    answers = []
+    answers: list[bytes] = []
     fields = b"\0".join([b"other-context", b"/", b"status-set", b"blocked", b"x"])
     for request in (
         b"",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,8 @@ def write_charm(
     provides: str = "",
     requires: str = "",
     peers: str = "",
-    options: dict[str, object] | None = None,
-    actions: dict[str, object] | None = None,
+    options: Mapping[str, object] | None = None,
+    actions: Mapping[str, object] | None = None,
     interface: str = "link",
 ) -> Path:
     """Write a charm whose dispatch logs its environment to trace.jsonl, then runs `script` (sh).
@@ -48,8 +49,8 @@ def write_charm(
                 for word in names.split()
             }
     (folder / "metadata.yaml").write_text(yaml.safe_dump(metadata))
-    (folder / "config.yaml").write_text(yaml.safe_dump({"options": options or {}}))
-    (folder / "actions.yaml").write_text(yaml.safe_dump(actions or {}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"options": dict(options or {})}))
+    (folder / "actions.yaml").write_text(yaml.safe_dump(dict(actions or {})))
     write_script(folder, script)
     return folder
 
