@@ -1,0 +1,347 @@
+"""The documentation against the code: names, defaults, paths, commands and links."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from vpnaas import agent, clear, fields, links, measure, preshared, responder, wireguard
+from vpnaas.offer import PREFIX, Offer, WireguardOffer, encode
+
+from builder import charms
+from builder.cli import main as vpnaas_build
+from builder.tree import Tree
+from lab.cli import cli as osm_lab
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+COMMON = ROOT / "charms/common"
+LIBRARY = ROOT / "charms/lib/vpnaas"
+ACTIONS: dict[str, Any] = yaml.safe_load((COMMON / "actions.yaml").read_text())
+OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    """Return a page without its fenced blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def section(page: str, heading: str) -> str:
+    """Return the text below one second-level heading."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert found, f"{page} has no section {heading}"
+    return found[1]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Return the cells of table rows by the first code word of their first cell."""
+    table = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            table[INLINE.findall(cells[0])[0]] = cells
+    return table
+
+
+# -- links -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_resolve(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(prose(page)):
+        path, _, anchor = target.partition("#")
+        if ":" in path:
+            continue
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    targets = LINK.findall(prose(DOCS / "index.md"))
+    listed = {(DOCS / target.partition("#")[0]).resolve() for target in targets}
+    assert {name_of(p) for p in set(DOCS.rglob("*.md")) - listed} == {"docs/index.md"}
+
+
+def test_decisions_are_numbered_without_gaps_and_have_their_parts() -> None:
+    pages = sorted((DOCS / "adr").glob("*.md"))
+    assert [int(p.name[:4]) for p in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith(f"# {page.name[:4]} "), page.name
+        for part in ("Status: ", "## Context", "## Decision", "## Consequences"):
+            assert part in text, f"{page.name} lacks {part}"
+
+
+def test_decisions_that_code_cites_exist() -> None:
+    for source in LIBRARY.glob("*.py"):
+        for number in re.findall(r"docs/adr/(\d{4})", source.read_text(encoding="utf-8")):
+            assert list((DOCS / "adr").glob(f"{number}-*.md")), f"{source.name} cites {number}"
+
+
+# -- charms ------------------------------------------------------------------------------------
+
+
+def test_exactly_the_actions_there_are_have_a_section() -> None:
+    text = (DOCS / "reference/charm-actions.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## ([a-z-]+)$", text, re.M)
+    assert sorted(headings) == sorted(ACTIONS)
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_parameters_of_an_action_are_documented_with_their_defaults_and_ranges(action: str) -> None:
+    documented = rows(section("reference/charm-actions.md", action))
+    parameters = ACTIONS[action].get("params") or {}
+    assert sorted(documented) == sorted(parameters)
+    for name, schema in parameters.items():
+        _, kind, default, meaning = documented[name]
+        assert bool(default) == (name not in ACTIONS[action].get("required", ())), name
+        if default:
+            value = schema["default"]
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            assert default == f"`{text}`", name
+        if "minimum" in schema:
+            assert f"{schema['minimum']}-{schema['maximum']}" in kind, name
+        for word in schema.get("enum", ()):
+            assert f"`{word}`" in kind, name
+        if "x-link" in schema:
+            assert "`LINK`" in kind, name
+            assert ("`all`" in kind) == (schema["x-link"] == "all"), name
+        assert meaning, name
+
+
+def test_exactly_the_options_there_are_are_documented() -> None:
+    assert sorted(rows(section("reference/charm-actions.md", "Options"))) == sorted(OPTIONS)
+
+
+def test_the_charms_and_their_links_are_documented() -> None:
+    text = (DOCS / "reference/charm-actions.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    table = rows(text)
+    tree = Tree(ROOT)
+    assert sorted(table) == tree.charms()
+    for name, cells in table.items():
+        told = dict.fromkeys(INLINE.findall(cells[1]), "provider")
+        told |= dict.fromkeys(INLINE.findall(cells[2]), "requirer")
+        assert told == charms.load(tree, name).links
+
+
+def test_every_primitive_is_in_the_how_to() -> None:
+    text = (DOCS / "how-to/day-2-primitives.md").read_text(encoding="utf-8")
+    assert [name for name in ACTIONS if f"`{name}`" not in text] == []
+
+
+def test_rules_of_link_parameters_are_complete() -> None:
+    told = set()
+    for line in section("reference/link-parameters.md", "Rules").splitlines():
+        if line.startswith("| `"):
+            told |= set(INLINE.findall(line.split("|")[1]))
+    assert told == set(ACTIONS["configure"]["params"])
+
+
+def test_limits_of_link_parameters_are_those_of_the_code() -> None:
+    rules = section("reference/link-parameters.md", "Rules")
+    assert f"{fields.MIN_MTU} to {fields.MAX_MTU} bytes" in rules
+    assert f"at most {fields.MAX_PREFIXES} prefixes" in rules
+    values = section("reference/link-parameters.md", "Values that follow")
+    assert f"less {wireguard.OVERHEAD} bytes" in values
+
+
+def test_default_ports_are_those_of_the_code() -> None:
+    told = {}
+    for line in section("reference/link-parameters.md", "Default ports").splitlines():
+        if line.startswith("| `"):
+            cells = line.strip("|").split("|")
+            told |= dict.fromkeys(INLINE.findall(cells[0]), int(cells[2]))
+    assert told == {name: point.listen_port for name, point in links.REFERENCE_POINTS.items()}
+
+
+# -- relation data and files -------------------------------------------------------------------
+
+
+def test_exactly_the_databag_keys_there_are_are_documented() -> None:
+    address = fields.address("test", "192.0.2.1")
+    keys = encode(Offer("wireguard", address, 1420, wireguard=WireguardOffer("")))
+    heading = "Relations between VNFs (interface `vpnaas-link`)"
+    told = rows(section("reference/relation-data.md", heading))
+    assert sorted(told) == sorted(keys)
+    assert all(key.startswith(PREFIX) for key in told)
+
+
+def test_exactly_the_keys_of_the_peer_relation_are_documented() -> None:
+    constants = {}
+    for node in ast.parse((LIBRARY / "charm.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            constants |= {t.id: node.value.value for t in node.targets if isinstance(t, ast.Name)}
+    wanted = {constants[name] for name in constants if name.endswith("_KEY")}
+    told = rows(section("reference/relation-data.md", "Peer relation (`proxypeer`)"))
+    assert set(told) == wanted
+
+
+def test_files_on_the_vdu_are_documented() -> None:
+    text = (DOCS / "reference/files-on-the-vdu.md").read_text(encoding="utf-8")
+    paths = [
+        agent.LOCK,
+        clear.UNIT_FILE,
+        clear.up_file("LINK"),
+        measure.KEPT,
+        preshared.wrap_key_file("LINK"),
+        responder.PROGRAM_FILE,
+        "/etc/systemd/system/" + responder.socket_unit("LINK"),
+        wireguard.HANDOVER_PROGRAM,
+        wireguard.conf_path("LINK"),
+        wireguard.key_file("LINK"),
+        wireguard.next_key_file("LINK"),
+        wireguard.preshared_file("LINK", "PEER"),
+    ]
+    assert [path for path in paths if path not in text] == []
+    assert f"TCP {responder.RESPONDER_PORT}" in text
+
+
+# -- architecture ------------------------------------------------------------------------------
+
+
+def layers() -> dict[str, list[str]]:
+    """Return the modules of the charm library by layer, as architecture.md tells."""
+    text = (DOCS / "explanation/architecture.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (pure core|VDU protocol|edges) \| (.*?) \|", text, re.M)
+    return {layer: INLINE.findall(cell) for layer, cell in found}
+
+
+def imported(module: str) -> set[str]:
+    """Return what a module of the library imports, "." before siblings, also inside functions."""
+    names = set()
+    for node in ast.walk(ast.parse((LIBRARY / f"{module}.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            names |= {f".{node.module}"} if node.module else {f".{a.name}" for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(str(node.module).partition(".")[0])
+    return names
+
+
+def test_architecture_names_exactly_the_modules_there_are() -> None:
+    told = [module for modules in layers().values() for module in modules]
+    assert sorted(told) == sorted(p.stem for p in LIBRARY.glob("*.py") if p.stem != "__init__")
+
+
+def test_layers_import_what_architecture_says() -> None:
+    outer = {"ops", "paramiko", "cryptography"}
+    edges = {f".{name}" for name in layers()["edges"]}
+    for module in layers()["pure core"] + layers()["VDU protocol"]:
+        assert not imported(module) & (outer | edges), module
+    assert not {name for name in imported("agent") if name.startswith(".") or name == "attr"}
+
+
+def test_folders_and_packages_that_architecture_names_exist() -> None:
+    text = (DOCS / "explanation/architecture.md").read_text(encoding="utf-8")
+    for module in re.findall(r"`(lab\.\w+)`", text):
+        assert (ROOT / module.replace(".", "/")).is_dir(), module
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+
+def shell_commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words of each command in a page's shell blocks and inline code."""
+    text = page.read_text(encoding="utf-8")
+    found = [block for _, kind, block in FENCE.findall(text) if kind == "sh"]
+    found += INLINE.findall(FENCE.sub("", text))
+    for block in found:
+        joined = re.sub(r"\\\n\s*", " ", block)
+        # Quoted parameters may go over several lines.
+        for line in re.sub(r"'[^']*'", lambda m: m[0].replace("\n", " "), joined).splitlines():
+            for part in re.split(r"[;|&]\s*(?:do )?", re.sub(r"'[^']*'", "QUOTED", line)):
+                try:
+                    words = shlex.split(part, comments=True)
+                except ValueError:
+                    continue
+                if words[:2] == ["sudo", "osm-lab"]:
+                    words = words[1:]
+                if words:
+                    yield words
+
+
+def complaints(root: click.Command, words: list[str]) -> list[str]:
+    """Return what click would refuse of a command: unknown verbs and options."""
+    command, bad = root, []
+    with click.Context(root) as context:
+        for word in words:
+            if word == "--":
+                break
+            known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help"}
+            if isinstance(command, click.Group) and not word.startswith("-"):
+                # "DIR" of "--home DIR", and "VERB" or "..." where a page speaks of any verb.
+                if not re.match(r"[a-z]", word):
+                    continue
+                verb = command.get_command(context, word)
+                if verb is None:
+                    return [*bad, f"no verb {word}"]
+                command = verb
+            elif word.startswith("--") and word.partition("=")[0] not in known:
+                bad.append(f"{command.name} has no option {word}")
+    return bad
+
+
+def test_complaints_notice_what_is_wrong() -> None:
+    assert complaints(osm_lab, ["ns-make"]) == ["no verb ns-make"]
+    assert complaints(osm_lab, ["ns-create", "--nsname"]) == ["ns-create has no option --nsname"]
+    assert complaints(osm_lab, ["lab", "console", "a", "b", "--", "ls", "--all"]) == []
+
+
+CLICK = {"osm-lab": osm_lab, "osm": osm_lab, "vpnaas-build": vpnaas_build}
+"""The lab has osmclient's verbs and options, so `osm` is checked against it as well."""
+NOT_IN_THE_LAB = {"ns-update"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_exist(page: Path) -> None:
+    bad = []
+    verbs = set(re.findall(r"^ {4}([a-z]+)\)", (ROOT / "run").read_text(encoding="utf-8"), re.M))
+    for words in shell_commands(page):
+        program, *rest = words
+        if program in CLICK and not (program == "osm" and NOT_IN_THE_LAB & set(rest)):
+            bad += complaints(CLICK[program], rest)
+        elif program == "./run" and rest and rest[0].isalpha() and rest[0] not in verbs:
+            bad.append(f"./run has no command {rest[0]}")
+    assert not bad
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_parameters_shown_for_actions_are_accepted(page: Path) -> None:
+    """Check `--action_name X --params '{...}'` in shell blocks against the action's schema."""
+    text = page.read_text(encoding="utf-8")
+    pattern = re.compile(r"--action_name\s+([a-z-]+)(?:\s|\\)*(?:--params\s+'([^']*)')?")
+    for _, kind, block in FENCE.findall(text):
+        if kind != "sh":
+            continue
+        for action, given in pattern.findall(block):
+            assert action in ACTIONS, action
+            params = yaml.safe_load(given) or {}
+            assert set(params) <= set(ACTIONS[action].get("params") or {}), (action, params)
+            assert set(ACTIONS[action].get("required", ())) <= set(params), (action, params)
