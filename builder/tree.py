@@ -44,8 +44,3 @@ class Tree:
     def charms(self) -> list[str]:
         """Return the names of the charms."""
         return sorted(path.parent.name for path in self.root.glob("charms/*/charm.yaml"))
-
-    def packages(self, kind: str) -> dict[str, Path]:
-        """Return the source packages of a kind ("vnf", "ns" or "nst") by name."""
-        folders = sorted(self.root.glob(f"{kind}-packages/*/package.yaml"))
-        return {path.parent.name: path.parent for path in folders}

@@ -217,3 +217,13 @@ def test_keepalive_only_where_this_side_is_behind_nat():
     (towards_mme,) = hss.interface("s6a").peers.values()
     assert (towards_hss.keepalive, towards_mme.keepalive) == ("25", "off")
     assert towards_mme.endpoint == "203.0.113.9:51821"
+
+
+def test_a_peer_of_wireguard_does_not_live_on_in_clear_when_one_end_switches_alone():
+    juju, hss, mme, _ = pair()
+    hss.configure("s6a", "172.16.6.129/24", technology="none", **{"underlay-interface": "ens4"})
+    hss.reconcile()
+    juju.settle()
+    assert "route" not in hss.vdu.files["/etc/osm-vpnaas/s6a/clear.up"]
+    assert "as on this side" in hss.plans["s6a"].problems[0]
+    assert hss.states() == mme.states() == {"s6a": "blocked"}

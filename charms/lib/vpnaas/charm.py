@@ -410,7 +410,9 @@ class VnfCharm(CharmBase):
                 raise VpnaasError(
                     "the command ended with exit code {}: {}".format(result.code, lines[-1][:500])
                 )
-            return {"output": result.out, "stderr": result.err, "exit-code": str(result.code)}
+            # Juju keeps the names `stdout` and `stderr` for itself.
+            told = {"output": result.out, "exit-code": str(result.code)}
+            return dict(told, **{"error-output": result.err} if result.err else {})
 
         self._answer(event, work)
 
@@ -464,6 +466,7 @@ class VnfCharm(CharmBase):
             outcome = self._reconcile_now(intent=intent)
             plan = outcome.plans[link]
             if plan.unusable:
+                self._reconcile_and_report()  # The status is to tell of what is in force.
                 raise VpnaasError(plan.problems[0])
             self._store(INTENT_KEY, intent.to_json())
             return {"output": _dump(self._view(outcome, frozenset([link])))}
@@ -502,6 +505,7 @@ class VnfCharm(CharmBase):
                 or installed[0].prefixes != peer.allowed_prefixes
                 or (installed[0].public_key != peer.public_key)
             ):
+                self._reconcile_and_report()
                 reasons = [text for text in plan.problems if text.startswith(peer.name + ":")]
                 raise VpnaasError((reasons or list(plan.problems) or ["peer refused"])[0])
             self._store(INTENT_KEY, intent.to_json())

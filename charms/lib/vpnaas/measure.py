@@ -18,6 +18,8 @@ from .steps import Results, Step, run
 from .tunnel import Peer
 
 KEPT = "/var/log/osm-vpnaas"
+KEPT_REPORTS = 200
+"""Reports kept on a VDU; the oldest go."""
 UDP_DEFAULT_MBPS = 100
 PATHS = ("tunnel", "underlay")
 
@@ -168,6 +170,7 @@ def throughput_steps(test: ThroughputTest, peer: Peer, name: str) -> List[Step]:
         "seconds": test.duration,
         "options": test.options(),
         "keep": "{}/{}.json".format(KEPT, name),
+        "most": KEPT_REPORTS,
     }
     return [
         run(
@@ -332,6 +335,10 @@ def main():
     os.makedirs(os.path.dirname(request["keep"]), mode=0o755, exist_ok=True)
     with open(request["keep"], "w") as stream:
         stream.write(done.stdout.decode())
+    folder = os.path.dirname(request["keep"])
+    kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
+    for old in kept[:-request["most"]]:
+        os.unlink(old)
     report.pop("intervals", None)
     report.get("end", {}).pop("streams", None)
     json.dump(report, sys.stdout)

@@ -76,7 +76,10 @@ class Vetted:
 
 def vet(context: Context) -> Vetted:
     """Decide which peers a link has."""
-    before = {peer.name: peer for peer in context.applied}
+    # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
+    # must not live on in clear.
+    secured = context.params.technology == WIREGUARD
+    before = {p.name: p for p in context.applied if bool(p.public_key) == secured}
     problems: List[str] = []
     waiting: List[str] = []
     peers: List[Peer] = []
