@@ -79,7 +79,7 @@ class UnitAgent(threading.Thread):
         """Say what the unit is at or has before it; empty if it is idle (store locked)."""
         if unit.agent_lost:
             return ""
-        if self.executing:
+        if self.executing or unit.agent.status == "executing":
             return unit.agent.message or "executing"
         step = next_step(document, unit, self._charm_view(document, unit))
         if step is not None:

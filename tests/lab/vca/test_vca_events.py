@@ -347,3 +347,4 @@ def test_statuses_before_and_after_the_charm_sets_one(model: Model, tmp_path: Pa
     gate.touch()
     status = model.wait_idle(WAIT)
     assert (status.applications["a"].status, status.units["a/0"].workload) == ("unknown", "unknown")
+    assert (status.units["a/0"].agent, status.units["a/0"].agent_message) == ("idle", "")
