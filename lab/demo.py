@@ -196,7 +196,9 @@ def main(home: Path | None, dist: Path, seconds: int, out: Path, keep: bool) -> 
     """Bring up the EPC from its packages and measure every link with and without its tunnel."""
     from lab.vim import probe
 
-    console = Console(stderr=False)
+    console = Console()
+    if not console.is_terminal:  # a log; do not cut the table to 80 columns
+        console = Console(width=110)
     place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
     demo = Demo(place, dist, console)
     dataplane = probe()

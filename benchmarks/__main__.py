@@ -1,0 +1,252 @@
+"""`python -m benchmarks`: what the tunnels of the charms cost, measured inside one run.
+
+Absolute rates say more about the machine than about this project, so every figure stands beside
+its own baseline of the same run, interleaved and repeated. Nothing here is a test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from lab.demo import PARAMETERS, SERVICE, VNFS, Demo
+from lab.vim import Vim, probe
+
+TRIPS = re.compile(r"reconciled in (\d+) round trips and ([\d.]+) s")
+HAND = {"server": "10.99.0.1", "client": "10.99.0.2"}
+HAND_PORT = 52000
+
+
+class Bench(Demo):
+    """Benchmarks in a lab of their own."""
+
+    def prepare(self, *names: str) -> None:
+        """Make a VIM account and onboard packages."""
+        self.verb("vim-create", "--name", "lab", show=False)
+        for name in names:
+            verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
+            self.verb(verb, str(self.dist / f"{name}.tar.gz"), show=False)
+
+    def start(self, name: str, nsd: str, parameters: str, *more: str) -> None:
+        """Instantiate a service."""
+        file = str(self.dist / "params" / f"{parameters}.yaml")
+        names = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", "lab")
+        self.verb("ns-create", *names, "--config_file", file, *more, show=False)
+
+    def settled(self, name: str, limit: float = 600.0) -> float:
+        """Return seconds from VMs ready to all charms idle, of a service that is coming up."""
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            record = json.loads(self.verb("ns-show", name, show=False))
+            seconds = (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle")
+            if seconds is not None:
+                return float(seconds)
+            if record["nsState"] == "BROKEN":
+                raise click.ClickException(f"{name} is BROKEN: {record.get('errorDetail')}")
+            time.sleep(1)
+        raise click.ClickException(f"{name} is not up after {limit:.0f} s")
+
+    def console_of(self, ns: str, vnf: str) -> Callable[..., str]:
+        """Return a function that runs a command as root in a VDU."""
+        record = json.loads(self.verb("vnf-show", f"{ns}/{vnf}", show=False))
+        vim = Vim.open(self.home, "lab")
+        server = record["vdur"][0]["vim-id"]
+
+        def run(*argv: str, text: str | None = None, timeout: float = 120.0) -> str:
+            done = vim.console(server, list(argv), input=text, timeout=timeout)
+            if done.returncode:
+                raise click.ClickException(f"{vnf}: {argv[0]} failed: {done.stderr.strip()}")
+            return str(done.stdout)
+
+        return run
+
+    def round_trips(self) -> list[int]:
+        """Return the SSH round trips of every reconcile so far, from the charms' logs."""
+        logs = self.home.glob("vca/models/*/logs/*.log*")
+        return [int(m.group(1)) for log in logs for m in TRIPS.finditer(log.read_text())]
+
+
+def by_hand(near: Callable[..., str], far: Callable[..., str], mtu: int) -> None:
+    """Set a tunnel up beside the charms' one: the same daemon, MTU and underlay, `wg` by hand."""
+    keys = {}
+    for name, run in (("client", near), ("server", far)):
+        kernel = run("sh", "-c", "ip link add hand0 type wireguard 2>/dev/null && echo y || echo n")
+        if kernel.strip() == "n":
+            run("wireguard-go", "hand0")
+        script = "umask 077; wg genkey > /run/hand.key; wg pubkey < /run/hand.key"
+        keys[name] = run("sh", "-c", script).strip()
+    ends = {"client": ("192.168.100.12", near), "server": ("192.168.100.11", far)}
+    for name, other in (("client", "server"), ("server", "client")):
+        run = ends[name][1]
+        peer = ("peer", keys[other], "endpoint", f"{ends[other][0]}:{HAND_PORT}")
+        allowed = ("allowed-ips", f"{HAND[other]}/32")
+        settings = ("listen-port", str(HAND_PORT), "private-key", "/run/hand.key")
+        run("wg", "set", "hand0", *settings, *peer, *allowed)
+        run("ip", "address", "add", f"{HAND[name]}/24", "dev", "hand0")
+        run("ip", "link", "set", "hand0", "mtu", str(mtu), "up")
+
+
+def rate(
+    near: Callable[..., str], far: Callable[..., str], address: str, streams: int, seconds: int
+) -> float:
+    """Return Mbit/s of received TCP payload (iperf3's sum_received)."""
+    far("sh", "-c", f"iperf3 --server --one-off --daemon --bind {address} --port 5300; sleep 0.3")
+    words = ("--client", address, "--port", "5300", "--time", str(seconds), "--json")
+    report = json.loads(near("iperf3", *words, "--parallel", str(streams)))
+    return float(report["end"]["sum_received"]["bits_per_second"]) / 1e6
+
+
+def delay(near: Callable[..., str], address: str) -> float:
+    """Return the mean round trip time in ms of 50 echoes."""
+    shown = near("ping", "-n", "-q", "-c", "50", "-i", "0.02", address)
+    found = re.search(r"= [\d.]+/([\d.]+)/", shown)
+    if found is None:
+        raise click.ClickException(f"ping to {address} printed no times")
+    return float(found.group(1))
+
+
+def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
+    """Compare the charms' tunnel with one made by hand and with the bare underlay."""
+    bench.prepare("vpn_endpoint_vnf", "vpn_basic_ns")
+    bench.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
+    near, far = bench.console_of("vpn", "client"), bench.console_of("vpn", "server")
+    mtu = int(json.loads(near("ip", "-j", "link", "show", "wg-vpn-client"))[0]["mtu"])
+    by_hand(near, far, mtu)
+    targets = {"plain": "192.168.100.11", "charms": "10.77.0.1", "by hand": HAND["server"]}
+    samples: dict[str, dict[str, list[float]]] = {
+        name: {"1": [], "4": [], "rtt": []} for name in targets
+    }
+    for number in range(rounds):
+        # The order turns, so that no target always follows the same one.
+        order = list(targets.items())
+        for name, address in order[number % 3 :] + order[: number % 3]:
+            bench.console.print(f"round {number + 1}/{rounds}: {name}", highlight=False)
+            for streams in (1, 4):
+                measured = rate(near, far, address, streams, seconds)
+                samples[name][str(streams)].append(measured)
+            samples[name]["rtt"].append(delay(near, address))
+    medians = {
+        name: {key: statistics.median(values) for key, values in kinds.items()}
+        for name, kinds in samples.items()
+    }
+    return {
+        "mtu": mtu,
+        "rounds": rounds,
+        "seconds": seconds,
+        "samples": samples,
+        "medians": medians,
+        "charms-to-hand": {key: medians["charms"][key] / medians["by hand"][key] for key in "14"},
+        "charms-to-plain": {key: medians["charms"][key] / medians["plain"][key] for key in "14"},
+    }
+
+
+def bringup(bench: Bench) -> dict[str, Any]:
+    """Time from VMs ready to the last charm idle, for 2, 5 and 10 VNFs."""
+    found: dict[str, Any] = {}
+    if not (bench.home / "vims").exists():
+        bench.prepare("vpn_endpoint_vnf", "vpn_basic_ns")
+    for name in (*VNFS, SERVICE):
+        verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
+        bench.verb(verb, str(bench.dist / f"{name}.tar.gz"), show=False)
+    for count, services in (
+        (2, [("two", "vpn_basic_ns", "vpn_basic")]),
+        (5, [("five", SERVICE, PARAMETERS)]),
+        (10, [("ten-a", SERVICE, PARAMETERS), ("ten-b", SERVICE, PARAMETERS)]),
+    ):
+        load = os.getloadavg()[0]
+        for name, nsd, parameters in services:
+            bench.start(name, nsd, parameters)
+        seconds = max(bench.settled(name) for name, _, _ in services)
+        bench.console.print(f"{count} VNFs: {seconds:.1f} s (load before: {load:.1f})")
+        found[str(count)] = {"seconds": seconds, "load-before": load}
+        for name, _, _ in services:
+            bench.verb("ns-delete", name, "--wait", show=False)
+    return found
+
+
+def show(document: dict[str, Any], console: Console) -> None:
+    """Print goals and what was met."""
+    if "tunnel" in document:
+        view = Table(title="TCP rate and delay, medians of one run")
+        for heading in ("", "1 stream Mbit/s", "4 streams Mbit/s", "RTT ms"):
+            view.add_column(heading, justify="right" if heading else "left")
+        for name, values in document["tunnel"]["medians"].items():
+            row = (f"{values['1']:.0f}", f"{values['4']:.0f}", f"{values['rtt']:.3f}")
+            view.add_row(name, *row)
+        console.print(view)
+    goals = Table(title="Goals")
+    for heading in ("figure", "goal", "measured", "met"):
+        goals.add_column(heading)
+    for name, goal, value, met in document["goals"]:
+        goals.add_row(name, goal, value, "yes" if met else "[red]no[/red]")
+    console.print(goals)
+
+
+def judge(document: dict[str, Any]) -> list[tuple[str, str, str, bool]]:
+    """Compare with the goals."""
+    goals = []
+    if "tunnel" in document:
+        for key, value in document["tunnel"]["charms-to-hand"].items():
+            name = f"charms' rate to by-hand rate, {key} stream(s)"
+            goals.append((name, ">= 0.98", f"{value:.3f}", value >= 0.98))
+    if "bringup" in document:
+        seconds = document["bringup"]["5"]["seconds"]
+        goals.append(("EPC: VMs ready to all idle", "< 20 s", f"{seconds:.1f} s", seconds < 20))
+    trips = document["round-trips"]
+    if trips:
+        most = f"{max(trips)} (median {statistics.median(trips):.0f}, of {len(trips)} reconciles)"
+        goals.append(("SSH round trips per reconcile", "<= 3", most, max(trips) <= 3))
+    return goals
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
+@click.option("--rounds", default=5, show_default=True, help="Repetitions of `tunnel`.")
+@click.option("--seconds", default=5, show_default=True, help="Duration of each iperf3 run.")
+@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+def main(what: str, rounds: int, seconds: int, dist: Path, out: Path) -> None:
+    """Measure and print figures beside their baselines and goals."""
+    console = Console()
+    bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
+    dataplane = probe()
+    document: dict[str, Any] = {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "dataplane": {"backend": dataplane.backend, "version": dataplane.version},
+        "cipher": "ChaCha20-Poly1305",
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "load-at-start": os.getloadavg()[0],
+    }
+    try:
+        if what in ("all", "tunnel"):
+            document["tunnel"] = tunnel(bench, rounds, seconds)
+        if what in ("all", "bringup"):
+            document["bringup"] = bringup(bench)
+        document["round-trips"] = bench.round_trips()
+    finally:
+        bench.verb("lab", "clean", show=False)
+        if not any(bench.home.iterdir()):
+            bench.home.rmdir()
+    document["goals"] = judge(document)
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / f"bench-{document['started'].replace(':', '')}.json"
+    file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    show(document, console)
+    console.print(f"{dataplane.backend} {dataplane.version}; everything measured: {file}")
+
+
+if __name__ == "__main__":
+    main()
