@@ -2,7 +2,7 @@
 
 import ipaddress
 import json
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import attr
 
@@ -71,9 +71,12 @@ def observe() -> List[Step]:
     ]
 
 
-def addresses(item: Mapping[str, Any]) -> FrozenSet[fields.IPInterface]:
-    """Return the addresses of one entry of `ip -j address`, without link-local ones."""
-    return frozenset(
+def addresses(item: Mapping[str, Any]) -> Tuple[fields.IPInterface, ...]:
+    """Return the addresses of one entry of `ip -j address`, without link-local ones.
+
+    The order is the kernel's: an interface's first address is the one it came up with.
+    """
+    return tuple(
         ipaddress.ip_interface("{}/{}".format(a["local"], a["prefixlen"]))
         for a in item.get("addr_info", ())
         if a.get("scope") != "link" and a["family"] in ("inet", "inet6")
@@ -86,9 +89,7 @@ def parse(results: Results) -> VduFacts:
         interfaces = {}
         for item in json.loads(results.out("facts/addresses") or "[]"):
             name = str(item["ifname"])
-            interfaces[name] = Interface(
-                name, int(item["mtu"]), tuple(sorted(addresses(item), key=str))
-            )
+            interfaces[name] = Interface(name, int(item["mtu"]), addresses(item))
         routes = json.loads(results.out("facts/default") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
         return VduFacts(int(results.out("facts/now") or "0"), interfaces, default)

@@ -273,11 +273,14 @@ def _own_mtu(params: LinkParams, underlay: facts.Interface, overhead: int) -> in
 
 
 def _own_endpoint(
-    params: LinkParams, underlay: facts.Interface
+    situation: Situation, params: LinkParams, underlay: facts.Interface
 ) -> Optional[Tuple[fields.IPAddress, int]]:
     if params.gateway:
         return params.gateway, params.listen_port
-    addresses = sorted(underlay.addresses, key=lambda a: (a.version, a.ip.is_private is False))
+    # A link in clear has its inner address on the underlay, which is no way to reach us.
+    inner = {link.inner_address.ip for link in situation.intent.links.values()}
+    outer = [address for address in underlay.addresses if address.ip not in inner]
+    addresses = sorted(outer, key=lambda a: (a.version, a.ip.is_private is False))
     if not addresses:
         raise InputError(
             "{}: underlay".format(params.link),
@@ -299,7 +302,7 @@ def _plan_clear(
         technology=NONE,
         inner_address=params.inner_address.ip,
         mtu=mtu,
-        endpoint=_own_endpoint(params, underlay),
+        endpoint=_own_endpoint(situation, params, underlay),
         allowed_prefixes=params.allowed_prefixes,
     )
     steps: List[Step] = []
@@ -329,7 +332,7 @@ def _plan_wireguard(
     underlay = vdu.underlay(params.underlay_interface, situation.management)
     state = wireguard.parse(_secured(situation), link, results)
     own_mtu = _own_mtu(params, underlay, wireguard.OVERHEAD)
-    endpoint = _own_endpoint(params, underlay)
+    endpoint = _own_endpoint(situation, params, underlay)
     again = prepared is not None
     agreed = _agreed(situation, link, prepared if prepared is not None else results, again)
     psk_ids = {name: psk for name, (psk, _) in agreed.items()}

@@ -203,7 +203,7 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
             public_key=public_keys[0],
             listen_port=int(next(iter(table("listen-port")))),
             peers=peers,
-            addresses=facts.addresses(details),
+            addresses=frozenset(facts.addresses(details)),
             mtu=int(details["mtu"]),
             routes=frozenset(routes),
         )

@@ -1,0 +1,48 @@
+"""Which address of the underlay a VNF offers its peers."""
+
+import json
+
+import pytest
+from support.juju import pair
+from vpnaas import facts
+from vpnaas.offer import PREFIX
+from vpnaas.steps import Results
+
+
+def shown(*addresses):
+    """What `ip -j address show` prints of an interface with these addresses, in this order."""
+    rows = [
+        {"family": "inet", "local": local, "prefixlen": int(length), "scope": "global"}
+        for local, _, length in (address.partition("/") for address in addresses)
+    ]
+    return {"ifname": "ens4", "mtu": 1500, "addr_info": rows}
+
+
+def test_addresses_keep_the_order_of_the_kernel():
+    printed = {
+        "facts/now": "1",
+        "facts/addresses": json.dumps([shown("192.168.8.2/24", "10.9.0.2/24")]),
+        "facts/default": "[]",
+    }
+    results = Results({name: {"code": 0, "out": out, "err": ""} for name, out in printed.items()})
+    interface = facts.parse(results).interfaces["ens4"]
+    assert [str(address) for address in interface.addresses] == ["192.168.8.2/24", "10.9.0.2/24"]
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "none"])
+def test_an_inner_address_on_the_underlay_is_never_offered(technology, monkeypatch):
+    """In clear the underlay has the inner address too, also while WireGuard takes over from it."""
+    _, hss, _, relation = pair()
+    real = facts.addresses
+
+    def with_inner(item):
+        inner = shown("172.16.6.129/32")["addr_info"] if item["ifname"] == "ens4" else []
+        return real(dict(item, addr_info=inner + item["addr_info"]))
+
+    monkeypatch.setattr(facts, "addresses", with_inner)
+    options = {"technology": technology, "underlay-interface": "ens4"}
+    hss.configure("s6a", "172.16.6.129/24", **options)
+    hss.reconcile()
+    assert hss.error == ""
+    assert relation.ends["hss"][PREFIX + "technology"] == technology
+    assert relation.ends["hss"][PREFIX + "endpoint-address"] == "192.168.8.129"
