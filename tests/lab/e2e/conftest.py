@@ -1,0 +1,92 @@
+"""The packages built once, one lab of services that tests share, one for what is torn down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e_support import Lab, Secrets, Service, lasting_leftovers, scan
+
+from builder import packages
+from builder.tree import Tree
+from lab.nbi.store import NSRS
+from lab.vim import clean
+from lab.vim.store import Home
+
+BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
+EPC = ("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "epc_ns")
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("e2e-dist")
+    packages.build(Tree.find(Path(__file__).resolve().parent), target, [*BASIC, *EPC])
+    return target
+
+
+@pytest.fixture(scope="session")
+def secrets() -> Secrets:
+    return Secrets()
+
+
+def open_lab(home: Path, dist: Path, secrets: Secrets) -> Iterator[Lab]:
+    """Make a lab with one VIM account; afterwards nothing of it may be left."""
+    lab = Lab(home, dist, secrets)
+    prefix = Home.at(home).prefix
+    try:
+        lab.done("vim-create", "--name", "lab")
+        yield lab
+    finally:
+        cleaned = lab.verb("lab", "clean")
+        left = lasting_leftovers([str(home), prefix])
+        clean(home)  # a lab that failed to clean up must not stay on the machine
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert left == []
+
+
+@pytest.fixture(scope="session")
+def lab(
+    dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
+    yield from open_lab(tmp_path_factory.mktemp("e2e"), dist, secrets)
+
+
+def gone(service: Service) -> None:
+    """Delete a service a module had for itself, after a look for what it must not have told."""
+    service.note_secrets()
+    assert scan(service.lab, service.lab.secrets.texts) == []
+    service.lab.done("ns-delete", service.name, "--wait")
+
+
+@pytest.fixture(scope="session")
+def basic(lab: Lab) -> Service:
+    """Two VNFs with a WireGuard tunnel, shared: a test leaves it as it found it."""
+    lab.onboard(*BASIC)
+    return lab.create("basic", "vpn_basic_ns", "vpn_basic")
+
+
+@pytest.fixture(scope="module")
+def clear(lab: Lab) -> Iterator[Service]:
+    """The same service without a VPN, with the same addresses; a test switches it over."""
+    lab.onboard(*BASIC)
+    service = lab.create("clear", "vpn_basic_ns", "vpn_basic_novpn")
+    yield service
+    gone(service)
+
+
+@pytest.fixture(scope="module")
+def psk(lab: Lab) -> Iterator[Service]:
+    """The same service with a preshared key, taken apart bit by bit."""
+    lab.onboard(*BASIC)
+    service = lab.create("psk", "vpn_basic_ns", "vpn_basic_psk")
+    yield service
+    if any(row["name"] == "psk" for row in lab.engine.store.all(NSRS)):
+        gone(service)
+
+
+@pytest.fixture(scope="session")
+def epc(lab: Lab) -> Service:
+    """The core with its five links, shared."""
+    lab.onboard(*EPC)
+    return lab.create("epc", "epc_ns", "epc")

@@ -1,0 +1,316 @@
+"""Two VNFs and one tunnel: measuring, rotating, restarting, and a VDU that cannot be reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from e2e_support import (
+    PATIENCE,
+    ActionError,
+    Controlled,
+    InBackground,
+    Lab,
+    Service,
+    Vnf,
+    environment,
+    wait,
+)
+
+from lab.vca import AlreadyExistsError
+
+pytestmark = pytest.mark.lab
+
+SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+UP = {"server": "vpn-server up", "client": "vpn-client up"}
+
+
+@pytest.fixture
+def server(basic: Service) -> Vnf:
+    return basic["server"]
+
+
+@pytest.fixture
+def client(basic: Service) -> Vnf:
+    return basic["client"]
+
+
+@pytest.fixture
+def untouched(basic: Service) -> Iterator[None]:
+    """The tunnel carries traffic before and after."""
+    assert basic["client"].pings(SERVER)
+    yield
+    assert basic["client"].pings(SERVER)
+
+
+def relation(service: Service) -> tuple[str, str]:
+    return (
+        f"{service['server'].application}:vpn-server",
+        f"{service['client'].application}:vpn-client",
+    )
+
+
+def up_again(controlled: Controlled) -> None:
+    """Let the charms look at their VDUs until both call the tunnel up."""
+    for _ in range(3):
+        controlled.update_status()
+        told = {index: controlled.status(index) for index in UP}
+        if all(told[index][0] == "active" and text in told[index][1] for index, text in UP.items()):
+            return
+    raise AssertionError(told)
+
+
+@contextmanager
+def unrelated(service: Service) -> Iterator[Controlled]:
+    """Take the relation away; whatever the block does, there is one again afterwards."""
+    with service.controller() as controlled:
+        controlled.model.remove_relation(*relation(service))
+        try:
+            yield controlled
+        finally:
+            with suppress(AlreadyExistsError):
+                controlled.model.add_relation(*relation(service))
+            controlled.settle()
+
+
+# -- measuring ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_left(basic: Service) -> Iterator[None]:
+    """No iperf3 and no socket of one stays on either VDU after a measurement."""
+    before = {vnf.index: vnf.listening() for vnf in basic.vnfs.values()}
+    yield
+    for vnf in basic.vnfs.values():
+        # The far end's server ends by itself, a moment after its only client.
+        wait(lambda vnf=vnf: vnf.run("pgrep", "iperf3").returncode == 1, "iperf3 has ended", 10)
+        assert vnf.listening() == before[vnf.index]
+
+
+def test_throughput_of_tunnel_and_underlay(client: Vnf, nothing_left: None) -> None:
+    rates = {}
+    for path in ("tunnel", "underlay"):
+        result = client.action("measure-throughput", link="vpn-client", path=path, duration=2)
+        assert (result["path"], result["protocol"]) == (path, "tcp")
+        kept = json.loads(client.out("cat", result["kept"]))
+        assert len(kept["intervals"]) == 2
+        assert kept["end"]["sum_received"]["bits_per_second"] == pytest.approx(
+            result["mbps"] * 1e6, rel=0.001
+        )
+        wanted = {"tunnel": SERVER, "underlay": "192.168.100.11"}[path]
+        assert kept["start"]["connected"][0]["remote_host"] == wanted
+        rates[path] = result["mbps"]
+    assert 0 < rates["tunnel"] <= rates["underlay"]
+
+
+@pytest.mark.parametrize(
+    ("options", "present"),
+    [
+        ({"protocol": "udp", "bitrate_mbps": 10, "size": 1000}, {"jitter-ms", "loss-percent"}),
+        ({"direction": "download"}, {"retransmits", "mss"}),
+        ({"direction": "bidirectional", "parallel": 2}, {"mbps-reverse"}),
+    ],
+    ids=["udp", "download", "bidirectional"],
+)
+def test_kinds_of_throughput(
+    client: Vnf, nothing_left: None, options: dict[str, object], present: set[str]
+) -> None:
+    result = client.action("measure-throughput", link="vpn-client", duration=1, **options)
+    assert result["mbps"] > 0
+    assert present <= result.keys()
+    kept = json.loads(client.out("cat", result["kept"]))
+    test = kept["start"]["test_start"]
+    direction = options.get("direction", "upload")
+    assert (test["protocol"], test["num_streams"]) == (
+        str(options.get("protocol", "tcp")).upper(),
+        options.get("parallel", 1),
+    )
+    assert test["reverse"] == int(direction == "download")
+    assert ("sum_sent_bidir_reverse" in kept["end"]) == (direction == "bidirectional")
+    if "mbps-reverse" in present:
+        assert result["mbps-reverse"] > 0
+    if options.get("protocol") == "udp":
+        assert test["blksize"] == 1000
+        assert result["mbps"] == pytest.approx(10, rel=0.2)
+
+
+@pytest.mark.parametrize("path", ["tunnel", "underlay"])
+def test_latency_from_the_command_line(lab: Lab, basic: Service, path: str) -> None:
+    """A process of its own per verb, as an operator works."""
+    params = json.dumps({"link": "vpn-server", "path": path, "count": 5, "interval-ms": 20})
+    words = ("ns-action", "basic", "--vnf_name", "server", "--action_name", "measure-latency")
+    operation = json.loads(lab.done("--json", *words, "--params", params, "--wait"))
+    result = json.loads(operation["detailed-status"]["output"])
+    assert (result["path"], result["sent"], result["received"]) == (path, 5, 5)
+    assert 0 < result["rtt-ms"]["min"] <= result["rtt-ms"]["avg"] <= result["rtt-ms"]["max"]
+
+
+def test_measuring_a_silent_peer_says_so(client: Vnf, server: Vnf, nothing_left: None) -> None:
+    server.out("ip", "link", "set", "ens4", "down")
+    try:
+        with pytest.raises(ActionError, match="measurement to .* failed: "):
+            client.action("measure-throughput", link="vpn-client", duration=1)
+        with pytest.raises(ActionError, match="answered none of 2 echo requests"):
+            client.action("measure-latency", link="vpn-client", count=2)
+    finally:
+        server.out("ip", "link", "set", "ens4", "up")
+    assert client.pings(SERVER, tries=60)
+
+
+# -- rotation ----------------------------------------------------------------------------------
+
+
+def stream(client: Vnf) -> InBackground:
+    """Start a TCP stream at 20 Mbit/s that runs until its client is interrupted."""
+    words = ("iperf3", "--client", SERVER, "--port", "5301", "--json")
+    return InBackground(
+        lambda: client.run(*words, "--time", "600", "--bitrate", "20M", timeout=PATIENCE)
+    )
+
+
+def test_rotation_does_not_break_a_tcp_stream(basic: Service, server: Vnf, client: Vnf) -> None:
+    ends = {"server": "vpn-server", "client": "vpn-client"}
+    before = {index: basic[index].status(link) for index, link in ends.items()}
+    sink = InBackground(
+        lambda: server.run(
+            "iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json",
+            timeout=PATIENCE,
+        )
+    )  # fmt: skip
+    wait(lambda: any(":5301" in s for s in server.listening()), "iperf3 listens")
+    source = stream(client)
+    try:
+        wait(
+            lambda: bool(client.run("ss", "-Htn", "dst", SERVER, "dport", "=", "5301").stdout),
+            "the stream runs",
+        )
+        time.sleep(1.5)
+        for index, link in ends.items():
+            basic[index].action("rotate-keys", link=link)
+            basic.note_secrets()
+            old = before[index]["public-key"]
+            other = basic["client" if index == "server" else "server"]
+            interface = "wg-" + ends[other.index]
+            new = basic[index].public_key(f"wg-{link}")
+            assert new != old
+            assert other.peers(interface) == {new}
+        assert source.running, "the stream ended before the rotation did"
+        time.sleep(2)
+    finally:
+        client.run("pkill", "-INT", "-x", "iperf3")
+    sent, received = (json.loads(end.result().stdout) for end in (source, sink))
+    assert sent["error"] == "interrupt - the client has terminated"
+    assert len(sent["start"]["connected"]) == 1
+    for report in (sent, received):
+        seconds = [i["sum"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
+        assert len(seconds) >= 5
+        assert [s["bytes"] for s in seconds if not s["bytes"]] == []
+    for index, link in ends.items():
+        after = basic[index].status(link)
+        assert after["key-generation"] == before[index]["key-generation"] + 1
+        assert (after["state"], after["rotation"]) == ("up", "none")
+
+
+# -- restart -----------------------------------------------------------------------------------
+
+
+def booted(vnf: Vnf) -> str:
+    return vnf.out("systemctl", "show", "--property", "UserspaceTimestampMonotonic")
+
+
+def test_link_comes_back_with_the_vdu_and_without_the_charm(
+    basic: Service, server: Vnf, client: Vnf, untouched: None
+) -> None:
+    logged, since, key = basic.hook_log(), booted(client), client.public_key("wg-vpn-client")
+    with basic.controller() as controlled:
+        basic.vim.reboot(client.server_id)
+        basic.vim.wait_active(client.server_id, PATIENCE)
+        assert booted(client) != since
+        assert server.pings(CLIENT, tries=100)
+        assert client.public_key("wg-vpn-client") == key
+        assert controlled.hooks() == []
+        assert basic.hook_log() == logged
+        up_again(controlled)
+    result = client.action("measure-latency", link="vpn-client", count=3, interval_ms=20)
+    assert result["received"] == 3
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+
+def test_unreachable_vdu_blocks_and_is_tried_again(
+    basic: Service, server: Vnf, client: Vnf, untouched: None
+) -> None:
+    with unrelated(basic) as controlled:
+        controlled.settle()
+        assert server.peers("wg-vpn-server") == set()
+        client.out("systemctl", "stop", "ssh.service")
+        try:
+            controlled.model.add_relation(*relation(basic))
+            controlled.settle()
+            state, message = controlled.status("client")
+            assert state == "blocked"
+            address = client.server.ip_on(basic.vim.management_network().id)
+            assert message == f"cannot reach {address}: Connection refused"
+            assert not server.pings(CLIENT, tries=5)
+        finally:
+            client.out("systemctl", "start", "ssh.service")
+        # The hooks are over; what brings the tunnel back is update-status.
+        up_again(controlled)
+
+
+def test_killed_hook_runs_again(
+    basic: Service, server: Vnf, client: Vnf, untouched: None
+) -> None:
+    with unrelated(basic) as controlled:
+        pid = 0
+        until = time.monotonic() + 30
+        while not pid and time.monotonic() < until:
+            pid = charm_process(basic.id, server.unit)
+        assert pid, "no hook of the server's charm was seen"
+        os.kill(pid, signal.SIGKILL)
+        controlled.settle()
+        told = [(e.kind, e.name) for e in controlled.events if e.unit == server.unit]
+        failed = [name for kind, name in told if kind == "hook-failed"]
+        assert len(failed) == 1
+        assert told.index(("hook-retried", failed[0])) > told.index(("hook-failed", failed[0]))
+        assert ("hook-finished", failed[0]) in told
+        assert server.peers("wg-vpn-server") == client.peers("wg-vpn-client") == set()
+        controlled.model.add_relation(*relation(basic))
+        controlled.settle()
+        up_again(controlled)
+
+
+def charm_process(model: str, unit: str) -> int:
+    """Return the process id of a unit's running hook, 0 where none runs."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        told = environment(int(name))
+        if (told.get("JUJU_MODEL_UUID"), told.get("JUJU_UNIT_NAME")) == (model, unit):
+            return int(name)
+    return 0
+
+
+def test_changed_host_key_must_be_trusted(
+    basic: Service, client: Vnf, untouched: None
+) -> None:
+    client.out("sh", "-c", "rm /etc/ssh/ssh_host_* && ssh-keygen -q -A")
+    client.out("systemctl", "restart", "ssh.service")
+    with basic.controller() as controlled:
+        controlled.update_status()
+        state, message = controlled.status("client")
+    assert state == "blocked"
+    assert message.endswith("after a heal run trust-host-key")
+    shown = client.out("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub").split()[1]
+    assert shown in message
+    with pytest.raises(ActionError, match="where SHA256:A{43} is required"):
+        client.action("trust-host-key", fingerprint="SHA256:" + "A" * 43)
+    assert client.action("trust-host-key", fingerprint=shown).startswith("pinned ")
+    with basic.controller() as controlled:
+        up_again(controlled)
