@@ -21,11 +21,9 @@ def catalog_of(paths: Iterable[Path], known: Iterable[Package] = ()) -> Catalog:
     catalog = Catalog.from_packages(paths)
     for package in known:
         if package.kind == "vnf":
-            body = package.descriptor["vnfd"]
-            catalog.vnfds.setdefault(body["id"], body)
+            catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
         elif package.kind == "ns":
-            body = package.descriptor["nsd"]["nsd"][0]
-            catalog.nsds.setdefault(body["id"], body)
+            catalog.add_descriptor("nsd", package.descriptor["nsd"]["nsd"][0])
     return catalog
 
 

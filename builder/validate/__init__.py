@@ -4,66 +4,106 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 # Importing the rules registers them.
-from builder.validate import charm_rules, cloudinit_rules, nsd_rules, vnfd_rules
-from builder.validate.context import RULES, Catalog, Context, body_of
-from builder.validate.descriptors import NsdList, Nst, Vnfd
+from builder.validate import (
+    charm_rules,
+    cloudinit_rules,
+    nsd_rules,
+    nst_rules,
+    primitive_rules,
+    relation_rules,
+    vnfd_rules,
+)
+from builder.validate.codes import CODES
+from builder.validate.context import (
+    MODELS,
+    RULES,
+    Catalog,
+    Context,
+    body_of,
+    checked,
+    envelope_of,
+)
+from builder.validate.documents import DocumentError, load
 from builder.validate.params import validate_params
 from builder.validate.problem import Problem
 from builder.validate.reader import Package, PackageError, read
-from builder.validate.schema import problems_of
+from builder.validate.schema import problems_of, shown
 
 __all__ = [
+    "CODES",
     "Catalog",
+    "DocumentError",
     "Package",
     "PackageError",
     "Problem",
     "charm_rules",
     "cloudinit_rules",
+    "load",
     "nsd_rules",
+    "nst_rules",
+    "primitive_rules",
     "read",
+    "relation_rules",
     "validate_package",
     "validate_params",
     "vnfd_rules",
 ]
 
-MODELS: dict[str, type[BaseModel]] = {"vnfd": Vnfd, "nsd": NsdList, "nst": Nst}
 ENVELOPES = {
     "vnfd": "a mapping under `vnfd:`",
     "nsd": "`nsd: {nsd: [one network service]}`",
     "nst": "`nst: [one template]`",
 }
+REFUSALS = {
+    "vnfd": "'vnfd' must be dict",
+    "nsd": "'nsd' must be a list of only one element",
+    "nst": "'nst' must be a list only one element",
+}
+
+OLD_ENVELOPES = {"vnfd-catalog", "vnfd:vnfd-catalog", "nsd-catalog", "nsd:nsd-catalog"}
+OLD_FORMAT = "ERROR: Unsupported descriptor format. Please, use an ETSI SOL006 descriptor."
 
 
 def validate_package(path: Path, catalog: Catalog | None = None) -> list[Problem]:
     """Return everything that is wrong with a package; none where it is good.
 
     Args:
-        path: Folder, tar.gz or zip.
+        path: Folder, tar.gz, zip or a descriptor alone.
         catalog: What else is onboarded; an NSD's VNFDs are looked up there.
     """
     try:
         package = read(path)
     except PackageError as error:
         return [error.problem]
+    return sorted({*package.notes, *_descriptor(package, catalog or Catalog())})
+
+
+def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:
     where = f"{package.name}: {package.descriptor_path}"
     if not package.kind:
-        sentence = "no vnfd, nsd or nst at the top level"
-        return [Problem(where, "refused", "envelope", sentence)]
+        sentence = f"no vnfd, nsd or nst at the top level; allowed: {'; '.join(ENVELOPES.values())}"
+        old = isinstance(package.document, dict) and OLD_ENVELOPES & set(package.document)
+        return [Problem(where, "refused", "envelope", sentence, OLD_FORMAT if old else "")]
     body = body_of(package)
     if not isinstance(body, dict):
         sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
-        return [Problem(where, "refused", "envelope", sentence)]
-    model = MODELS[package.kind]
+        return [Problem(where, "refused", "envelope", sentence, REFUSALS[package.kind])]
+    found = []
+    beside = [str(key) for key in package.document if key != envelope_of(package)]
+    if beside:
+        sentence = f"OSM drops what stands beside the envelope: {shown(beside)}"
+        found.append(Problem(where, "silent", "envelope-beside", sentence))
     root = {"vnfd": "vnfd", "nsd": "nsd/nsd[0]", "nst": "nst[0]"}[package.kind]
     try:
-        model.model_validate({"nsd": [body]} if package.kind == "nsd" else body)
+        document = checked(package.kind, body)
     except ValidationError as error:
-        return problems_of(error, model, where, "nsd" if package.kind == "nsd" else root)
-    context = Context(package, catalog or Catalog(), body, root)
-    found = []
+        model = MODELS[package.kind]
+        top = "nsd" if package.kind == "nsd" else root
+        return found + problems_of(error, model, where, top)
+    context = Context(package, catalog, document, root)
     for rule in RULES[package.kind]:
         found += list(rule(context))
-    return sorted(set(found))
+    return found

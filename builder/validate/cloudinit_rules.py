@@ -5,104 +5,211 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import yaml
-from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, meta, nodes
+from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
+from jinja2.meta import find_undeclared_variables
 
-from builder.validate.context import Context, rule
+from builder.validate.context import Context, choices, rule
+from builder.validate.documents import DocumentError, load
 from builder.validate.problem import Problem
+from builder.validate.reader import Package
 
-HEADERS = ("#cloud-config", "#!", "Content-Type: multipart", "## template:", "#include")
-TOO_MUCH = 1 << 20
+HEADERS = (
+    "#cloud-config",
+    "#!",
+    "#include",
+    "#cloud-boothook",
+    "#part-handler",
+    "Content-Type:",
+    "MIME-Version:",
+)
+LARGEST = 1 << 20
+OSM_KEYS = {
+    "ns_id",
+    "vnf_id",
+    "vnfd_ref",
+    "vim_account_id",
+    "member_vnf_index",
+    "vdu_id",
+    "count_index",
+    "ip_address",
+    "vdu",
+}
+
+
+def environment() -> Environment:
+    """Return the environment RO renders in (its ns.py, _parse_jinja2)."""
+    return Environment(undefined=StrictUndefined, autoescape=True)
+
+
+def variables(text: str) -> set[str]:
+    """Return the names a cloud-init file needs beside OSM, none where it is no template."""
+    try:
+        return find_undeclared_variables(environment().parse(text)) - {"OSM"}
+    except (TemplateSyntaxError, RecursionError):
+        return set()
+
+
+def files_of(package: Package, body: dict[str, object]) -> dict[str, str]:
+    """Return the text of each VDU's cloud-init file, by VDU id."""
+    found = {}
+    vdus = body.get("vdu")
+    for vdu in vdus if isinstance(vdus, list) else ():
+        if vdu.get("cloud-init-file"):
+            text = package.text(package.folder("cloud_init") + vdu["cloud-init-file"])
+            if text is not None:
+                found[str(vdu["id"])] = text
+    return found
 
 
 @rule("vnfd")
 def cloud_init(ctx: Context) -> Iterator[Problem]:
     """The file is there, and OSM's rendering leaves it what it was meant to be."""
+    done = set()
     for place, vdu in ctx.vdus():
-        name = vdu.get("cloud-init-file")
         if (vdu.get("supplemental-boot-data") or {}).get("boot-data-drive"):
-            yield ctx.problem(
-                "silent",
-                "boot-data-drive",
-                f"{place}/supplemental-boot-data",
-                "boot-data-drive drops OSM's SSH keys from user-data, so key injection fails",
+            sentence = (
+                "boot-data-drive drops OSM's SSH keys from user-data, so key injection fails; "
+                "allowed: false"
             )
-        if not name:
-            continue
-        path = ctx.package.folder("cloud_init") + name
-        text = ctx.package.text(path)
-        if text is None:
-            yield ctx.problem(
-                "refused",
-                "cloud-init-missing",
-                f"{place}/cloud-init-file",
-                f"the package has no {path}",
-                f"Cloud-init defined in vnf[id={ctx.body['id']}]:vdu[id={vdu['id']}] "
-                "but not present in package",
-            )
-        else:
-            yield from _text(ctx, path, text[:TOO_MUCH])
+            spot = f"{place}/supplemental-boot-data/boot-data-drive"
+            yield ctx.problem("silent", "boot-data-drive", spot, sentence)
+        inline = vdu.get("cloud-init")
+        if inline:
+            where = f"{ctx.package.descriptor_path}: {ctx.root}{place}/cloud-init"
+            yield from _text(ctx, where, inline)
+        name = vdu.get("cloud-init-file")
+        if name and name not in done:
+            done.add(name)
+            yield from _file(ctx, place, vdu["id"], name)
+
+
+def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
+    path = ctx.package.folder("cloud_init") + name
+    other = ctx.package.other_folder("cloud_init") + name
+    text = ctx.package.text(path)
+    spot = f"{place}/cloud-init-file"
+    if text is not None and len(text) > LARGEST:
+        sentence = f"larger than {LARGEST >> 20} MiB; allowed: what a VIM takes, far less"
+        yield ctx.in_file("silent", "cloud-init-size", path, sentence)
+    elif text is not None:
+        yield from _text(ctx, path, text)
+    elif ctx.package.text(other) is not None:
+        sentence = f"NBI accepts the file in {other}, LCM does not; allowed: {path}"
+        yield ctx.problem("silent", "cloud-init-place", spot, sentence)
+    else:
+        have = {
+            p[len(path) - len(name) :]
+            for p in ctx.package.files
+            if p.startswith(path[: -len(name)])
+        }
+        yield ctx.problem(
+            "refused",
+            "cloud-init-missing",
+            spot,
+            f"the package has no {path}; allowed: {choices(have)}",
+            f"Cloud-init defined in vnf[id={ctx.body['id']}]:vdu[id={vdu}] "
+            "but not present in package",
+        )
 
 
 def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
     if not text.startswith(HEADERS):
-        yield ctx.in_file(
-            "silent",
-            "cloud-init-header",
-            path,
-            "the first line names no format cloud-init knows, such as #cloud-config",
+        sentence = (
+            "the first line names no format cloud-init knows; allowed: #cloud-config, #!, ..."
         )
-    environment = Environment(undefined=StrictUndefined, autoescape=True)
+        yield ctx.in_file("silent", "cloud-init-header", path, sentence)
     try:
-        tree = environment.parse(text)
+        tree = environment().parse(text)
+    except RecursionError:
+        sentence = "Jinja2 cannot read it: nested too deeply; allowed: less"
+        yield ctx.in_file("silent", "cloud-init-jinja", path, sentence)
+        return
     except TemplateSyntaxError as error:
-        hint = " (shell's ${#name} must be written otherwise)" if "{#" in text else ""
-        yield ctx.in_file(
-            "silent",
-            "cloud-init-jinja",
-            f"{path}:{error.lineno}",
-            f"Jinja2 cannot read it: {error.message}{hint}; literal braces need raw blocks",
+        sentence = (
+            f"Jinja2 cannot read it: {error.message}; allowed: literal '{{{{', '{{%' and '{{#' "
+            "(also in the shell's ${#name}) inside a raw block"
         )
+        yield ctx.in_file("silent", "cloud-init-jinja", f"{path}:{error.lineno}", sentence)
         return
-    lost = len(re.findall(r"\{#.*?#\}", text, re.DOTALL))
+    lost = re.search(r"\{#.*?#\}", text, re.DOTALL)
     if lost:
-        yield ctx.in_file(
-            "silent",
-            "cloud-init-comment",
-            path,
-            f"{lost} part(s) between '{{#' and '#}}' disappear as Jinja2 comments",
-        )
-    if any(True for _ in tree.find_all(nodes.Output)) or meta.find_undeclared_variables(tree):
-        for expression in tree.find_all(nodes.Output):
-            for node in expression.nodes:
-                if isinstance(node, nodes.Name):
-                    yield ctx.in_file(
-                        "silent",
-                        "cloud-init-escape",
-                        f"{path}:{node.lineno}",
-                        f"& < > and quotes in {node.name} become HTML entities; "
-                        "add |safe where the value is to be taken as it is",
-                    )
-    elif text.startswith("#cloud-config"):
-        yield from _config(ctx, path, text)
+        line = text.count("\n", 0, lost.start()) + 1
+        sentence = "what stands between '{#' and '#}' disappears; allowed: inside a raw block"
+        yield ctx.in_file("silent", "cloud-init-comment", f"{path}:{line}", sentence)
+    yield from _expressions(ctx, path, tree)
+    yield from _config(ctx, path, text, tree)
 
 
-def _config(ctx: Context, path: str, text: str) -> Iterator[Problem]:
+def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]:
+    uses = [(node.attr, node.node, node.lineno) for node in tree.find_all(nodes.Getattr)]
+    for item in tree.find_all(nodes.Getitem):
+        if isinstance(item.arg, nodes.Const):
+            uses.append((item.arg.value, item.node, item.lineno))
+    for name, holder, line in uses:
+        if isinstance(holder, nodes.Name) and holder.name == "OSM" and name not in OSM_KEYS:
+            sentence = f"OSM has no key {name!r}, so rendering fails; allowed: {choices(OSM_KEYS)}"
+            yield ctx.in_file("silent", "cloud-init-osm", f"{path}:{line}", sentence)
+    for output in tree.find_all(nodes.Output):
+        for node in output.nodes:
+            names = {n.name for n in node.find_all(nodes.Name)} - {"OSM"}
+            if isinstance(node, nodes.Name):
+                names = {node.name}
+            safe = isinstance(node, nodes.Filter) and node.name in ("safe", "b64encode")
+            if names and not isinstance(node, nodes.TemplateData) and not safe:
+                sentence = (
+                    f"& < > and quotes in {choices(names)} become HTML entities; allowed: |safe "
+                    "where the value is to be taken as it is"
+                )
+                yield ctx.in_file("silent", "cloud-init-escape", f"{path}:{node.lineno}", sentence)
+
+
+def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
+    """Check a cloud-config with a word in the place of each value, unless blocks decide on it."""
+    if not text.startswith("#cloud-config"):
+        return
+    rendered = ""
+    for part in tree.body:
+        if not isinstance(part, nodes.Output):
+            return
+        for node in part.nodes:
+            rendered += node.data if isinstance(node, nodes.TemplateData) else "value"
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        reason = " ".join(str(error).split())[:160]
-        yield ctx.in_file("silent", "cloud-init-yaml", path, f"not YAML: {reason}")
+        document = load(rendered)
+    except DocumentError as error:
+        sentence = f"not usable as YAML: {error}"
+        yield ctx.in_file("silent", "cloud-init-yaml", path, sentence)
         return
-    if document is not None and not isinstance(document, dict):
-        yield ctx.in_file("silent", "cloud-init-yaml", path, "a cloud-config must be a mapping")
+    if document is None:
         return
-    secrets = {"password", "chpasswd"} & set(document or {})
-    users = [u for u in (document or {}).get("users") or () if isinstance(u, dict)]
-    if secrets or any({"passwd", "plain_text_passwd", "hashed_passwd"} & set(u) for u in users):
-        yield ctx.in_file(
-            "silent",
-            "cloud-init-password",
-            path,
-            "a password in a package is known to all who can read the package",
+    if not isinstance(document, dict):
+        sentence = "a cloud-config has another form; allowed: a mapping"
+        yield ctx.in_file("silent", "cloud-init-yaml", path, sentence)
+        return
+    if _clear_password(document):
+        sentence = (
+            "a password in clear is known to all who can read the package; allowed: SSH keys, or "
+            "a hash"
         )
+        yield ctx.in_file("silent", "cloud-init-password", path, sentence)
+
+
+def _clear_password(document: dict[str, object]) -> bool:
+    change = document.get("chpasswd")
+    change = change if isinstance(change, dict) else {}
+    lists = [document.get("users"), change.get("users")]
+    users = [
+        u for listed in lists if isinstance(listed, list) for u in listed if isinstance(u, dict)
+    ]
+    old = change.get("list") or ""
+    lines = old.splitlines() if isinstance(old, str) else old if isinstance(old, list) else []
+    return (
+        not _hashed(document.get("password"))
+        or any(not _hashed(str(line).partition(":")[2]) for line in lines)
+        or any("plain_text_passwd" in user for user in users)
+        or any(not _hashed(user.get("password")) for user in users)
+    )
+
+
+def _hashed(value: object) -> bool:
+    """Return whether a value is no password in clear; cloud-init makes R and RANDOM up itself."""
+    return value is None or str(value).startswith("$") or value in ("R", "RANDOM")

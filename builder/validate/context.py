@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
+from builder.validate.charm_files import Charm, charm_of
+from builder.validate.descriptors import NsdList, Nst, Vnfd
 from builder.validate.problem import Problem, Severity
 from builder.validate.reader import Package, PackageError, read
 
 Document = dict[str, Any]
+MODELS: dict[str, type[BaseModel]] = {"vnfd": Vnfd, "nsd": NsdList, "nst": Nst}
+
+
+def checked(kind: str, body: Any) -> Document:
+    """Return a descriptor with the types of the schema: numbers where text belongs become text.
+
+    pyangbind does the same in OSM. Rules see nothing else, so they need not ask for types.
+
+    Raises:
+        ValidationError: It does not have the form of the schema.
+    """
+    model = MODELS[kind].model_validate({"nsd": [body]} if kind == "nsd" else body)
+    document: Document = model.model_dump(by_alias=True, exclude_unset=True)
+    return dict(document["nsd"][0]) if kind == "nsd" else document
 
 
 @dataclass
@@ -18,8 +36,9 @@ class Catalog:
     """Descriptors that are onboarded, or packages that will be.
 
     Attributes:
-        vnfds: VNFD bodies by id.
-        nsds: NSD bodies by id.
+        vnfds: VNFD bodies by id; what does not have the form of the schema is left out, as OSM
+            would not have it either.
+        nsds: NSD bodies by id, likewise.
         packages: Packages by VNFD id, where their charms can be looked into.
     """
 
@@ -27,25 +46,53 @@ class Catalog:
     nsds: dict[str, Document] = field(default_factory=dict)
     packages: dict[str, Package] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Bring what was given into the form rules expect."""
+        self.vnfds = _all_checked("vnfd", self.vnfds)
+        self.nsds = _all_checked("nsd", self.nsds)
+
     @classmethod
     def from_packages(cls, paths: Iterable[Path]) -> Catalog:
         """Read what can be read of the packages; broken ones are left out."""
         catalog = cls()
         for path in paths:
             try:
-                package = read(path)
+                catalog.add(read(path))
             except PackageError:
                 continue
-            body = body_of(package)
-            name = body.get("id") if isinstance(body, dict) else None
-            if not isinstance(body, dict) or not isinstance(name, str):
-                continue
-            if package.kind == "vnfd":
-                catalog.vnfds[name] = body
-                catalog.packages[name] = package
-            elif package.kind == "nsd":
-                catalog.nsds[name] = body
         return catalog
+
+    def add(self, package: Package) -> None:
+        """Add a package that was read; one without a usable descriptor is left out."""
+        name = self.add_descriptor(package.kind, body_of(package))
+        if name and package.kind == "vnfd":
+            self.packages[name] = package
+
+    def add_descriptor(self, kind: str, body: Any) -> str:
+        """Add a VNFD or NSD unless its id is known; return its id, "" where it is unusable."""
+        table = {"vnfd": self.vnfds, "nsd": self.nsds}.get(kind)
+        if table is None:
+            return ""
+        for name, document in _all_checked(kind, {"": body}).items():
+            table.setdefault(name, document)
+            return name
+        return ""
+
+
+def _all_checked(kind: str, bodies: dict[str, Any]) -> dict[str, Document]:
+    found = {}
+    for body in bodies.values():
+        if not isinstance(body, dict):
+            continue
+        # OSM's own keys (_id, _admin) come along where the body is a database record.
+        own = {key: value for key, value in body.items() if str(key).startswith("_")}
+        rest = {key: value for key, value in body.items() if key not in own}
+        try:
+            document = checked(kind, rest)
+        except ValidationError:
+            continue
+        found[str(document["id"])] = {**document, **own}
+    return found
 
 
 @dataclass
@@ -66,26 +113,24 @@ class Context:
         osm_message: str = "",
     ) -> Problem:
         """Make a problem at a place of the descriptor."""
-        where = f"{self.package.descriptor_path}: {self.root}{place}"
+        where = f"{self.package.name}: {self.package.descriptor_path}: {self.root}{place}"
         return Problem(where, severity, code, sentence, osm_message)
 
     def in_file(self, severity: Severity, code: str, file: str, sentence: str) -> Problem:
         """Make a problem of another file of the package."""
         return Problem(f"{self.package.name}: {file}", severity, code, sentence)
 
+    def flavours(self) -> list[tuple[str, Document]]:
+        """Return (place, flavour); NBI checks all of them, OSM deploys the first."""
+        return numbered("/df", self.body.get("df"))
+
     def flavour(self) -> Document:
         """Return df[0], the one OSM uses."""
-        flavours = self.body.get("df") or [{}]
-        return dict(flavours[0])
+        return dict(self.body["df"][0])
 
     def day12(self) -> list[tuple[str, Document]]:
-        """Return (place, entry) of each day1-2 entry."""
-        operations = (self.flavour().get("lcm-operations-configuration") or {}).get(
-            "operate-vnf-op-config"
-        ) or {}
-        base = "/df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2"
-        entries = operations.get("day1-2") or []
-        return [(f"{base}[{index}]", entry) for index, entry in enumerate(entries)]
+        """Return (place, entry) of each day1-2 entry OSM uses."""
+        return day12_of("/df[0]", self.flavour())
 
     def vdus(self) -> list[tuple[str, Document]]:
         """Return (place, vdu)."""
@@ -94,45 +139,6 @@ class Context:
     def charm(self, name: str) -> Charm | None:
         """Return a charm of the package, None where there is no such folder."""
         return charm_of(self.package, name)
-
-
-@dataclass(frozen=True)
-class Charm:
-    """What a charm folder declares."""
-
-    name: str
-    folder: str
-    metadata: Document
-    actions: Document
-    config: Document
-
-    def endpoint(self, name: str) -> tuple[str, str] | None:
-        """Return (role, interface) of a relation endpoint, None where it has none."""
-        for role in ("provides", "requires", "peers"):
-            ends = self.metadata.get(role)
-            if isinstance(ends, dict) and name in ends:
-                return role, str((ends[name] or {}).get("interface", ""))
-        return None
-
-    def options(self) -> Mapping[str, Document]:
-        """Return the options of config.yaml."""
-        options = self.config.get("options")
-        return options if isinstance(options, dict) else {}
-
-
-def charm_of(package: Package, name: str) -> Charm | None:
-    """Return a charm of a package."""
-    folder = package.folder("charms") + name + "/"
-    if not any(path.startswith(folder) for path in package.files):
-        return None
-
-    def mapping(file: str) -> Document:
-        document = package.yaml(folder + file)
-        return document if isinstance(document, dict) else {}
-
-    return Charm(
-        name, folder, mapping("metadata.yaml"), mapping("actions.yaml"), mapping("config.yaml")
-    )
 
 
 Rule = Callable[[Context], Iterator[Problem]]
@@ -150,20 +156,31 @@ def rule(*kinds: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def envelope_of(package: Package) -> str:
+    """Return the key that wraps the descriptor; where there are several, the one NBI takes."""
+    order = {"vnfd": ("etsi-nfv-vnfd:vnfd", "vnfd"), "nsd": ("nsd", "etsi-nfv-nsd:nsd")}
+    keys = order.get(package.kind, ("nst", "nst:nst"))
+    return next((key for key in keys if key in package.document), "")
+
+
 def body_of(package: Package) -> Any:
     """Return the descriptor inside its envelope, None where the envelope is not OSM's."""
-    document = package.document
-    if not isinstance(document, dict):
+    if not package.kind:
         return None
-    inner = document.get(next((key for key in document if key.endswith(package.kind)), ""))
+    inner = package.document[envelope_of(package)]
     if package.kind == "vnfd":
         return inner
+    listed = inner
     if package.kind == "nsd":
         listed = inner.get("nsd") if isinstance(inner, dict) else None
-        return listed[0] if isinstance(listed, list) and len(listed) == 1 else None
-    if package.kind == "nst":
-        return inner[0] if isinstance(inner, list) and len(inner) == 1 else None
-    return None
+    return listed[0] if isinstance(listed, list) and len(listed) == 1 else None
+
+
+def day12_of(place: str, flavour: Document) -> list[tuple[str, Document]]:
+    """Return (place, entry) of each day1-2 entry of a flavour."""
+    operations = (flavour.get("lcm-operations-configuration") or {}).get("operate-vnf-op-config")
+    base = f"{place}/lcm-operations-configuration/operate-vnf-op-config/day1-2"
+    return numbered(base, (operations or {}).get("day1-2"))
 
 
 def numbered(place: str, items: Any) -> list[tuple[str, Document]]:
@@ -174,3 +191,8 @@ def numbered(place: str, items: Any) -> list[tuple[str, Document]]:
 def ids(items: Any, key: str = "id") -> set[str]:
     """Return the ids in a list that may be missing."""
     return {str(item[key]) for item in items or [] if key in item}
+
+
+def choices(known: Iterable[str]) -> str:
+    """Return what is allowed as a sentence holds it."""
+    return ", ".join(sorted(known)) or "none is defined"

@@ -1,22 +1,51 @@
-"""Models of VNFD, NSD and NST in OSM's flavour (SOL006 v2.7.1 with OSM's augments)."""
+"""Models of VNFD, NSD and NST in OSM's flavour (ETSI GS NFV-SOL 006 with OSM's augments).
+
+NBI checks keys and types with pyangbind, which ignores YANG's `mandatory`, `must`, `when` and
+`leafref`: so does this. What is missing and breaks something later is a matter of the rules.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from builder.validate.operations import Day12, NsConfiguration
 from builder.validate.schema import (
+    Address,
     Decimal,
     Flag,
     Free,
     Identifier,
     Model,
     Natural,
-    Positive,
+    Short,
     Text,
 )
+
+Operator = Literal["GE", "LE", "GT", "LT", "EQ", "NE"]
+
+
+class Quota(Model):
+    """Limit, reservation and weight of a resource."""
+
+    limit: Natural | None = None
+    reserve: Natural | None = None
+    shares: Natural | None = None
+
+
+class Pair(Model):
+    """SOL006's key and value."""
+
+    key: Text
+    value: Text | None = None
+
+
+class ProviderNetwork(Model):
+    """Network of the provider behind a virtual link."""
+
+    physical_network: Text | None = None
+    segmentation_id: Natural | None = Field(default=None, alias="segmentation_id")
 
 
 class IntCpdRef(Model):
@@ -24,12 +53,6 @@ class IntCpdRef(Model):
 
     vdu_id: Text
     cpd: Text
-
-
-class Protocol(Model):
-    """Layer protocol of a connection point."""
-
-    layer_protocol: list[Text] | Text | None = None
 
 
 class ExtCpd(Model):
@@ -48,6 +71,7 @@ class ExtCpd(Model):
     trunk_mode: Flag | None = None
     security_group_rule_id: list[Text] = Field(default_factory=list)
     virtual_network_interface_requirement: list[Free] = Field(default_factory=list)
+    address_data: Any = None
 
 
 class VirtualInterface(Model):
@@ -66,7 +90,7 @@ class VirtualInterface(Model):
         ]
         | None
     ) = None
-    bandwidth: Text | None = None
+    bandwidth: Natural | None = None
     vpci: Text | None = None
 
 
@@ -78,11 +102,11 @@ class NetworkInterface(Model):
     support_mandatory: Flag | None = None
     requirement: Any = None
     network_interface_requirements: Any = None
-    nic_io_requirements: Any = None
+    nicio_requirements: Any = None
     position: Natural | None = None
     virtual_interface: VirtualInterface | None = None
     mac_address: Text | None = None
-    ip_address: Text | None = None
+    vif_quota: Quota | None = None
 
 
 class IntCpd(Model):
@@ -93,16 +117,26 @@ class IntCpd(Model):
     virtual_network_interface_requirement: list[NetworkInterface] = Field(default_factory=list)
     port_security_enabled: Flag | None = None
     port_security_disable_strategy: Literal["full", "allow-address-pairs"] | None = None
-    bitrate_requirement: Any = None
-    nicio_requirements: Any = None
+    bitrate_requirement: Natural | None = None
     layer_protocol: Any = None
     description: Text | None = None
     cp_role: Text | None = None
-    order: Natural | None = None
+    cp_protocol: Any = None
+    order: Any = None
     vnic_type: Text | None = None
-    allowed_address_data: Any = None
+    address_data: Any = None
     security_group_rule_id: list[Text] = Field(default_factory=list)
     trunk_mode: Flag | None = None
+
+
+class Alarm(Model):
+    """Alarm of a VDU."""
+
+    alarm_id: Text
+    vnf_monitoring_param_ref: Text | None = None
+    operation: Operator | None = None
+    value: Any = None
+    actions: Free | None = None
 
 
 class BootData(Model):
@@ -131,42 +165,57 @@ class Vdu(Model):
     cloud_init_file: Text | None = None
     supplemental_boot_data: BootData | None = None
     pdu_type: Text | None = None
-    alarm: list[Free] = Field(default_factory=list)
+    alarm: list[Alarm] = Field(default_factory=list)
+
+
+class Pinning(Model):
+    """Placement of virtual on physical processors."""
+
+    policy: Literal["static", "dynamic"] | None = None
+    thread_policy: Literal["REQUIRE", "ISOLATE", "PREFER"] | None = None
+    rule: list[Pair] = Field(default_factory=list)
 
 
 class VirtualCpu(Model):
     """Processor of a flavour."""
 
-    num_virtual_cpu: Positive
+    num_virtual_cpu: Annotated[Short, Field(ge=1)] = 1
     cpu_architecture: Text | None = None
-    clock: Any = None
+    clock: Natural | None = None
     oversubscription_policy: Text | None = None
-    vdu_cpu_requirements: Any = None
-    pinning: Free | None = None
-    cpu_quota: Free | None = None
+    vdu_cpu_requirements: list[Pair] = Field(default_factory=list)
+    pinning: Pinning | None = None
+    cpu_quota: Quota | None = None
+
+
+class Numa(Model):
+    """Memory nodes of a guest."""
+
+    node_cnt: Short | None = None
+    mem_policy: Literal["STRICT", "PREFERRED"] | None = None
+    node: list[Free] = Field(default_factory=list)
 
 
 class VirtualMemory(Model):
     """Memory of a flavour, GiB."""
 
-    size: Decimal
-    oversubscription_policy: Text | None = None
-    vdu_memory_requirements: Any = None
+    size: Decimal = 1
+    over_subscription_policy: Text | None = None
+    vdu_mem_requirements: list[Pair] = Field(default_factory=list)
     numa_enabled: Flag | None = None
-    numa_node_policy: Free | None = None
-    mempage_size: Text | None = None
-    mem_quota: Free | None = None
+    numa_node_policy: Numa | None = None
+    mempage_size: Literal["LARGE", "SMALL", "SIZE_2MB", "SIZE_1GB", "PREFER_LARGE"] | None = None
+    mem_quota: Quota | None = None
 
 
 class VirtualCompute(Model):
     """Flavour of a VDU."""
 
     id: Identifier
-    virtual_cpu: VirtualCpu
-    virtual_memory: VirtualMemory
+    virtual_cpu: VirtualCpu | None = None
+    virtual_memory: VirtualMemory | None = None
     logical_node: Any = None
-    requested_additional_capability: Any = None
-    virtual_disk: Any = None
+    request_additional_capability: Any = None
     compute_requirements: Any = None
 
 
@@ -174,12 +223,14 @@ class VirtualStorage(Model):
     """Disk of a VDU, GB."""
 
     id: Identifier
+    description: Text | None = None
     type_of_storage: Text | None = None
     size_of_storage: Natural | None = None
-    vdu_storage_requirements: Any = None
+    vdu_storage_requirements: list[Pair] = Field(default_factory=list)
     rdma_enabled: Flag | None = None
     sw_image_desc: Text | None = None
-    disk_io_quota: Free | None = None
+    disk_io_quota: Quota | None = None
+    device_bus: Literal["ide", "usb", "virtio", "scsi"] | None = None
     block_storage_data: Any = None
 
 
@@ -187,7 +238,7 @@ class Image(Model):
     """Image by name."""
 
     id: Identifier
-    name: Text
+    name: Text | None = None
     version: Text | None = None
     checksum: Any = None
     container_format: Text | None = None
@@ -209,15 +260,16 @@ class InternalLink(Model):
     flavour: Any = None
     connectivity_type: Any = None
     test_access: Any = None
-    monitoring_parameter: Any = None
+    monitoring_parameters: list[Free] = Field(default_factory=list)
+    provider_network: ProviderNetwork | None = None
 
 
 class VduProfile(Model):
     """Instances of a VDU."""
 
     id: Identifier
-    min_number_of_instances: Natural | None = None
-    max_number_of_instances: Positive | None = None
+    min_number_of_instances: Short | None = None
+    max_number_of_instances: Short | None = None
     local_affinity_or_anti_affinity_rule: Any = None
     affinity_or_anti_affinity_group: Any = None
     vdu_configurable_properties: Any = None
@@ -242,6 +294,37 @@ class InstantiationLevel(Model):
     virtual_link_bit_rate_level: Any = None
 
 
+class Layer2(Model):
+    """Properties of a network below IP."""
+
+    name: Text | None = None
+    network_type: Literal["flat", "vlan", "vxlan", "gre"] | None = None
+    vlan_transparent: Flag | None = None
+    mtu: Short | None = None
+
+
+class Layer3(Model):
+    """Subnet of a network."""
+
+    name: Text | None = None
+    description: Text | None = None
+    ip_version: Literal["ipv4", "ipv6"] | None = None
+    cidr: Text | None = None
+    ip_allocation_pools: Any = None
+    gateway_ip: Address | None = None
+    dhcp_enabled: Flag | None = None
+    ipv6_address_mode: Literal["slaac", "dhcpv6-stateful", "dhcpv6-stateless"] | None = None
+    security_group: Text | None = None
+
+
+class ProtocolData(Model):
+    """SOL006: virtual-link-protocol-data."""
+
+    associated_layer_protocol: Text | None = None
+    l2_protocol_data: Layer2 | None = None
+    l3_protocol_data: Layer3 | None = None
+
+
 class LinkProfile(Model):
     """Profile of an internal link; OSM adds the address profile."""
 
@@ -251,7 +334,7 @@ class LinkProfile(Model):
     min_bit_rate_requirements: Any = None
     local_affinity_or_anti_affinity_rule: Any = None
     affinity_or_anti_affinity_group: Any = None
-    virtual_link_protocol_data: Any = None
+    virtual_link_protocol_data: ProtocolData | None = None
 
 
 class VduDelta(Model):
@@ -283,21 +366,21 @@ class ScalingCriteria(Model):
     name: Text
     vnf_monitoring_param_ref: Text | None = None
     scale_in_threshold: Any = None
-    scale_in_relational_operation: Text | None = None
+    scale_in_relational_operation: Operator | None = None
     scale_out_threshold: Any = None
-    scale_out_relational_operation: Text | None = None
+    scale_out_relational_operation: Operator | None = None
 
 
 class ScalingPolicy(Model):
     """When to scale."""
 
     name: Text
-    scaling_type: Text | None = None
+    scaling_type: Literal["manual", "automatic"] | None = None
     enabled: Flag | None = None
-    scale_in_operation_type: Text | None = None
-    scale_out_operation_type: Text | None = None
-    threshold_time: Any = None
-    cooldown_time: Any = None
+    scale_in_operation_type: Literal["AND", "OR"] | None = None
+    scale_out_operation_type: Literal["AND", "OR"] | None = None
+    threshold_time: Natural | None = None
+    cooldown_time: Natural | None = None
     scaling_criteria: list[ScalingCriteria] = Field(default_factory=list)
 
 
@@ -320,6 +403,32 @@ class ScalingAspect(Model):
     scaling_config_action: list[ScalingConfigAction] = Field(default_factory=list)
 
 
+class HealingPolicy(Model):
+    """What to do about a VDU that is gone."""
+
+    vdu_id: Text
+    event_name: Text | None = None
+    recovery_type: Literal["manual", "automatic"] | None = None
+    action_on_recovery: Literal["REDEPLOY_ONLY", "REBOOT", "REBOOT_THEN_REDEPLOY"] | None = None
+    cooldown_time: Natural | None = None
+    day1: Flag | None = None
+
+
+class HealingAspect(Model):
+    """What can be healed."""
+
+    id: Identifier
+    healing_policy: list[HealingPolicy] = Field(default_factory=list)
+
+
+class Exporters(Model):
+    """Where the VNF offers its metrics."""
+
+    metric_path: Text | None = None
+    metric_port: Short | None = None
+    external_connection_point_ref: Text | None = None
+
+
 class OperateConfig(Model):
     """Where day1-2 stands."""
 
@@ -333,6 +442,7 @@ class LcmOperations(Model):
     """LCM operations of a flavour."""
 
     operate_vnf_op_config: OperateConfig | None = None
+    instantiate_vnf_op_config: Any = None
     heal_vnf_op_config: Any = None
     scale_vnf_op_config: Any = None
     terminate_vnf_op_config: Any = None
@@ -355,7 +465,9 @@ class Flavour(Model):
     indicator: Any = None
     monitoring_parameter: list[Free] = Field(default_factory=list)
     scaling_aspect: list[ScalingAspect] = Field(default_factory=list)
-    healing_aspect: list[Free] = Field(default_factory=list)
+    healing_aspect: list[HealingAspect] = Field(default_factory=list)
+    migration_aspect: list[Free] = Field(default_factory=list)
+    exporters_endpoints: Exporters | None = None
     kdu_resource_profile: list[Free] = Field(default_factory=list)
 
 
@@ -384,7 +496,7 @@ class Vnfd(Model):
     int_virtual_link_desc: list[InternalLink] = Field(default_factory=list)
     security_group_rule: Any = None
     ext_cpd: list[ExtCpd] = Field(default_factory=list)
-    df: list[Flavour]
+    df: list[Flavour] = Field(min_length=1)
     configurable_properties: Any = None
     modifiable_attributes: Any = None
     lifecycle_management_script: Any = None
@@ -398,14 +510,14 @@ class ConstituentCpd(Model):
 
     constituent_base_element_id: Text
     constituent_cpd_id: Text
-    ip_address: Text | None = None
+    ip_address: Address | list[Address] | None = None
 
 
 class Connectivity(Model):
     """Attachment of a VNF to a virtual link."""
 
     virtual_link_profile_id: Text
-    constituent_cpd_id: list[ConstituentCpd]
+    constituent_cpd_id: list[ConstituentCpd] = Field(default_factory=list)
 
 
 class VnfProfile(Model):
@@ -434,7 +546,7 @@ class NsLinkProfile(Model):
     min_bitrate_requirements: Any = None
     qos: Any = None
     service_availability_level: Any = None
-    virtual_link_protocol_data: Any = None
+    virtual_link_protocol_data: ProtocolData | None = None
 
 
 class NsFlavour(Model):
@@ -459,12 +571,12 @@ class NsLink(Model):
     id: Identifier
     description: Text | None = None
     connectivity_type: Any = None
-    provider: Text | None = None
     df: Any = None
     test_access: Any = None
+    security: Any = None
+    provider_network: ProviderNetwork | None = None
     mgmt_network: Flag = False
     vim_network_name: Text | None = None
-    ip_profile_ref: Text | None = None
 
 
 class Sap(Model):
@@ -472,7 +584,10 @@ class Sap(Model):
 
     id: Identifier
     virtual_link_desc: Text | None = None
-    associated_cpd_id: Text | None = None
+    address_assignment: Flag | None = None
+    vnf: Free | None = None
+    pnf: Free | None = None
+    ns: Free | None = None
     address_data: Any = None
     layer_protocol: Any = None
     description: Text | None = None
@@ -498,7 +613,7 @@ class Nsd(Model):
     vnffgd: Any = None
     autoscale_rule: Any = None
     lifecycle_management_script: Any = None
-    df: list[NsFlavour]
+    df: list[NsFlavour] = Field(min_length=1)
     security: Any = None
     ns_configuration: NsConfiguration | None = None
 
@@ -519,12 +634,12 @@ class Snssai(Model):
 class QualityOfService(Model):
     """5QI (TS 23.501 table 5.7.4-1); stored by OSM, never enforced."""
 
-    id: Natural
-    resource_type: Text | None = None
-    priority_level: Natural | None = None
-    packet_delay_budget: Natural | None = None
-    packet_error_rate: Any = None
-    default_max_data_burst: Natural | None = None
+    id: Short
+    resource_type: Literal["delay-critical-GBR", "GBR", "non-GBR"] | None = None
+    priority_level: Short | None = None
+    packet_delay_budget: Short | None = None
+    packet_error_rate: Short | None = None
+    default_max_data_burst: Short | None = None
 
 
 class Subnet(Model):
@@ -542,7 +657,7 @@ class NssPoint(Model):
 
     nss_ref: Text
     nsd_connection_point_ref: Text
-    ip_address: Text | None = None
+    ip_address: Address | None = None
 
 
 class SliceLink(Model):
@@ -551,6 +666,8 @@ class SliceLink(Model):
     id: Identifier
     name: Text | None = None
     short_name: Text | None = None
+    vendor: Text | None = None
+    version: Text | None = None
     description: Text | None = None
     type: Text | None = None
     mgmt_network: Flag = False
@@ -565,16 +682,11 @@ class SliceLink(Model):
 class Nst(Model):
     """Network slice template."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     id: Identifier
-    name: Text
+    name: Text | None = None
     snssai: Snssai | None = Field(default=None, alias="SNSSAI-identifier")
-    quality_of_service: QualityOfService | None = Field(default=None, alias="quality-of-service")
-    netslice_subnet: list[Subnet] = Field(alias="netslice-subnet")
-    netslice_vld: list[SliceLink] = Field(default_factory=list, alias="netslice-vld")
-    netslice_connection_point: Any = Field(default=None, alias="netslice-connection-point")
-    vendor: Text | None = None
-    description: Text | None = None
-    version: Text | None = None
-    logo: Text | None = None
+    quality_of_service: QualityOfService | None = None
+    netslice_subnet: list[Subnet] = Field(default_factory=list)
+    netslice_vld: list[SliceLink] = Field(default_factory=list)
+    netslice_connection_point: list[Free] = Field(default_factory=list)
+    netslicefgd: list[Free] = Field(default_factory=list)

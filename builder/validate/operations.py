@@ -1,12 +1,12 @@
-"""Model of `day1-2` (OSM's common augments of SOL006)."""
+"""Model of `day1-2` and `ns-configuration` (OSM's module common-augments)."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from builder.validate.schema import Flag, Free, Identifier, Model, Natural, Text
+from builder.validate.schema import Flag, Free, Identifier, Model, Natural, Scalar, Text
 
 DataType = Literal["STRING", "INTEGER", "BOOLEAN"]
 
@@ -25,7 +25,7 @@ class ExecutionEnvironment(Model):
     id: Identifier
     juju: Juju | None = None
     helm_chart: Text | None = None
-    helm_version: Text | None = None
+    helm_version: Literal["v2", "v3"] | None = None
     external_connection_point_ref: Text | None = None
     metric_service: Text | None = None
 
@@ -48,7 +48,7 @@ class InitialParameter(Model):
 
     name: Text
     data_type: DataType = "STRING"
-    value: Any = None
+    value: Scalar = None
 
 
 class InitialPrimitive(Model):
@@ -57,7 +57,6 @@ class InitialPrimitive(Model):
     seq: Natural
     name: Text
     execution_environment_ref: Text | None = None
-    execution_environment_primitive: Text | None = None
     parameter: list[InitialParameter] = Field(default_factory=list)
     user_defined_script: Text | None = None
 
@@ -81,7 +80,6 @@ class Primitive(Model):
     execution_environment_ref: Text | None = None
     execution_environment_primitive: Text | None = None
     parameter: list[Parameter] = Field(default_factory=list)
-    parameter_group: list[Free] = Field(default_factory=list)
     user_defined_script: Text | None = None
 
 
@@ -92,14 +90,14 @@ class RelationEnd(Model):
     vdu_profile_id: Text | None = None
     kdu_resource_profile_id: Text | None = None
     execution_environment_ref: Text | None = None
-    endpoint: Text
+    endpoint: Text | None = None
 
 
 class RelationEntity(Model):
     """One end of a relation, in the deprecated form."""
 
     id: Text
-    endpoint: Text
+    endpoint: Text | None = None
 
 
 class Relation(Model):
@@ -111,31 +109,32 @@ class Relation(Model):
     entities: list[RelationEntity] = Field(default_factory=list)
 
 
-class Day12(Model):
+class Metric(Model):
+    """Metric of a charm."""
+
+    name: Text
+
+
+class Configuration(Model):
+    """What a VNF, VDU, KDU and network service have in common."""
+
+    juju: Juju | None = None
+    script: Free | None = None
+    execution_environment_list: list[ExecutionEnvironment] = Field(default_factory=list)
+    initial_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
+    terminate_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
+    config_primitive: list[Primitive] = Field(default_factory=list)
+    metrics: list[Metric] = Field(default_factory=list)
+    relation: list[Relation] = Field(default_factory=list)
+
+
+class Day12(Configuration):
     """Configuration of a VNF, VDU or KDU."""
 
     id: Identifier
-    execution_environment_list: list[ExecutionEnvironment] = Field(default_factory=list)
     config_access: ConfigAccess | None = None
-    initial_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
-    terminate_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
-    config_primitive: list[Primitive] = Field(default_factory=list)
-    metrics: list[Free] = Field(default_factory=list)
-    relation: list[Relation] = Field(default_factory=list)
-    blacklist_config_primitive: list[Free] = Field(default_factory=list)
-    script: list[Free] = Field(default_factory=list)
-    config_attributes: Free | None = None
+    blacklist_config_primitive: list[Literal["upgrade", "rollback"]] = Field(default_factory=list)
 
 
-class NsConfiguration(Model):
-    """Configuration of a network service; the charm stands in it directly."""
-
-    juju: Juju | None = None
-    config_access: ConfigAccess | None = None
-    initial_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
-    terminate_config_primitive: list[InitialPrimitive] = Field(default_factory=list)
-    config_primitive: list[Primitive] = Field(default_factory=list)
-    metrics: list[Free] = Field(default_factory=list)
-    relation: list[Relation] = Field(default_factory=list)
-    script: list[Free] = Field(default_factory=list)
-    config_attributes: Free | None = None
+class NsConfiguration(Configuration):
+    """Configuration of a network service; its charm stands in `juju`."""

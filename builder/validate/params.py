@@ -1,175 +1,45 @@
-"""Instantiation parameters (`ns-create --config_file`, `nsi-create`)."""
+"""Rules for instantiation parameters (`ns-create --config_file`, `nsi-create`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
-from builder.validate.charm_rules import BUILT_IN, PARAM_KEY, WHOLE
-from builder.validate.context import Catalog, Document, ids, numbered
-from builder.validate.problem import Problem
-from builder.validate.schema import Flag, Free, Identifier, Model, Positive, Text, problems_of
-
-
-class VduParams(Model):
-    """Parameters of one VDU."""
-
-    vdu_id: Text = Field(alias="vdu_id")
-    additionalParams: Free | None = Field(default=None, alias="additionalParams")
-    config_units: Positive | None = None
+from builder.validate.cloudinit_rules import files_of, variables
+from builder.validate.context import Catalog, Document, choices, day12_of, ids, numbered
+from builder.validate.documents import DocumentError, bounded
+from builder.validate.params_models import MODELS, normalised
+from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE
+from builder.validate.problem import Problem, Severity
+from builder.validate.schema import problems_of, shown
 
 
-class VnfParams(Model):
-    """Parameters of one VNF."""
+@dataclass(frozen=True)
+class Request:
+    """Parameters of a service, and the service.
 
-    member_vnf_index: Text
-    additionalParams: Free | None = Field(default=None, alias="additionalParams")
-    config_units: Positive | None = None
-    additionalParamsForVdu: list[VduParams] = Field(
-        default_factory=list, alias="additionalParamsForVdu"
-    )
-    additionalParamsForKdu: list[Free] = Field(default_factory=list, alias="additionalParamsForKdu")
-    k8s_namespace: Text | None = None
+    Attributes:
+        document: The parameters in the form of their schema.
+        nsd: Body of the NSD.
+        vnfds: VNFD body by member-vnf-index, {} where it is not at hand.
+        catalog: Where packages are looked up.
+        where: Name of the file, for messages.
+    """
 
+    document: Document
+    nsd: Document
+    vnfds: dict[str, Document]
+    catalog: Catalog
+    where: str
 
-class DnsServer(Model):
-    """Name server."""
-
-    address: Text
-
-
-class IpProfile(Model):
-    """Subnet of a virtual link."""
-
-    ip_version: Literal["ipv4", "ipv6"] | None = None
-    subnet_address: Text | None = None
-    gateway_address: Text | None = None
-    dns_server: list[DnsServer] = Field(default_factory=list)
-    security_group: Text | None = None
-    dhcp_params: Free | None = None
-
-
-class PointRef(Model):
-    """Fixed address of a connection point."""
-
-    member_vnf_index_ref: Text
-    vnfd_connection_point_ref: Text
-    ip_address: Text | None = None
-
-
-class Vld(Model):
-    """Virtual link of the network service."""
-
-    name: Identifier
-    vim_network_name: Text | dict[str, Text] | None = None
-    vim_network_id: Text | dict[str, Text] | None = None
-    ns_net: Free | None = None
-    wimAccountId: Text | bool | None = Field(default=None, alias="wimAccountId")
-    wim_account: Text | bool | None = Field(default=None, alias="wim_account")
-    ip_profile: IpProfile | None = None
-    provider_network: Free | None = None
-    vnfd_connection_point_ref: list[PointRef] = Field(default_factory=list)
-
-
-class InterfaceParams(Model):
-    """NIC of a VDU."""
-
-    name: Text
-    ip_address: Text | None = None
-    mac_address: Text | None = None
-    floating_ip_required: Flag | None = None
-
-
-class VnfVdu(Model):
-    """VDU of a VNF."""
-
-    id: Text
-    name: Text | None = None
-    vim_flavor_id: Text | None = None
-    vim_flavor_name: Text | None = None
-    instance_name: Text | None = None
-    security_group_name: Text | None = None
-    volume: list[Free] = Field(default_factory=list)
-    interface: list[InterfaceParams] = Field(default_factory=list)
-
-
-class InternalVld(Model):
-    """Virtual link inside a VNF."""
-
-    name: Text
-    vim_network_name: Text | None = None
-    vim_network_id: Text | None = None
-    ip_profile: IpProfile | None = None
-    provider_network: Free | None = None
-    internal_connection_point: list[Free] = Field(default_factory=list)
-
-
-class Vnf(Model):
-    """Placement of one VNF."""
-
-    member_vnf_index: Text
-    vimAccountId: Text | None = Field(default=None, alias="vimAccountId")
-    vim_account: Text | None = Field(default=None, alias="vim_account")
-    vdu: list[VnfVdu] = Field(default_factory=list)
-    internal_vld: list[InternalVld] = Field(default_factory=list)
-
-
-class NsParams(Model):
-    """NBI's ns_instantiate, with what osmclient adds and maps."""
-
-    nsName: Text | None = Field(default=None, alias="nsName")
-    nsDescription: Text | None = Field(default=None, alias="nsDescription")
-    nsdId: Text | None = Field(default=None, alias="nsdId")
-    vimAccountId: Text | None = Field(default=None, alias="vimAccountId")
-    wimAccountId: Text | bool | None = Field(default=None, alias="wimAccountId")
-    additionalParamsForNs: Free | None = Field(default=None, alias="additionalParamsForNs")
-    additionalParamsForVnf: list[VnfParams] = Field(
-        default_factory=list, alias="additionalParamsForVnf"
-    )
-    config_units: Positive | None = None
-    k8s_namespace: Text | None = None
-    ssh_keys: Any = Field(default=None, alias="ssh_keys")
-    timeout_ns_deploy: Positive | None = Field(default=None, alias="timeout_ns_deploy")
-    nsr_id: Text | None = Field(default=None, alias="nsr_id")
-    vduImage: Text | None = Field(default=None, alias="vduImage")
-    placement_engine: Text | None = None
-    placement_constraints: Free | None = None
-    vnf: list[Vnf] = Field(default_factory=list)
-    vld: list[Vld] = Field(default_factory=list)
-
-
-class NsiSubnet(NsParams):
-    """Parameters of one network service of a slice."""
-
-    id: Identifier
-
-
-class NsiVld(Model):
-    """Link of a slice."""
-
-    name: Text
-    vim_network_name: Text | dict[str, Text] | None = None
-    vim_network_id: Text | dict[str, Text] | None = None
-    ip_profile: IpProfile | None = None
-
-
-class NsiParams(Model):
-    """NBI's nsi_instantiate."""
-
-    nsiName: Text | None = Field(default=None, alias="nsiName")
-    nsiDescription: Text | None = Field(default=None, alias="nsiDescription")
-    nstId: Text | None = Field(default=None, alias="nstId")
-    vimAccountId: Text | None = Field(default=None, alias="vimAccountId")
-    ssh_keys: Any = Field(default=None, alias="ssh_keys")
-    timeout_nsi_deploy: Positive | None = Field(default=None, alias="timeout_nsi_deploy")
-    additionalParamsForNsi: Free | None = Field(default=None, alias="additionalParamsForNsi")
-    netslice_subnet: list[NsiSubnet] = Field(default_factory=list)
-    netslice_vld: list[NsiVld] = Field(default_factory=list)
-
-
-MODELS: dict[str, type[BaseModel]] = {"ns": NsParams, "nsi": NsiParams}
+    def problem(
+        self, severity: Severity, code: str, place: str, sentence: str, message: str = ""
+    ) -> Problem:
+        """Make a problem at a place of the parameters."""
+        return Problem(f"{self.where}: {place}", severity, code, sentence, message)
 
 
 def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") -> list[Problem]:
@@ -178,127 +48,220 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     Args:
         kind: "ns" or "nsi".
         document: The parameters.
-        catalog: Holds the NSD; where it holds several, the one that `nsdId` names.
+        catalog: Holds the NSD; where it holds several, the one that `nsdId` names. Without, only
+            the form of the parameters is looked at.
         name: Name of the file, for messages.
     """
-    model = MODELS[kind]
     where = name or "parameters"
     if not isinstance(document, dict):
-        return [Problem(where, "refused", "params-form", "the parameters must be a mapping")]
+        sentence = f"{shown(document)} cannot be parameters; allowed: a mapping"
+        return [Problem(where, "refused", "params-form", sentence)]
     try:
-        model.model_validate(document)
+        bounded(document)
+        checked = normalised(kind, document)
+    except DocumentError as error:
+        return [Problem(where, "refused", "params-form", f"the parameters are {error}")]
     except ValidationError as error:
-        found = problems_of(error, model, where, "")
         return [
             Problem(
                 p.path, p.severity, p.code, p.sentence, f"Format error at {p.path}: {p.sentence}"
             )
-            for p in found
+            for p in problems_of(error, MODELS[kind], where, "")
         ]
-    if kind != "ns":
+    if kind == "nsi":
+        return sorted(_nsi(checked, where))
+    wanted = checked.get("nsdId")
+    found = [nsd for nsd in catalog.nsds.values() if wanted in (None, nsd["id"], nsd.get("_id"))]
+    if len(found) != 1:
         return []
-    wanted = document.get("nsdId")
-    choices = [nsd for nsd in catalog.nsds.values() if wanted in (None, nsd["id"], nsd.get("_id"))]
-    return sorted(_ns(document, choices[0], catalog, where)) if len(choices) == 1 else []
-
-
-def _ns(document: Document, nsd: Document, catalog: Catalog, where: str) -> Iterator[Problem]:
-    members = {
+    vnfds = {
         str(profile["id"]): catalog.vnfds.get(profile["vnfd-id"], {})
-        for flavour in nsd.get("df") or ()
-        for profile in flavour.get("vnf-profile") or ()
+        for profile in found[0]["df"][0].get("vnf-profile") or ()
     }
-    links = ids(nsd.get("virtual-link-desc"))
+    request = Request(checked, found[0], vnfds, catalog, where)
+    problems: set[Problem] = set()
+    for check in (_links, _vnfs, _several_vims, _additional, _supplied):
+        problems |= set(check(request))
+    return sorted(problems)
 
-    def member(place: str, value: Any) -> Iterator[Problem]:
-        if str(value) not in members:
-            text = f"Invalid parameter member_vnf_index='{value}' is not present at nsd:df"
-            known = ", ".join(sorted(members))
-            sentence = f"{value!r} is no member of {nsd['id']}; allowed: {known}"
-            yield Problem(f"{where}: {place}", "refused", "params-member", sentence, text)
 
-    for place, link in numbered("vld", document.get("vld")):
-        if link["name"] not in links:
-            yield Problem(
-                f"{where}: {place}/name",
+def _nsi(document: Document, where: str) -> Iterator[Problem]:
+    for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):
+        for place, vnf in numbered(f"{at}/vnf", subnet.get("vnf")):
+            if "vim_account" in vnf:
+                sentence = (
+                    "clients do not translate vim_account inside a slice; "
+                    "allowed: vimAccountId with the VIM's UUID"
+                )
+                yield Problem(f"{where}: {place}/vim_account", "silent", "params-nsi-vim", sentence)
+
+
+def _member(request: Request, place: str, value: str) -> Iterator[Problem]:
+    if value not in request.vnfds:
+        yield request.problem(
+            "refused",
+            "params-member",
+            place,
+            f"{value!r} is no member of {request.nsd['id']}; allowed: {choices(request.vnfds)}",
+            f"Invalid parameter member_vnf_index='{value}' is not present at nsd:df",
+        )
+
+
+def _links(request: Request) -> Iterator[Problem]:
+    """Virtual links and fixed addresses."""
+    known = ids(request.nsd.get("virtual-link-desc"))
+    for place, link in numbered("vld", request.document.get("vld")):
+        if link["name"] not in known:
+            yield request.problem(
                 "refused",
                 "params-vld",
-                f"{link['name']!r} is no virtual link of {nsd['id']}; "
-                f"allowed: {', '.join(sorted(links))}",
+                f"{place}/name",
+                f"{link['name']!r} is no virtual link of {request.nsd['id']}; "
+                f"allowed: {choices(known)}",
                 f"Invalid parameter vld:name='{link['name']}' is not present at nsd:vld",
             )
-        for at, point in numbered(
-            f"{place}/vnfd-connection-point-ref", link.get("vnfd-connection-point-ref")
-        ):
+        key = "vnfd-connection-point-ref"
+        for at, point in numbered(f"{place}/{key}", link.get(key)):
             index = point["member-vnf-index-ref"]
-            yield from member(f"{at}/member-vnf-index-ref", index)
-            points = ids(members.get(str(index), {}).get("ext-cpd"))
-            if points and point["vnfd-connection-point-ref"] not in points:
-                yield Problem(
-                    f"{where}: {at}/vnfd-connection-point-ref",
-                    "silent",
-                    "params-cpd",
-                    f"{point['vnfd-connection-point-ref']!r} is no connection point of {index}; "
-                    f"allowed: {', '.join(sorted(points))}",
+            yield from _member(request, f"{at}/member-vnf-index-ref", index)
+            points = ids(request.vnfds.get(index, {}).get("ext-cpd"))
+            if points and point[key] not in points:
+                sentence = (
+                    f"{point[key]!r} is no connection point of {index}; allowed: {choices(points)}"
                 )
-    for place, entry in numbered("vnf", document.get("vnf")):
-        yield from member(f"{place}/member-vnf-index", entry["member-vnf-index"])
-        vnfd = members.get(str(entry["member-vnf-index"]), {})
+                yield request.problem("silent", "params-cpd", f"{at}/{key}", sentence)
+
+
+def _vnfs(request: Request) -> Iterator[Problem]:
+    """Placement, VDUs and their NICs."""
+    for place, entry in numbered("vnf", request.document.get("vnf")):
+        index = entry["member-vnf-index"]
+        yield from _member(request, f"{place}/member-vnf-index", index)
+        vnfd = request.vnfds.get(index, {})
         for at, vdu in numbered(f"{place}/vdu", entry.get("vdu")):
-            if vnfd and vdu["id"] not in ids(vnfd.get("vdu")):
-                yield Problem(
-                    f"{where}: {at}/id",
+            known = ids(vnfd.get("vdu"))
+            if vnfd and vdu["id"] not in known:
+                yield request.problem(
                     "refused",
                     "params-vdu",
-                    f"{vdu['id']!r} is no vdu of {entry['member-vnf-index']}",
-                    f"Invalid parameter vnf[member-vnf-index='{entry['member-vnf-index']}']:"
-                    f"vdu:id='{vdu['id']}' is not present at vnf:vdu",
+                    f"{at}/id",
+                    f"{vdu['id']!r} is no vdu of {index}; allowed: {choices(known)}",
+                    f"Invalid parameter vnf[member-vnf-index='{index}']:vdu:id='{vdu['id']}' "
+                    "is not present at vnf:vdu",
                 )
             for inner, nic in numbered(f"{at}/interface", vdu.get("interface")):
                 if nic.get("floating-ip-required"):
-                    yield Problem(
-                        f"{where}: {inner}",
-                        "silent",
-                        "params-floating-ip",
-                        "floating-ip-required is stored by NBI and read by nobody",
+                    sentence = (
+                        "nobody reads floating-ip-required; allowed: use_floating_ip of the VIM, "
+                        "for management interfaces"
                     )
-    given: dict[str, Document] = {}
-    for place, entry in numbered("additionalParamsForVnf", document.get("additionalParamsForVnf")):
-        yield from member(f"{place}/member-vnf-index", entry["member-vnf-index"])
-        params = entry.get("additionalParams") or {}
-        given[str(entry["member-vnf-index"])] = params
-        for key in params:
-            if not PARAM_KEY.match(str(key)):
-                yield Problem(
-                    f"{where}: {place}/additionalParams",
-                    "refused",
-                    "params-key",
-                    f"key {key!r}; allowed: letters, digits and '_', not starting with a digit",
-                )
-    for index, vnfd in members.items():
-        for name, primitive in _needed(vnfd):
-            if name not in given.get(index, {}):
-                yield Problem(
-                    f"{where}: additionalParamsForVnf[{index}]",
+                    spot = f"{inner}/floating-ip-required"
+                    yield request.problem("silent", "params-floating-ip", spot, sentence)
+
+
+def _several_vims(request: Request) -> Iterator[Problem]:
+    """Links that span VIMs need the network of each, and no WIM."""
+    default = request.document.get("vimAccountId") or "the default VIM"
+    vims = {
+        entry["member-vnf-index"]: entry.get("vim_account") or entry.get("vimAccountId") or default
+        for entry in request.document.get("vnf") or ()
+    }
+    if not vims:
+        return
+    given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
+    service_wim = {request.document.get(key) for key in ("wimAccountId", "wim_account")}
+    for link in request.nsd.get("virtual-link-desc") or ():
+        spans = {
+            vims.get(str(profile["id"]), default)
+            for profile in request.nsd["df"][0].get("vnf-profile") or ()
+            for connection in profile.get("virtual-link-connectivity") or ()
+            if connection["virtual-link-profile-id"] == link["id"]
+        }
+        # Each VIM has a management network of its own, which OSM finds without being told.
+        if len(spans) < 2 or link.get("mgmt-network"):
+            continue
+        place, params = given.get(link["id"], ("vld", {}))
+        networks = params.get("vim-network-name") or params.get("vim-network-id")
+        if not isinstance(networks, dict):
+            sentence = (
+                f"link {link['id']!r} spans VIMs ({choices(spans)}); "
+                "allowed: vim-network-name with a network per VIM"
+            )
+            yield request.problem("silent", "params-vim-network", place, sentence)
+        no_wim = False in service_wim | {params.get("wimAccountId"), params.get("wim_account")}
+        if not no_wim:
+            sentence = (
+                f"OSM looks for a WIM for link {link['id']!r}, which spans VIMs; "
+                "allowed: wim_account: false"
+            )
+            yield request.problem("silent", "params-wim", place, sentence)
+
+
+def _additional(request: Request) -> Iterator[Problem]:
+    """Keys of additionalParams, and VDUs that have their own."""
+    key = "additionalParamsForVnf"
+    for place, entry in numbered(key, request.document.get(key)):
+        index = entry["member-vnf-index"]
+        yield from _member(request, f"{place}/member-vnf-index", index)
+        yield from _keys(request, f"{place}/additionalParams", entry)
+        known = ids(request.vnfds.get(index, {}).get("vdu"))
+        for at, vdu in numbered(
+            f"{place}/additionalParamsForVdu", entry.get("additionalParamsForVdu")
+        ):
+            yield from _keys(request, f"{at}/additionalParams", vdu)
+            if known and vdu["vdu_id"] not in known:
+                sentence = f"{vdu['vdu_id']!r} is no vdu of {index}; allowed: {choices(known)}"
+                yield request.problem("silent", "params-vdu-unknown", f"{at}/vdu_id", sentence)
+
+
+def _keys(request: Request, place: str, holder: Document) -> Iterator[Problem]:
+    for key in holder.get("additionalParams") or {}:
+        if not PARAM_KEY.fullmatch(key):
+            sentence = f"{shown(key)} is no key; allowed: letters, digits and '_', no digit first"
+            yield request.problem("refused", "params-key", place, sentence)
+
+
+def _supplied(request: Request) -> Iterator[Problem]:
+    """Every <parameter> of initial primitives and every variable of cloud-init has a value."""
+    given = {
+        entry["member-vnf-index"]: entry
+        for entry in request.document.get("additionalParamsForVnf") or ()
+    }
+    for index, vnfd in request.vnfds.items():
+        entry = given.get(index, {})
+        of_vnf = set(entry.get("additionalParams") or {})
+        # A VDU's parameters replace those of the VNF, they are not merged.
+        of_vdu = {
+            vdu["vdu_id"]: set(vdu["additionalParams"] or {})
+            for vdu in entry.get("additionalParamsForVdu") or ()
+            if "additionalParams" in vdu
+        }
+        for target, name, primitive in _needed(vnfd):
+            if name not in of_vdu.get(target, of_vnf):
+                yield request.problem(
                     "refused",
                     "params-missing",
-                    f"primitive {primitive} of {index} needs the parameter {name!r}",
-                    f"Parameter <{name}> needed for vnfd[id={vnfd.get('id')}]:day1-2 "
+                    f"additionalParamsForVnf[{index}]",
+                    f"primitive {primitive} of {index} needs it; allowed: with {name!r}",
+                    f"Parameter <{name}> needed for vnfd[id={vnfd['id']}]:day1-2 "
                     "configuration:initial-config-primitive not supplied",
                 )
+        package = request.catalog.packages.get(str(vnfd.get("id")))
+        for vdu_id, text in (files_of(package, vnfd) if package else {}).items():
+            for name in sorted(variables(text) - of_vdu.get(vdu_id, of_vnf)):
+                sentence = f"cloud-init of {index}, vdu {vdu_id}, needs it; allowed: with {name!r}"
+                place = f"additionalParamsForVnf[{index}]"
+                yield request.problem("silent", "params-cloud-init", place, sentence)
 
 
-def _needed(vnfd: Document) -> Iterator[tuple[str, str]]:
-    """Return (parameter, primitive) of every <parameter> a VNFD's initial primitives have."""
-    seen = set()
-    flavour = (vnfd.get("df") or [{}])[0]
-    operations = flavour.get("lcm-operations-configuration") or {}
-    for entry in (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ():
+def _needed(vnfd: Document) -> Iterator[tuple[str, str, str]]:
+    """Return (day1-2 id, parameter, primitive) of every <parameter> of initial primitives."""
+    if not vnfd:
+        return
+    for _, entry in day12_of("", vnfd["df"][0]):
         for primitive in entry.get("initial-config-primitive") or ():
             for parameter in primitive.get("parameter") or ():
                 value = parameter.get("value")
-                if isinstance(value, str) and WHOLE.match(value):
-                    name = value[1:-1]
-                    if name not in BUILT_IN and name not in seen:
-                        seen.add(name)
-                        yield name, primitive["name"]
+                if isinstance(value, str) and WHOLE.fullmatch(value):
+                    if value[1:-1] not in BUILT_IN:
+                        yield str(entry["id"]), value[1:-1], primitive["name"]

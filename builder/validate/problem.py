@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Severity = Literal["refused", "silent"]
+from builder.validate.codes import CODES, Severity
+
+__all__ = ["Problem", "Severity"]
 
 
 @dataclass(frozen=True, order=True)
@@ -26,3 +27,8 @@ class Problem:
     code: str
     sentence: str
     osm_message: str = ""
+
+    def __post_init__(self) -> None:
+        """Hold the rules to the codes that are documented."""
+        if self.code not in CODES or CODES[self.code].severity != self.severity:
+            raise ValueError(f"{self.code!r} is not documented as {self.severity}")

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
+import posixpath
 import stat
+import struct
 import tarfile
 import zipfile
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, cast
 
-import yaml
-
+from builder.validate.documents import DocumentError, load
 from builder.validate.problem import Problem
 
 MAX_FILES = 20_000
-MAX_BYTES = 512 << 20
+MAX_BYTES = 256 << 20
 DESCRIPTOR_ENDINGS = (".yaml", ".yml", ".json")
+UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    # zipfile: encrypted members and unknown compression; odd headers.
+    RuntimeError,
+    ValueError,
+    KeyError,
+    IndexError,
+)
 
 
 class PackageError(Exception):
@@ -28,7 +47,14 @@ class PackageError(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of a package."""
+    """A file of a package.
+
+    Attributes:
+        data: Content, empty for a link.
+        mode: Permission bits.
+        mtime: Seconds since 1970.
+        link: Target of a symbolic link, "" for a file.
+    """
 
     data: bytes
     mode: int = 0o644
@@ -46,6 +72,8 @@ class Package:
         files: By path below the package's top.
         descriptor_path: The one descriptor.
         document: Its content.
+        notes: What is wrong with the archive without keeping OSM from reading it.
+        kind: "vnfd", "nsd" or "nst", "" where the descriptor has no envelope OSM knows.
     """
 
     name: str
@@ -53,36 +81,39 @@ class Package:
     files: dict[str, Entry]
     descriptor_path: str = ""
     document: Any = None
+    notes: list[Problem] = field(default_factory=list)
     kind: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         """Find out what the descriptor describes."""
         if isinstance(self.document, dict):
-            for key, kind in KINDS.items():
-                if key in self.document:
-                    self.kind = kind
+            self.kind = next((kind for key, kind in KINDS.items() if key in self.document), "")
 
     def folder(self, what: str) -> str:
         """Return where this layout keeps "charms" or "cloud_init"."""
         return f"Scripts/{what}/" if self.layout == "zip" else f"{what}/"
 
+    def other_folder(self, what: str) -> str:
+        """Return where the other layout keeps it: NBI looks there too, LCM does not."""
+        return f"{what}/" if self.layout == "zip" else f"Scripts/{what}/"
+
     def names(self, what: str) -> set[str]:
-        """Return the first path components below a folder."""
+        """Return the folders below "charms" or "cloud_init"."""
         top = self.folder(what)
-        return {path[len(top) :].split("/")[0] for path in self.files if path.startswith(top)}
+        return {
+            path[len(top) :].split("/")[0]
+            for path in self.files
+            if path.startswith(top) and "/" in path[len(top) :]
+        }
 
     def text(self, path: str) -> str | None:
-        """Return a text file, None where missing."""
-        entry = self.files.get(path)
-        return None if entry is None else entry.data.decode("utf-8", "replace")
-
-    def yaml(self, path: str) -> Any:
-        """Return a YAML file, None where missing or broken."""
-        text = self.text(path)
-        try:
-            return None if text is None else yaml.safe_load(text)
-        except yaml.YAMLError:
-            return None
+        """Return a text file, None where missing; links inside the package are followed."""
+        for _ in range(8):
+            entry = self.files.get(path)
+            if entry is None or not entry.link:
+                return None if entry is None else entry.data.decode("utf-8", "replace")
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
+        return None
 
 
 KINDS = {
@@ -91,145 +122,253 @@ KINDS = {
     "nsd": "nsd",
     "etsi-nfv-nsd:nsd": "nsd",
     "nst": "nst",
+    "nst:nst": "nst",
 }
+"""Envelopes NBI takes off, see its _remove_envelop."""
 
 
 def read(path: Path) -> Package:
-    """Read a folder, tar.gz or zip.
+    """Read a folder, tar.gz, zip or single descriptor.
 
     Raises:
         PackageError: It is none of these, unsafe, too large, or has not exactly one descriptor.
     """
-    if path.is_dir():
-        return _finish(path.name, "tar", _from_folder(path))
+    reader = _reader(path)
     try:
-        if zipfile.is_zipfile(path):
-            return _finish(path.name, "zip", _from_zip(path))
-        return _finish(path.name, "tar", _from_tar(path))
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
-        raise PackageError(
-            Problem(
-                path.name,
-                "refused",
-                "archive-unreadable",
-                f"not a readable tar.gz or zip ({type(error).__name__}); allowed: tar.gz as "
-                "vnfpkg-create takes it",
-                "invalid file content",
-            )
+        return reader(path)
+    except UNREADABLE as error:
+        raise _refuse(
+            path.name,
+            "archive-unreadable",
+            f"not readable ({type(error).__name__}); allowed: a folder, tar.gz, zip or descriptor",
+            "invalid file content",
         ) from None
+
+
+def _reader(path: Path) -> Callable[[Path], Package]:
+    if path.is_dir():
+        return _from_folder
+    if path.suffix in DESCRIPTOR_ENDINGS:
+        return _from_descriptor
+    # The client tells NBI the kind by the file's name.
+    if path.suffix == ".zip" or (path.suffix not in (".gz", ".tgz") and _is_zip(path)):
+        return _from_zip
+    return _from_tar
+
+
+def _is_zip(path: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(path)
+    except OSError:
+        return False
 
 
 def _refuse(name: str, code: str, sentence: str, message: str = "") -> PackageError:
     return PackageError(Problem(name, "refused", code, sentence, message))
 
 
-def _safe(name: str, path: str) -> PurePosixPath:
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts:
-        raise _refuse(
-            name,
-            "archive-path",
-            f"{path!r} leaves the package; allowed: relative paths without '..'",
-            "Absolute path or '..' are not allowed for package descriptor tar.gz",
-        )
-    return pure
+def _from_descriptor(path: Path) -> Package:
+    if path.stat().st_size > MAX_BYTES:
+        raise _too_large(path.name)
+    return _finish(path.name, "tar", {path.name: Entry(path.read_bytes())})
 
 
-def _from_folder(path: Path) -> dict[str, Entry]:
-    files = {}
+def _from_folder(path: Path) -> Package:
+    files: dict[str, Entry] = {}
+    notes = []
+    size = 0
     for item in sorted(path.rglob("*")):
         relative = item.relative_to(path).as_posix()
         if item.is_symlink():
             files[relative] = Entry(b"", link=str(item.readlink()))
         elif item.is_file():
             status = item.stat()
+            size += status.st_size
+            _limit(path.name, len(files), size)
             files[relative] = Entry(
                 item.read_bytes(), stat.S_IMODE(status.st_mode), status.st_mtime
             )
-    return files
+        elif not item.is_dir():
+            notes.append(_odd_member(path.name, relative))
+    return _finish(path.name, "tar", files, notes)
 
 
-def _from_tar(path: Path) -> dict[str, Entry]:
-    files: dict[str, Entry] = {}
-    tops = set()
-    size = 0
-    with tarfile.open(path, "r:gz") as archive:
-        for member in archive:
-            pure = _safe(path.name, member.name)
-            if pure.parts:
-                tops.add(pure.parts[0])
-            inside = "/".join(pure.parts[1:])
-            size += member.size
-            _limit(path.name, len(files), size)
-            if member.isfile():
-                stream = archive.extractfile(member)
-                data = stream.read() if stream else b""
-                if not inside:
-                    tops.add("")
-                files[inside or member.name] = Entry(data, member.mode, member.mtime)
-            elif member.issym() or member.islnk():
-                files[inside] = Entry(b"", member.mode, member.mtime, member.linkname)
-    if len(tops) != 1:
-        raise _refuse(
-            path.name,
-            "archive-top",
-            f"{len(tops)} entries at the top; allowed: one folder that holds everything",
-            "All files must be under the same folder",
+class _Bounded:
+    """A stream that ends with an error where an archive unpacks to more than it may."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self._stream, self._name, self._left = stream, name, MAX_BYTES + (64 << 20)
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _too_large(self._name)
+        return data
+
+
+def _from_tar(path: Path) -> Package:
+    members: dict[str, Entry] = {}
+    notes: list[Problem] = []
+    # Read as a stream: headers, too, can claim any size.
+    with (
+        gzip.open(path) as unpacked,
+        tarfile.open(
+            fileobj=cast("IO[bytes]", _Bounded(cast("IO[bytes]", unpacked), path.name)), mode="r|"
+        ) as archive,
+    ):
+        for name, entry in _members(path.name, archive, notes):
+            members[name] = entry
+    if not members:
+        raise _no_descriptor(path.name, "tar.gz", [])
+    descriptors = [name for name in sorted(members) if _descriptor(name) and name.count("/") == 1]
+    if len(descriptors) != 1:
+        raise _no_descriptor(path.name, "tar.gz", descriptors)
+    top = descriptors[0].split("/")[0]
+    others = sorted({name.split("/")[0] for name in members} - {top})
+    if others:
+        sentence = (
+            f"more than one folder at the top ({', '.join([top, *others])}), and OSM reads charms "
+            "and cloud-init below one of them only; allowed: one that holds everything"
         )
-    return files
+        notes.append(Problem(path.name, "silent", "archive-folders", sentence))
+    files = {name[len(top) + 1 :]: e for name, e in members.items() if name.startswith(top + "/")}
+    return _finish(path.name, "tar", files, notes)
 
 
-def _from_zip(path: Path) -> dict[str, Entry]:
+def _members(
+    name: str, archive: tarfile.TarFile, notes: list[Problem]
+) -> Iterator[tuple[str, Entry]]:
+    """Return (path, entry) of files and links; NBI's checks of names, in NBI's words."""
+    size = count = 0
+    read: dict[str, Entry] = {}
+    for member in archive:
+        parts = member.name.split("/")
+        if not parts[0] or ".." in parts:
+            raise _unsafe(name, member.name, "tar.gz")
+        if len(parts) == 1 and not member.isdir():
+            raise _refuse(
+                name,
+                "archive-top",
+                f"{member.name!r} stands outside of a folder; allowed: one that holds everything",
+                "All files must be inside a dir for package descriptor tar.gz",
+            )
+        size += member.size
+        count += 1
+        _limit(name, count, size)
+        if member.isfile():
+            stream = archive.extractfile(member)
+            entry = Entry(stream.read() if stream else b"", member.mode, member.mtime)
+        elif member.issym():
+            entry = Entry(b"", member.mode, member.mtime, member.linkname)
+        elif member.islnk() and member.linkname in read:
+            entry = read[member.linkname]  # another name of a file before it
+        elif member.isdir():
+            continue
+        else:
+            notes.append(_odd_member(name, member.name))
+            continue
+        read[member.name] = entry
+        yield member.name, entry
+
+
+def _from_zip(path: Path) -> Package:
     files: dict[str, Entry] = {}
     size = 0
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            pure = _safe(path.name, info.filename)
+            if info.filename.startswith("/") or ".." in info.filename:
+                raise _unsafe(path.name, info.filename, "zip")
             size += info.file_size
             _limit(path.name, len(files), size)
             if not info.is_dir():
                 year = info.date_time[0]
-                mode = (info.external_attr >> 16) & 0o7777 or 0o644
-                files[pure.as_posix()] = Entry(
-                    archive.read(info), mode, 1.7e9 if year > 1980 else 0
+                full_mode = info.external_attr >> 16
+                data = archive.read(info)
+                link = data.decode("utf-8", "replace") if stat.S_ISLNK(full_mode) else ""
+                files[info.filename] = Entry(
+                    b"" if link else data,
+                    full_mode & 0o7777 or 0o644,
+                    # ZIP cannot hold a date before 1980 and writes that year instead.
+                    1.7e9 if year > 1980 else 0,
+                    link,
                 )
-    return files
+    descriptors = [
+        name
+        for name in sorted(files)
+        if _descriptor(name) and ("/" not in name or "Definitions" in name)
+    ]
+    if len(descriptors) != 1:
+        raise _no_descriptor(path.name, "zip", descriptors)
+    return _finish(path.name, "zip", files, descriptor=descriptors[0])
+
+
+def _descriptor(name: str) -> bool:
+    return name.endswith(DESCRIPTOR_ENDINGS)
+
+
+def _unsafe(name: str, path: str, kind: str) -> PackageError:
+    return _refuse(
+        name,
+        "archive-path",
+        f"{path!r} leaves the package; allowed: relative paths without '..'",
+        f"Absolute path or '..' are not allowed for package descriptor {kind}",
+    )
+
+
+def _odd_member(name: str, path: str) -> Problem:
+    sentence = "neither a file nor a folder nor a link to one; OSM unpacks it or fails to"
+    return Problem(f"{name}: {path}", "silent", "archive-member", sentence)
+
+
+def _no_descriptor(name: str, kind: str, found: list[str]) -> PackageError:
+    many = f"Found more than one descriptor file at package descriptor {kind}"
+    none = f"Not found any descriptor file at package descriptor {kind}"
+    where = "at the top or in Definitions/" if kind == "zip" else "directly in the top folder"
+    return _refuse(
+        name,
+        "descriptor-count",
+        f"{len(found)} YAML files {where} ({', '.join(found[:5]) or 'none'}); "
+        "allowed: exactly one, the descriptor"
+        + ("" if found else " (an archive of './folder' has one folder too many)"),
+        many if found else none,
+    )
+
+
+def _too_large(name: str) -> PackageError:
+    sentence = f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB unpacked"
+    return _refuse(name, "archive-size", sentence)
 
 
 def _limit(name: str, count: int, size: int) -> None:
     if count > MAX_FILES or size > MAX_BYTES:
-        raise _refuse(
-            name,
-            "archive-size",
-            f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB unpacked",
-        )
+        raise _too_large(name)
 
 
-def _finish(name: str, layout: str, files: dict[str, Entry]) -> Package:
-    places = ("", "Definitions/") if layout == "zip" else ("",)
-    found = [
-        path
-        for path in sorted(files)
-        for place in places
-        if path.startswith(place)
-        and "/" not in path[len(place) :]
-        and path.endswith(DESCRIPTOR_ENDINGS)
-    ]
-    if len(found) != 1:
-        many = "Found more than one descriptor file at package descriptor tar.gz"
-        raise _refuse(
-            name,
-            "descriptor-count",
-            f"{len(found)} descriptors ({', '.join(found) or 'no YAML file'} at the top); "
-            "allowed: exactly one",
-            many if found else "Not found any descriptor file at package descriptor tar.gz",
-        )
-    text = files[found[0]].data.decode("utf-8", "replace")
+def _finish(
+    name: str,
+    layout: str,
+    files: dict[str, Entry],
+    notes: list[Problem] | None = None,
+    descriptor: str = "",
+) -> Package:
+    if not descriptor:
+        found = [path for path in sorted(files) if _descriptor(path) and "/" not in path]
+        if len(found) != 1:
+            raise _no_descriptor(name, "tar.gz", found)
+        descriptor = found[0]
+    where = f"{name}: {descriptor}"
+    if descriptor.endswith(".json"):
+        # NBI calls json.load() on text, which fails whatever the text is.
+        sentence = "OSM cannot read descriptors in JSON; allowed: YAML"
+        raise PackageError(Problem(where, "refused", "descriptor-json", sentence))
+    entry = files[descriptor]
+    text = entry.data if not entry.link else (Package(name, layout, files).text(descriptor) or "")
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise _refuse(
-            f"{name}: {found[0]}", "descriptor-yaml", f"not YAML: {reason}", "invalid YAML"
+        document = load(text)
+    except DocumentError as error:
+        sentence = f"not usable as YAML: {error}"
+        raise PackageError(
+            Problem(where, "refused", "descriptor-yaml", sentence, "Invalid yaml format")
         ) from None
-    return Package(name, layout, files, found[0], document)
+    return Package(name, layout, files, descriptor, document, notes or [])

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
+import reprlib
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from builder.validate.problem import Problem, Severity
+from builder.validate.problem import Problem
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+_SHORT.maxdict = _SHORT.maxlist = 3
+_SHORT.maxlevel = 2
+
+
+def shown(value: Any) -> str:
+    """Return a value as a sentence can hold it, however large it is."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python prints no integer of more than 4300 digits
+        return "a number too long to print"
 
 
 def _kebab(name: str) -> str:
@@ -17,13 +32,15 @@ def _kebab(name: str) -> str:
 class Model(BaseModel):
     """A YANG container or list entry: keys in kebab case, unknown ones are errors."""
 
-    model_config = ConfigDict(extra="forbid", alias_generator=_kebab, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=_kebab, frozen=True, allow_inf_nan=False
+    )
 
 
 def _text(value: Any) -> Any:
     # `version: 1.0` is common and pyangbind takes it; a mapping, list or boolean is a mistake.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
+        return shown(value)
     return value
 
 
@@ -41,12 +58,31 @@ def _flag(value: Any) -> Any:
     return value
 
 
+def _scalar(value: Any) -> Any:
+    if isinstance(value, (str, int, float, bool)):
+        return value
+    raise ValueError("must be text, a number or a boolean")
+
+
+def _address(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("must be an IP address")
+    try:
+        ipaddress.ip_address(value.partition("%")[0])
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+    return value
+
+
 Text = Annotated[str, BeforeValidator(_text)]
 Identifier = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=255)]
-Natural = Annotated[int, BeforeValidator(_number), Field(ge=0)]
-Positive = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+Natural = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=1 << 64)]
+Short = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=1 << 16)]
+Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, lt=1 << 64)]
 Decimal = Annotated[float, BeforeValidator(_number), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Scalar = Annotated[Any, BeforeValidator(_scalar)]
+Address = Annotated[str, BeforeValidator(_address)]
 Free = dict[str, Any]
 """Parts of SOL006 that neither OSM nor this project reads; any content is let through."""
 
@@ -56,16 +92,19 @@ def problems_of(
     model: type[BaseModel],
     where: str,
     root: str,
-    severity: Severity = "refused",
 ) -> list[Problem]:
     """Turn pydantic's errors into sentences with a path in the document."""
     found = []
-    for item in error.errors():
+    for item in error.errors(include_url=False, include_context=False):
         place = path_of(root, item["loc"])
         code, sentence = _sentence(item, model)
-        message = "Error in pyangbind validation: " + sentence
-        found.append(Problem(f"{where}: {place}", severity, code, sentence, message))
-    return found
+        message = "Error in pyangbind validation: " + (
+            f"JSON object contained a key that did not exist ({item['loc'][-1]})"
+            if code == "unknown-key"
+            else sentence
+        )
+        found.append(Problem(f"{where}: {place}", "refused", code, sentence, message))
+    return sorted(set(found))
 
 
 def path_of(root: str, location: tuple[int | str, ...]) -> str:
@@ -83,12 +122,12 @@ def _sentence(item: Any, model: type[BaseModel]) -> tuple[str, str]:
         allowed = _allowed(model, location[:-1])
         close = difflib.get_close_matches(str(name), allowed, 1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; allowed: {', '.join(allowed)}"
-        return "unknown-key", f"unknown key {str(name)!r}{hint if allowed else ''}"
+        return "unknown-key", f"unknown key {shown(str(name))}{hint if allowed else ''}"
     if kind == "missing":
         return "missing-key", f"mandatory key {str(name)!r} is missing"
-    shown = repr(item.get("input"))
-    shown = shown if len(shown) < 60 else shown[:56] + "..."
-    return "wrong-value", f"{shown} is not allowed: {item['msg'][:1].lower()}{item['msg'][1:]}"
+    message = item["msg"].removeprefix("Value error, ")
+    message = f"{message[:1].lower()}{message[1:]}".removeprefix("input should be ")
+    return "wrong-value", f"{shown(item.get('input'))} is not allowed; allowed: {message}"
 
 
 def _allowed(model: Any, location: tuple[int | str, ...]) -> list[str]:

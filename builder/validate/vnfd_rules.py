@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from builder.validate.context import Context, ids, numbered, rule
+from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 
-DESCRIPTOR_LISTS = {
-    "ext-cpd": "id",
-    "vdu": "id",
-    "virtual-compute-desc": "id",
-    "virtual-storage-desc": "id",
-    "sw-image-desc": "id",
-    "int-virtual-link-desc": "id",
-    "df": "id",
-}
 
-
-@rule("vnfd")
+@rule("vnfd", "nsd", "nst")
 def unique_ids(ctx: Context) -> Iterator[Problem]:
-    """Ids repeat."""
-    for name, key in DESCRIPTOR_LISTS.items():
-        seen: set[str] = set()
-        for place, item in numbered(f"/{name}", ctx.body.get(name)):
-            value = str(item[key])
+    """Ids repeat in a list."""
+    yield from _repeats(ctx, ctx.body, "", "")
+
+
+def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterator[Problem]:
+    # NBI goes from list to list: what stands in a mapping (as day1-2 does) it does not look at.
+    for name, items in node.items():
+        if not isinstance(items, list):
+            continue
+        key = ""
+        seen = set()
+        for index, item in enumerate(items):
+            if not isinstance(item, dict):
+                continue
+            at, osm_at = f"{place}/{name}[{index}]", f"{osm_place}.{name}[{index}]"
+            yield from _repeats(ctx, item, at, osm_at)
+            if index == 0:
+                key = next((k for k in ("id", "name") if item.get(k)), "")
+            value = item.get(key) if key else None
+            if not isinstance(value, (str, int)):
+                continue
             if value in seen:
                 yield ctx.problem(
                     "refused",
                     "duplicate-id",
-                    f"{place}/{key}",
-                    f"id {value!r} is used twice; allowed: unique ids",
-                    f"Error: identifier id '{value}' is not unique and repeats at '{place[1:]}'",
+                    f"{at}/{key}",
+                    f"{key} {str(value)!r} is used twice; allowed: a {key} of its own",
+                    f"Error: identifier {key} '{value}' is not unique and repeats at '{osm_at}'",
                 )
             seen.add(value)
 
@@ -42,16 +49,17 @@ def management(ctx: Context) -> Iterator[Problem]:
     if not ctx.body.get("vdu"):
         return
     value = ctx.body.get("mgmt-cp")
+    known = ids(ctx.body.get("ext-cpd"))
     if not value:
         message = "'mgmt-cp' is a mandatory field and it is not defined"
-        yield ctx.problem("refused", "mgmt-cp", "", "mgmt-cp is missing", message)
-    elif value not in ids(ctx.body.get("ext-cpd")):
-        known = ", ".join(sorted(ids(ctx.body.get("ext-cpd")))) or "none, there is no ext-cpd"
+        sentence = f"mgmt-cp is missing; allowed: {choices(known)}"
+        yield ctx.problem("refused", "mgmt-cp", "", sentence, message)
+    elif value not in known:
         yield ctx.problem(
             "refused",
             "mgmt-cp",
             "/mgmt-cp",
-            f"{value!r} is no ext-cpd; allowed: {known}",
+            f"{value!r} is no ext-cpd; allowed: {choices(known)}",
             f"mgmt-cp='{value}' must match an existing ext-cpd",
         )
 
@@ -63,40 +71,43 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
     links = ids(ctx.body.get("int-virtual-link-desc"))
     for place, point in numbered("/ext-cpd", ctx.body.get("ext-cpd")):
         target = point.get("int-cpd")
-        if target and target["cpd"] not in vdus.get(target["vdu-id"], set()):
-            yield ctx.problem(
-                "refused",
-                "ext-cpd",
-                f"{place}/int-cpd",
-                f"vdu {target['vdu-id']!r} has no int-cpd {target['cpd']!r}",
-                f"ext-cpd[id='{point['id']}']:int-cpd must match an existing vdu int-cpd",
+        if target and target["vdu-id"] not in vdus:
+            known = f"vdu {target['vdu-id']!r} does not exist; allowed: {choices(vdus)}"
+        elif target and target["cpd"] not in vdus[target["vdu-id"]]:
+            known = (
+                f"vdu {target['vdu-id']!r} has no int-cpd {target['cpd']!r}; "
+                f"allowed: {choices(vdus[target['vdu-id']])}"
             )
-        link = point.get("int-virtual-link-desc")
-        if link and link not in links:
-            yield _no_link(
-                ctx, f"{place}/int-virtual-link-desc", link, f"ext-cpd[id='{point['id']}']"
-            )
+        else:
+            continue
+        yield ctx.problem(
+            "refused",
+            "ext-cpd",
+            f"{place}/int-cpd",
+            known,
+            f"ext-cpd[id='{point['id']}']:int-cpd must match an existing vdu int-cpd",
+        )
     for place, vdu in ctx.vdus():
         for inner, point in numbered(f"{place}/int-cpd", vdu.get("int-cpd")):
             link = point.get("int-virtual-link-desc")
             if link and link not in links:
-                whose = f"vdu[id='{vdu['id']}']:int-cpd[id='{point['id']}']"
-                yield _no_link(ctx, f"{inner}/int-virtual-link-desc", link, whose)
-    for place, profile in numbered(
-        "/df[0]/virtual-link-profile", ctx.flavour().get("virtual-link-profile")
-    ):
-        if profile["id"] not in links:
-            whose = f"df[id='{ctx.flavour()['id']}']:virtual-link-profile='{profile['id']}'"
-            yield _no_link(ctx, f"{place}/id", profile["id"], whose)
+                whose = f"vdu[id='{vdu['id']}']:int-cpd[id='{point['id']}']:int-virtual-link-desc"
+                yield _no_link(ctx, f"{inner}/int-virtual-link-desc", link, whose, links)
+    for at, flavour in ctx.flavours():
+        profiles = numbered(f"{at}/virtual-link-profile", flavour.get("virtual-link-profile"))
+        for place, profile in profiles:
+            if profile["id"] not in links:
+                whose = f"df[id='{flavour['id']}']:virtual-link-profile"
+                yield _no_link(ctx, f"{place}/id", profile["id"], whose, links)
 
 
-def _no_link(ctx: Context, place: str, link: str, whose: str) -> Problem:
+def _no_link(ctx: Context, place: str, link: str, whose: str, known: set[str]) -> Problem:
     return ctx.problem(
         "refused",
         "virtual-link",
         place,
-        f"{link!r} is no int-virtual-link-desc",
-        f"{whose}:int-virtual-link-desc='{link}' must match an existing int-virtual-link-desc",
+        f"{link!r} is no int-virtual-link-desc; allowed: {choices(known)}",
+        f"{whose}='{link}' must match an existing int-virtual-link-desc",
     )
 
 
@@ -104,49 +115,70 @@ def _no_link(ctx: Context, place: str, link: str, whose: str) -> Problem:
 def vdu_references(ctx: Context) -> Iterator[Problem]:
     """A VDU needs compute, storage and image descriptions that exist."""
     for place, vdu in ctx.vdus():
-        if vdu.get("pdu-type"):
+        if "pdu-type" in vdu:
             continue
-        for key in ("virtual-compute-desc", "sw-image-desc"):
-            value = vdu.get(key)
-            if value not in ids(ctx.body.get(key)):
-                yield ctx.problem(
-                    "refused",
-                    "vdu-reference",
-                    f"{place}/{key}",
-                    f"{value!r} is no {key}; allowed: "
-                    + (", ".join(sorted(ids(ctx.body.get(key)))) or "none is defined"),
-                    f"vdu[{key}='{value}']not defined in vnfd",
-                )
+        yield from _compute(ctx, place, vdu)
+        known = ids(ctx.body.get("virtual-storage-desc"))
         storages = vdu.get("virtual-storage-desc")
-        if not storages:
-            yield ctx.problem(
-                "refused",
-                "vdu-storage",
-                place,
-                "virtual-storage-desc is missing, which NBI fails on; allowed: a list of ids",
+        if storages is None:
+            sentence = (
+                "virtual-storage-desc is missing, which NBI fails on (TypeError); "
+                f"allowed: a list of ids from {choices(known)}"
             )
-        for value in storages or ():
-            if value not in ids(ctx.body.get("virtual-storage-desc")):
+            yield ctx.problem("refused", "vdu-storage", place, sentence)
+        for index, value in enumerate(storages or ()):
+            if value not in known:
                 yield ctx.problem(
                     "refused",
                     "vdu-reference",
-                    f"{place}/virtual-storage-desc",
-                    f"{value!r} is no virtual-storage-desc",
+                    f"{place}/virtual-storage-desc[{index}]",
+                    f"{value!r} is no virtual-storage-desc; allowed: {choices(known)}",
                     f"vdu[virtual-storage-desc='{value}']not defined in vnfd",
                 )
+        images = ids(ctx.body.get("sw-image-desc"))
+        if vdu.get("sw-image-desc") not in images:
+            yield ctx.problem(
+                "silent",
+                "vdu-image",
+                f"{place}/sw-image-desc",
+                f"{vdu.get('sw-image-desc')!r} is no sw-image-desc, so nothing can boot; "
+                f"allowed: {choices(images)}",
+            )
         name = vdu.get("name")
         if name is not None and name != vdu["id"]:
             yield ctx.problem(
                 "silent",
                 "vdu-name",
                 f"{place}/name",
-                f"{name!r} differs from the id {vdu['id']!r}, so OSM cannot heal the VDU",
+                f"{name!r} differs from the id, so OSM cannot heal the VDU; allowed: {vdu['id']!r}",
             )
+
+
+def _compute(ctx: Context, place: str, vdu: Document) -> Iterator[Problem]:
+    known = ids(ctx.body.get("virtual-compute-desc"))
+    value = vdu.get("virtual-compute-desc")
+    if not value:
+        sentence = (
+            f"virtual-compute-desc is missing, so RO has no flavor; allowed: {choices(known)}"
+        )
+        yield ctx.problem("silent", "vdu-compute", place, sentence)
+    elif value not in known:
+        yield ctx.problem(
+            "refused",
+            "vdu-reference",
+            f"{place}/virtual-compute-desc",
+            f"{value!r} is no virtual-compute-desc; allowed: {choices(known)}",
+            f"vdu[virtual-compute-desc='{value}']not defined in vnfd",
+        )
+
+
+@rule("vnfd")
+def resources(ctx: Context) -> Iterator[Problem]:
+    """What RO needs of disks and images."""
     for place, storage in numbered("/virtual-storage-desc", ctx.body.get("virtual-storage-desc")):
         if not storage.get("size-of-storage"):
-            yield ctx.problem(
-                "silent", "storage-size", place, "size-of-storage is missing; allowed: GB, from 1"
-            )
+            sentence = "size-of-storage is missing or 0; allowed: GB, from 1"
+            yield ctx.problem("silent", "storage-size", place, sentence)
     for place, image in numbered("/sw-image-desc", ctx.body.get("sw-image-desc")):
         if not image.get("image"):
             sentence = "image is missing, so RO finds no image; allowed: its name in the VIM"
@@ -162,7 +194,7 @@ def interfaces(ctx: Context) -> Iterator[Problem]:
             for point in vdu.get("int-cpd") or ()
             for nic in point.get("virtual-network-interface-requirement") or ()
         ]
-        positions = [nic["position"] for nic in nics if "position" in nic]
+        positions = [nic["position"] for nic in nics if nic.get("position") is not None]
         if positions and len(positions) != len(nics):
             yield ctx.problem(
                 "silent",
@@ -171,117 +203,226 @@ def interfaces(ctx: Context) -> Iterator[Problem]:
                 f"{len(positions)} of {len(nics)} interfaces have a position; allowed: all or none",
             )
         if len(set(positions)) != len(positions):
-            yield ctx.problem(
-                "silent", "nic-position", f"{place}/int-cpd", "two interfaces have one position"
-            )
+            sentence = "two interfaces have the same position; allowed: one position each"
+            yield ctx.problem("silent", "nic-position", f"{place}/int-cpd", sentence)
 
 
 @rule("vnfd")
 def flavours(ctx: Context) -> Iterator[Problem]:
     """OSM deploys df[0]; its VDU references must exist."""
     known = ids(ctx.body.get("vdu"))
-    if len(ctx.body.get("df") or ()) > 1:
-        yield ctx.problem("silent", "df-count", "/df", "only df[0] is used, the others never are")
+    if len(ctx.body["df"]) > 1:
+        sentence = "only df[0] is used, the others never are; allowed: one"
+        yield ctx.problem("silent", "df-count", "/df", sentence)
     flavour = ctx.flavour()
     for place, profile in numbered("/df[0]/vdu-profile", flavour.get("vdu-profile")):
         if profile["id"] not in known:
-            yield ctx.problem(
-                "silent", "vdu-profile", f"{place}/id", f"{profile['id']!r} is no vdu"
-            )
+            sentence = f"{profile['id']!r} is no vdu; allowed: {choices(known)}"
+            yield ctx.problem("silent", "vdu-profile", f"{place}/id", sentence)
     for place, level in numbered("/df[0]/instantiation-level", flavour.get("instantiation-level")):
         for inner, entry in numbered(f"{place}/vdu-level", level.get("vdu-level")):
             if entry["vdu-id"] not in known:
-                yield ctx.problem(
-                    "silent", "vdu-level", f"{inner}/vdu-id", f"{entry['vdu-id']!r} is no vdu"
-                )
+                sentence = f"{entry['vdu-id']!r} is no vdu; allowed: {choices(known)}"
+                yield ctx.problem("silent", "vdu-level", f"{inner}/vdu-id", sentence)
 
 
 @rule("vnfd")
 def operations(ctx: Context) -> Iterator[Problem]:
     """`operate-vnf-op-config` and day1-2 ids."""
-    config = (ctx.flavour().get("lcm-operations-configuration") or {}).get("operate-vnf-op-config")
-    place = "/df[0]/lcm-operations-configuration/operate-vnf-op-config"
-    if config is not None and "day1-2" not in config:
-        sentence = "day1-2 is missing, which NBI fails on (KeyError)"
-        yield ctx.problem("refused", "day1-2", place, sentence)
+    for at, flavour in ctx.flavours():
+        holder = flavour.get("lcm-operations-configuration")
+        config = (holder or {}).get("operate-vnf-op-config")
+        if config is not None and config.get("day1-2") is None:
+            sentence = "day1-2 is missing, which NBI fails on (KeyError); allowed: a list"
+            place = f"{at}/lcm-operations-configuration/operate-vnf-op-config"
+            yield ctx.problem("refused", "day1-2", place, sentence)
     names = {str(ctx.body["id"])} | ids(ctx.body.get("vdu")) | ids(ctx.body.get("kdu"), "name")
+    seen = set()
     for where, entry in ctx.day12():
         if entry["id"] not in names:
             yield ctx.problem(
                 "silent",
                 "day1-2-id",
                 f"{where}/id",
-                f"{entry['id']!r} is ignored; allowed: {', '.join(sorted(names))}",
+                f"{entry['id']!r} is ignored; allowed: {choices(names)}",
             )
+        if entry["id"] in seen:
+            sentence = f"a second entry for {entry['id']!r}; OSM uses one of them"
+            yield ctx.problem("silent", "day1-2-twice", f"{where}/id", sentence)
+        seen.add(entry["id"])
+
+
+def _monitored(ctx: Context) -> set[str]:
+    lists = [
+        (link, "monitoring-parameters") for link in ctx.body.get("int-virtual-link-desc") or ()
+    ]
+    lists += [(vdu, "monitoring-parameter") for vdu in ctx.body.get("vdu") or ()]
+    lists += [(flavour, "monitoring-parameter") for flavour in ctx.body["df"]]
+    return {str(item.get("id")) for holder, key in lists for item in holder.get(key) or ()}
+
+
+@rule("vnfd")
+def monitoring(ctx: Context) -> Iterator[Problem]:
+    """Monitoring parameters have ids of their own across the VNFD, alarms name existing ones."""
+    seen: set[str] = set()
+    holders = [
+        (f"int-virtual-link-desc[id='{link['id']}']:monitoring-parameters", at, link)
+        for at, link in numbered("/int-virtual-link-desc", ctx.body.get("int-virtual-link-desc"))
+    ]
+    holders += [(f"vdu[id='{v['id']}']:monitoring-parameter", at, v) for at, v in ctx.vdus()]
+    holders += [(f"df[id='{f['id']}']:monitoring-parameter", at, f) for at, f in ctx.flavours()]
+    for whose, at, holder in holders:
+        key = whose.rsplit(":", 1)[1]
+        own: set[str] = set()  # repeated in one list: unique_ids has said so
+        for place, item in numbered(f"{at}/{key}", holder.get(key)):
+            value = str(item.get("id") or "")
+            if value and value in seen - own:
+                yield ctx.problem(
+                    "refused",
+                    "monitoring-id",
+                    f"{place}/id",
+                    f"{value!r} is used twice; allowed: an id of its own across the VNFD",
+                    f"Duplicated monitoring-parameter id in {whose}[id='{value}']",
+                )
+            own.add(value)
+            seen.add(value)
+    known = _monitored(ctx)
+    for at, vdu in ctx.vdus():
+        for place, alarm in numbered(f"{at}/alarm", vdu.get("alarm")):
+            reference = alarm.get("vnf-monitoring-param-ref")
+            if reference and reference not in known:
+                whose = f"vdu[id='{vdu['id']}']:alarm[id='{alarm['alarm-id']}']"
+                yield _not_monitored(ctx, place, reference, whose, known)
+
+
+def _not_monitored(
+    ctx: Context, place: str, reference: str, whose: str, known: set[str]
+) -> Problem:
+    return ctx.problem(
+        "refused",
+        "monitoring-reference",
+        f"{place}/vnf-monitoring-param-ref",
+        f"monitoring parameter {reference!r} does not exist; allowed: {choices(known)}",
+        f"{whose}:vnf-monitoring-param-ref='{reference}' not defined in any monitoring-param",
+    )
+
+
+def _levels(ctx: Context) -> set[str]:
+    return {
+        entry["vdu-id"]
+        for flavour in ctx.body["df"]
+        for level in flavour.get("instantiation-level") or ()
+        for entry in level.get("vdu-level") or ()
+    }
+
+
+@rule("vnfd")
+def healing(ctx: Context) -> Iterator[Problem]:
+    """Healing policies name VDUs of an instantiation level."""
+    levels = _levels(ctx)
+    for at, flavour in ctx.flavours():
+        for inner, aspect in numbered(f"{at}/healing-aspect", flavour.get("healing-aspect")):
+            policies = numbered(f"{inner}/healing-policy", aspect.get("healing-policy"))
+            for place, policy in policies:
+                if policy["vdu-id"] not in levels:
+                    yield ctx.problem(
+                        "refused",
+                        "healing-vdu",
+                        f"{place}/vdu-id",
+                        f"{policy['vdu-id']!r} has no vdu-level in an instantiation-level; "
+                        f"allowed: {choices(levels)}",
+                        f"df[id='{flavour['id']}']:healing-aspect[id='{aspect['id']}']:"
+                        f"healing-policy[name='{policy.get('event-name')}']: "
+                        f"vdu-id='{policy['vdu-id']}' not defined in vdu",
+                    )
 
 
 @rule("vnfd")
 def scaling(ctx: Context) -> Iterator[Problem]:
     """Scaling aspects name VDUs, monitoring parameters and primitives."""
-    flavour = ctx.flavour()
-    levels = {
-        entry["vdu-id"]
-        for level in flavour.get("instantiation-level") or ()
-        for entry in level.get("vdu-level") or ()
-    }
-    monitored = {
-        str(item.get("id"))
-        for vdu in ctx.body.get("vdu") or ()
-        for item in vdu.get("monitoring-parameter") or ()
-    } | {str(item.get("id")) for item in flavour.get("monitoring-parameter") or ()}
-    primitives = [
-        {p["name"] for p in entry.get("config-primitive") or ()} for _, entry in ctx.day12()
-    ]
-    for place, aspect in numbered("/df[0]/scaling-aspect", flavour.get("scaling-aspect")):
-        if aspect.get("name") != aspect["id"]:
-            yield ctx.problem(
-                "silent",
-                "scaling-name",
-                place,
-                "id and name must be equal: NBI looks up the id and LCM the name",
-            )
-        for delta in (aspect.get("aspect-delta-details") or {}).get("deltas") or ():
-            for entry in delta.get("vdu-delta") or ():
-                if entry["id"] not in levels:
-                    yield ctx.problem(
-                        "refused",
-                        "scaling-delta",
-                        place,
-                        f"{entry['id']!r} has no vdu-level in the instantiation-level",
-                        f"df[id='{flavour['id']}']:scaling-aspect[id='{aspect['id']}']"
-                        f":aspect-delta-details[delta='{delta['id']}']: "
-                        f"vdu-id='{entry['id']}' not defined in vdu",
-                    )
-        for policy in aspect.get("scaling-policy") or ():
-            for criterion in policy.get("scaling-criteria") or ():
-                reference = criterion.get("vnf-monitoring-param-ref")
-                if reference and reference not in monitored:
-                    yield ctx.problem(
-                        "refused",
-                        "scaling-criteria",
-                        place,
-                        f"monitoring parameter {reference!r} does not exist",
-                        f"vnf-monitoring-param-ref='{reference}' not defined in any "
-                        "monitoring-param",
-                    )
-        for action in aspect.get("scaling-config-action") or ():
-            name = action["vnf-config-primitive-name-ref"]
-            own = [entry for _, entry in ctx.day12() if entry["id"] == ctx.body["id"]]
-            if not own:
-                yield ctx.problem(
-                    "refused",
-                    "scaling-action",
-                    place,
-                    "a scaling-config-action needs a day1-2 entry with the VNFD's id",
-                    "'day1-2 configuration' not defined in the descriptor but it is referenced by "
-                    "'df:scaling-aspect:scaling-config-action'",
+    for at, flavour in ctx.flavours():
+        for place, aspect in numbered(f"{at}/scaling-aspect", flavour.get("scaling-aspect")):
+            whose = f"df[id='{flavour['id']}']:scaling-aspect[id='{aspect['id']}']"
+            if aspect.get("name") != aspect["id"]:
+                sentence = (
+                    "NBI looks up the id and LCM the name, so they must be equal; "
+                    f"allowed: name {aspect['id']!r}"
                 )
-            elif not all(name in listed for listed in primitives):
+                yield ctx.problem("silent", "scaling-name", place, sentence)
+            if aspect.get("aspect-delta-details") is None:
+                sentence = "aspect-delta-details is missing, which NBI fails on (AttributeError)"
+                yield ctx.problem("refused", "scaling-details", place, sentence)
+            yield from _deltas(ctx, place, aspect, whose)
+            yield from _criteria(ctx, place, aspect, whose)
+            yield from _scaling_actions(ctx, place, aspect, whose, (at, flavour))
+
+
+def _deltas(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[Problem]:
+    levels = _levels(ctx)
+    day0 = {
+        vdu["id"] for _, vdu in ctx.vdus() if vdu.get("cloud-init-file") or vdu.get("cloud-init")
+    }
+    configured = {entry["id"] for _, entry in ctx.day12()}
+    deltas = (aspect.get("aspect-delta-details") or {}).get("deltas")
+    for at, delta in numbered(f"{place}/aspect-delta-details/deltas", deltas):
+        for inner, entry in numbered(f"{at}/vdu-delta", delta.get("vdu-delta")):
+            if entry["id"] not in levels:
+                yield ctx.problem(
+                    "refused",
+                    "scaling-delta",
+                    f"{inner}/id",
+                    f"{entry['id']!r} has no vdu-level in an instantiation-level; "
+                    f"allowed: {choices(levels)}",
+                    f"{whose}:aspect-delta-details[delta='{delta['id']}']: "
+                    f"vdu-id='{entry['id']}' not defined in vdu",
+                )
+            elif configured and entry["id"] not in day0:
+                sentence = (
+                    f"vdu {entry['id']!r} has no cloud-init, so LCM deploys no charm for what it "
+                    "adds; allowed: a VDU with cloud-init-file"
+                )
+                yield ctx.problem("silent", "scaling-day0", f"{inner}/id", sentence)
+
+
+def _criteria(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[Problem]:
+    known = _monitored(ctx)
+    for at, policy in numbered(f"{place}/scaling-policy", aspect.get("scaling-policy")):
+        for inner, criterion in numbered(f"{at}/scaling-criteria", policy.get("scaling-criteria")):
+            reference = criterion.get("vnf-monitoring-param-ref")
+            if reference and reference not in known:
+                name = (
+                    f"{whose}:scaling-policy[name='{policy['name']}']:"
+                    f"scaling-criteria[name='{criterion['name']}']"
+                )
+                yield _not_monitored(ctx, inner, reference, name, known)
+
+
+def _scaling_actions(
+    ctx: Context, place: str, aspect: Document, whose: str, owner: tuple[str, Any]
+) -> Iterator[Problem]:
+    entries = [entry for _, entry in day12_of(*owner)]
+    actions = numbered(f"{place}/scaling-config-action", aspect.get("scaling-config-action"))
+    for at, action in actions:
+        name = action["vnf-config-primitive-name-ref"]
+        if not any(entry["id"] == ctx.body["id"] for entry in entries):
+            yield ctx.problem(
+                "refused",
+                "scaling-action",
+                at,
+                f"it needs a day1-2 entry; allowed: one with the VNFD's id {ctx.body['id']!r}",
+                "'day1-2 configuration' not defined in the descriptor but it is referenced by "
+                f"{whose}:scaling-config-action",
+            )
+            continue
+        for entry in entries:
+            listed = {primitive["name"] for primitive in entry.get("config-primitive") or ()}
+            if name not in listed:
                 yield ctx.problem(
                     "refused",
                     "scaling-action",
-                    place,
-                    f"{name!r} must be a config-primitive of every day1-2 entry",
-                    f"vnf-config-primitive-name-ref='{name}' does not match any "
-                    "day1-2 configuration:config-primitive:name",
+                    f"{at}/vnf-config-primitive-name-ref",
+                    f"{name!r} is no config-primitive of the day1-2 entry {entry['id']!r}; "
+                    f"allowed: {choices(listed)}",
+                    f"{whose}:scaling-config-action:vnf-config-primitive-name-ref='{name}' "
+                    "does not match any day1-2 configuration:config-primitive:name",
                 )

@@ -1,0 +1,309 @@
+"""Every code of the validator: the table docs/reference/validator.md shows."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Severity = Literal["refused", "silent"]
+
+
+class Code(NamedTuple):
+    """What a code stands for.
+
+    Attributes:
+        severity: See Problem.
+        meaning: What OSM does.
+        remedy: How to put it right.
+    """
+
+    severity: Severity
+    meaning: str
+    remedy: str
+
+
+def _refused(meaning: str, remedy: str) -> Code:
+    return Code("refused", meaning, remedy)
+
+
+def _silent(meaning: str, remedy: str) -> Code:
+    return Code("silent", meaning, remedy)
+
+
+GROUPS: dict[str, dict[str, Code]] = {
+    "Archives": {
+        "archive-unreadable": _refused(
+            "The file is neither tar.gz nor zip, or it is damaged.", "Pack it again."
+        ),
+        "archive-path": _refused(
+            "NBI refuses absolute paths and `..`.", "Pack from the folder above the package."
+        ),
+        "archive-top": _refused(
+            "NBI refuses files beside the top folder.", "Put everything into one folder."
+        ),
+        "archive-folders": _silent(
+            "OSM reads charms and cloud-init below one top folder only.",
+            "Put everything into one folder.",
+        ),
+        "archive-size": _refused(
+            "It unpacks to more than this validator reads.", "Take out what no VNF needs."
+        ),
+        "archive-link": _silent("A link leads out of the package.", "Copy the file in."),
+        "archive-member": _silent("A device, socket or dangling hard link.", "Leave it out."),
+        "descriptor-count": _refused(
+            "NBI wants exactly one YAML file directly in the top folder (zip: at the top or in "
+            "`Definitions`).",
+            "Move other YAML files into a folder; pack `name`, not `./name`.",
+        ),
+        "descriptor-json": _refused("NBI fails on every JSON descriptor.", "Write YAML."),
+        "descriptor-yaml": _refused(
+            "The descriptor is no YAML, not UTF-8, or grows without bound through aliases.",
+            "See the reason in the sentence.",
+        ),
+        "envelope": _refused(
+            "The top level is none of `vnfd:`, `nsd: {nsd: [one]}`, `nst: [one]`.",
+            "Use one of these.",
+        ),
+        "envelope-beside": _silent(
+            "OSM drops what stands beside the envelope.", "Move it inside or delete it."
+        ),
+    },
+    "Schema": {
+        "unknown-key": _refused("SOL006 with OSM's augments has no such key.", "See the hint."),
+        "missing-key": _refused("NBI fails without this key.", "Add it."),
+        "wrong-value": _refused(
+            "The value has another type, or is none of those allowed.", "See the sentence."
+        ),
+        "duplicate-id": _refused("An id or name is used twice in a list.", "Rename one."),
+    },
+    "VNFD": {
+        "mgmt-cp": _refused("`mgmt-cp` is missing or no ext-cpd.", "Name an ext-cpd."),
+        "ext-cpd": _refused("An ext-cpd leads to no int-cpd of a VDU.", "Correct `int-cpd`."),
+        "virtual-link": _refused(
+            "A reference to an int-virtual-link-desc that is not there.", "Add or correct it."
+        ),
+        "vdu-reference": _refused(
+            "A VDU names a compute or storage description that is not there.", "Correct the id."
+        ),
+        "vdu-storage": _refused(
+            "A VDU has no `virtual-storage-desc`, on which NBI fails.", "Add one."
+        ),
+        "vdu-compute": _silent("A VDU has no `virtual-compute-desc`.", "Add one."),
+        "vdu-image": _silent("A VDU has no image that is described.", "Correct `sw-image-desc`."),
+        "vdu-name": _silent(
+            "The VDU's name differs from its id, and OSM cannot heal it.", "Make them equal."
+        ),
+        "storage-size": _silent("A disk has no size.", "Set `size-of-storage`, in GB."),
+        "image-name": _silent("RO finds images by `image`.", "Set it to the VIM's name."),
+        "nic-position": _silent(
+            "Some NICs have a `position`, or two the same.", "Give all one, or none."
+        ),
+        "df-count": _silent("OSM deploys the first flavour only.", "Make packages of the others."),
+        "vdu-profile": _silent("A vdu-profile of no VDU.", "Correct the id."),
+        "vdu-level": _silent("A vdu-level of no VDU.", "Correct `vdu-id`."),
+        "day1-2": _refused(
+            "`operate-vnf-op-config` without `day1-2`, on which NBI fails.", "Add it."
+        ),
+        "day1-2-id": _silent(
+            "OSM ignores entries that have not the id of the VNFD, a VDU or a KDU.",
+            "Correct the id.",
+        ),
+        "day1-2-twice": _silent("Two entries with one id; OSM uses one.", "Merge them."),
+        "monitoring-id": _refused(
+            "A monitoring parameter's id is used twice in the VNFD.", "Rename one."
+        ),
+        "monitoring-reference": _refused(
+            "An alarm or a scaling criterion names no monitoring parameter.", "Correct it."
+        ),
+        "healing-vdu": _refused("A healing policy of a VDU without level.", "Correct `vdu-id`."),
+        "scaling-name": _silent("NBI looks up the aspect's id, LCM its name.", "Make them equal."),
+        "scaling-details": _refused(
+            "A scaling aspect without `aspect-delta-details`, on which NBI fails.", "Add it."
+        ),
+        "scaling-delta": _refused("A vdu-delta of a VDU without level.", "Correct the id."),
+        "scaling-day0": _silent(
+            "LCM deploys charms for added VDUs only where they have cloud-init.",
+            "Add a cloud-init-file.",
+        ),
+        "scaling-action": _refused(
+            "A scaling-config-action names no primitive of every day1-2 entry.",
+            "Add the primitive to each.",
+        ),
+    },
+    "Charms": {
+        "charm-missing": _refused("The package has no folder with charms.", "Build it again."),
+        "charm-name": _silent("NBI does not look for the charm itself, LCM does.", "Correct it."),
+        "charm-place": _silent(
+            "NBI accepts the folder of the other layout, LCM does not.",
+            "tar.gz: `charms/`; zip: `Scripts/charms/`.",
+        ),
+        "charm-file": _silent(
+            "Juju refuses metadata.yaml, actions.yaml or config.yaml.", "See the sentence."
+        ),
+        "charm-metadata": _silent("The charm's name is not its folder's.", "Make them equal."),
+        "charm-series": _silent("LCM gives every machine bionic.", "Add bionic to `series`."),
+        "charm-dispatch": _silent(
+            "Nothing executable that Juju could start.", "Make `dispatch` executable."
+        ),
+        "charm-skipped": _silent(
+            "libjuju leaves out `build/` and files that begin with a dot.", "Rename them."
+        ),
+        "charm-link": _silent("libjuju refuses links out of the charm.", "Copy the file in."),
+        "charm-date": _silent("libjuju cannot zip dates before 1980.", "Touch the files."),
+        "zip-link": _silent("OSM's unzip makes files of links.", "Use tar.gz."),
+        "ee-id": _silent("Two execution environments with one id.", "Rename one."),
+        "ee-kind": _silent("An environment without charm or helm chart.", "Add one."),
+        "ee-connection-point": _silent("It names no ext-cpd.", "Correct it."),
+        "ee-reference": _silent(
+            "A primitive names no execution environment of its entry.", "Correct it."
+        ),
+        "ssh-user": _silent(
+            "Without `default-user` OSM injects no key and says nothing.", "Add it."
+        ),
+    },
+    "Primitives": {
+        "seq-twice": _silent("Two primitives with one `seq`; OSM keeps one.", "Renumber."),
+        "primitive-twice": _silent("Two primitives with one name; OSM keeps one.", "Rename."),
+        "user-script": _silent("OSM ignores `user-defined-script`.", "Write an action."),
+        "parameter-value": _silent(
+            "A parameter without value fails when a service is created, or terminated.",
+            "Add a value.",
+        ),
+        "boolean-text": _silent(
+            "For OSM every text but `false` is true; booleans in YAML become `True`, `False`.",
+            'Write "true" or "false".',
+        ),
+        "substitution": _silent(
+            "`<name>` is passed on as it is: only a part of the value, in a terminate primitive, "
+            "or a name OSM does not fill here.",
+            "See the sentence.",
+        ),
+        "rw-mgmt-ip": _silent(
+            "`<rw_mgmt_ip>` after the first primitive can be another instance's address.",
+            "Use it in the first one only.",
+        ),
+        "config-string": _silent(
+            "libjuju raises for options that are no text.", "Use STRING and quotes."
+        ),
+        "config-option": _silent("The charm has no such option.", "Correct the name."),
+        "action-missing": _silent("The charm has no such action.", "Correct the name."),
+        "action-parameter": _silent("The action has no such parameter.", "Correct the name."),
+        "action-required": _silent("The action requires a parameter.", "Add it."),
+        "action-type": _silent(
+            "The data-type gives another JSON type than the action takes.", "Correct `data-type`."
+        ),
+        "action-value": _silent("The action does not take this value.", "Correct it."),
+        "default-empty": _silent(
+            "NBI demands every parameter that has no default.", "Give a default, or mandatory."
+        ),
+    },
+    "Day-0": {
+        "cloud-init-missing": _refused("The cloud-init file is not there.", "Add it."),
+        "cloud-init-place": _silent(
+            "NBI accepts the folder of the other layout, LCM does not.",
+            "tar.gz: `cloud_init/`; zip: `Scripts/cloud_init/`.",
+        ),
+        "cloud-init-size": _silent("A file of more than 1 MiB.", "Fetch data at first boot."),
+        "cloud-init-header": _silent("cloud-init ignores it.", "Begin with `#cloud-config`."),
+        "cloud-init-jinja": _silent(
+            "Jinja2 fails on it, often because of shell code.", "Use raw blocks."
+        ),
+        "cloud-init-comment": _silent(
+            "`{# ... #}` disappears, also between two `${#name}`.", "Use raw blocks."
+        ),
+        "cloud-init-osm": _silent("A key of OSM that is not there.", "Correct it."),
+        "cloud-init-escape": _silent(
+            "A value's `\"`, `'`, `&`, `<` and `>` become HTML entities.", "Add `|safe`."
+        ),
+        "cloud-init-yaml": _silent("The cloud-config is no mapping in YAML.", "Correct it."),
+        "cloud-init-password": _silent("A password in clear.", "Use keys, or a hash."),
+        "boot-data-drive": _silent(
+            "With `boot-data-drive: true` OSM's SSH keys are left out.", "Remove it."
+        ),
+    },
+    "NSD": {
+        "vnfd-unknown": _refused("A VNFD is not onboarded.", "Onboard it first."),
+        "vnfd-reference": _refused("A vnf-profile's VNFD is not in `vnfd-id`.", "Add it there."),
+        "cpd-unknown": _refused("The VNFD has no such ext-cpd.", "Correct it."),
+        "cpd-member": _silent(
+            "`constituent-base-element-id` is not the profile's id.", "Make them equal."
+        ),
+        "ns-link": _silent("A connection to no virtual link.", "Correct the id."),
+        "mgmt-protocol-data": _refused(
+            "A management network cannot have `virtual-link-protocol-data`.", "Remove it."
+        ),
+        "app-name": _silent(
+            "LCM names Juju applications after 12 characters of an id, and two are equal.",
+            "Use ids that differ early.",
+        ),
+        "ns-config-info": _silent(
+            "LCM sets the option `ns_config_info` of an NS charm.", "Add it to config.yaml."
+        ),
+        "ns-terminate": _silent("LCM breaks on an NS's terminate primitives.", "Remove them."),
+        "ns-action": _silent("LCM cannot run an NS's primitives.", "Put them into a VNF."),
+    },
+    "Relations": {
+        "relation-place": _silent(
+            "OSM reads a VNFD's relations in the entry with the VNFD's id.", "Move it there."
+        ),
+        "relation-form": _silent(
+            "Neither provider and requirer nor two entities, or both.", "Use the first form."
+        ),
+        "relation-member": _silent("An end names no member, VDU or NS charm.", "Correct it."),
+        "relation-ee": _silent("An end has no execution environment.", "Correct it."),
+        "relation-endpoint": _silent(
+            "The charm has no such endpoint; OSM counts the relation as added.", "Correct it."
+        ),
+        "relation-role": _silent(
+            "A provider must be an endpoint the charm provides, a requirer one it requires.",
+            "Swap the ends.",
+        ),
+        "relation-interface": _silent("The ends have different interfaces.", "Correct one."),
+    },
+    "NST": {
+        "nsd-unknown": _refused("An NSD is not onboarded.", "Onboard it first."),
+        "subnet-description": _silent(
+            "NBI demands it when the slice is made.", "Add a description."
+        ),
+        "nss-reference": _silent("A link names no netslice-subnet.", "Correct `nss-ref`."),
+        "nss-sap": _silent("The NSD has no such sapd.", "Correct it."),
+        "nss-link-name": _silent("A link's name and id differ.", "Make them equal."),
+    },
+    "Instantiation parameters": {
+        "params-form": _refused("The parameters are no mapping.", "See the sentence."),
+        "params-no-service": _silent(
+            "A parameter file of this tree fits no service of it.", "Correct its members."
+        ),
+        "params-member": _refused("The service has no such member.", "Correct the index."),
+        "params-vld": _refused("The service has no such virtual link.", "Correct the name."),
+        "params-cpd": _silent("The VNF has no such connection point.", "Correct it."),
+        "params-vdu": _refused("The VNF has no such VDU.", "Correct the id."),
+        "params-vdu-unknown": _silent("Parameters of a VDU that is not there.", "Correct it."),
+        "params-key": _refused(
+            "A key has characters other than letters, digits and `_`.", "Rename it."
+        ),
+        "params-missing": _refused(
+            "A `<parameter>` of an initial primitive is not supplied; those of a VDU replace "
+            "those of its VNF.",
+            "Add it to `additionalParams`.",
+        ),
+        "params-cloud-init": _silent(
+            "A variable of cloud-init is not supplied, and rendering fails.",
+            "Add it to `additionalParams`.",
+        ),
+        "params-vim-network": _silent(
+            "A link between VIMs needs the name of a network in each.",
+            "Give `vim-network-name` as a mapping from VIM to network.",
+        ),
+        "params-wim": _silent(
+            "OSM looks for a WIM for a link between VIMs.", "Set `wim_account: false`."
+        ),
+        "params-floating-ip": _silent(
+            "`floating-ip-required` is stored and read by nobody.",
+            "Set `use_floating_ip` in the VIM's configuration.",
+        ),
+        "params-nsi-vim": _silent(
+            "Clients do not translate `vim_account` inside a slice.", "Use `vimAccountId`."
+        ),
+    },
+}
+CODES: dict[str, Code] = {code: entry for group in GROUPS.values() for code, entry in group.items()}

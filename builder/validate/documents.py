@@ -1,0 +1,56 @@
+"""Loading YAML from strangers: one kind of error, and nothing that grows without bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+MAX_NODES = 200_000
+"""Nodes of a document with its aliases expanded; the largest real descriptors have a hundredth."""
+MAX_DEPTH = 64
+
+
+class DocumentError(ValueError):
+    """Text that is no usable YAML; `str()` says why in one line."""
+
+
+def load(text: str | bytes) -> Any:
+    """Load one YAML document.
+
+    Raises:
+        DocumentError: Not UTF-8, not YAML, or too large or deep.
+    """
+    try:
+        document = yaml.safe_load(text.decode("utf-8") if isinstance(text, bytes) else text)
+    except RecursionError:
+        raise DocumentError("nested too deeply") from None
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
+        # PyYAML's constructors of dates and numbers let Python's own errors through.
+        raise DocumentError(" ".join(str(error).split())[:200] or type(error).__name__) from None
+    bounded(document)
+    return document
+
+
+def bounded(document: Any) -> None:
+    """Check that a walk over a document ends, and soon.
+
+    YAML's aliases make documents that contain themselves, and documents of a few lines that are
+    exponentially large for everyone who walks them.
+
+    Raises:
+        DocumentError: It does not.
+    """
+    left = [(document, 0)]
+    seen = 0
+    while left:
+        node, depth = left.pop()
+        seen += 1
+        if depth > MAX_DEPTH:
+            raise DocumentError("nested too deeply, or an alias that contains itself")
+        if seen > MAX_NODES:
+            raise DocumentError("too large with its aliases expanded")
+        if isinstance(node, dict):
+            left += [(item, depth + 1) for pair in node.items() for item in pair]
+        elif isinstance(node, (list, tuple, set, frozenset)):
+            left += [(item, depth + 1) for item in node]

@@ -1,0 +1,51 @@
+"""Rules for slice templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from builder.validate.context import Context, choices, ids, numbered, rule
+from builder.validate.problem import Problem
+
+
+@rule("nst")
+def subnets(ctx: Context) -> Iterator[Problem]:
+    """Network services of a slice."""
+    for place, subnet in numbered("/netslice-subnet", ctx.body.get("netslice-subnet")):
+        reference = subnet["nsd-ref"]
+        if reference not in ctx.catalog.nsds:
+            yield ctx.problem(
+                "refused",
+                "nsd-unknown",
+                f"{place}/nsd-ref",
+                f"NSD {reference!r} is not onboarded; allowed: {choices(ctx.catalog.nsds)}",
+                f"Descriptor error at 'netslice-subnet':'nsd-ref'='{reference}' references a non "
+                "existing nsd",
+            )
+        if not subnet.get("description"):
+            sentence = "NBI demands a description when the slice is made; allowed: with one"
+            yield ctx.problem("silent", "subnet-description", place, sentence)
+
+
+@rule("nst")
+def links(ctx: Context) -> Iterator[Problem]:
+    """Links between the network services of a slice."""
+    known = {s["id"]: s["nsd-ref"] for s in ctx.body.get("netslice-subnet") or ()}
+    for place, link in numbered("/netslice-vld", ctx.body.get("netslice-vld")):
+        if link.get("name") is not None and link["name"] != link["id"]:
+            sentence = f"NBI and LCM need name and id equal; allowed: {link['id']!r}"
+            yield ctx.problem("silent", "nss-link-name", f"{place}/name", sentence)
+        points = numbered(f"{place}/nss-connection-point-ref", link.get("nss-connection-point-ref"))
+        for at, point in points:
+            nss, sap = point["nss-ref"], point["nsd-connection-point-ref"]
+            if nss not in known:
+                sentence = f"{nss!r} is no netslice-subnet; allowed: {choices(known)}"
+                yield ctx.problem("silent", "nss-reference", f"{at}/nss-ref", sentence)
+                continue
+            nsd = ctx.catalog.nsds.get(known[nss])
+            if nsd is not None and sap not in ids(nsd.get("sapd")):
+                sentence = (
+                    f"{known[nss]} has no sapd {sap!r}; allowed: {choices(ids(nsd.get('sapd')))}"
+                )
+                place_of = f"{at}/nsd-connection-point-ref"
+                yield ctx.problem("silent", "nss-sap", place_of, sentence)

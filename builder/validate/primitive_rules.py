@@ -1,0 +1,302 @@
+"""Rules for primitives and their parameters, against the charm's actions and options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+
+from builder.validate.charm_files import Action, Charm
+from builder.validate.charm_rules import named_charm
+from builder.validate.context import Context, Document, choices, numbered, rule
+from builder.validate.problem import Problem
+from builder.validate.schema import shown
+
+WHOLE = re.compile(r"<[^<>]+>")
+INSIDE = re.compile(r"<[A-Za-z_][A-Za-z0-9_]*>")
+PARAM_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+BUILT_IN = {"rw_mgmt_ip", "OSM"}
+"""What LCM substitutes in initial primitives without being given it."""
+ELSEWHERE = {
+    "ns_config_info": "in the charm of a network service only",
+    "VDU_SCALE_INFO": "in primitives of a scaling-config-action only",
+    "member_vnf_index": "nowhere",
+}
+PRODUCED = {"INTEGER": {"integer", "number"}, "BOOLEAN": {"boolean"}, "STRING": {"string"}}
+"""JSON schema types of what LCM sends for a data-type."""
+
+
+@rule("vnfd")
+def day1(ctx: Context) -> Iterator[Problem]:
+    """Initial and terminate primitives of VNFs and VDUs."""
+    for where, entry in ctx.day12():
+        for kind in ("initial-config-primitive", "terminate-config-primitive"):
+            found = numbered(f"{where}/{kind}", entry.get(kind))
+            yield from _sequence(ctx, found)
+            for place, primitive in found:
+                charm = _charm_for(ctx, entry, primitive)
+                initial = kind.startswith("initial")
+                yield from _values(ctx, place, primitive, initial)
+                yield from _against_charm(ctx, place, primitive, charm, initial)
+            if kind.startswith("initial"):
+                yield from _management_address(ctx, found)
+
+
+@rule("vnfd")
+def day2(ctx: Context) -> Iterator[Problem]:
+    """Primitives of operators."""
+    for where, entry in ctx.day12():
+        seen: set[str] = set()
+        found = numbered(f"{where}/config-primitive", entry.get("config-primitive"))
+        for place, primitive in found:
+            if primitive["name"] in seen:
+                sentence = (
+                    f"{primitive['name']!r} is there twice, OSM keeps one; allowed: another name"
+                )
+                yield ctx.problem("silent", "primitive-twice", f"{place}/name", sentence)
+            seen.add(primitive["name"])
+            yield from _script(ctx, place, primitive)
+            charm = _charm_for(ctx, entry, primitive)
+            if charm is not None:
+                yield from _against_action(ctx, place, primitive, charm, "default-value")
+
+
+@rule("nsd")
+def ns_charm(ctx: Context) -> Iterator[Problem]:
+    """The charm of a network service, of which NBI checks nothing."""
+    config = ctx.body.get("ns-configuration") or {}
+    where = "/ns-configuration"
+    name = (config.get("juju") or {}).get("charm")
+    charm = ctx.charm(name) if name else None
+    if name and charm is None:
+        if ctx.package.names("charms"):
+            yield from named_charm(ctx, f"{where}/juju/charm", name)
+        else:
+            sentence = f"the package has no charm {name!r}, LCM will fail; allowed: with it"
+            yield ctx.problem("silent", "charm-name", f"{where}/juju/charm", sentence)
+    if charm is not None and charm.config is not None:
+        if "ns_config_info" not in charm.config.options:
+            sentence = (
+                "LCM sets the option ns_config_info first of all, and it fails without; "
+                "allowed: an option ns_config_info of type string"
+            )
+            file = f"{charm.folder}config.yaml"
+            yield ctx.in_file("silent", "ns-config-info", file, sentence)
+    found = numbered(f"{where}/initial-config-primitive", config.get("initial-config-primitive"))
+    yield from _sequence(ctx, found)
+    for place, primitive in found:
+        yield from _values(ctx, place, primitive, True, {"ns_config_info", "OSM"})
+        yield from _against_charm(ctx, place, primitive, charm, True)
+    if config.get("terminate-config-primitive"):
+        sentence = "LCM breaks on terminate primitives of a network service; allowed: none"
+        place = f"{where}/terminate-config-primitive"
+        yield ctx.problem("silent", "ns-terminate", place, sentence)
+    if config.get("config-primitive"):
+        sentence = "LCM cannot run a primitive of a network service by ns-action; allowed: none"
+        yield ctx.problem("silent", "ns-action", f"{where}/config-primitive", sentence)
+
+
+def _sequence(ctx: Context, found: list[tuple[str, Document]]) -> Iterator[Problem]:
+    seen = set()
+    for place, primitive in found:
+        if primitive["seq"] in seen:
+            sentence = f"seq {primitive['seq']} is used twice, OSM keeps one; allowed: each once"
+            yield ctx.problem("silent", "seq-twice", f"{place}/seq", sentence)
+        seen.add(primitive["seq"])
+        yield from _script(ctx, place, primitive)
+
+
+def _script(ctx: Context, place: str, primitive: Document) -> Iterator[Problem]:
+    if primitive.get("user-defined-script"):
+        sentence = "OSM ignores user-defined-script; allowed: an action of the charm"
+        yield ctx.problem("silent", "user-script", f"{place}/user-defined-script", sentence)
+
+
+def _values(
+    ctx: Context,
+    place: str,
+    primitive: Document,
+    initial: bool,
+    built_in: set[str] = BUILT_IN,
+) -> Iterator[Problem]:
+    for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
+        # LCM fills this one by its name, at termination only.
+        if parameter["name"] == "member_vnf_index" and not initial:
+            continue
+        value = parameter.get("value")
+        if value is None:
+            fails = "creating a service fails (KeyError in NBI)" if initial else "LCM fails"
+            sentence = f"parameter {parameter['name']!r} has no value, so {fails}; allowed: a value"
+            yield ctx.problem("silent", "parameter-value", at, sentence)
+        elif isinstance(value, bool) and parameter.get("data-type", "STRING") == "STRING":
+            sentence = f"it becomes the text {str(value)!r}; allowed: text in quotes"
+            yield ctx.problem("silent", "boolean-text", f"{at}/value", sentence)
+        elif isinstance(value, str):
+            yield from _text(ctx, f"{at}/value", parameter, initial, built_in)
+
+
+def _text(
+    ctx: Context, at: str, parameter: Document, initial: bool, built_in: set[str]
+) -> Iterator[Problem]:
+    value: str = parameter["value"]
+    reason = ""
+    if not WHOLE.fullmatch(value):
+        if INSIDE.search(value):
+            reason = "OSM substitutes only a value that is <name> as a whole"
+        elif parameter.get("data-type") == "BOOLEAN" and value.lower() not in ("true", "false"):
+            yield _truth(ctx, at, value)
+    elif not initial:
+        reason = "terminate primitives get no substitution"
+    elif value[1:-1] in ELSEWHERE and value[1:-1] not in built_in:
+        reason = f"OSM fills it {ELSEWHERE[value[1:-1]]}"
+    elif value[1:-1] == "rw_mgmt_ip" and "rw_mgmt_ip" not in built_in:
+        reason = "the charm of a network service has no management address"
+    elif value[1:-1] not in built_in and not PARAM_KEY.fullmatch(value[1:-1]):
+        reason = "keys of additionalParams have letters, digits and '_' only"
+    if reason:
+        sentence = f"{shown(value)} is not substituted: {reason}"
+        yield ctx.problem("silent", "substitution", at, sentence)
+
+
+def _management_address(ctx: Context, found: list[tuple[str, Document]]) -> Iterator[Problem]:
+    first = min((primitive["seq"] for _, primitive in found), default=0)
+    for place, primitive in found:
+        if primitive["seq"] == first:
+            continue
+        for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
+            if parameter.get("value") == "<rw_mgmt_ip>":
+                sentence = (
+                    "execution environments share their parameters, so this can be another "
+                    "instance's address; allowed: <rw_mgmt_ip> in the first primitive only"
+                )
+                yield ctx.problem("silent", "rw-mgmt-ip", f"{at}/value", sentence)
+
+
+def _truth(ctx: Context, place: str, value: str) -> Problem:
+    sentence = (
+        f"{shown(value)} is true for OSM, as is every text but 'false'; allowed: 'true', 'false'"
+    )
+    return ctx.problem("silent", "boolean-text", place, sentence)
+
+
+def _charm_for(ctx: Context, entry: Document, primitive: Document) -> Charm | None:
+    """Return the charm a primitive runs on: that of its reference, else of the first."""
+    reference = primitive.get("execution-environment-ref")
+    for environment in entry.get("execution-environment-list") or ():
+        name = (environment.get("juju") or {}).get("charm")
+        if reference in (None, environment["id"]) and name:
+            return ctx.charm(name)
+    return None
+
+
+def _against_charm(
+    ctx: Context, place: str, primitive: Document, charm: Charm | None, initial: bool
+) -> Iterator[Problem]:
+    if charm is None:
+        return
+    if primitive["name"] == "config" and initial:
+        yield from _config(ctx, place, primitive, charm)
+    else:
+        yield from _against_action(ctx, place, primitive, charm, "value")
+
+
+def _config(ctx: Context, place: str, primitive: Document, charm: Charm) -> Iterator[Problem]:
+    for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
+        value = parameter.get("value")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if parameter.get("data-type", "STRING") != "STRING" or number:
+            sentence = (
+                "libjuju raises for a `config` value that is not text; "
+                "allowed: data-type STRING and a value in quotes"
+            )
+            yield ctx.problem("silent", "config-string", at, sentence)
+        if charm.config is not None and parameter["name"] not in charm.config.options:
+            yield ctx.problem(
+                "silent",
+                "config-option",
+                f"{at}/name",
+                f"charm {charm.name} has no option {parameter['name']!r}; "
+                f"allowed: {choices(charm.config.options)}",
+            )
+
+
+def _against_action(
+    ctx: Context, place: str, primitive: Document, charm: Charm, key: str
+) -> Iterator[Problem]:
+    if charm.actions is None:
+        return
+    name = primitive.get("execution-environment-primitive") or primitive["name"]
+    action = charm.actions.get(name)
+    if action is None:
+        yield ctx.problem(
+            "silent",
+            "action-missing",
+            f"{place}/name",
+            f"charm {charm.name} has no action {name!r}; allowed: {choices(charm.actions)}",
+        )
+        return
+    given = {parameter["name"] for parameter in primitive.get("parameter") or ()}
+    for required in action.required:
+        if required not in given:
+            sentence = f"action {name} requires it; allowed: with parameter {required!r}"
+            yield ctx.problem("silent", "action-required", place, sentence)
+    for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
+        yield from _parameter(ctx, at, parameter, (name, action), key)
+
+
+def _parameter(
+    ctx: Context, at: str, parameter: Document, action: tuple[str, Action], key: str
+) -> Iterator[Problem]:
+    name, declared = action
+    if parameter["name"] not in declared.params:
+        yield ctx.problem(
+            "silent",
+            "action-parameter",
+            f"{at}/name",
+            f"action {name} has no parameter {parameter['name']!r}; "
+            f"allowed: {choices(declared.params)}",
+        )
+        return
+    schema = declared.params[parameter["name"]]
+    kind = parameter.get("data-type", "STRING")
+    wanted = schema.get("type", list(PRODUCED[kind]))
+    if not PRODUCED[kind] & set([wanted] if isinstance(wanted, str) else wanted):
+        sentence = f"OSM sends {kind}, the action takes {shown(wanted)}; allowed: one that fits"
+        yield ctx.problem("silent", "action-type", f"{at}/data-type", sentence)
+        return
+    value = parameter.get(key)
+    if key == "default-value" and not parameter.get("mandatory") and value in (None, ""):
+        sentence = (
+            f"{parameter['name']!r} is not mandatory but NBI demands what has no default; "
+            "allowed: a default-value that is not empty, or mandatory: true"
+        )
+        yield ctx.problem("silent", "default-empty", at, sentence)
+    if value is None or value == "" or (isinstance(value, str) and WHOLE.fullmatch(value)):
+        return
+    if kind == "BOOLEAN" and key == "default-value" and value.lower() not in ("true", "false"):
+        yield _truth(ctx, f"{at}/{key}", value)
+        return
+    reason = _misfit(value, kind, schema)
+    if reason:
+        yield ctx.problem("silent", "action-value", f"{at}/{key}", reason)
+
+
+def _misfit(value: Any, kind: str, schema: Document) -> str:
+    """Say why a value does not fit an action's schema, "" where it does."""
+    sent: Any = str(value)
+    if kind == "INTEGER":
+        try:
+            sent = int(str(value))
+        except ValueError:
+            return f"{shown(value)} is not an integer; allowed: one in quotes or without"
+    elif kind == "BOOLEAN":
+        sent = str(value).lower() != "false"
+    error = next(jsonschema.Draft4Validator(schema).iter_errors(sent), None)
+    if error is None:
+        return ""
+    rule = f"{error.validator} {shown(error.validator_value)}"
+    if error.validator == "enum":
+        rule = ", ".join(map(str, error.validator_value))
+    return f"{shown(sent)} does not fit the action; allowed: {rule}"

@@ -1,0 +1,209 @@
+"""Rules for relations; OSM checks none of this, and swallows what Juju says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from builder.validate.charm_files import Charm, charm_of
+from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
+from builder.validate.problem import Problem
+
+ROLES = {"provider": "provides", "requirer": "requires"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One end of a relation, whichever form it was written in.
+
+    Attributes:
+        key: "provider" or "requirer".
+        place: Of the end in the descriptor.
+        member: vnf-profile-id or entity id of an NSD's relation, "" for the NS or in a VNFD.
+        vdu: vdu-profile-id, "" for the VNF's own entry.
+        reference: execution-environment-ref, None for the first.
+        endpoint: Name of the endpoint, None where it is missing.
+    """
+
+    key: str
+    place: str
+    member: str
+    vdu: str
+    reference: str | None
+    endpoint: str | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The charm of an end: None where the package is not at hand, so nothing can be said."""
+
+    charm: Charm | None
+
+
+@rule("nsd")
+def of_services(ctx: Context) -> Iterator[Problem]:
+    """Relations of an NSD."""
+    members = {
+        profile["id"]: profile["vnfd-id"]
+        for _, flavour in ctx.flavours()
+        for profile in flavour.get("vnf-profile") or ()
+    }
+    listed = (ctx.body.get("ns-configuration") or {}).get("relation")
+    for place, relation in numbered("/ns-configuration/relation", listed):
+        yield from _form(ctx, place, relation)
+        ends = []
+        for side in _sides(place, relation):
+            found = yield from _in_service(ctx, side, members)
+            ends.append((side, found))
+        yield from _together(ctx, place, ends)
+
+
+@rule("vnfd")
+def of_functions(ctx: Context) -> Iterator[Problem]:
+    """Relations of a VNFD stand in the day1-2 entry with the VNFD's id."""
+    own = str(ctx.body["id"])
+    for where, entry in ctx.day12():
+        for place, relation in numbered(f"{where}/relation", entry.get("relation")):
+            if entry["id"] != own:
+                sentence = f"OSM ignores relations here; allowed: in the day1-2 entry {own!r}"
+                yield ctx.problem("silent", "relation-place", place, sentence)
+                continue
+            yield from _form(ctx, place, relation)
+            ends = []
+            for side in _sides(place, relation):
+                found = yield from _in_function(ctx, side)
+                ends.append((side, found))
+            yield from _together(ctx, place, ends)
+
+
+def _form(ctx: Context, place: str, relation: Document) -> Iterator[Problem]:
+    new = [key for key in ROLES if relation.get(key)]
+    old = len(relation.get("entities") or ())
+    if (len(new), old) not in ((2, 0), (0, 2)):
+        sentence = "allowed: provider and requirer, or exactly two entities, not both"
+        yield ctx.problem("silent", "relation-form", place, sentence)
+
+
+def _sides(place: str, relation: Document) -> list[Side]:
+    """Return the ends; of the deprecated form the first entity is the provider."""
+    found = []
+    for key in ROLES:
+        end = relation.get(key)
+        if end:
+            found.append(
+                Side(
+                    key,
+                    f"{place}/{key}",
+                    end.get("vnf-profile-id") or "",
+                    end.get("vdu-profile-id") or "",
+                    end.get("execution-environment-ref") or None,
+                    end.get("endpoint"),
+                )
+            )
+    if not found:
+        entities = numbered(f"{place}/entities", relation.get("entities"))
+        for key, (at, entity) in zip(ROLES, entities, strict=False):
+            found.append(Side(key, at, entity["id"], "", None, entity.get("endpoint")))
+    return found
+
+
+def _in_service(
+    ctx: Context, side: Side, members: dict[str, str]
+) -> Generator[Problem, None, Found | None]:
+    """Say what is wrong with an end of an NSD's relation; return Found or None."""
+    own = str(ctx.body["id"])
+    if not side.member or (side.member == own and own not in members):
+        name = ((ctx.body.get("ns-configuration") or {}).get("juju") or {}).get("charm")
+        if not name:
+            sentence = "the network service has no charm; allowed: with a vnf-profile-id"
+            yield ctx.problem("silent", "relation-member", side.place, sentence)
+            return None
+        return Found(ctx.charm(name))
+    if side.member not in members:
+        sentence = f"{side.member!r} is no vnf-profile; allowed: {choices(members)}"
+        yield ctx.problem("silent", "relation-member", side.place, sentence)
+        return None
+    vnfd_id = members[side.member]
+    vnfd = ctx.catalog.vnfds.get(vnfd_id)
+    if vnfd is None:
+        return None  # another rule says so
+    entries = {entry["id"]: entry for _, entry in day12_of("", vnfd["df"][0])}
+    name = yield from _environment(ctx, side, entries.get(side.vdu or vnfd_id), vnfd_id)
+    package = ctx.catalog.packages.get(vnfd_id)
+    return Found(charm_of(package, name) if package and name else None) if name else None
+
+
+def _in_function(ctx: Context, side: Side) -> Generator[Problem, None, Found | None]:
+    """Say what is wrong with an end of a VNFD's relation; return Found or None."""
+    own = str(ctx.body["id"])
+    wanted = side.vdu or side.member or own
+    known = {own} | ids(ctx.body.get("vdu"))
+    if wanted not in known:
+        sentence = f"{wanted!r} is neither the VNFD nor a vdu; allowed: {choices(known)}"
+        yield ctx.problem("silent", "relation-member", side.place, sentence)
+        return None
+    entries = {entry["id"]: entry for _, entry in ctx.day12()}
+    name = yield from _environment(ctx, side, entries.get(wanted), wanted)
+    return Found(ctx.charm(name)) if name else None
+
+
+def _environment(
+    ctx: Context, side: Side, entry: Document | None, whose: str
+) -> Generator[Problem, None, str]:
+    """Return the charm's name at an end, "" where there is none, after saying so."""
+    listed = (entry or {}).get("execution-environment-list") or []
+    for environment in listed:
+        name = (environment.get("juju") or {}).get("charm")
+        if name and side.reference in (None, environment["id"]):
+            return str(name)
+    known = choices(item["id"] for item in listed if (item.get("juju") or {}).get("charm"))
+    yield ctx.problem(
+        "silent",
+        "relation-ee",
+        side.place,
+        f"{side.vdu or whose} has no execution environment {side.reference or 'with a charm'!r}; "
+        f"allowed: {known}",
+    )
+    return ""
+
+
+def _together(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -> Iterator[Problem]:
+    interfaces = []
+    for side, found in ends:
+        if found is None:
+            continue
+        if side.endpoint is None:
+            sentence = "endpoint is missing; allowed: an endpoint of the charm's metadata"
+            yield ctx.problem("silent", "relation-endpoint", side.place, sentence)
+            continue
+        if found.charm is None or found.charm.metadata is None:
+            continue
+        metadata = found.charm.metadata
+        end = found.charm.endpoint(side.endpoint)
+        if end is None:
+            known = choices({*metadata.provides, *metadata.requires})
+            yield ctx.problem(
+                "silent",
+                "relation-endpoint",
+                f"{side.place}/endpoint",
+                f"charm {found.charm.name} has no endpoint {side.endpoint!r}, and OSM counts the "
+                f"relation as added; allowed: {known}",
+            )
+            continue
+        role, interface = end
+        if role != ROLES[side.key]:
+            known = choices(getattr(metadata, ROLES[side.key]))
+            yield ctx.problem(
+                "silent",
+                "relation-role",
+                f"{side.place}/endpoint",
+                f"charm {found.charm.name} {role} {side.endpoint!r}, and a {side.key} must be one "
+                f"it {ROLES[side.key]}; allowed: {known}",
+            )
+        interfaces.append(interface)
+    if len(set(interfaces)) == 2:
+        sentence = (
+            f"its ends have the interfaces {interfaces[0]!r} and {interfaces[1]!r}; "
+            "allowed: the same one"
+        )
+        yield ctx.problem("silent", "relation-interface", place, sentence)
