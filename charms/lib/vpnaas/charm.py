@@ -388,13 +388,15 @@ class VnfCharm(CharmBase):
         self._report(outcome)
         return outcome
 
-    def _chosen(self, event: ActionEvent, outcome_links: Mapping[str, Any]) -> FrozenSet[str]:
+    def _chosen(self, event: ActionEvent, configured: Mapping[str, Any]) -> FrozenSet[str]:
         """Return the links an action with `link: all` or a name works on."""
         wanted = str(event.params.get("link", "all"))
+        if not configured:
+            raise VpnaasError("no link is configured yet; run configure first")
         if wanted == "all":
-            return frozenset(outcome_links)
+            return frozenset(configured)
         fields.choice("link", wanted, sorted(self.roles))
-        if wanted not in outcome_links:
+        if wanted not in configured:
             raise InputError("link", "{} is not configured".format(wanted), "run configure first")
         return frozenset([wanted])
 
