@@ -45,10 +45,14 @@ class Lab:
         op_id = started.operation["_id"]
         store = self.engine.store
 
+        seen = started.operation
+
         def alive() -> bool:
-            document = store.find(OPS, op_id)
-            # A service that is deleted takes its operations with it; the progress says how.
-            return jobs.alive(document or started.operation)
+            nonlocal seen
+            # A service that is deleted takes its operations with it: the last word on who the
+            # worker is stands, and the progress says how it ends.
+            seen = store.find(OPS, op_id) or seen
+            return jobs.alive(seen)
 
         outcome = watch(started.tail, alive, self.out.progress, timeout)
         kind = started.operation["lcmOperationType"]
