@@ -114,9 +114,7 @@ def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
 
 def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
     if not text.startswith(HEADERS):
-        sentence = (
-            "the first line names no format cloud-init knows; allowed: #cloud-config, #!, ..."
-        )
+        sentence = "the first line names no format cloud-init knows; allowed: {formats}"
         yield ctx.in_file("silent", "cloud-init-header", path, sentence)
     try:
         tree = environment().parse(text)

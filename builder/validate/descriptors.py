@@ -13,6 +13,7 @@ from pydantic import Field
 from builder.validate.operations import Day12, NsConfiguration
 from builder.validate.schema import (
     Address,
+    Addresses,
     Decimal,
     Flag,
     Free,
@@ -510,7 +511,7 @@ class ConstituentCpd(Model):
 
     constituent_base_element_id: Text
     constituent_cpd_id: Text
-    ip_address: Address | list[Address] | None = None
+    ip_address: Addresses = None
 
 
 class Connectivity(Model):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from builder.validate.schema import Address, Free, Model, Positive
 
@@ -41,8 +41,24 @@ Subnet4 = Annotated[
 ]
 Address4 = Annotated[Name, _matching(rf"({OCTET}\.){{3}}{OCTET}", "an IPv4 address")]
 Flag = Annotated[bool, Field(strict=True)]
-Wim = Uuid | Flag | None
-Network = Name | Annotated[dict[str, Name], Field(min_length=1)]
+
+
+def _wim(value: Any) -> Any:
+    if value is None or (isinstance(value, (bool, str)) and value != ""):
+        return value
+    raise ValueError("false, or a WIM")
+
+
+def _network(value: Any) -> Any:
+    names = list(value.values()) if isinstance(value, dict) else [value]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError("the name of a network, or a mapping from VIM to name")
+    return value
+
+
+# A union would give an error for each of its types.
+Wim = Annotated[Any, BeforeValidator(_wim)]
+Network = Annotated[Any, BeforeValidator(_network)]
 
 
 class Params(Model):
@@ -115,11 +131,11 @@ class Vld(Params):
     """Virtual link of the network service."""
 
     name: Name
-    vim_network_name: Network | None = None
-    vim_network_id: Network | None = None
+    vim_network_name: Network = None
+    vim_network_id: Network = None
     ns_net: Free | None = None
     wim_account_id: Wim = Field(default=None, alias="wimAccountId")
-    wim_account: Name | Flag | None = Field(default=None, alias="wim_account")
+    wim_account: Wim = Field(default=None, alias="wim_account")
     ip_profile: IpProfile | None = None
     provider_network: Free | None = None
     vnfd_connection_point_ref: Annotated[list[PointRef], Field(min_length=1)] | None = None
@@ -183,7 +199,7 @@ class NsParams(Params):
     vim_account_id: Name | None = Field(default=None, alias="vimAccountId")
     template_id: Uuid | None = Field(default=None, alias="nsConfigTemplateId")
     wim_account_id: Wim = Field(default=None, alias="wimAccountId")
-    wim_account: Name | Flag | None = Field(default=None, alias="wim_account")
+    wim_account: Wim = Field(default=None, alias="wim_account")
     for_ns: Free | None = Field(default=None, alias="additionalParamsForNs")
     for_vnf: list[VnfParams] = Field(default_factory=list, alias="additionalParamsForVnf")
     config_units: Positive | None = None
@@ -208,8 +224,8 @@ class NsiVld(Params):
     """Link of a slice."""
 
     name: Name
-    vim_network_name: Network | None = None
-    vim_network_id: Network | None = None
+    vim_network_name: Network = None
+    vim_network_id: Network = None
     ip_profile: IpProfile | None = None
 
 

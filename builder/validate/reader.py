@@ -211,14 +211,13 @@ def _from_tar(path: Path) -> Package:
     members: dict[str, Entry] = {}
     notes: list[Problem] = []
     # Read as a stream: headers, too, can claim any size.
-    with (
-        gzip.open(path) as unpacked,
-        tarfile.open(
-            fileobj=cast("IO[bytes]", _Bounded(cast("IO[bytes]", unpacked), path.name)), mode="r|"
-        ) as archive,
-    ):
-        for name, entry in _members(path.name, archive, notes):
-            members[name] = entry
+    with gzip.open(path) as unpacked:
+        stream = cast("IO[bytes]", _Bounded(cast("IO[bytes]", unpacked), path.name))
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for name, entry in _members(path.name, archive, notes):
+                members[name] = entry
+        while stream.read(1 << 16):  # to the checksum at the end, which tar does not need
+            pass
     if not members:
         raise _no_descriptor(path.name, "tar.gz", [])
     descriptors = [name for name in sorted(members) if _descriptor(name) and name.count("/") == 1]

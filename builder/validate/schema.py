@@ -74,6 +74,12 @@ def _address(value: Any) -> Any:
     return value
 
 
+def _addresses(value: Any) -> Any:
+    for item in value if isinstance(value, list) else [value]:
+        _address(item)
+    return value
+
+
 Text = Annotated[str, BeforeValidator(_text)]
 Identifier = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=255)]
 Natural = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=1 << 64)]
@@ -83,6 +89,8 @@ Decimal = Annotated[float, BeforeValidator(_number), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
 Address = Annotated[str, BeforeValidator(_address)]
+Addresses = Annotated[Any, BeforeValidator(_addresses)]
+"""One address or a list; a union would give an error for each of the two."""
 Free = dict[str, Any]
 """Parts of SOL006 that neither OSM nor this project reads; any content is let through."""
 

@@ -1,0 +1,283 @@
+"""Archives from strangers: what is wrong with them, in one problem and without harm."""
+
+import gzip
+import io
+import os
+import tarfile
+import zipfile
+
+import pytest
+import yaml
+from validate_support import File, catalog, ns, vnf
+
+from builder.validate import CODES, reader, validate_package
+
+
+def one(path):
+    """Return the only problem of a package."""
+    found = validate_package(path, catalog())
+    assert len(found) == 1, found
+    assert found[0].severity == CODES[found[0].code].severity
+    assert found[0].sentence == " ".join(found[0].sentence.split())
+    return found[0]
+
+
+def tar(path, members, mode="w:gz"):
+    """Write a tar of (name, data or TarInfo)."""
+    with tarfile.open(path, mode) as archive:
+        for name, data in members:
+            info = data if isinstance(data, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.name, info.mtime = name, 1_700_000_000
+            if isinstance(data, bytes):
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+            else:
+                archive.addfile(info)
+    return path
+
+
+def member(kind, target=""):
+    info = tarfile.TarInfo("x")
+    info.type, info.linkname = kind, target
+    return info
+
+
+DESCRIPTOR = yaml.safe_dump(ns().document).encode()
+GOOD = ("p/x_nsd.yaml", DESCRIPTOR)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no archive", gzip.compress(b""), gzip.compress(b"no tar" * 200), b"\x1f\x8b\x08" * 9],
+)
+def test_no_archive_at_all(data, tmp_path):
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(data)
+    problem = one(path)
+    assert problem.code in ("archive-unreadable", "descriptor-count")
+
+
+def test_a_missing_file(tmp_path):
+    assert one(tmp_path / "nowhere.tar.gz").code == "archive-unreadable"
+
+
+def test_every_truncation_is_one_problem(tmp_path):
+    whole = vnf().tar(tmp_path / "whole.tar.gz").read_bytes()
+    path = tmp_path / "cut.tar.gz"
+    for length in range(0, len(whole), max(1, len(whole) // 40)):
+        path.write_bytes(whole[:length])
+        assert len(validate_package(path, catalog())) >= 1
+    path.write_bytes(whole[: len(whole) // 2])
+    assert one(path).code == "archive-unreadable"
+    assert one(path).osm_message == "invalid file content"
+
+
+def test_flipped_bytes_do_no_harm(tmp_path):
+    whole = vnf().tar(tmp_path / "whole.tar.gz").read_bytes()
+    path = tmp_path / "bad.tar.gz"
+    for place in range(0, len(whole), max(1, len(whole) // 40)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        for problem in validate_package(path, catalog()):
+            assert problem.sentence
+
+
+@pytest.mark.parametrize("name", ["/p/x", "../x", "p/../../x", "p/a/../b"])
+def test_paths_that_leave(name, tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, (name, b"")]))
+    assert problem.code == "archive-path"
+    assert problem.osm_message.startswith("Absolute path or '..' are not allowed")
+
+
+def test_paths_that_leave_a_zip(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x_nsd.yaml", DESCRIPTOR)
+        archive.writestr("../x", "")
+    problem = one(path)
+    assert problem.code == "archive-path"
+    assert problem.osm_message.endswith("package descriptor zip")
+
+
+def test_a_file_beside_the_top_folder(tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("README", b"")]))
+    assert problem.code == "archive-top"
+    assert problem.osm_message == "All files must be inside a dir for package descriptor tar.gz"
+
+
+def test_two_top_folders(tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("q/charms/x", b"")]))
+    assert problem.code == "archive-folders"
+    assert "p, q" in problem.sentence
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([], "Not found any"),
+        ([("p/deep/x_nsd.yaml", DESCRIPTOR)], "Not found any"),
+        ([("./p/x_nsd.yaml", DESCRIPTOR)], "Not found any"),
+        ([GOOD, ("p/other.yml", b"")], "Found more than one"),
+        ([GOOD, ("p/other.json", b"")], "Found more than one"),
+        ([GOOD, ("q/x_nsd.yaml", DESCRIPTOR)], "Found more than one"),
+    ],
+)
+def test_the_descriptor_must_be_the_only_yaml_file_at_its_place(members, message, tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", members))
+    assert problem.code == "descriptor-count"
+    assert problem.osm_message.startswith(message)
+
+
+def test_yaml_files_further_down_are_no_descriptors(tmp_path):
+    path = tar(tmp_path / "x.tar.gz", [GOOD, ("p/deep/other.yaml", b"")])
+    assert validate_package(path, catalog()) == []
+
+
+def test_a_zip_has_its_descriptor_at_the_top_or_in_definitions(tmp_path):
+    for count, name in [(0, "Definitions/x_nsd.yaml"), (1, "deep/x_nsd.yaml")]:
+        path = tmp_path / f"{count}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(name, DESCRIPTOR)
+        codes = [problem.code for problem in validate_package(path, catalog())]
+        assert codes == ["descriptor-count"] * count
+    path = tmp_path / "two.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.yaml", DESCRIPTOR)
+        archive.writestr("Definitions/b.yaml", DESCRIPTOR)
+    assert one(path).osm_message.startswith("Found more than one")
+
+
+def test_an_encrypted_zip(tmp_path):
+    path = vnf().zip(tmp_path / "x.zip")
+    data = bytearray(path.read_bytes())
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = data.find(signature)
+        while place >= 0:
+            data[place + offset] |= 1
+            place = data.find(signature, place + 4)
+    path.write_bytes(bytes(data))
+    assert one(path).code == "archive-unreadable"
+
+
+def test_links_of_a_zip_are_lost(tmp_path):
+    made = vnf()
+    made.files["charms/gate/x"] = File(link="dispatch")
+    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+    assert one(made.zip(tmp_path / "x.zip")).code == "zip-link"
+
+
+def test_a_zip_with_the_folders_of_a_tar(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, entry in vnf().all_files().items():
+            archive.writestr(name, entry.text)
+    codes = {problem.code for problem in validate_package(path, catalog())}
+    assert codes == {"charm-place", "cloud-init-place"}
+
+
+def test_a_zip_cannot_hold_old_dates(tmp_path):
+    made = vnf()
+    made.files["charms/gate/x"] = File(mtime=0)
+    assert one(made.zip(tmp_path / "x.zip")).code == "charm-date"
+
+
+def test_hard_links_are_files(tmp_path):
+    members = [(f"p/{name}", entry.text.encode()) for name, entry in vnf().all_files().items()]
+    members = [m for m in members if m[0] != "p/cloud_init/init.yaml"]
+    text = vnf().files["cloud_init/init.yaml"].text.encode()
+    members += [("p/first", text), ("p/cloud_init/init.yaml", member(tarfile.LNKTYPE, "p/first"))]
+    codes = [p.code for p in validate_package(tar(tmp_path / "x.tar.gz", members), catalog())]
+    assert codes == ["charm-dispatch"]  # these members have mode 644
+
+
+def test_a_link_to_the_cloud_init_file_is_followed(tmp_path):
+    made = vnf()
+    made.files["cloud_init/real"] = made.files.pop("cloud_init/init.yaml")
+    made.files["cloud_init/init.yaml"] = File(link="real")
+    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+    made.files["cloud_init/init.yaml"] = File(link="init.yaml")
+    assert one(made.tar(tmp_path / "y.tar.gz")).code == "cloud-init-missing"
+
+
+@pytest.mark.parametrize(
+    "odd", [member(tarfile.FIFOTYPE), member(tarfile.CHRTYPE), member(tarfile.LNKTYPE, "p/nowhere")]
+)
+def test_odd_members(odd, tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("p/odd", odd)]))
+    assert problem.code == "archive-member"
+    assert problem.path == "x.tar.gz: p/odd"
+
+
+def test_odd_files_of_a_folder_are_not_read(tmp_path):
+    folder = tmp_path / "p"
+    folder.mkdir()
+    (folder / "x_nsd.yaml").write_bytes(DESCRIPTOR)
+    os.mkfifo(folder / "pipe")
+    assert one(folder).code == "archive-member"
+    (folder / "pipe").unlink()
+    (folder / "loop").symlink_to(".")
+    assert validate_package(folder, catalog()) == []
+
+
+def test_too_many_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_FILES", 5)
+    made = vnf()
+    assert one(made.tar(tmp_path / "x.tar.gz")).code == "archive-size"
+    assert one(made.zip(tmp_path / "x.zip")).code == "archive-size"
+
+
+def test_a_bomb_is_not_unpacked(tmp_path):
+    tar_bomb, zip_bomb = tmp_path / "x.tar.gz", tmp_path / "x.zip"
+    info = tarfile.TarInfo("p/bomb")
+    info.size = 64 << 30
+    tar_bomb.write_bytes(gzip.compress(info.tobuf() + bytes(1 << 20)))
+    assert one(tar_bomb).code == "archive-size"
+    with zipfile.ZipFile(zip_bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x_nsd.yaml", DESCRIPTOR)
+        archive.writestr("bomb", bytes(2 << 20))
+    data = zip_bomb.read_bytes()
+    assert one_with_limit(zip_bomb, 1 << 20).code == "archive-size"
+    assert len(data) < 1 << 20
+
+
+def one_with_limit(path, limit):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "MAX_BYTES", limit)
+        return one(path)
+
+
+def test_a_header_that_claims_more_than_there_may_be_is_not_read(tmp_path, monkeypatch):
+    # Extended headers are read whole by tarfile before anyone sees them.
+    monkeypatch.setattr(reader, "MAX_BYTES", -(63 << 20))
+    header = tarfile.TarInfo("p/x")
+    header.type, header.size = tarfile.XHDTYPE, 8 << 20
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(header.tobuf() + bytes(8 << 20)))
+    assert one(path).code == "archive-size"
+
+
+def test_json_never_works_in_osm(tmp_path):
+    assert one(tar(tmp_path / "x.tar.gz", [("p/x.json", b"{}")])).code == "descriptor-json"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"nsd: [",
+        b"nsd: !primitives {}",
+        b"nsd: \xff",
+        b"nsd: \x00",
+        b"nsd: &a [*a]",
+        b"[" * 3000,
+        b"nsd: 2026-99-99",
+        b"? {a: b}\n: c",
+        b"nsd: " + b"9" * 5000 if hasattr(__import__("sys"), "set_int_max_str_digits") else b"[",
+        b"".join(
+            b"a%d: &a%d [%s]\n" % (i, i, b"*a%d, " % (i - 1) * 9 if i else b"1") for i in range(9)
+        ),
+    ],
+)
+def test_descriptors_that_are_no_usable_yaml(text, tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", [("p/x_nsd.yaml", text)]))
+    assert problem.code == "descriptor-yaml"
+    assert problem.osm_message == "Invalid yaml format"
+    assert problem.path == "x.tar.gz: x_nsd.yaml"

@@ -1,0 +1,183 @@
+"""Whatever the input, the validator answers with problems and never with an exception."""
+
+import copy
+import math
+import string
+import tempfile
+from pathlib import Path
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from validate_support import GOOD, PARAMS, File, catalog
+
+from builder.validate import Catalog, Problem, validate_package, validate_params
+
+KEYS = sorted(
+    {
+        key
+        for draft in GOOD.values()
+        for key in yaml.safe_dump(draft().document).replace("- ", "").split()
+        if key.endswith(":")
+    }
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([0, -1, 10**30, 2**64, math.nan, math.inf, -0.0, "", "<", "<>", "<x>", "{{"]),
+    st.floats(),
+    st.text(max_size=8),
+    st.dates(),
+    st.datetimes(),
+    st.binary(max_size=4),
+)
+NAMES = st.one_of(
+    st.sampled_from([key[:-1] for key in KEYS]),
+    st.text(string.ascii_lowercase, min_size=1, max_size=4),
+    st.integers(),
+    st.booleans(),
+    st.none(),
+    st.dates(),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(NAMES, inner, max_size=4)),
+    max_leaves=12,
+)
+SETTINGS = settings(
+    max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
+KNOWN = catalog()
+
+
+def places(node, path=()):
+    """Return the path of every node of a document."""
+    found = [path]
+    if isinstance(node, dict):
+        found += [place for key, item in node.items() for place in places(item, (*path, key))]
+    elif isinstance(node, list):
+        found += [place for i, item in enumerate(node) for place in places(item, (*path, i))]
+    return found
+
+
+def mutate(data, document):
+    """Change a document at some of its places: replace, delete, add, double or swap."""
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(places(document)))
+        if not path:
+            continue
+        holder = document
+        for part in path[:-1]:
+            holder = holder[part]
+        how = data.draw(st.sampled_from(["replace", "delete", "add", "double", "other"]))
+        if how == "replace":
+            holder[path[-1]] = data.draw(VALUES)
+        elif how == "delete":
+            del holder[path[-1]]
+        elif how == "add" and isinstance(holder, dict):
+            holder[data.draw(NAMES)] = data.draw(VALUES)
+        elif how == "double" and isinstance(holder, list):
+            holder.append(copy.deepcopy(holder[path[-1]]))
+        elif how == "other":
+            node = document
+            for part in data.draw(st.sampled_from(places(document))):
+                node = node[part]
+            holder[path[-1]] = copy.deepcopy(node)
+    return document
+
+
+def good_answer(found):
+    assert isinstance(found, list)
+    for problem in found:
+        assert isinstance(problem, Problem)
+        assert problem.path
+        assert problem.sentence
+        assert "\n" not in problem.sentence
+        assert len(problem.sentence) < 5000
+    assert found == sorted(set(found))
+
+
+def validate(draft):
+    with tempfile.TemporaryDirectory() as folder:
+        good_answer(validate_package(draft.tar(Path(folder, "x.tar.gz")), KNOWN))
+
+
+@SETTINGS
+@given(st.data(), st.sampled_from(sorted(GOOD)))
+def test_a_changed_descriptor(data, name):
+    draft = GOOD[name]()
+    draft.document = mutate(data, draft.document)
+    validate(draft)
+
+
+@SETTINGS
+@given(st.data(), st.sampled_from(["metadata.yaml", "actions.yaml", "config.yaml"]))
+def test_a_changed_charm(data, file):
+    draft = GOOD["vnf"]()
+    entry = draft.files[f"charms/gate/{file}"]
+    entry.text = yaml.safe_dump(mutate(data, yaml.safe_load(entry.text)))
+    validate(draft)
+
+
+@SETTINGS
+@given(st.data())
+def test_changed_parameters(data):
+    document = mutate(data, copy.deepcopy(PARAMS))
+    good_answer(validate_params("ns", document, KNOWN))
+
+
+@SETTINGS
+@given(VALUES, st.sampled_from(["ns", "nsi"]))
+def test_any_parameters(document, kind):
+    good_answer(validate_params(kind, document, KNOWN))
+
+
+@SETTINGS
+@given(VALUES, st.sampled_from(["vnfd", "nsd", "nst", "x"]))
+def test_any_document(inner, key):
+    draft = GOOD["ns"]()
+    draft.document = {key: inner}
+    validate(draft)
+
+
+@SETTINGS
+@given(st.data())
+def test_any_catalogue(data):
+    vnfds = {"gate_vnf": mutate(data, copy.deepcopy(KNOWN.vnfds["gate_vnf"]))}
+    nsds = {"gate_ns": mutate(data, copy.deepcopy(KNOWN.nsds["gate_ns"]))}
+    known = Catalog(vnfds=vnfds, nsds=nsds)
+    good_answer(validate_params("ns", copy.deepcopy(PARAMS), known))
+
+
+@SETTINGS
+@given(st.text(max_size=60))
+def test_any_text_as_descriptor(text):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.yaml")
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        good_answer(validate_package(path, KNOWN))
+
+
+PIECES = """#cloud-config~|#!|{{|}}|{%|%}|{#|#}| name |OSM|.|['|']|!safe|!| if | for a in b |raw|endraw
+|a: |- |~|&|*|: [""".replace("\n", "").split("|")
+CLOUD = st.lists(
+    st.sampled_from([piece.replace("~", "\n").replace("!s", "|s") for piece in PIECES]), max_size=12
+)
+
+
+@SETTINGS
+@given(CLOUD)
+def test_any_cloud_init(parts):
+    draft = GOOD["vnf"]()
+    draft.files["cloud_init/init.yaml"] = File("".join(parts))
+    validate(draft)
+
+
+@SETTINGS
+@given(st.binary(max_size=300), st.sampled_from([".tar.gz", ".zip", ".yaml", ".tgz", ""]))
+def test_any_bytes(data, ending):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"x{ending}")
+        path.write_bytes(data)
+        good_answer(validate_package(path, KNOWN))

@@ -1,0 +1,111 @@
+"""Good packages give no problem, in any form a package can have."""
+
+import pytest
+import yaml
+from validate_support import GOOD, PARAMS, catalog, ns, nst, vnf
+
+from builder.validate import validate_package, validate_params
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_tar_gz(name, tmp_path):
+    assert validate_package(GOOD[name]().tar(tmp_path / "x.tar.gz"), catalog()) == []
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_zip(name, tmp_path):
+    assert validate_package(GOOD[name]().zip(tmp_path / "x.zip"), catalog()) == []
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_folder(name, tmp_path):
+    for path, entry in GOOD[name]().all_files().items():
+        file = tmp_path / "x" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(entry.text)
+        file.chmod(entry.mode)
+    assert validate_package(tmp_path / "x", catalog()) == []
+
+
+@pytest.mark.parametrize("draft", [ns, nst])
+def test_a_good_descriptor_alone(draft, tmp_path):
+    path = tmp_path / "one.yaml"
+    path.write_text(yaml.safe_dump(draft().document))
+    assert validate_package(path, catalog()) == []
+
+
+@pytest.mark.parametrize(
+    ("draft", "old", "new"),
+    [(vnf, "vnfd", "etsi-nfv-vnfd:vnfd"), (ns, "nsd", "etsi-nfv-nsd:nsd"), (nst, "nst", "nst:nst")],
+)
+def test_envelopes_with_a_prefix(draft, old, new, tmp_path):
+    made = draft()
+    made.document = {new: made.document[old]}
+    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+
+
+def test_numbers_where_text_belongs_are_taken_as_osm_takes_them(tmp_path):
+    made = ns()
+    made.put("df/0/vnf-profile/0/id", 1)
+    for link in (0, 1):
+        place = f"df/0/vnf-profile/0/virtual-link-connectivity/{link}/constituent-cpd-id/0"
+        made.put(f"{place}/constituent-base-element-id", 1)
+    made.put("ns-configuration/relation/0/provider/vnf-profile-id", 1)
+    made.put("version", 1.0)
+    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+
+
+def test_relations_of_a_vnfd_and_the_old_form(tmp_path):
+    made = vnf()
+    entry = "df/0/lcm-operations-configuration/operate-vnf-op-config/day1-2/0"
+    ends = {"provider": {"endpoint": "left"}, "requirer": {"endpoint": "right"}}
+    made.put(f"{entry}/relation", [{"name": "self", **ends}])
+    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+    service = ns()
+    entities = [{"id": "1", "endpoint": "left"}, {"id": "2", "endpoint": "right"}]
+    service.put("ns-configuration/relation/0", {"name": "vpn", "entities": entities})
+    assert validate_package(service.tar(tmp_path / "y.tar.gz"), catalog()) == []
+
+
+def test_good_parameters():
+    assert validate_params("ns", PARAMS, catalog()) == []
+
+
+def test_good_parameters_of_a_slice():
+    subnet = {"id": "core", "vnf": [{"member-vnf-index": "1", "vimAccountId": "x"}]}
+    document = {"netslice-subnet": [subnet], "netslice-vld": [{"name": "between"}]}
+    assert validate_params("nsi", document, catalog()) == []
+
+
+def test_parameters_for_several_vims():
+    made = yaml.safe_load(yaml.safe_dump(PARAMS))
+    made["vnf"][0]["vim_account"] = "north"
+    made["vld"][0] |= {"wim_account": False, "vim-network-name": {"north": "a", "south": "b"}}
+    made["vld"][0].pop("ip-profile")
+    assert validate_params("ns", made, catalog()) == []
+
+
+def test_parameters_of_a_vdu_stand_for_those_of_its_vnf():
+    made = yaml.safe_load(yaml.safe_dump(PARAMS))
+    made["additionalParamsForVnf"][0] = {
+        "member-vnf-index": "1",
+        "additionalParams": {"port": 1},
+        "additionalParamsForVdu": [{"vdu_id": "vm", "additionalParams": {"name": "a"}}],
+    }
+    assert validate_params("ns", made, catalog()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#cloud-config\n{% raw %}runcmd: ['echo ${#a}']{% endraw %}\n",
+        "#cloud-config\nchpasswd: {list: ['root:R', 'u:$6$salt$hash']}\n",
+        "#cloud-config\nchpasswd: {users: [{name: u, password: $6$salt$hash, type: hash}]}\n",
+        "#cloud-config\n# nothing\n",
+        "#cloud-config\naddress: {{ OSM['ip_address'] }}\n",
+    ],
+)
+def test_cloud_init_that_osm_leaves_alone(text, tmp_path):
+    made = vnf()
+    made.files["cloud_init/init.yaml"].text = text
+    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []

@@ -1,0 +1,35 @@
+"""Every rule: one small change, exactly one problem."""
+
+import pytest
+from validate_cases import CASES
+from validate_support import problems
+
+from builder.validate import CODES
+
+
+def sentence_is_good(sentence):
+    assert sentence == " ".join(sentence.split())
+    assert 10 < len(sentence) < 600
+    assert not sentence.endswith(".")
+    return True
+
+
+@pytest.mark.parametrize(
+    ("code", "place", "message", "draft", "edits"),
+    CASES,
+    ids=[f"{index}-{case[0]}" for index, case in enumerate(CASES)],
+)
+def test_one_change_gives_exactly_one_problem(code, place, message, draft, edits, tmp_path):
+    made = draft()
+    for edit in edits:
+        edit(made)
+    found = problems(made, tmp_path)
+    assert [problem.code for problem in found] == [code], found
+    problem = found[0]
+    assert problem.path.endswith(place)
+    assert problem.path.startswith("gate.tar.gz: ")
+    assert problem.severity == CODES[code].severity
+    assert message in problem.osm_message
+    assert sentence_is_good(problem.sentence)
+    # What OSM says it says only where it refuses.
+    assert not problem.osm_message or problem.severity == "refused"
