@@ -126,6 +126,13 @@ class Charm:
 
 def charm_of(package: Package, name: str) -> Charm | None:
     """Return a charm of a package, None where there is no such folder."""
+    if name not in package.charms:
+        package.charms[name] = _read(package, name)
+    found: Charm | None = package.charms[name]
+    return found
+
+
+def _read(package: Package, name: str) -> Charm | None:
     folder = package.folder("charms") + name + "/"
     if not any(path.startswith(folder) for path in package.files):
         return None

@@ -73,6 +73,7 @@ class Package:
         descriptor_path: The one descriptor.
         document: Its content.
         notes: What is wrong with the archive without keeping OSM from reading it.
+        charms: What was found in charm folders so far, kept since many rules ask for it.
         kind: "vnfd", "nsd" or "nst", "" where the descriptor has no envelope OSM knows.
     """
 
@@ -82,6 +83,7 @@ class Package:
     descriptor_path: str = ""
     document: Any = None
     notes: list[Problem] = field(default_factory=list)
+    charms: dict[str, Any] = field(default_factory=dict, repr=False)
     kind: str = field(default="", init=False)
 
     def __post_init__(self) -> None:

@@ -60,6 +60,21 @@ def test_a_package_built_twice_is_the_same(tree, dist, tmp_path):
     assert gzip.decompress((tmp_path / "epc_ns_double.tar.gz").read_bytes())
 
 
+def test_another_copy_of_the_sources_gives_the_same_bytes(sources, tree, dist, tmp_path):
+    for path in sources.root.rglob("*"):
+        if not path.is_symlink():
+            os.utime(path, (86400, 86400))
+            path.chmod(0o700 if path.is_dir() or path.stat().st_mode & 0o100 else 0o600)
+    (sources.root / ".cache").symlink_to(tree.cache)
+    mask = os.umask(0o077)
+    try:
+        packages.build(sources, tmp_path / "out", ["vpn_endpoint_vnf", "vpn_basic_ns"])
+    finally:
+        os.umask(mask)
+    for name in ("vpn_endpoint_vnf.tar.gz", "vpn_basic_ns.tar.gz"):
+        assert (tmp_path / "out" / name).read_bytes() == (dist / name).read_bytes()
+
+
 def test_checksums_cover_every_file(unpacked):
     for folder in unpacked.values():
         lines = (folder / "checksums.txt").read_text().splitlines()

@@ -2,9 +2,11 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 import yaml
+from vpnaas.charm import VnfCharm
 
 from builder import charms
 from builder.errors import BuildError
@@ -142,3 +144,19 @@ def test_a_wrong_declaration_is_one_sentence(sources, before, after, words):
 def test_an_unknown_charm_names_those_there_are(tree):
     with pytest.raises(BuildError, match=r"no charm hsx; allowed are enb, hss, mme"):
         charms.load(tree, "hsx")
+
+
+def test_the_library_needs_no_python_newer_than_the_proxy_machines(tree):
+    # Statically: a machine without Python 3.6 still finds an f-string too many.
+    folders = [str(tree.library), str(tree.common)]
+    script = "import sys, vermin; sys.exit(vermin.main())"
+    command = [sys.executable, "-c", script, "--target=3.6-", "--violations", "--no-tips"]
+    result = subprocess.run([*command, *folders], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_action_has_a_handler_and_every_handler_an_action(unpacked):
+    handlers = set(VnfCharm.action_handlers(Mock(spec=VnfCharm)))
+    for folder in charm_folders(unpacked):
+        actions = yaml.safe_load((folder / "actions.yaml").read_text())
+        assert set(actions) == handlers, folder.name

@@ -64,3 +64,23 @@ def test_a_parameter_nobody_supplies_fails_the_build(sources, tmp_path, monkeypa
     assert result.exit_code == 1
     assert "s6a_gateway" in result.output
     assert not list((tmp_path / "o").iterdir())
+
+
+def test_a_parameter_file_that_fits_no_service_fails_the_build(sources, tmp_path, monkeypatch):
+    path = sources.root / "params/vpn_basic.yaml"
+    path.write_text(path.read_text().replace("member-vnf-index: server", "member-vnf-index: x"))
+    (sources.root / "params/variants.yaml").write_text("{}\n")
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
+    result = run("build", "vpn_basic_ns", "--out", str(tmp_path / "o" / "out"))
+    assert result.exit_code == 1
+    assert "vpn_basic.yaml: no service has exactly the members client, x" in result.output
+    assert not list((tmp_path / "o").iterdir())
+
+
+def test_silent_problems_fail_only_when_asked(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("nst: [{id: a, name: a}]\nother: 1\n")
+    result = run("validate", str(path))
+    assert result.exit_code == 0
+    assert result.output.startswith("silent: x.yaml: x.yaml: OSM drops what stands beside")
+    assert run("validate", "--strict", str(path)).exit_code == 1
