@@ -30,33 +30,40 @@ reader() {
 answer() {
     if [ -e "$BARE/$1" ]; then cat "$BARE/$1"; else printf '%s\n' "$2"; fi
 }
-id= words=
+app= words=
 for word in "$@"; do
     case $word in
-        -*) [ "$word" = --app ] && words="$words app" ;;
-        *) words="$words $word" ;;
+        --app) app=.app ;;
+        -*) ;;
+        *) words="$words $(printf '%s' "$word" | tr / -)" ;;
     esac
 done
+set -f
 case $tool in
     config-get) answer config.json '{}' ;;
     is-leader) answer leader.json false ;;
     goal-state) answer goal.json '{"units":{},"relations":{}}' ;;
     action-get) answer action.json '{}' ;;
     relation-ids) set -- $words; answer "ids.$1" '[]' ;;
-    relation-list) answer "list.$(echo "$words" | tr -d ' :/' )" '[]' ;;
-    relation-get) reader; answer "data.$(echo "$words" | tr -d ' :/-')" '{}' ;;
+    relation-list) set -- $words; answer "list.${1##*:}$app" '[]' ;;
+    relation-get) reader; set -- $words; answer "data.${1##*:}.$2" '{}' ;;
     relation-set) reader; cat > /dev/null ;;
-    status-set) shift $(($# - 2)); printf '%s\t%s\n' "$1" "$2" >> "$BARE/status" ;;
+    status-set)
+        while [ "${1#-}" != "$1" ]; do shift; done
+        status=$1; shift
+        [ "$1" != -- ] || shift
+        printf '%s\t%s\n' "$status" "$1" >> "$BARE/status" ;;
     juju-log) shift $(($# - 1)); printf '%s\n' "$1" >> "$BARE/log" ;;
     action-set | action-fail) printf '%s\n' "$*" >> "$BARE/action" ;;
     state-get) exit 0 ;;
 esac
 """
 TOOLS = (
-    "action-fail action-get action-log action-set application-version-set config-get goal-state "
-    "is-leader juju-log network-get relation-get relation-ids relation-list relation-set "
-    "state-delete state-get state-set status-get status-set"
-).split()
+    *("action-fail", "action-get", "action-log", "action-set", "application-version-set"),
+    *("config-get", "goal-state", "is-leader", "juju-log", "network-get"),
+    *("relation-get", "relation-ids", "relation-list", "relation-set"),
+    *("state-delete", "state-get", "state-set", "status-get", "status-set"),
+)
 LIMIT = 60.0
 """Seconds a dispatch may take; each waits for a VDU for less."""
 
@@ -111,7 +118,7 @@ class BareJuju:
             (self._folder / entry.name).symlink_to(entry)
 
     def answer(self, name: str, value: object) -> None:
-        """Prepare an answer: config.json, leader.json, ids.ENDPOINT, list.ID, data.IDWHO ..."""
+        """Prepare an answer, in a file named as the script in TOOL asks for it."""
         (self._answers / name).write_text(json.dumps(value))
 
     def deny(self) -> None:
@@ -125,9 +132,9 @@ class BareJuju:
         self.answer(f"ids.{endpoint}", [f"{endpoint}:{number}"])
         if remote is not None:
             app = remote.partition("/")[0]
-            self.answer(f"list.{endpoint}{number}", [remote])
-            self.answer(f"list.app{endpoint}{number}", app)
-            self.answer(f"data.app{endpoint}{number}{app}", dict(bag))
+            self.answer(f"list.{number}", [remote])
+            self.answer(f"list.{number}.app", app)
+            self.answer(f"data.{number}.{app}", dict(bag))
 
     def dispatch(self, path: str, **environment: str) -> Run:
         """Run dispatch for `hooks/...` or `actions/...` and return what it did."""
@@ -157,7 +164,7 @@ class BareJuju:
             timeout=LIMIT,
             check=False,
         )
-        lines = self._said("status").splitlines()
+        lines = self._said("status").split("\n")[:-1]
         statuses = tuple((a, b) for a, _, b in (line.partition("\t") for line in lines))
         return Run(
             done.returncode,

@@ -1,66 +1,105 @@
-"""Assembled charms, run by their dispatch under the lab's Juju, without any VDU."""
+"""Assembled charms under the interpreters and the ops releases they have to work with."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from barejuju import charm_pythons
 
 from builder import charms
 from builder.tree import Tree
 from lab.vca import Controller, Model, Settings
+from lab.vca.python import choose_python
 
 WAIT = 90.0
+"""Upper bound in seconds of waits; they end as soon as what they wait for is there."""
 QUICK = Settings(retry_start=0.05, retry_max=0.4, lock_timeout=10, stop_timeout=20)
+CHARMS = ("hss", "mme")
 
 
-@pytest.fixture(scope="session", params=["ops-1.5.5", "ops-current"])
-def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of charm folders, as vendored or with the current ops in front.
+@dataclass(frozen=True)
+class Flavour:
+    """A set of assembled charms and the interpreter they run on."""
 
-    With ops 1.5.5 the charm runs on the lab's choice of Python, which is 3.6 where there is one.
-    """
-    tree = Tree.find()
-    base = tmp_path_factory.mktemp(request.param)
-    for name in ("hss", "mme"):
+    name: str
+    folder: Path
+    python: Path
+
+    def charm(self, name: str) -> Path:
+        """Return a charm folder."""
+        return self.folder / name
+
+    @contextmanager
+    def model(self, home: Path, prefix: tuple[str, ...] = ()) -> Iterator[Model]:
+        """Give a running model whose charms run on this flavour's interpreter."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OSMLAB_CHARM_PYTHON", str(self.python))
+            controller = Controller(home, exec_prefix=prefix, settings=QUICK)
+            model = controller.add_model("charm-tests")
+        model.start()
+        try:
+            yield model
+        finally:
+            model.stop(kill=True)
+
+
+@pytest.fixture(scope="session")
+def vendored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the charms as packages carry them."""
+    tree = Tree.find(Path(__file__).resolve().parent)
+    base = tmp_path_factory.mktemp("vendored")
+    for name in CHARMS:
         charms.assemble(tree, name, base / name)
-    if request.param == "ops-current":
-        target = tree.cache / "ops-current"
-        if not (target / "ops").is_dir():
-            words = ["install", "--quiet", "--no-compile", "--target", str(target), "ops>=2"]
-            done = subprocess.run(
-                [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                pytest.skip(f"the current ops cannot be had: {done.stderr.strip()[-200:]}")
-        for charm in ("hss", "mme"):
-            venv = base / charm / "venv"
-            # PyYAML's vendored files are for other Pythons' C parser; ops wants its own.
-            for old in (venv / "ops", venv / "yaml", venv / "_yaml"):
-                shutil.rmtree(old, ignore_errors=True)
-            shutil.copytree(target, venv, dirs_exist_ok=True)
     return base
 
 
-@pytest.fixture
-def model(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
-    """Return a running model."""
-    if folders.name.startswith("ops-current"):
-        monkeypatch.setenv("OSMLAB_CHARM_PYTHON", sys.executable)
-    running = Controller(tmp_path / "lab", settings=QUICK).add_model("charm-tests")
-    with running:
-        yield running
+@pytest.fixture(scope="session")
+def with_current_ops(vendored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the same charms with the current ops in place of the vendored one."""
+    cache = Tree.find(Path(__file__).resolve().parent).cache
+    target = cache / f"ops-current-{sys.version_info[0]}.{sys.version_info[1]}"
+    if not target.is_dir():
+        partial = target.with_name(f"{target.name}.{os.getpid()}")
+        words = ["install", "--quiet", "--no-compile", "--target", str(partial), "ops>=2.17"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            shutil.rmtree(partial, ignore_errors=True)
+            pytest.skip(f"the current ops cannot be had: {done.stderr.strip()[-200:]}")
+        partial.rename(target)
+    base = tmp_path_factory.mktemp("current")
+    for name in CHARMS:
+        shutil.copytree(vendored / name, base / name, symlinks=True)
+        venv = base / name / "venv"
+        for old in ("ops", "yaml", "_yaml"):
+            shutil.rmtree(venv / old, ignore_errors=True)
+        shutil.copytree(target, venv, dirs_exist_ok=True)
+    return base
 
 
-@pytest.fixture
-def related(model: Model, folders: Path) -> Model:
-    """Return a model with an HSS and an MME, related, before OSM has configured anything."""
-    model.deploy("hss", folders / "hss")
-    model.deploy("mme", folders / "mme")
-    model.add_relation("hss:s6a", "mme:s6a")
-    model.wait_idle(WAIT)
-    return model
+@pytest.fixture(scope="session", params=["ops-1.5.5", "ops-current"])
+def flavour(request: pytest.FixtureRequest) -> Flavour:
+    """The charms as vendored, on Python 3.6 where there is one, and with the current ops."""
+    if request.param == "ops-current":
+        folder = request.getfixturevalue("with_current_ops")
+        return Flavour("ops-current", folder, Path(sys.executable))
+    folder = request.getfixturevalue("vendored")
+    return Flavour("ops-1.5.5", folder, choose_python().path)
+
+
+@pytest.fixture(scope="session", params=sorted({"3.6", "3.8", "3.10", "3.11", "3.12"}))
+def vendored_on(request: pytest.FixtureRequest, vendored: Path) -> Flavour:
+    """The charms as vendored, on each Python they carry files for."""
+    python = charm_pythons().get(request.param)
+    if python is None:
+        pytest.skip(f"no Python {request.param} on this machine")
+    return Flavour(f"python-{request.param}", vendored, python)

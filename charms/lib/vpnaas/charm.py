@@ -36,8 +36,9 @@ from .steps import changes
 from .vet import Remote
 
 logger = logging.getLogger(__name__)
-# Each record costs a juju-log process; paramiko tells of every packet of a login.
-logging.getLogger("paramiko").setLevel(logging.WARNING)
+# Each record costs a juju-log process; paramiko tells of every packet of a login, and of a failed
+# one with a traceback, line by line. What failed is in the sentence of our own error.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 PEER_RELATION = "proxypeer"
 INTENT_KEY = "intent"

@@ -141,14 +141,26 @@ class Intent:
 
     @classmethod
     def from_json(cls, text: str) -> "Intent":
-        """Read the document back; "" is an empty intent."""
+        """Read the document back; "" is an empty intent.
+
+        Raises:
+            InputError: It was written by another version of this charm, or by somebody else. The
+                charm then stays operable and says so, rather than failing hook after hook.
+        """
         if not text:
             return cls()
-        document = json.loads(text)
-        if document.get("version") != DOCUMENT_VERSION:
-            raise InputError("peer relation: version", fields.shown(document.get("version")), "1")
-        links = [link_params(item) for item in document["links"]]
-        peers = [manual_peer(item) for item in document["peers"]]
+        try:
+            document = json.loads(text)
+            version, links, peers = (document.get(key) for key in ("version", "links", "peers"))
+        except (ValueError, AttributeError):
+            raise InputError("peer relation: intent", "not a JSON object", "what this charm writes")
+        if version != DOCUMENT_VERSION:
+            raise InputError("peer relation: version", fields.shown(version), str(DOCUMENT_VERSION))
+        for key, items in (("links", links), ("peers", peers)):
+            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                raise InputError("peer relation: " + key, "not a list of objects", "objects")
+        links = [link_params(item) for item in links]
+        peers = [manual_peer(item) for item in peers]
         return cls({p.link: p for p in links}, {(p.link, p.name): p for p in peers})
 
 

@@ -198,7 +198,8 @@ class Vdu:
                     login.host, login.user
                 )
             )
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        # UnicodeError: a name no resolver can be asked for, such as one with an empty label.
+        except (paramiko.SSHException, OSError, EOFError, UnicodeError) as error:
             client.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise UnreachableError("cannot reach {}: {}".format(login.host, reason))

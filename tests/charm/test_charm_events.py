@@ -1,0 +1,294 @@
+"""Hooks that come at any time: first, twice, out of order, without databags or a VDU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from barejuju import BareJuju, Run, is_sentence, problems, relation_event
+from conftest import Flavour
+
+NOWHERE = "127.0.0.2"
+"""Loopback, where a login fails at once: refused by the kernel, or by this machine's SSH server."""
+HOOKS = (
+    "install",
+    "start",
+    "config-changed",
+    "leader-elected",
+    "leader-settings-changed",
+    "upgrade-charm",
+    "update-status",
+    "stop",
+    "remove",
+    "post-series-upgrade",
+)
+KINDS = ("created", "joined", "changed", "departed", "broken")
+QUIET = ("stop", "remove", "post-series-upgrade", "-created", "-joined")
+"""Ends of hooks in which a charm has nothing to say about its status."""
+INTENT = {
+    "version": 1,
+    "peers": [],
+    "links": [
+        {
+            "link": "s6a",
+            "technology": "wireguard",
+            "inner-address": "172.16.6.129/24",
+            "underlay-interface": "ens4",
+            "gateway": "auto",
+            "listen-port": 51821,
+            "allowed-prefixes": "none",
+            "accept-prefixes": "none",
+            "mtu": 0,
+            "keepalive": -1,
+            "preshared-key": False,
+        }
+    ],
+}
+
+
+def nothing_known(juju: BareJuju) -> None:
+    """Juju listed the relations, yet their databags are out of reach, as during install."""
+    juju.relate("proxypeer", 1, None, {})
+    juju.relate("s6a", 7, "mme/0", {})
+    juju.deny()
+
+
+def leader(juju: BareJuju, **config: str) -> None:
+    """A leader with a configured link, a remote, and a VDU that cannot be reached."""
+    juju.answer("leader.json", True)
+    juju.answer("config.json", {"ssh-hostname": NOWHERE, "ssh-username": "ubuntu", **config})
+    unit = {"status": "active", "since": "2026-01-01 00:00:00Z"}
+    juju.answer("goal.json", {"units": {"hss/0": unit}, "relations": {}})
+    juju.relate("proxypeer", 1, None, {})
+    juju.answer("data.1.hss", {"intent": json.dumps(INTENT)})
+    juju.relate("s6a", 7, "mme/0", {"vpnaas-version": "1", "vpnaas-public-key": "$(reboot)"})
+
+
+def events() -> Iterator[tuple[str, dict[str, str]]]:
+    for hook in HOOKS:
+        yield f"hooks/{hook}", {}
+    for endpoint, number, remote in (("proxypeer", 1, "hss/1"), ("s6a", 7, "mme/0")):
+        for kind in KINDS:
+            yield relation_event(endpoint, kind, number, remote)
+
+
+def first_and_again(
+    flavour: Flavour, home: Path, situation: Callable[[BareJuju], None], times: int = 2
+) -> list[str]:
+    """Run each event as the first one of a fresh unit, then repeat it; say what went wrong."""
+
+    def play(event: tuple[str, dict[str, str]]) -> list[str]:
+        path, environment = event
+        juju = BareJuju(flavour.charm("hss"), home / path.replace("/", "-"), flavour.python)
+        situation(juju)
+        found = []
+        seen = []
+        for turn in range(times):
+            run = juju.dispatch(path, **environment)
+            found += [f"{path} ({turn + 1}): {problem}" for problem in problems(run)]
+            seen.append(run.statuses[-1:])
+            if not path.endswith(QUIET) and not run.statuses and turn == 0:
+                found.append(f"{path}: no status was set")
+        if len({status for status in seen if status}) > 1:
+            found.append(f"{path}: the status changed on repetition: {seen}")
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        return [problem for some in pool.map(play, events()) for problem in some]
+
+
+@pytest.mark.parametrize("situation", [nothing_known, leader], ids=lambda s: s.__name__)
+def test_any_event_may_come_first_and_again(
+    flavour: Flavour, tmp_path: Path, situation: Callable[[BareJuju], None]
+) -> None:
+    assert first_and_again(flavour, tmp_path, situation) == []
+
+
+def test_the_vendored_files_serve_every_python_they_are_for(
+    vendored_on: Flavour, tmp_path: Path
+) -> None:
+    """ops, PyYAML and, for the login that fails, paramiko and cryptography's compiled parts."""
+    juju = BareJuju(vendored_on.charm("hss"), tmp_path / "hss", vendored_on.python)
+    leader(juju)
+    run = juju.dispatch("hooks/config-changed")
+    assert problems(run) == []
+    ((status, message),) = run.statuses
+    assert status == "blocked"
+    assert message.startswith((f"cannot reach {NOWHERE}: ", f"{NOWHERE} refuses the login"))
+    key = juju.dispatch("actions/get-ssh-public-key", **action_of("get-ssh-public-key"))
+    assert problems(key) == []
+    assert "ssh-ed25519 " in key.action
+
+
+def action_of(name: str) -> dict[str, str]:
+    """Return the environment of an action."""
+    return {"JUJU_ACTION_NAME": name, "JUJU_ACTION_UUID": "1", "JUJU_ACTION_TAG": "action-1"}
+
+
+def changed(flavour: Flavour, home: Path, **config: str) -> Run:
+    juju = BareJuju(flavour.charm("hss"), home, flavour.python)
+    leader(juju, **config)
+    return juju.dispatch("hooks/config-changed")
+
+
+def test_without_a_host_the_charm_is_active_at_once(flavour: Flavour, tmp_path: Path) -> None:
+    for number, host in enumerate(("", " ;10.0.0.1")):
+        run = changed(flavour, tmp_path / str(number), **{"ssh-hostname": host})
+        assert problems(run) == []
+        assert run.statuses == (
+            ("active", "ready, waiting for OSM to set ssh-hostname and ssh-username"),
+        )
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        f"{NOWHERE};10.250.0.9",  # floating;fixed, as OSM's N2VC writes it
+        f" {NOWHERE} ",
+        "::1",
+        "10.0.0.1..",
+        "x" * 64 + ".example",
+        "-oProxyCommand=reboot",
+        "$(reboot)",
+        "bücher\u2028.invalid",
+    ],
+)
+def test_a_host_nobody_answers_at_blocks_with_a_sentence(
+    flavour: Flavour, tmp_path: Path, host: str
+) -> None:
+    run = changed(flavour, tmp_path / "hss", **{"ssh-hostname": host, "ssh-password": "hunter2"})
+    assert problems(run) == []
+    ((status, message),) = run.statuses
+    assert status == "blocked"
+    assert is_sentence(message), message
+    assert host.split(";")[0].strip() in message
+    assert run.seconds < 25
+    assert "hunter2" not in message + run.log + run.stderr
+
+
+def test_a_host_key_fingerprint_that_is_none_blocks_with_a_sentence(
+    flavour: Flavour, tmp_path: Path
+) -> None:
+    run = changed(flavour, tmp_path / "hss", **{"ssh-host-key-fingerprint": "MD5:aa:bb"})
+    assert problems(run) == []
+    ((status, message),) = run.statuses
+    assert status == "blocked"
+    assert message.startswith("ssh-host-key-fingerprint: ")
+    assert "; allowed: " in message
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        json.dumps({"version": 99}),
+        json.dumps({"version": 1, "links": [{"link": "s6a"}], "peers": []}),
+        json.dumps({**INTENT, "links": [{**INTENT["links"][0], "link": "s1c"}]}),
+        "{",
+        "[]",
+        "null",
+        json.dumps({"version": 1}),
+    ],
+    ids=["newer", "incomplete", "link-of-another-charm", "cut", "list", "null", "empty"],
+)
+def test_stored_parameters_that_cannot_be_read_never_fail_a_hook(
+    flavour: Flavour, tmp_path: Path, stored: str
+) -> None:
+    """After a downgrade, or a hand that slipped: the charm must stay operable."""
+    juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
+    leader(juju)
+    juju.answer("data.1.hss", {"intent": stored})
+    for hook in ("config-changed", "update-status"):
+        run = juju.dispatch(f"hooks/{hook}")
+        assert problems(run) == []
+        assert run.statuses
+        assert is_sentence(run.statuses[-1][1])
+
+
+def test_a_reply_to_a_relation_that_ends_is_not_waited_for(
+    flavour: Flavour, tmp_path: Path
+) -> None:
+    """Broken before changed, departed of a unit never seen, changed of a relation never joined."""
+    juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
+    leader(juju)
+    for kind, number, remote in (
+        ("broken", 7, "mme/0"),
+        ("departed", 7, "mme/9"),
+        ("changed", 7, "mme/0"),
+        ("departed", 7, "mme/0"),
+        ("broken", 7, "mme/0"),
+        ("changed", 7, "mme/0"),
+    ):
+        path, environment = relation_event("s6a", kind, number, remote)
+        if kind == "broken":
+            juju.answer("list.7", [])
+        run = juju.dispatch(path, **environment)
+        assert problems(run) == [], (kind, remote)
+
+
+def test_hooks_in_which_nothing_can_have_changed_start_no_python(
+    flavour: Flavour, tmp_path: Path
+) -> None:
+    juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
+    for kind in ("created", "joined"):
+        path, environment = relation_event("s6a", kind, 7, "mme/0")
+        run = juju.dispatch(path, **environment)
+        assert (run.code, run.calls) == (0, ())
+
+
+SILENT = """
+import socket, sys
+server = socket.socket()
+server.bind(("127.0.0.1", 22))
+server.listen()
+print("ready", flush=True)
+kept = []
+while True:
+    kept.append(server.accept())
+"""
+
+
+@pytest.fixture
+def silent_machine() -> Iterator[str]:
+    """A network namespace with something on port 22 that takes connections and says nothing."""
+    name = f"ct-{uuid.uuid4().hex[:8]}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    server = None
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        server = subprocess.Popen(
+            ["ip", "netns", "exec", name, sys.executable, "-c", SILENT],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        timer = threading.Timer(20, server.kill)
+        timer.start()
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        timer.cancel()
+        yield name
+    finally:
+        if server is not None:
+            server.kill()
+            server.communicate()
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+@pytest.mark.lab
+def test_a_machine_that_accepts_and_says_nothing_is_given_up(
+    flavour: Flavour, tmp_path: Path, silent_machine: str
+) -> None:
+    prefix = ("ip", "netns", "exec", silent_machine)
+    juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python, prefix)
+    leader(juju, **{"ssh-hostname": "127.0.0.1"})
+    run = juju.dispatch("hooks/config-changed")
+    assert problems(run) == []
+    assert run.statuses[-1][0] == "blocked"
+    assert is_sentence(run.statuses[-1][1])
+    assert run.seconds < 25
