@@ -18,7 +18,9 @@ def missing_capability() -> str:
     """Return what this machine lacks for a lab, "" where nothing."""
     if os.geteuid() != 0:
         return "needs root: makes network namespaces and mounts"
-    absent = [tool for tool in TOOLS if not shutil.which(tool, path=f"{os.defpath}:/usr/sbin:/sbin")]
+    absent = [
+        tool for tool in TOOLS if not shutil.which(tool, path=f"{os.defpath}:/usr/sbin:/sbin")
+    ]
     if absent:
         return f"needs {', '.join(absent)}"
     try:
