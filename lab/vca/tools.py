@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from lab.vca.context import ContextRelation, HookContext, ToolError
-from lab.vca.state import StatusInfo
+from lab.vca.state import StatusInfo, Unit
 from lab.vca.toolformat import FORMATS
 from lab.vca.unitlog import level_of
 
@@ -509,11 +509,12 @@ def _goal_state(context: HookContext, request: Request) -> Answer:
         moment = datetime.fromtimestamp(since, timezone.utc)
         return {"status": status, "since": moment.strftime("%Y-%m-%d %H:%M:%SZ")}
 
+    def unit(u: Unit) -> dict[str, str]:
+        # Juju shows a unit that is being removed as what it is, whatever status it set.
+        return told("dying" if u.life == "dying" else u.workload.status, u.workload.since)
+
     with context.document() as document:
-        units = {
-            u.name: told(u.workload.status, u.workload.since)
-            for u in document.units_of(context.app_name)
-        }
+        units = {u.name: unit(u) for u in document.units_of(context.app_name)}
         ends: dict[str, dict[str, dict[str, str]]] = {}
         for relation in context.relations:
             if relation.is_peer or relation.id not in document.relations:
@@ -522,7 +523,7 @@ def _goal_state(context: HookContext, request: Request) -> Answer:
             remote = document.units_of(relation.remote_app)
             since = min((u.agent.since for u in remote), default=0.0)
             end[relation.remote_app] = told("joined", since)
-            end.update({u.name: told(u.workload.status, u.workload.since) for u in remote})
+            end.update({u.name: unit(u) for u in remote})
     return _show(request, arguments, {"units": units, "relations": ends}, default="yaml")
 
 

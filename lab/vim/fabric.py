@@ -107,7 +107,12 @@ def make_network(netns: str, network: Network) -> None:
 def delete_device(netns: str, device: str) -> None:
     """Remove a device; nothing happens when it, or its namespace, is gone."""
     if netns_exists(netns) and device_exists(netns, device):
-        tool(["ip", "-n", netns, "link", "delete", device])
+        try:
+            tool(["ip", "-n", netns, "link", "delete", device])
+        except VimError:
+            # A veth goes with its other end, whose namespace may be ending just now.
+            if netns_exists(netns) and device_exists(netns, device):
+                raise
 
 
 def join_vca(netns: str, vca: str, number: int, network: Network) -> None:

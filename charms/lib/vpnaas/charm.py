@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import subprocess
 import time
 import uuid
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
@@ -150,7 +151,7 @@ class VnfCharm(CharmBase):
 
     def _on_stop(self, event: EventBase) -> None:
         """Take the links down with the last unit; a VDU that is gone already is fine."""
-        if not self.unit.is_leader() or self._planned_units() > 0 or not self._login():
+        if not self.unit.is_leader() or self._others_go_on() or not self._login():
             return
         steps = []
         for link in sorted(self.roles):
@@ -160,6 +161,23 @@ class VnfCharm(CharmBase):
                 vdu.execute(steps)
         except VpnaasError as error:
             logger.warning("links were not taken down: %s", error)
+
+    def _others_go_on(self) -> bool:
+        """Tell whether another unit of the application stays.
+
+        Asked of Juju itself: before ops 2.3, planned_units counts units that are dying, and so
+        always the one that stops.
+        """
+        command = ["goal-state", "--format=json"]
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)
+            units = json.loads(done.stdout.decode("utf-8")).get("units") or {}
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            logger.warning("goal-state does not tell of other units: %s", error)
+            return False
+        return any(
+            name != self.unit.name and told.get("status") != "dying" for name, told in units.items()
+        )
 
     def _planned_units(self) -> int:
         try:

@@ -46,9 +46,7 @@ def open_lab(home: Path, dist: Path, secrets: Secrets) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
-def lab(
-    dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lab]:
+def lab(dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     yield from open_lab(tmp_path_factory.mktemp("e2e"), dist, secrets)
 
 

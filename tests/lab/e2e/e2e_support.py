@@ -148,7 +148,7 @@ class Vnf:
         """Return the public key the interface uses now."""
         return self.out("wg", "show", interface, "public-key").strip()
 
-    def action(self, name: str, **params: object) -> Any:
+    def action(self, name: str, /, **params: object) -> Any:
         """Run a day-2 primitive; return its output, parsed where it is JSON.
 
         Raises:
@@ -209,7 +209,7 @@ class Service:
         assert len(found) == 1, f"{self.name} has {len(found)} networks {name}"
         return found[0]
 
-    def action(self, index: str, name: str, **params: object) -> Any:
+    def action(self, index: str, name: str, /, **params: object) -> Any:
         """Run a day-2 primitive in a worker process and wait until the charms are idle."""
         given = {key.replace("_", "-"): value for key, value in params.items()}
         started = self.lab.engine.ns_action(self.name, name, given, index)
@@ -455,11 +455,28 @@ def lasting_leftovers(words: Sequence[str], seconds: float = 5.0) -> list[str]:
     return found
 
 
-def environment(pid: int) -> Mapping[str, str]:
-    """Return the environment of a process, empty when it has gone."""
-    try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return {}
-    pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
-    return {key.decode(): value.decode(errors="replace") for key, _, value in pairs}
+def own_descendants() -> set[int]:
+    """Return the process ids of everything this process started, and what that started."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            # proc(5): the parent is the second field after the name in brackets.
+            fields = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(entry.name)] = int(fields[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+def running_in(folder: Path) -> int:
+    """Return a process of ours that has a folder as its working directory, 0 where none has."""
+    for pid in own_descendants():
+        try:
+            if Path(os.readlink(f"/proc/{pid}/cwd")) == folder:
+                return pid
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return 0

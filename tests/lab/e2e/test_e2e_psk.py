@@ -1,0 +1,192 @@
+"""A preshared key on the tunnel; then the service is taken apart until nothing of it is left."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from e2e_support import Lab, Service, Vnf, lasting_leftovers, scan, secret_files, wait
+
+pytestmark = pytest.mark.lab
+
+SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+PROGRAMS = ("wg", "openssl", "ip", "mv", "systemctl")
+
+
+def preshared(vnf: Vnf) -> str:
+    """Return the preshared key a VDU's interface uses with its only peer."""
+    shown = vnf.out("wg", "show", f"wg-vpn-{vnf.index}", "preshared-keys").split()
+    assert len(shown) == 2
+    vnf.service.lab.secrets.add(shown[1], f"{vnf.service.name}/{vnf.index}: wg show")
+    return shown[1]
+
+
+def install(vnf: Vnf, key: str) -> None:
+    """Give an interface's only peer a preshared key and make it forget its session."""
+    interface = f"wg-vpn-{vnf.index}"
+    (peer,) = vnf.peers(interface)
+    allowed, endpoint = (
+        vnf.out("wg", "show", interface, what).split()[1] for what in ("allowed-ips", "endpoints")
+    )
+    vnf.out("wg", "set", interface, "peer", peer, "remove")
+    words = ("preshared-key", "/dev/stdin", "allowed-ips", allowed, "endpoint", endpoint)
+    vnf.out("wg", "set", interface, "peer", peer, *words, input=key)
+
+
+def test_tunnel_needs_the_key_both_ends_agreed(psk: Service) -> None:
+    server, client = psk["server"], psk["client"]
+    key = preshared(server)
+    assert key == preshared(client) != "(none)"
+    assert client.pings(SERVER)
+    told = server.status("vpn-server")
+    assert (told["state"], told["peers"][0]["preshared-key"]) == ("up", True)
+
+    other = client.out("wg", "genpsk").strip()
+    install(client, other)
+    assert preshared(client) == other
+    assert not client.pings(SERVER, tries=30)
+    install(client, key)
+    assert client.pings(SERVER, tries=60)
+
+
+@contextmanager
+def recorded(vnf: Vnf) -> Iterator[Path]:
+    """Have the VDU note the arguments and environment of what may handle keys."""
+    for name in PROGRAMS:
+        # sudo and the agent look in /usr/local/bin first.
+        text = (
+            "#!/bin/sh\n"
+            f'{{ echo "{name} $*"; env; }} >>/run/e2e-recorded\n'
+            f'exec "$(PATH=/usr/sbin:/usr/bin:/sbin:/bin command -v {name})" "$@"\n'
+        )
+        vnf.out("sh", "-c", f"cat >/usr/local/bin/{name} && chmod 755 /usr/local/bin/{name}",
+                input=text)  # fmt: skip
+    try:
+        yield Path("/run/e2e-recorded")
+    finally:
+        vnf.out("rm", *(f"/usr/local/bin/{name}" for name in PROGRAMS))
+
+
+class Ps:
+    """Samples the argument list and environment of every process, over and over."""
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Ps:
+        """Start."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.005):
+            for entry in Path("/proc").glob("[0-9]*"):
+                try:
+                    self.seen.add((entry / "cmdline").read_bytes())
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+
+
+def test_no_process_is_given_a_secret(psk: Service) -> None:
+    """The VDU's programs are recorded one by one; on the machine `ps` is sampled."""
+    client = psk["client"]
+    with recorded(client) as record, Ps() as ps:
+        client.action("rotate-keys", link="vpn-client")
+        common = {"link": "vpn-client", "inner_address": f"{CLIENT}/24",
+                  "underlay_interface": "ens4"}  # fmt: skip
+        wrapped = "/etc/osm-vpnaas/vpn-client/wrap.pem"
+        psk.note_secrets()
+        client.out("rm", wrapped)  # a new agreement makes and opens a new key
+        client.action("configure", preshared_key=True, **common)
+    psk.note_secrets()
+    told = client.out("cat", str(record))
+    # The recorder was in the way: it saw both programs that handle keys do so.
+    assert "wg genkey" in told
+    assert "openssl pkeyutl -decrypt" in told
+    assert any(b"charm.py" in words for words in ps.seen)
+    everything = told + "\n".join(words.decode(errors="replace") for words in ps.seen)
+    secrets = {text: where for text, where in psk.lab.secrets.texts.items()
+               if "\n" not in text}  # fmt: skip
+    assert len(secrets) >= 4
+    assert [where for text, where in secrets.items() if text in everything] == []
+    assert client.pings(SERVER, tries=60)
+    assert preshared(psk["server"]) == preshared(client) != "(none)"
+
+
+def ends(service: Service) -> tuple[str, str]:
+    return tuple(f"{service[i].application}:vpn-{i}" for i in ("server", "client"))  # type: ignore[return-value]
+
+
+def test_removed_relation_takes_the_peer_away_at_once(psk: Service) -> None:
+    server, client = psk["server"], psk["client"]
+    with psk.controller() as controlled:
+        controlled.model.remove_relation(*ends(psk))
+        wait(
+            lambda: not server.peers("wg-vpn-server") and not client.peers("wg-vpn-client"),
+            "both ends forget each other",
+            20,
+        )
+        assert not client.pings(SERVER, tries=5)
+        controlled.settle()
+        for index in ("server", "client"):
+            state, message = controlled.status(index)
+            assert (state, f"vpn-{index} waiting" in message) == ("active", True), message
+        controlled.model.add_relation(*ends(psk))
+        controlled.settle()
+    assert client.pings(SERVER, tries=60)
+    assert preshared(server) == preshared(client) != "(none)"
+
+
+def test_terminated_member_is_forgotten_and_leaves_no_link(psk: Service) -> None:
+    server, client = psk["server"], psk["client"]
+    assert server.peers("wg-vpn-server") == {client.public_key("wg-vpn-client")}
+    psk.note_secrets()
+    with psk.controller() as controlled:
+        controlled.model.remove_application(client.application)
+        wait(lambda: not server.peers("wg-vpn-server"), "the server forgets the client", 20)
+        controlled.model.wait_for(
+            lambda status: client.application not in status.applications, 60, "the end"
+        )
+    assert client.run("wg", "show", "interfaces").stdout.strip() == ""
+    assert client.run("test", "-e", "/etc/wireguard/wg-vpn-client.conf").returncode == 1
+    assert client.run("systemctl", "is-enabled", "wg-quick@wg-vpn-client").stdout.strip() != (
+        "enabled"
+    )
+    assert server.status("vpn-server")["state"] == "waiting"
+
+
+def test_deleted_service_leaves_nothing(lab: Lab, psk: Service) -> None:
+    names = [psk.id, *(vnf.server_id for vnf in psk.vnfs.values())]
+    networks = [n for n in psk.vim.networks() if n.tag == psk.id]
+    names += [n.bridge for n in networks]
+    names += [port.device for vnf in psk.vnfs.values() for port in vnf.server.ports]
+    psk.note_secrets()
+    assert secret_files(psk["server"])
+    assert scan(lab, lab.secrets.texts) == []
+    assert lasting_leftovers(names, 0) != []
+    lab.done("ns-delete", "psk", "--wait")
+    assert lasting_leftovers(names) == []
+    devices = subprocess.run(
+        ["ip", "netns", "exec", psk.vim.fabric, "ip", "-o", "link"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert [name for name in names if name in devices] == []
+    assert [p for p in lab.home.rglob("*") if any(name in p.name for name in names)] == []
+    found = subprocess.run(
+        ["grep", "-raFlD", "skip", "--exclude-dir=disk", psk.id, str(lab.home)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.stdout == ""
+    assert psk.vim.servers(psk.id) == []
+    assert "psk" not in lab.done("ns-list")
