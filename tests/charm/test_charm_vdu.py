@@ -223,9 +223,9 @@ def test_a_hostile_remote_displaces_nothing_and_fails_no_hook(
             "vpnaas-inner-address": "172.16.6.9",
             "vpnaas-allowed-prefixes": "0.0.0.0/0,172.16.6.0/24",
         },
-        {key: "$(reboot); `reboot` \n[Peer]\nPostUp = reboot\u2028\x7f" for key in honest},
-        {key: "9" * 5000 for key in honest},
-        {key: "" for key in honest},
+        dict.fromkeys(honest, "$(reboot); `reboot` \n[Peer]\nPostUp = reboot\u2028\x7f"),
+        dict.fromkeys(honest, "9" * 5000),
+        dict.fromkeys(honest, ""),
     ]
     model.deploy("hostile", folder)
     model.add_relation("hss:s6a", "hostile:s6a")

@@ -179,12 +179,6 @@ class VnfCharm(CharmBase):
             name != self.unit.name and told.get("status") != "dying" for name, told in units.items()
         )
 
-    def _planned_units(self) -> int:
-        try:
-            return self.app.planned_units()
-        except (ModelError, RuntimeError):
-            return 0
-
     # The one path
 
     def _fingerprint(self, situation: Situation) -> str:
