@@ -69,6 +69,9 @@ class ExtCpd(Model):
     description: Text | None = None
     cp_role: Text | None = None
     cp_protocol: Any = None
+    role: Text | None = None
+    protocol: Any = None
+    nicio_requirements: Text | None = None
     trunk_mode: Flag | None = None
     security_group_rule_id: list[Text] = Field(default_factory=list)
     virtual_network_interface_requirement: list[Free] = Field(default_factory=list)
@@ -107,6 +110,7 @@ class NetworkInterface(Model):
     position: Natural | None = None
     virtual_interface: VirtualInterface | None = None
     mac_address: Text | None = None
+    ip_address: Address | None = None
     vif_quota: Quota | None = None
 
 
@@ -123,6 +127,9 @@ class IntCpd(Model):
     description: Text | None = None
     cp_role: Text | None = None
     cp_protocol: Any = None
+    role: Text | None = None
+    protocol: Any = None
+    nicio_requirements: Text | None = None
     order: Any = None
     vnic_type: Text | None = None
     address_data: Any = None
@@ -135,8 +142,17 @@ class Alarm(Model):
 
     alarm_id: Text
     vnf_monitoring_param_ref: Text | None = None
+    name: Text | None = None
+    description: Text | None = None
+    vdur_id: Text | None = None
+    repeat: Flag | None = None
+    enabled: Flag | None = None
+    severity: Text | None = None
+    statistic: Text | None = None
     operation: Operator | None = None
     value: Any = None
+    period: Natural | None = None
+    evaluations: Natural | None = None
     actions: Free | None = None
 
 
@@ -173,7 +189,7 @@ class Pinning(Model):
     """Placement of virtual on physical processors."""
 
     policy: Literal["static", "dynamic"] | None = None
-    thread_policy: Literal["REQUIRE", "ISOLATE", "PREFER"] | None = None
+    thread_policy: Literal["AVOID", "SEPARATE", "REQUIRE", "ISOLATE", "PREFER"] | None = None
     rule: list[Pair] = Field(default_factory=list)
 
 
@@ -359,6 +375,7 @@ class DeltaDetails(Model):
 
     deltas: list[Delta] = Field(default_factory=list)
     number_of_deltas: Any = None
+    step_deltas: Any = None
 
 
 class ScalingCriteria(Model):
@@ -448,6 +465,7 @@ class LcmOperations(Model):
     scale_vnf_op_config: Any = None
     terminate_vnf_op_config: Any = None
     change_ext_vnf_connectivity_op_config: Any = None
+    change_vnf_flavour_op_config: Any = None
     scale_vnf_to_level_op_config: Any = None
 
 
@@ -461,6 +479,7 @@ class Flavour(Model):
     instantiation_level: list[InstantiationLevel] = Field(default_factory=list)
     default_instantiation_level: Text | None = None
     supported_operation: Any = None
+    supported_vnf_interfaces: Any = None
     lcm_operations_configuration: LcmOperations | None = None
     affinity_or_anti_affinity_group: Any = None
     indicator: Any = None
@@ -503,6 +522,8 @@ class Vnfd(Model):
     lifecycle_management_script: Any = None
     element_group: Any = None
     indicator: Any = None
+    auto_scale: Any = None
+    service: list[Free] = Field(default_factory=list)
     placement_groups: Any = None
 
 
@@ -561,7 +582,10 @@ class NsFlavour(Model):
     scaling_aspect: Any = None
     affinity_or_anti_affinity_group: Any = None
     ns_instantiation_level: Any = None
+    default_instantiation_level: Any = None
     default_ns_instantiation_level: Any = None
+    default_ns_instantiation_level_id: Any = None
+    monitored_info: Any = None
     ns_profile: Any = None
     dependencies: Any = None
 
