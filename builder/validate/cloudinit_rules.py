@@ -42,11 +42,35 @@ def environment() -> Environment:
 
 
 def variables(text: str) -> set[str]:
-    """Return the names a cloud-init file needs beside OSM, none where it is no template."""
+    """Return the names a cloud-init file needs beside OSM, none where it is no template.
+
+    A name that is only used where it `is defined`, or with a default, is not needed.
+    """
     try:
-        return find_undeclared_variables(environment().parse(text)) - {"OSM"}
+        tree = environment().parse(text)
+        return find_undeclared_variables(tree) & _needed(tree, frozenset()) - {"OSM"}
     except (TemplateSyntaxError, RecursionError):
         return set()
+
+
+def _needed(node: nodes.Node, guarded: frozenset[str]) -> set[str]:
+    """Return the names below a node whose absence would be an error."""
+    if isinstance(node, nodes.Name):
+        return {node.name} - guarded
+    skipped: list[nodes.Node] = []
+    if isinstance(node, (nodes.Filter, nodes.Test)):
+        harmless = node.name in ("default", "d", "defined", "undefined")
+        skipped = [node.node] if harmless and node.node is not None else []
+    elif isinstance(node, (nodes.If, nodes.CondExpr)):
+        asked = [test.node for test in node.test.find_all(nodes.Test) if test.name == "defined"]
+        if isinstance(node.test, nodes.Test) and node.test.name == "defined":
+            asked.append(node.test.node)
+        guarded |= {name.name for name in asked if isinstance(name, nodes.Name)}
+    found: set[str] = set()
+    for child in node.iter_child_nodes():
+        if not any(child is left_out for left_out in skipped):
+            found |= _needed(child, guarded)
+    return found
 
 
 def files_of(package: Package, body: dict[str, object]) -> dict[str, str]:
@@ -162,15 +186,31 @@ def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Prob
 
 
 def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
-    """Check a cloud-config with a word in the place of each value, unless blocks decide on it."""
+    """Check a cloud-config as it may come out: every condition met, and none."""
     if not text.startswith("#cloud-config"):
         return
-    rendered = ""
-    for part in tree.body:
-        if not isinstance(part, nodes.Output):
+    for met in (True, False):
+        found = list(_document(ctx, path, _outcome(tree.body, met)))
+        yield from found
+        if found:
             return
-        for node in part.nodes:
-            rendered += node.data if isinstance(node, nodes.TemplateData) else "value"
+
+
+def _outcome(body: list[nodes.Node], met: bool) -> str:
+    """Return the text of a template with a word in the place of each value."""
+    text = ""
+    for part in body:
+        if isinstance(part, nodes.Output):
+            for node in part.nodes:
+                text += node.data if isinstance(node, nodes.TemplateData) else "value"
+        elif isinstance(part, (nodes.If, nodes.For)):
+            text += _outcome(part.body if met else part.else_, met)
+        elif isinstance(part, (nodes.With, nodes.FilterBlock, nodes.Scope)):
+            text += _outcome(part.body, met)
+    return text
+
+
+def _document(ctx: Context, path: str, rendered: str) -> Iterator[Problem]:
     try:
         document = load(rendered)
     except DocumentError as error:
