@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from builder.validate import (
     charm_rules,
     cloudinit_rules,
+    creation_rules,
     nsd_rules,
     nst_rules,
     primitive_rules,
@@ -41,6 +42,7 @@ __all__ = [
     "Problem",
     "charm_rules",
     "cloudinit_rules",
+    "creation_rules",
     "load",
     "nsd_rules",
     "nst_rules",

@@ -268,12 +268,47 @@ GROUPS: dict[str, dict[str, Code]] = {
         "nss-sap": _silent("The NSD has no such sapd.", "Correct it."),
         "nss-link-name": _silent("A link's name and id differ.", "Make them equal."),
     },
+    "Creating a service": {
+        "key-twice": _silent(
+            "A key stands twice in a mapping, and YAML keeps the last one only.", "Delete one."
+        ),
+        "vdu-no-name": _silent(
+            "NBI fails on a VDU without `name` when a service is created.", "Add it, as the id."
+        ),
+        "vdu-no-disk": _silent(
+            "NBI fails on an empty `virtual-storage-desc` when a service is created.", "Add one."
+        ),
+        "vdu-alternative-image": _silent("An alternative image is not described.", "Correct it."),
+        "healing-parameter": _silent(
+            "Healing with `day1` has no additionalParams for the initial primitives.",
+            "Set `day1: false`, or use `<rw_mgmt_ip>` only.",
+        ),
+        "ns-no-name": _silent(
+            "NBI fails on an NSD without `name` when a service is created.", "Add it."
+        ),
+        "member-number": _silent(
+            "NBI fails on a vnf-profile whose id is a number when a service is created.",
+            "Put the id in quotes.",
+        ),
+        "ns-link-profile": _silent(
+            "NBI looks up connections by the id of a virtual-link-desc, not of its profile.",
+            "Name the virtual-link-desc.",
+        ),
+        "mgmt-link": _silent(
+            "No virtual link is connected to a VNF's `mgmt-cp`.", "Connect the management network."
+        ),
+        "sap-link": _silent("An sapd names no virtual-link-desc.", "Correct it."),
+        "relation-twice": _silent("Two relations with one name; OSM keeps one.", "Rename one."),
+    },
     "Instantiation parameters": {
         "params-form": _refused("The parameters are no mapping.", "See the sentence."),
         "params-no-service": _silent(
             "A parameter file of this tree fits no service of it.", "Correct its members."
         ),
         "params-member": _refused("The service has no such member.", "Correct the index."),
+        "params-member-ignored": _silent(
+            "Parameters of a member the service does not have.", "Correct the index."
+        ),
         "params-vld": _refused("The service has no such virtual link.", "Correct the name."),
         "params-cpd": _silent("The VNF has no such connection point.", "Correct it."),
         "params-vdu": _refused("The VNF has no such VDU.", "Correct the id."),
@@ -296,6 +331,26 @@ GROUPS: dict[str, dict[str, Code]] = {
         ),
         "params-wim": _silent(
             "OSM looks for a WIM for a link between VIMs.", "Set `wim_account: false`."
+        ),
+        "params-flavor": _refused(
+            "A flavor by name and by id; NBI takes one of them.", "Remove one."
+        ),
+        "params-interface": _refused("The VDU has no such NIC.", "Correct the name."),
+        "params-interface-ignored": _silent(
+            "NBI looks at the first NIC only, so a wrong name after it has no effect.",
+            "Correct the name.",
+        ),
+        "params-internal-vld": _refused("The VNF has no such internal link.", "Correct the name."),
+        "params-address": _silent(
+            "A fixed address is outside its link's subnet, or given twice.", "Correct it."
+        ),
+        "params-value": _silent(
+            "A value does not fit the action or option it goes to, so the primitive fails.",
+            "See the sentence.",
+        ),
+        "params-ns-missing": _refused(
+            "A `<parameter>` of the service's own charm is not supplied.",
+            "Add it to `additionalParamsForNs`.",
         ),
         "params-floating-ip": _silent(
             "`floating-ip-required` is stored and read by nobody.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,34 +11,18 @@ from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, choices, day12_of, ids, numbered
 from builder.validate.documents import DocumentError, bounded
 from builder.validate.params_models import MODELS, normalised
+from builder.validate.params_rules import (
+    addresses,
+    not_supplied,
+    resources,
+    service,
+    values,
+    wrong_key,
+)
 from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE
-from builder.validate.problem import Problem, Severity
+from builder.validate.problem import Problem
+from builder.validate.request import Request
 from builder.validate.schema import problems_of, shown
-
-
-@dataclass(frozen=True)
-class Request:
-    """Parameters of a service, and the service.
-
-    Attributes:
-        document: The parameters in the form of their schema.
-        nsd: Body of the NSD.
-        vnfds: VNFD body by member-vnf-index, {} where it is not at hand.
-        catalog: Where packages are looked up.
-        where: Name of the file, for messages.
-    """
-
-    document: Document
-    nsd: Document
-    vnfds: dict[str, Document]
-    catalog: Catalog
-    where: str
-
-    def problem(
-        self, severity: Severity, code: str, place: str, sentence: str, message: str = ""
-    ) -> Problem:
-        """Make a problem at a place of the parameters."""
-        return Problem(f"{self.where}: {place}", severity, code, sentence, message)
 
 
 def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") -> list[Problem]:
@@ -80,7 +63,8 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     }
     request = Request(checked, found[0], vnfds, catalog, where)
     problems: set[Problem] = set()
-    for check in (_links, _vnfs, _several_vims, _additional, _supplied):
+    ours = (_links, _vnfs, _several_vims, _additional, _supplied)
+    for check in (*ours, resources, addresses, service, values):
         problems |= set(check(request))
     return sorted(problems)
 
@@ -103,8 +87,18 @@ def _member(request: Request, place: str, value: str) -> Iterator[Problem]:
             "params-member",
             place,
             f"{value!r} is no member of {request.nsd['id']}; allowed: {choices(request.vnfds)}",
-            f"Invalid parameter member_vnf_index='{value}' is not present at nsd:df",
+            f"Invalid parameter member_vnf_index='{value}' is not one of the nsd:constituent-vnfd",
         )
+
+
+def _ignored(request: Request, place: str, value: str) -> Iterator[Problem]:
+    # NBI compares the members of `vnf` with the service; elsewhere it takes what fits, no more.
+    if value not in request.vnfds:
+        sentence = (
+            f"{value!r} is no member of {request.nsd['id']}, so OSM ignores this; "
+            f"allowed: {choices(request.vnfds)}"
+        )
+        yield request.problem("silent", "params-member-ignored", place, sentence)
 
 
 def _links(request: Request) -> Iterator[Problem]:
@@ -123,7 +117,7 @@ def _links(request: Request) -> Iterator[Problem]:
         key = "vnfd-connection-point-ref"
         for at, point in numbered(f"{place}/{key}", link.get(key)):
             index = point["member-vnf-index-ref"]
-            yield from _member(request, f"{at}/member-vnf-index-ref", index)
+            yield from _ignored(request, f"{at}/member-vnf-index-ref", index)
             points = ids(request.vnfds.get(index, {}).get("ext-cpd"))
             if points and point[key] not in points:
                 sentence = (
@@ -146,8 +140,8 @@ def _vnfs(request: Request) -> Iterator[Problem]:
                     "params-vdu",
                     f"{at}/id",
                     f"{vdu['id']!r} is no vdu of {index}; allowed: {choices(known)}",
-                    f"Invalid parameter vnf[member-vnf-index='{index}']:vdu:id='{vdu['id']}' "
-                    "is not present at vnf:vdu",
+                    f"Invalid parameter vnf[member-vnf-index='{index}']:vdu[id='{vdu['id']}'] "
+                    "is not present at vnfd:vdu",
                 )
             for inner, nic in numbered(f"{at}/interface", vdu.get("interface")):
                 if nic.get("floating-ip-required"):
@@ -202,23 +196,27 @@ def _additional(request: Request) -> Iterator[Problem]:
     key = "additionalParamsForVnf"
     for place, entry in numbered(key, request.document.get(key)):
         index = entry["member-vnf-index"]
-        yield from _member(request, f"{place}/member-vnf-index", index)
-        yield from _keys(request, f"{place}/additionalParams", entry)
+        yield from _ignored(request, f"{place}/member-vnf-index", index)
+        yield from _keys(request, f"{place}/additionalParams", entry, index)
         known = ids(request.vnfds.get(index, {}).get("vdu"))
         for at, vdu in numbered(
             f"{place}/additionalParamsForVdu", entry.get("additionalParamsForVdu")
         ):
-            yield from _keys(request, f"{at}/additionalParams", vdu)
+            yield from _keys(request, f"{at}/additionalParams", vdu, index)
             if known and vdu["vdu_id"] not in known:
                 sentence = f"{vdu['vdu_id']!r} is no vdu of {index}; allowed: {choices(known)}"
                 yield request.problem("silent", "params-vdu-unknown", f"{at}/vdu_id", sentence)
 
 
-def _keys(request: Request, place: str, holder: Document) -> Iterator[Problem]:
+def _keys(request: Request, place: str, holder: Document, index: str) -> Iterator[Problem]:
+    osm_place = f"additionalParamsForVnf[member-vnf-index={index}]"
+    if "vdu_id" in holder:
+        osm_place += f".additionalParamsForVdu[vdu_id={holder['vdu_id']}]"
     for key in holder.get("additionalParams") or {}:
         if not PARAM_KEY.fullmatch(key):
             sentence = f"{shown(key)} is no key; allowed: letters, digits and '_', no digit first"
-            yield request.problem("refused", "params-key", place, sentence)
+            message = wrong_key(osm_place, key)
+            yield request.problem("refused", "params-key", place, sentence, message)
 
 
 def _supplied(request: Request) -> Iterator[Problem]:
@@ -232,9 +230,9 @@ def _supplied(request: Request) -> Iterator[Problem]:
         of_vnf = set(entry.get("additionalParams") or {})
         # A VDU's parameters replace those of the VNF, they are not merged.
         of_vdu = {
-            vdu["vdu_id"]: set(vdu["additionalParams"] or {})
+            vdu["vdu_id"]: set(vdu["additionalParams"])
             for vdu in entry.get("additionalParamsForVdu") or ()
-            if "additionalParams" in vdu
+            if vdu.get("additionalParams")
         }
         for target, name, primitive in _needed(vnfd):
             if name not in of_vdu.get(target, of_vnf):
@@ -243,8 +241,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
                     "params-missing",
                     f"additionalParamsForVnf[{index}]",
                     f"primitive {primitive} of {index} needs it; allowed: with {name!r}",
-                    f"Parameter <{name}> needed for vnfd[id={vnfd['id']}]:day1-2 "
-                    "configuration:initial-config-primitive not supplied",
+                    not_supplied(name, str(vnfd["id"]), primitive),
                 )
         package = request.catalog.packages.get(str(vnfd.get("id")))
         for vdu_id, text in (files_of(package, vnfd) if package else {}).items():

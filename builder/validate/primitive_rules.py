@@ -278,12 +278,12 @@ def _parameter(
     if kind == "BOOLEAN" and key == "default-value" and value.lower() not in ("true", "false"):
         yield _truth(ctx, f"{at}/{key}", value)
         return
-    reason = _misfit(value, kind, schema)
+    reason = misfit(value, kind, schema)
     if reason:
         yield ctx.problem("silent", "action-value", f"{at}/{key}", reason)
 
 
-def _misfit(value: Any, kind: str, schema: Document) -> str:
+def misfit(value: Any, kind: str, schema: Document) -> str:
     """Say why a value does not fit an action's schema, "" where it does."""
     sent: Any = str(value)
     if kind == "INTEGER":

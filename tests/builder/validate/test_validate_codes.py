@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import test_validate_archives
+import test_validate_keys
 import test_validate_params
 from validate_cases import CASES
 
@@ -31,11 +32,16 @@ def test_no_code_is_in_two_groups():
 
 
 def test_every_code_has_a_case():
-    archives = Path(test_validate_archives.__file__).read_text()
+    modules = (test_validate_archives, test_validate_keys)
+    archives = "".join(Path(module.__file__).read_text() for module in modules)
     named = {code for code in CODES if f'"{code}"' in archives}
     shown = {case[0] for case in [*CASES, *test_validate_params.CASES]} | named | ELSEWHERE
     nsi = Path(test_validate_params.__file__).read_text()
-    shown |= {code for code in ("params-form", "params-nsi-vim") if f'"{code}"' in nsi}
+    shown |= {
+        code
+        for code in ("params-form", "params-ns-missing", "params-nsi-vim")
+        if f'"{code}"' in nsi
+    }
     assert sorted(CODES) == sorted(shown)
 
 

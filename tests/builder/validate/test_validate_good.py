@@ -46,7 +46,6 @@ def test_envelopes_with_a_prefix(draft, old, new, tmp_path):
 
 def test_numbers_where_text_belongs_are_taken_as_osm_takes_them(tmp_path):
     made = ns()
-    made.put("df/0/vnf-profile/0/id", 1)
     for link in (0, 1):
         place = f"df/0/vnf-profile/0/virtual-link-connectivity/{link}/constituent-cpd-id/0"
         made.put(f"{place}/constituent-base-element-id", 1)

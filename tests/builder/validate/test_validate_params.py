@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from validate_support import PARAMS, catalog, vnf
+from validate_support import ENTRY, PARAMS, catalog, ns, ns_with_charm, vnf
 
 from builder.validate import CODES, Catalog, validate_params
 
@@ -56,9 +56,9 @@ CASES = [
     ("wrong-value", "additionalParams", edit(f"{EXTRA}/additionalParams", [])),
     ("wrong-value", "config-units", edit(f"{EXTRA}/config-units", 0)),
     ("params-member", "vnf[0]/member-vnf-index", edit("vnf/0/member-vnf-index", "3")),
-    ("params-member", "member-vnf-index-ref", edit(f"{REF}/member-vnf-index-ref", "3")),
+    ("params-member-ignored", "member-vnf-index-ref", edit(f"{REF}/member-vnf-index-ref", "3")),
     (
-        "params-member",
+        "params-member-ignored",
         "additionalParamsForVnf[2]/member-vnf-index",
         lambda d: d["additionalParamsForVnf"].append(
             {"member-vnf-index": "3", "additionalParams": {}}
@@ -107,6 +107,42 @@ CASES = [
         lambda d: spread(d, **{"vim-network-name": {"north": "a", "south": "b"}}),
     ),
     ("params-floating-ip", "floating-ip-required", edit(f"{NIC}/floating-ip-required", True)),
+    (
+        "params-flavor",
+        "vnf[0]/vdu[0]",
+        lambda d: d["vnf"][0]["vdu"][0].update({"vim-flavor-id": "a", "vim-flavor-name": "b"}),
+    ),
+    ("params-interface", "interface[0]/name", edit(f"{NIC}/name", "x")),
+    (
+        "params-interface-ignored",
+        "interface[1]/name",
+        lambda d: d["vnf"][0]["vdu"][0]["interface"].append({"name": "x"}),
+    ),
+    (
+        "params-internal-vld",
+        "internal-vld[0]/name",
+        edit("vnf/0/internal-vld", [{"name": "x", "vim-network-name": "n"}]),
+    ),
+    (
+        "params-address",
+        f"{REF.replace('/0', '[0]')}/ip-address",
+        edit(f"{REF}/ip-address", "10.1.0.2"),
+    ),
+    (
+        "params-address",
+        "vnfd-connection-point-ref[1]/ip-address",
+        lambda d: d["vld"][0]["vnfd-connection-point-ref"].append(
+            {
+                "member-vnf-index-ref": "1",
+                "vnfd-connection-point-ref": "data-ext",
+                "ip-address": "10.0.0.2",
+            }
+        ),
+    ),
+    ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", "many")),
+    ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", 65536)),
+    ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", [1])),
+    ("params-key", "additionalParamsForNs", edit("additionalParamsForNs", {"a-b": 1})),
 ]
 
 
@@ -121,17 +157,85 @@ def test_one_change_gives_exactly_one_problem(code, place, change):
     assert found[0].path.startswith("params.yaml: ")
     assert found[0].path.endswith(place)
     assert found[0].severity == CODES[code].severity
-    assert bool(found[0].osm_message) == (found[0].severity == "refused") or code == "params-key"
+    assert bool(found[0].osm_message) == (found[0].severity == "refused")
 
 
-def test_nbis_own_words():
+def message_of(change):
     document = copy.deepcopy(PARAMS)
-    del document["additionalParamsForVnf"][0]["additionalParams"]["port"]
-    found = validate_params("ns", document, catalog())
-    assert found[0].osm_message == (
-        "Parameter <port> needed for vnfd[id=gate_vnf]:day1-2 "
-        "configuration:initial-config-primitive not supplied"
+    change(document)
+    (problem,) = validate_params("ns", document, catalog())
+    return problem.osm_message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            edit(f"{EXTRA}/additionalParams/port", delete=True),
+            "Parameter '<port>' needed for vnfd[id=gate_vnf]:day1-2 configuration:"
+            "initial-config-primitive[name=configure] not supplied",
+        ),
+        (
+            edit("vnf/0/member-vnf-index", "3"),
+            "Invalid parameter member_vnf_index='3' is not one of the nsd:constituent-vnfd",
+        ),
+        (
+            edit("vnf/0/vdu/0/id", "x"),
+            "Invalid parameter vnf[member-vnf-index='1']:vdu[id='x'] is not present at vnfd:vdu",
+        ),
+        (
+            edit(f"{NIC}/name", "x"),
+            "Invalid parameter vnf[member-vnf-index='1']:vdu[id='vm']:int-cpd[id='x'] is not "
+            "present at vnfd:vdu:int-cpd",
+        ),
+        (
+            edit(f"{EXTRA}/additionalParams/a-b", 1),
+            "Invalid param name at additionalParamsForVnf[member-vnf-index=1]:a-b. Must contain "
+            "only alphanumeric characters and underscores, and cannot start with a digit",
+        ),
+    ],
+)
+def test_nbis_own_words(change, message):
+    assert message_of(change) == message
+
+
+def test_the_service_has_parameters_of_its_own():
+    service = ns_with_charm()
+    primitive = "ns-configuration/initial-config-primitive/0"
+    service.put(f"{primitive}/parameter/0/value", "<wan>")
+    known = Catalog()
+    known.add(vnf().package())
+    known.add(service.package())
+    (problem,) = validate_params("ns", PARAMS, known, "p")
+    assert (problem.code, problem.path) == ("params-ns-missing", "p: additionalParamsForNs")
+    assert problem.osm_message == (
+        "Parameter '<wan>' needed for vnfd[id=gate_ns]:day1-2 configuration:"
+        "initial-config-primitive[name=config] not supplied"
     )
+    assert validate_params("ns", {**PARAMS, "additionalParamsForNs": {"wan": "x"}}, known) == []
+
+
+def test_an_empty_mapping_for_a_vdu_leaves_those_of_the_vnf():
+    document = copy.deepcopy(PARAMS)
+    own = [{"vdu_id": "vm", "additionalParams": {}}]
+    document["additionalParamsForVnf"][0]["additionalParamsForVdu"] = own
+    assert validate_params("ns", document, catalog()) == []
+
+
+@pytest.mark.parametrize(("value", "good"), [("left", True), ("up", False), (1, False)])
+def test_text_for_an_action_with_an_enum(value, good):
+    made = vnf()
+    made.put(f"{ENTRY}/0/initial-config-primitive/1/parameter/0/value", "<side>")
+    known = Catalog()
+    known.add(made.package())
+    known.add(ns().package())
+    document = copy.deepcopy(PARAMS)
+    for entry in document["additionalParamsForVnf"]:
+        entry["additionalParams"]["side"] = "right"
+    document["additionalParamsForVnf"][1]["additionalParams"]["side"] = value
+    found = [(p.code, p.path) for p in validate_params("ns", document, known, "p")]
+    place = "p: additionalParamsForVnf[1]/additionalParams/side"
+    assert found == ([] if good else [("params-value", place)])
 
 
 def test_parameters_of_a_vdus_own_primitives_come_from_the_vdu():

@@ -46,6 +46,13 @@ def rename(old, new):
     return lambda draft: draft.rename(old, new)
 
 
+def member(number, name):
+    """Return edits that make `name` the member of a vnf-profile's connections."""
+    place = f"df/0/vnf-profile/{number}/virtual-link-connectivity"
+    key = "constituent-cpd-id/0/constituent-base-element-id"
+    return [put(f"{place}/{link}/{key}", name) for link in (0, 1)]
+
+
 def remove(start):
     def edit(draft):
         for path in [p for p in draft.files if p.startswith(start)]:
@@ -678,7 +685,7 @@ NSD = [
         ns,
         [
             put("df/0/vnf-profile/1/id", "1"),
-            drop("df/0/vnf-profile/1/virtual-link-connectivity"),
+            *member(1, "1"),
             drop("ns-configuration"),
         ],
     ),
@@ -730,13 +737,10 @@ NSD = [
         "",
         ns,
         [
-            put(
-                "df/0/vnf-profile",
-                [
-                    {"id": "gate-number-1", "vnfd-id": "gate_vnf"},
-                    {"id": "gate-number-2", "vnfd-id": "gate_vnf"},
-                ],
-            ),
+            put("df/0/vnf-profile/0/id", "gate-number-1"),
+            *member(0, "gate-number-1"),
+            put("df/0/vnf-profile/1/id", "gate-number-2"),
+            *member(1, "gate-number-2"),
             drop("ns-configuration"),
         ],
     ),
@@ -911,4 +915,65 @@ NST = [
     ),
 ]
 
-CASES = [*SCHEMA, *VNFD, *CHARMS, *PRIMITIVES, *DAY0, *NSD, *RELATIONS, *NST]
+CREATION = [
+    ("vdu-no-name", "vnfd/vdu[0]", "", vnf, [drop("vdu/0/name")]),
+    (
+        "vdu-no-disk",
+        "vdu[0]/virtual-storage-desc",
+        "",
+        vnf,
+        [put("vdu/0/virtual-storage-desc", [])],
+    ),
+    (
+        "vdu-alternative-image",
+        "alternative-sw-image-desc[1]",
+        "",
+        vnf,
+        [put("vdu/0/alternative-sw-image-desc", ["ubuntu", "x"])],
+    ),
+    (
+        "healing-parameter",
+        "healing-policy[0]/day1",
+        "",
+        vnf,
+        [put("df/0/healing-aspect/0/healing-policy/0/day1", True)],
+    ),
+    ("ns-no-name", "nsd/nsd[0]", "", ns, [drop("name")]),
+    ("member-number", "vnf-profile[0]/id", "", ns, [put("df/0/vnf-profile/0/id", 1)]),
+    (
+        "ns-link-profile",
+        "virtual-link-connectivity[1]/virtual-link-profile-id",
+        "",
+        ns,
+        [
+            put("df/0/virtual-link-profile/0/id", "data-profile"),
+            put(f"{CONN}/virtual-link-profile-id", "data-profile"),
+        ],
+    ),
+    (
+        "mgmt-link",
+        "vnf-profile[0]",
+        "",
+        ns,
+        [drop("df/0/vnf-profile/0/virtual-link-connectivity/0")],
+    ),
+    ("sap-link", "sapd[0]/virtual-link-desc", "", ns, [put("sapd/0/virtual-link-desc", "x")]),
+    (
+        "relation-twice",
+        "relation[1]/name",
+        "",
+        ns,
+        [
+            add(
+                "ns-configuration/relation",
+                {
+                    "name": "vpn",
+                    "provider": {"vnf-profile-id": "2", "endpoint": "left"},
+                    "requirer": {"vnf-profile-id": "1", "endpoint": "right"},
+                },
+            )
+        ],
+    ),
+]
+
+CASES = [*SCHEMA, *VNFD, *CHARMS, *PRIMITIVES, *DAY0, *NSD, *RELATIONS, *NST, *CREATION]

@@ -1,0 +1,180 @@
+"""Rules for what OSM takes in and trips over when a service of it is created.
+
+NBI builds the records of a service straight from the descriptors, with lookups that fail where an
+optional key is missing. All of this was read in NBI's instance_topics.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from builder.validate.context import Context, choices, ids, numbered, rule
+from builder.validate.primitive_rules import WHOLE
+from builder.validate.problem import Problem
+
+MERGE = "tag:yaml.org,2002:merge"
+
+
+@rule("vnfd", "nsd", "nst")
+def repeated_keys(ctx: Context) -> Iterator[Problem]:
+    """A key stands twice in one mapping; YAML's readers keep the last one without a word."""
+    entry = ctx.package.files.get(ctx.package.descriptor_path)
+    if entry is None or entry.link:
+        return
+    where = f"{ctx.package.name}: {ctx.package.descriptor_path}"
+    for line, name, first in _repeats(yaml.compose(entry.data.decode("utf-8"), yaml.SafeLoader)):
+        sentence = f"{name!r} is there twice, and what line {first} says is lost; allowed: once"
+        yield Problem(f"{where}:{line}", "silent", "key-twice", sentence)
+
+
+def _repeats(root: Any) -> Iterator[tuple[int, str, int]]:
+    """Return (line, key, line of the first) of every repeated key below a node."""
+    left, done = [root], set()
+    while left:
+        node = left.pop()
+        if id(node) in done:  # an alias, or an alias inside itself
+            continue
+        done.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                left += [key, value]
+                if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+                    continue
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    yield line, key.value, lines[key.value]
+                lines[key.value] = line
+
+
+@rule("vnfd")
+def records_of_vdus(ctx: Context) -> Iterator[Problem]:
+    """The record of a VDU needs its name, its first disk and every image it lists."""
+    images = ids(ctx.body.get("sw-image-desc"))
+    for place, vdu in ctx.vdus():
+        if vdu.get("name") is None:
+            sentence = (
+                f"name is missing, and NBI fails without (KeyError); allowed: {vdu['id']!r}, the id"
+            )
+            yield ctx.problem("silent", "vdu-no-name", place, sentence)
+        if vdu.get("virtual-storage-desc") == []:
+            known = choices(ids(ctx.body.get("virtual-storage-desc")))
+            sentence = f"NBI takes the first and fails (IndexError); allowed: one of {known}"
+            yield ctx.problem("silent", "vdu-no-disk", f"{place}/virtual-storage-desc", sentence)
+        others = vdu.get("alternative-sw-image-desc") or ()
+        for index, image in enumerate(others):
+            if image not in images:
+                spot = f"{place}/alternative-sw-image-desc[{index}]"
+                sentence = f"{image!r} is no sw-image-desc; allowed: {choices(images)}"
+                yield ctx.problem("silent", "vdu-alternative-image", spot, sentence)
+
+
+@rule("vnfd")
+def healed_parameters(ctx: Context) -> Iterator[Problem]:
+    """Healing runs initial primitives again, and then OSM has no additionalParams."""
+    policies = [
+        (f"{at}/healing-policy[{index}]", policy)
+        for at, aspect in numbered("/df[0]/healing-aspect", ctx.flavour().get("healing-aspect"))
+        for index, policy in enumerate(aspect.get("healing-policy") or ())
+        if policy.get("day1")
+    ]
+    if not policies:
+        return
+    needed = {
+        parameter["value"]
+        for _, entry in ctx.day12()
+        for primitive in entry.get("initial-config-primitive") or ()
+        for parameter in primitive.get("parameter") or ()
+        if isinstance(parameter.get("value"), str) and WHOLE.fullmatch(parameter["value"])
+    } - {"<rw_mgmt_ip>"}
+    for place, _ in policies:
+        if needed:
+            sentence = (
+                f"healing gives the initial primitives no {choices(needed)} and fails; "
+                "allowed: day1: false, or primitives that need <rw_mgmt_ip> only"
+            )
+            yield ctx.problem("silent", "healing-parameter", f"{place}/day1", sentence)
+
+
+@rule("nsd")
+def record_of_service(ctx: Context) -> Iterator[Problem]:
+    """The record of a service needs a name, and members whose index is text."""
+    if ctx.body.get("name") is None:
+        sentence = f"name is missing, and NBI fails without (KeyError); allowed: {ctx.body['id']!r}"
+        yield ctx.problem("silent", "ns-no-name", "", sentence)
+    # NBI puts the vnf-profiles back as they were written, after pyangbind has made text of them.
+    for place, profile in _written(ctx.package.document):
+        index = profile.get("id")
+        if index is not None and not isinstance(index, str):
+            sentence = (
+                f"{index!r} is a number, which NBI cannot make names of (TypeError) and parameters "
+                f'never match; allowed: "{index}", in quotes'
+            )
+            yield ctx.problem("silent", "member-number", f"{place}/id", sentence)
+
+
+def _written(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return (place in the NSD, vnf-profile) of a document as it was written."""
+    for part in ("nsd", "etsi-nfv-nsd:nsd"):
+        while isinstance(node, dict) and part in node:
+            node = node[part]
+    if isinstance(node, list) and node:
+        node = node[0]
+    for at, flavour in numbered("/df", node.get("df") if isinstance(node, dict) else None):
+        for inner, profile in numbered(f"{at}/vnf-profile", flavour.get("vnf-profile")):
+            yield f"{place}{inner}", profile
+
+
+@rule("nsd")
+def networks(ctx: Context) -> Iterator[Problem]:
+    """Connections are looked up by the id of a virtual-link-desc, and one must be management."""
+    links = ids(ctx.body.get("virtual-link-desc"))
+    for at, flavour in ctx.flavours():
+        profiles = ids(flavour.get("virtual-link-profile")) - links
+        for place, profile in numbered(f"{at}/vnf-profile", flavour.get("vnf-profile")):
+            key = "virtual-link-connectivity"
+            connected: set[str] = set()
+            for inner, connection in numbered(f"{place}/{key}", profile.get(key)):
+                points = connection.get("constituent-cpd-id") or ()
+                connected |= {point["constituent-cpd-id"] for point in points}
+                link = connection["virtual-link-profile-id"]
+                if link in profiles:
+                    sentence = (
+                        f"NBI looks for a virtual-link-desc {link!r} and fails (KeyError): a "
+                        f"profile's own id does not count; allowed: {choices(links)}"
+                    )
+                    spot = f"{inner}/virtual-link-profile-id"
+                    yield ctx.problem("silent", "ns-link-profile", spot, sentence)
+            vnfd = ctx.catalog.vnfds.get(profile["vnfd-id"]) or {}
+            management = vnfd.get("mgmt-cp")
+            if management and management not in connected:
+                sentence = (
+                    f"nothing connects the management point {management!r} of "
+                    f"{profile['vnfd-id']}, so OSM waits for an address that never comes; "
+                    f"allowed: a connection to {choices(links)}"
+                )
+                yield ctx.problem("silent", "mgmt-link", place, sentence)
+    for place, point in numbered("/sapd", ctx.body.get("sapd")):
+        link = point.get("virtual-link-desc")
+        if link and link not in links:
+            sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
+            yield ctx.problem("silent", "sap-link", f"{place}/virtual-link-desc", sentence)
+
+
+@rule("nsd")
+def repeated_relations(ctx: Context) -> Iterator[Problem]:
+    """Relations are kept by name."""
+    seen: set[str] = set()
+    listed = (ctx.body.get("ns-configuration") or {}).get("relation")
+    for place, relation in numbered("/ns-configuration/relation", listed):
+        if relation["name"] in seen:
+            sentence = (
+                f"{relation['name']!r} is there twice, OSM keeps one; allowed: a name of its own"
+            )
+            yield ctx.problem("silent", "relation-twice", f"{place}/name", sentence)
+        seen.add(relation["name"])

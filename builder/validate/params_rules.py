@@ -1,0 +1,227 @@
+"""More rules for instantiation parameters: what NBI looks up, and values that fit nothing.
+
+A value of `additionalParams` passes NBI whatever it is; a wrong one shows an hour later, as a
+failed primitive. With the packages at hand it can be held against the charm's action before.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from builder.validate.charm_files import Charm, charm_of
+from builder.validate.context import Document, choices, day12_of, ids, numbered
+from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE, misfit
+from builder.validate.problem import Problem
+from builder.validate.request import Request
+from builder.validate.schema import shown
+
+
+def resources(request: Request) -> Iterator[Problem]:
+    """NICs, flavors and internal links of a VNF, as NBI looks them up."""
+    for place, entry in numbered("vnf", request.document.get("vnf")):
+        index = entry["member-vnf-index"]
+        vnfd = request.vnfds.get(index, {})
+        vdus = {vdu["id"]: vdu for vdu in vnfd.get("vdu") or ()}
+        for at, vdu in numbered(f"{place}/vdu", entry.get("vdu")):
+            if vdu.get("vim-flavor-id") and vdu.get("vim-flavor-name"):
+                yield request.problem(
+                    "refused",
+                    "params-flavor",
+                    at,
+                    "vim-flavor-id and vim-flavor-name are both there; allowed: one of them",
+                    "Instantiation parameters vim-flavor-name and vim-flavor-id are mutually "
+                    "exclusive",
+                )
+            if vdu["id"] in vdus:
+                yield from _interfaces(request, at, index, vdu, vdus[vdu["id"]])
+        links = ids(vnfd.get("int-virtual-link-desc"))
+        for at, link in numbered(f"{place}/internal-vld", entry.get("internal-vld")):
+            if vnfd and link["name"] not in links:
+                yield request.problem(
+                    "refused",
+                    "params-internal-vld",
+                    f"{at}/name",
+                    f"{link['name']!r} is no int-virtual-link-desc of {index}; "
+                    f"allowed: {choices(links)}",
+                    f"Invalid parameter vnf[member-vnf-index='{index}']:internal-vld:"
+                    f"name='{link['name']}' is not present at vnfd '{vnfd['id']}'",
+                )
+
+
+def _interfaces(
+    request: Request, place: str, index: str, given: Document, vdu: Document
+) -> Iterator[Problem]:
+    known = {
+        nic["name"]
+        for point in vdu.get("int-cpd") or ()
+        for nic in point.get("virtual-network-interface-requirement") or ()
+    }
+    for number, (at, nic) in enumerate(numbered(f"{place}/interface", given.get("interface"))):
+        if nic["name"] in known:
+            continue
+        sentence = f"{nic['name']!r} is no NIC of {vdu['id']}; allowed: {choices(known)}"
+        if number:
+            # NBI leaves its loop at the first name it knows.
+            spot = f"{at}/name"
+            yield request.problem("silent", "params-interface-ignored", spot, sentence)
+            continue
+        yield request.problem(
+            "refused",
+            "params-interface",
+            f"{at}/name",
+            sentence,
+            f"Invalid parameter vnf[member-vnf-index='{index}']:vdu[id='{vdu['id']}']:"
+            f"int-cpd[id='{nic['name']}'] is not present at vnfd:vdu:int-cpd",
+        )
+
+
+def addresses(request: Request) -> Iterator[Problem]:
+    """Fixed addresses lie in the subnet of their link, once each."""
+    for place, link in numbered("vld", request.document.get("vld")):
+        subnet = (link.get("ip-profile") or {}).get("subnet-address")
+        network = _network(subnet) if subnet else None
+        seen: dict[str, str] = {}
+        key = "vnfd-connection-point-ref"
+        for at, point in numbered(f"{place}/{key}", link.get(key)):
+            address = point.get("ip-address")
+            if not address:
+                continue
+            spot = f"{at}/ip-address"
+            if network is not None and not _inside(address, network):
+                sentence = f"{address} is outside of link {link['name']!r}; allowed: in {subnet}"
+                yield request.problem("silent", "params-address", spot, sentence)
+            if address in seen:
+                sentence = (
+                    f"{address} is {seen[address]}'s on link {link['name']!r}; "
+                    "allowed: an address of its own"
+                )
+                yield request.problem("silent", "params-address", spot, sentence)
+            seen.setdefault(address, point["member-vnf-index-ref"])
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:  # 010.0.0.0/8 passes NBI's pattern
+        return None
+
+
+def _inside(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    try:
+        return ipaddress.ip_address(address) in network
+    except ValueError:
+        return False
+
+
+def service(request: Request) -> Iterator[Problem]:
+    """additionalParamsForNs, and what the service's own charm needs of them."""
+    given = request.document.get("additionalParamsForNs") or {}
+    for name in given:
+        if not PARAM_KEY.fullmatch(name):
+            sentence = f"{shown(name)} is no key; allowed: letters, digits and '_', no digit first"
+            message = wrong_key("additionalParamsForNs", name)
+            yield request.problem(
+                "refused", "params-key", "additionalParamsForNs", sentence, message
+            )
+    config = request.nsd.get("ns-configuration") or {}
+    for primitive in config.get("initial-config-primitive") or ():
+        for parameter in primitive.get("parameter") or ():
+            name = _name(parameter.get("value"))
+            if name and name not in (*BUILT_IN, "ns_config_info", "VDU_SCALE_INFO", *given):
+                yield request.problem(
+                    "refused",
+                    "params-ns-missing",
+                    "additionalParamsForNs",
+                    f"primitive {primitive['name']} of the service needs it; "
+                    f"allowed: with {name!r}",
+                    not_supplied(name, str(request.nsd["id"]), primitive["name"]),
+                )
+
+
+def not_supplied(name: str, descriptor: str, primitive: str) -> str:
+    """Return NBI's text for a <parameter> without value; it says vnfd of an NSD, too."""
+    return (
+        f"Parameter '<{name}>' needed for vnfd[id={descriptor}]:day1-2 configuration:"
+        f"initial-config-primitive[name={primitive}] not supplied"
+    )
+
+
+def wrong_key(where: str, name: str) -> str:
+    """Return NBI's text for a key of additionalParams that Jinja2 could not take."""
+    return (
+        f"Invalid param name at {where}:{name}. Must contain only alphanumeric characters and "
+        "underscores, and cannot start with a digit"
+    )
+
+
+def values(request: Request) -> Iterator[Problem]:
+    """What is put in the place of <parameter> fits the charm's action or option."""
+    given = {
+        entry["member-vnf-index"]: (at, entry)
+        for at, entry in numbered(
+            "additionalParamsForVnf", request.document.get("additionalParamsForVnf")
+        )
+    }
+    for index, vnfd in request.vnfds.items():
+        package = request.catalog.packages.get(str(vnfd.get("id")))
+        if not vnfd or package is None or index not in given:
+            continue
+        at, entry = given[index]
+        for _, configured in day12_of("", vnfd["df"][0]):
+            place, params = _params_of(at, entry, str(configured["id"]))
+            listed = configured.get("execution-environment-list") or ()
+            for primitive in configured.get("initial-config-primitive") or ():
+                reference = primitive.get("execution-environment-ref")
+                name = next(
+                    (
+                        (item.get("juju") or {}).get("charm")
+                        for item in listed
+                        if reference in (None, item["id"])
+                    ),
+                    None,
+                )
+                charm = charm_of(package, name) if name else None
+                if charm is not None:
+                    yield from _values(request, place, params, primitive, charm)
+
+
+def _params_of(at: str, entry: Document, target: str) -> tuple[str, Document]:
+    """Return (place, additionalParams) for a day1-2 entry: a VDU's own, else the VNF's."""
+    key = "additionalParamsForVdu"
+    for inner, vdu in numbered(f"{at}/{key}", entry.get(key)):
+        if vdu["vdu_id"] == target and vdu.get("additionalParams"):
+            return f"{inner}/additionalParams", vdu["additionalParams"]
+    return f"{at}/additionalParams", entry.get("additionalParams") or {}
+
+
+def _values(
+    request: Request, place: str, params: Document, primitive: Document, charm: Charm
+) -> Iterator[Problem]:
+    for parameter in primitive.get("parameter") or ():
+        name = _name(parameter.get("value"))
+        if not name or name not in params or name in BUILT_IN:
+            continue
+        kind = parameter.get("data-type", "STRING")
+        value = params[name]
+        reason = ""
+        if kind == "STRING" and isinstance(value, (bool, int, float)):
+            # LCM passes on a STRING as it is: a number stays one.
+            reason = f"{shown(value)} stays a number or boolean; allowed: text, in quotes"
+        elif isinstance(value, (dict, list)):
+            reason = "" if kind == "STRING" else f"{shown(value)} is no {kind}; allowed: one value"
+        elif primitive["name"] != "config":
+            action = (charm.actions or {}).get(
+                primitive.get("execution-environment-primitive") or primitive["name"]
+            )
+            schema = action.params.get(parameter["name"]) if action else None
+            reason = misfit(value, kind, schema) if schema is not None else ""
+        if reason:
+            sentence = f"as parameter {parameter['name']!r} of {primitive['name']}: {reason}"
+            yield request.problem("silent", "params-value", f"{place}/{name}", sentence)
+
+
+def _name(value: Any) -> str:
+    """Return the name in <name>, "" for anything else."""
+    return value[1:-1] if isinstance(value, str) and WHOLE.fullmatch(value) else ""

@@ -1,0 +1,33 @@
+"""Instantiation parameters together with the service they are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.validate.context import Catalog, Document
+from builder.validate.problem import Problem, Severity
+
+
+@dataclass(frozen=True)
+class Request:
+    """Parameters of a service, and the service.
+
+    Attributes:
+        document: The parameters in the form of their schema.
+        nsd: Body of the NSD.
+        vnfds: VNFD body by member-vnf-index, {} where it is not at hand.
+        catalog: Where packages are looked up.
+        where: Name of the file, for messages.
+    """
+
+    document: Document
+    nsd: Document
+    vnfds: dict[str, Document]
+    catalog: Catalog
+    where: str
+
+    def problem(
+        self, severity: Severity, code: str, place: str, sentence: str, message: str = ""
+    ) -> Problem:
+        """Make a problem at a place of the parameters."""
+        return Problem(f"{self.where}: {place}", severity, code, sentence, message)
