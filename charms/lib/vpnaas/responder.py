@@ -52,7 +52,12 @@ def _targets_file(link: str) -> str:
 
 
 def render_socket(params: LinkParams, interface: str) -> str:
-    """Return the socket unit: it lives and dies with the tunnel's unit."""
+    """Return the socket unit: it lives and dies with the tunnel's unit.
+
+    Without DefaultDependencies=no it would be ordered before sockets.target (systemd.socket(5)),
+    and so before the unit it comes after: a cycle, in which systemd drops a job at boot, be it the
+    tunnel's.
+    """
     link = params.link
     address = params.inner_address.ip
     listen = "[{}]".format(address) if address.version == 6 else str(address)
@@ -63,8 +68,11 @@ def render_socket(params: LinkParams, interface: str) -> str:
     )
     return """[Unit]
 Description=Measurement requests on link {link} (osm-vpnaas)
+DefaultDependencies=no
 After={owner}
 PartOf={owner}
+Conflicts=shutdown.target
+Before=shutdown.target
 
 [Socket]
 ListenStream={listen}:{port}
