@@ -161,6 +161,11 @@ class Vnf:
         shown: dict[str, Any] = self.action("show-status", link=link)[link]
         return shown
 
+    def boot_cycles(self) -> str:
+        """Return what systemd says of ordering cycles on the way to its default target."""
+        told = self.run("systemd-analyze", "verify", "default.target").stderr
+        return "\n".join(line for line in told.splitlines() if "cycle" in line)
+
     def listening(self) -> set[str]:
         """Return the TCP and UDP sockets that wait for somebody."""
         rows = self.out("ss", "-Hlntu").splitlines()
