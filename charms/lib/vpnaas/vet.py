@@ -75,7 +75,19 @@ class Vetted:
 
 
 def vet(context: Context) -> Vetted:
-    """Decide which peers a link has."""
+    """Decide which peers a link has.
+
+    Raises:
+        InputError: The inner subnet would draw a network of the VDU into the tunnel, in the worst
+            case that of management.
+    """
+    for name, network in _underlays(context):
+        if fields.overlaps(context.params.inner_address.network, network):
+            raise InputError(
+                "configure: inner-address",
+                "{} overlaps {} of {}".format(context.params.inner_address, network, name),
+                "a subnet that is on none of the VDU's own networks",
+            )
     # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
     # must not live on in clear.
     secured = context.params.technology == WIREGUARD
