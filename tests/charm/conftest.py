@@ -97,6 +97,10 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
     return Flavour("ops-1.5.5", folder, choose_python().path)
 
 
+once = pytest.mark.parametrize("flavour", ["ops-1.5.5"], indirect=True, scope="session")
+"""For tests that mostly wait and in which the release of ops plays no part."""
+
+
 @pytest.fixture(scope="session", params=sorted({"3.6", "3.8", "3.10", "3.11", "3.12"}))
 def vendored_on(request: pytest.FixtureRequest, vendored: Path) -> Flavour:
     """The charms as vendored, on each Python they carry files for."""

@@ -46,3 +46,23 @@ def test_an_inner_address_on_the_underlay_is_never_offered(technology, monkeypat
     assert hss.error == ""
     assert relation.ends["hss"][PREFIX + "technology"] == technology
     assert relation.ends["hss"][PREFIX + "endpoint-address"] == "192.168.8.129"
+
+
+def test_every_peer_has_its_live_endpoint():
+    """`wg show all endpoints` names the interface once, and ends no row of one without peers."""
+    juju, hss, _, _ = pair()
+    hss.roles["s11"] = "provider"
+    hss.configure("s11", "172.16.1.1/24", **{"underlay-interface": "ens4"})
+    nics = {"ens3": "10.0.0.3/24", "ens4": "192.168.8.3/24"}
+    other = juju.deploy("mme2", {"s6a": "requirer"}, nics)
+    other.configure("s6a", "172.16.6.3/24", **{"underlay-interface": "ens4"})
+    juju.relate("s6a", "hss", "mme2")
+    juju.settle()
+    # The interface without peers once before and once after the one with two.
+    for order in (("wg-s11", "wg-s6a"), ("wg-s6a", "wg-s11")):
+        hss.vdu.interfaces = {name: hss.vdu.interfaces[name] for name in order}
+        hss.reconcile()
+        live = {name: plan.state.live for name, plan in hss.plans.items()}
+        found = {peer.endpoint for peer in live["s6a"].peers.values()}
+        assert found == {"192.168.8.2:51821", "192.168.8.3:51821"}
+        assert live["s11"].peers == {}

@@ -288,6 +288,9 @@ class ModelVdu:
             "transfer": [f"{key}\t0\t0" for key, _ in peers],
             "persistent-keepalive": [f"{key}\t{p.keepalive}" for key, p in peers],
         }[what]
+        if what == "endpoints":
+            # What wg really does: the interface once, and no line of its own without peers.
+            return f"{name}\t" + "".join(f"{row}\n" for row in rows)
         return "".join(f"{name}\t{row}\n" for row in rows)
 
     def _wg_set(self, name, words):

@@ -173,13 +173,14 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
         public_keys = list(table("public-key"))
         if not public_keys:
             return None
-        endpoints, allowed = table("endpoints"), table("allowed-ips")
+        endpoints = _endpoints(interface, results.out(prefix + "wg/endpoints") or "")
+        allowed = table("allowed-ips")
         handshakes, transfer = table("latest-handshakes"), table("transfer")
         keepalives = table("persistent-keepalive")
         peers = {}
         for key in table("peers"):
             prefixes = allowed.get(key, [""])[0].split()
-            endpoint = endpoints.get(key, [""])[0]
+            endpoint = endpoints.get(key, "")
             received, sent = transfer.get(key, ["0", "0"])[:2]
             keepalive = keepalives.get(key, ["off"])[0]
             peers[key] = LivePeer(
@@ -209,6 +210,22 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
         )
     except (ValueError, KeyError, IndexError, StopIteration):
         raise VduError("`wg show` or `ip` printed something unexpected of {}".format(interface))
+
+
+def _endpoints(interface: str, text: str) -> Dict[str, str]:
+    """Return the endpoint of each peer of an interface from `wg show all endpoints`.
+
+    Unlike the other tables, this one names an interface in the row of its first peer only, and
+    where it has no peer without ending the row (wireguard-tools 1.0.20210914 and before).
+    """
+    found = {}
+    current = ""
+    for line in fields.lines(text):
+        columns = line.split("\t")
+        current = columns[-3] if len(columns) > 2 else current
+        if current == interface and len(columns) > 1:
+            found[columns[-2]] = columns[-1]
+    return found
 
 
 @attr.frozen

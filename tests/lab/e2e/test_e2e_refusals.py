@@ -43,9 +43,9 @@ def member(document: dict[str, Any], index: str) -> dict[str, Any]:
     [
         (
             lambda d: member(d, "client")["additionalParams"].pop("vpn_inner_address"),
-            "Parameter <vpn_inner_address> needed",
+            "<vpn_inner_address>",
         ),
-        (lambda d: member(d, "client").update({"member-vnf-index": "laptop"}), "laptop"),
+        (lambda d: d["additionalParamsForVnf"].append({"member-vnf-index": "laptop"}), "laptop"),
         (lambda d: d["vld"][0].update(name="dataa"), "dataa"),
         (lambda d: d.update(additionalParamsForVnfs=[]), "additionalParamsForVnfs"),
         (lambda d: d.update(vld="data"), "vld"),
