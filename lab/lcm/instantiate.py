@@ -70,7 +70,7 @@ class Report:
     day1_run: list[str] = field(default_factory=list)
     """Applications of which an initial primitive was started; these get terminate primitives."""
     vms_ready: float | None = None
-    """Time (seconds since the epoch) at which the last VM was active."""
+    """Time (seconds since the epoch) at which the last VM let OSM log in, or was active."""
 
 
 class Instantiation:
@@ -243,6 +243,8 @@ class Instantiation:
         for attempt in range(1, INJECT_TRIES + 1):
             try:
                 self.backends.keys.inject(address, user, self.request.ro_key, key)
+                # A VM is ready once it can be logged in to; ACTIVE comes long before that.
+                self.report.vms_ready = time.time()
                 return
             except LcmError as error:
                 if attempt == INJECT_TRIES or time.monotonic() > deadline:

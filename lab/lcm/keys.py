@@ -55,6 +55,10 @@ class OpenSshInjector:
         )
         command = [
             *self._prefix(),
+            # Whoever kills the worker must not leave a login behind.
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
             "ssh",
             "-i",
             str(private_key),

@@ -1,0 +1,293 @@
+"""Two charms with a VDU each: refusals, hostile remotes, a second unit, an upgrade, the end.
+
+The tests of one module share the service and follow each other; the last ones take it apart.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import WAIT, Flavour, once
+from test_dispatch import healthy, refused
+
+from lab.vca import Model
+from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
+
+pytestmark = [pytest.mark.lab, once]
+
+USER = "ubuntu"
+INNER = {"hss": "172.16.6.129", "mme": "172.16.6.2"}
+UNDERLAY = "192.168.8.0/24"
+TAG = "charm-tests"
+
+
+@dataclass(frozen=True)
+class Service:
+    """An HSS (two units) and an MME with a tunnel between their VDUs."""
+
+    model: Model
+    vim: Vim
+    flavour: Flavour
+    servers: Mapping[str, str]
+
+    def out(self, vnf: str, *argv: str) -> str:
+        """Run a command as root in a VDU; return what it printed."""
+        done = self.vim.console(self.servers[vnf], list(argv), timeout=30)
+        assert done.returncode == 0, (argv, done.stdout, done.stderr)
+        return str(done.stdout)
+
+    def ping(self, vnf: str, address: str) -> bool:
+        """Say whether an address answers one of a few echo requests."""
+        words = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", "5", address]
+        return self.vim.console(self.servers[vnf], words, timeout=30).returncode == 0
+
+    def inject(self, vnf: str) -> None:
+        """Let the application's leader in, as OSM's resource orchestrator does."""
+        key = self.model.run_action(vnf, "get-ssh-public-key", timeout=WAIT).results["pubkey"]
+        script = (
+            f"umask 077; mkdir -p ~{USER}/.ssh; echo '{key}' >> ~{USER}/.ssh/authorized_keys; "
+            f"chown -R {USER}: ~{USER}/.ssh"
+        )
+        self.out(vnf, "sh", "-c", script)
+
+    def told(self, unit: str, endpoint: str, app: str) -> dict[str, str]:
+        """Return the databag `app` writes, as `unit` sees it."""
+        for relation in self.model.show_unit(unit)["relation-info"]:
+            others = {name.partition("/")[0] for name in relation.get("related-units", {})}
+            if relation["endpoint"] == endpoint and (endpoint == "proxypeer" or app in others):
+                return dict(relation["application-data"])
+        raise AssertionError(f"{unit} has no {endpoint} with {app}")
+
+    def stored(self, unit: str) -> dict[str, Any]:
+        """Return the parameters an application keeps."""
+        text = self.told(unit, "proxypeer", unit.partition("/")[0])["intent"]
+        return dict(json.loads(text))
+
+    def fingerprint(self, vnf: str) -> str:
+        """Return the tunnel as the VDU has it, without what traffic changes."""
+        words = [("private-key",), ("listen-port",), ("peers",), ("allowed-ips",), ("endpoints",)]
+        shown = [self.out(vnf, "wg", "show", "wg-s6a", *word) for word in words]
+        return "".join(shown) + self.out(vnf, "ip", "-br", "address", "show", "wg-s6a")
+
+
+@pytest.fixture(scope="module")
+def service(flavour: Flavour, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    home = tmp_path_factory.mktemp("vdus")
+    vim = Vim.create(home, "site")
+    try:
+        network = vim.create_network(NetworkSpec("s6a", subnet=UNDERLAY), TAG)
+        made = {
+            vnf: vim.create_server(
+                ServerSpec(
+                    name=vnf,
+                    hostname=vnf,
+                    image="ubuntu22.04",
+                    vcpus=1,
+                    ram_mib=512,
+                    disk_gb=1,
+                    ports=(
+                        PortSpec(vim.management_network().id),
+                        PortSpec(network.id, ip=f"192.168.8.{INNER[vnf].rpartition('.')[2]}"),
+                    ),
+                ),
+                TAG,
+            ).id
+            for vnf in INNER
+        }
+        with flavour.model(home, tuple(vca_prefix(home))) as model:
+            model.deploy("hss", flavour.charm("hss"), num_units=2)
+            model.deploy("mme", flavour.charm("mme"))
+            model.add_relation("hss:s6a", "mme:s6a")
+            model.wait_idle(WAIT)
+            found = Service(model, vim, flavour, made)
+            for vnf, server in made.items():
+                address = vim.wait_active(server, WAIT).ports[0].ip
+                found.inject(vnf)
+                model.set_config(vnf, {"ssh-hostname": f"{address};", "ssh-username": USER})
+            for vnf, address in INNER.items():
+                link = {"link": "s6a", "underlay-interface": "ens4"}
+                result = model.run_action(
+                    vnf, "configure", {**link, "inner-address": f"{address}/24"}, timeout=WAIT
+                )
+                assert result.status == "completed", result.results
+            yield found
+    finally:
+        vim.destroy()
+        clean(home)
+
+
+def leader(service: Service) -> str:
+    return service.model.status().applications["hss"].leader
+
+
+def test_the_tunnel_comes_up(service: Service) -> None:
+    states = healthy(service.model)
+    assert states["mme/0"] == ("active", "s11 unconfigured, s1c unconfigured, s6a up")
+    assert states[leader(service)] == ("active", "s6a up")
+    assert service.ping("mme", INNER["hss"])
+    verified = service.model.run_action("mme", "verify-ssh-credentials", timeout=WAIT)
+    assert verified.results == {"verified": "True", "output": "mme"}
+
+
+@pytest.mark.parametrize(
+    ("action", "params", "word"),
+    [
+        ("configure", {"inner-address": "172.16.6.129/24", "mtu": 576}, "configure: mtu: "),
+        ("configure", {"inner-address": "300.1.1.1/24"}, "configure: inner-address: "),
+        (
+            "configure",
+            {"inner-address": "172.16.6.129/24", "underlay-interface": "ens9"},
+            "underlay",
+        ),
+        (
+            # The subnet of the underlay itself.
+            "configure",
+            {"inner-address": "192.168.8.7/25", "underlay-interface": "ens4"},
+            "overlaps 192.168.8.0/24 of ens4",
+        ),
+        (
+            "add-peer",
+            {
+                "name": "thief",
+                "public-key": "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE=",
+                "allowed-prefixes": f"{INNER['mme']}/32",
+            },
+            "172.16.6.2",
+        ),
+    ],
+    ids=["mtu", "address", "no-such-interface", "underlay-subnet", "peer-in-the-way"],
+)
+def test_a_refused_change_changes_nothing(
+    service: Service, action: str, params: dict[str, object], word: str
+) -> None:
+    before = (healthy(service.model), service.stored(leader(service)), service.fingerprint("hss"))
+    sentence = refused(service.model, "hss", action, link="s6a", **params)
+    assert word in sentence
+    after = (healthy(service.model), service.stored(leader(service)), service.fingerprint("hss"))
+    assert after == before
+
+
+HOSTILE = """#!/bin/sh
+case $JUJU_DISPATCH_PATH in
+hooks/config-changed | hooks/s6a-relation-joined)
+    config-get bag > bag.yaml
+    for id in $(relation-ids s6a); do relation-set -r "$id" --app --file bag.yaml; done ;;
+esac
+"""
+
+
+def test_a_hostile_remote_displaces_nothing_and_fails_no_hook(
+    service: Service, tmp_path: Path
+) -> None:
+    model, unit = service.model, leader(service)
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    for name, document in (
+        (
+            "metadata.yaml",
+            {
+                "name": "hostile",
+                "summary": "s",
+                "description": "d",
+                "series": ["bionic"],
+                "requires": {"s6a": {"interface": "vpnaas-link"}},
+            },
+        ),
+        ("config.yaml", {"options": {"bag": {"type": "string", "default": ""}}}),
+    ):
+        (folder / name).write_text(yaml.safe_dump(document))
+    (folder / "dispatch").write_text(HOSTILE)
+    (folder / "dispatch").chmod(0o755)
+
+    honest = service.told(unit, "s6a", "mme")
+    own = service.told("mme/0", "s6a", "hss")
+    other_key = {"vpnaas-public-key": "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="}
+    assert set(other_key) < set(honest)  # or the attacks below would miss
+    attacks: list[dict[str, str]] = [
+        {"vpnaas-version": "1"},
+        {"vpnaas-version": "2", "anything": "goes"},
+        honest,  # the MME's very identity
+        {**honest, **other_key},  # its address under another key
+        {**honest, **other_key, "vpnaas-inner-address": INNER["hss"]},
+        {**own, "vpnaas-inner-address": "172.16.6.9"},  # our own key
+        {
+            **honest,
+            **other_key,
+            "vpnaas-inner-address": "172.16.6.9",
+            "vpnaas-allowed-prefixes": "0.0.0.0/0,172.16.6.0/24",
+        },
+        dict.fromkeys(honest, "$(reboot); `reboot` \n[Peer]\nPostUp = reboot\u2028\x7f"),
+        dict.fromkeys(honest, "9" * 5000),
+        dict.fromkeys(honest, ""),
+    ]
+    model.deploy("hostile", folder)
+    model.add_relation("hss:s6a", "hostile:s6a")
+    for number, attack in enumerate(attacks):
+        silence = dict.fromkeys(set(honest) - set(attack), "")
+        model.set_config("hostile", {"bag": yaml.safe_dump({**silence, **attack})})
+        states = healthy(model)
+        assert states[unit][0] in ("active", "blocked"), number
+        allowed = service.out("hss", "wg", "show", "wg-s6a", "allowed-ips").splitlines()
+        kept = f"{honest['vpnaas-public-key']}\t{INNER['mme']}/32"
+        assert kept in allowed, (number, allowed)
+        assert "0.0.0.0/0" not in " ".join(allowed), number
+        assert service.ping("hss", INNER["mme"]), number
+        assert "/24" not in " ".join(allowed), number
+    model.remove_application("hostile")
+    model.wait_for(lambda status: "hostile" not in status.applications, WAIT)
+    assert healthy(model)[unit] == ("active", "s6a up")
+    assert service.out("hss", "wg", "show", "wg-s6a", "peers").split() == [
+        honest["vpnaas-public-key"]
+    ]
+
+
+def test_an_upgrade_keeps_the_tunnel(service: Service) -> None:
+    before = service.fingerprint("hss")
+    service.model.upgrade_charm("hss", service.flavour.charm("hss"))
+    healthy(service.model)
+    assert service.fingerprint("hss") == before
+    assert service.ping("hss", INNER["mme"])
+
+
+def test_another_leader_finds_the_intent_and_is_let_in(service: Service) -> None:
+    """Only the first leader's key was injected: it has let its fellow unit in."""
+    model, first = service.model, leader(service)
+    intent, before = service.stored(first), service.fingerprint("hss")
+    model.kill_unit_agent(first)
+    status = model.wait_for(lambda s: s.applications["hss"].leader not in ("", first), WAIT)
+    second = status.applications["hss"].leader
+    model.wait_for(lambda s: s.units[second].message == "s6a up", WAIT, "the new leader's report")
+    assert service.stored(second) == intent
+    assert service.fingerprint("hss") == before
+    shown = model.run_action("hss", "show-status", {"link": "s6a"}, timeout=WAIT)
+    assert shown.unit == second
+    assert json.loads(shown.results["output"])["s6a"]["state"] == "up"
+    model.restore_unit_agent(first)
+    # Juju fires no hook where leadership is lost; the five-minute one brings the report.
+    model.update_status()
+    assert healthy(model)[first] == ("active", "standby, the leader manages the VDU")
+
+
+def test_a_vdu_that_vanishes_is_told_and_holds_nothing_up(service: Service) -> None:
+    """The last test: the MME's VDU is gone, the HSS' one is cleaned up."""
+    model = service.model
+    service.vim.stop(service.servers["mme"])
+    started = time.monotonic()
+    model.update_status()
+    state, message = healthy(model)["mme/0"]
+    assert state == "blocked"
+    assert message.startswith("cannot reach ")
+    model.remove_application("mme")
+    model.wait_for(lambda status: "mme" not in status.applications, WAIT)
+    assert time.monotonic() - started < 60
+    assert service.out("hss", "wg", "show", "wg-s6a", "peers") == ""
+    model.remove_application("hss")
+    model.wait_for(lambda status: not status.applications, WAIT)
+    assert "wg-s6a" not in service.out("hss", "ip", "-br", "link")
