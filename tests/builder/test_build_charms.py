@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 from unittest.mock import Mock
@@ -10,6 +9,7 @@ from vpnaas.charm import VnfCharm
 
 from builder import charms
 from builder.errors import BuildError
+from lab.vca.python import choose_python
 
 ACTIONS_OF_OSM = {"run", "generate-ssh-key", "get-ssh-public-key", "verify-ssh-credentials"}
 OPTIONS_OF_OSM = {"ssh-hostname", "ssh-username", "ssh-password"}
@@ -33,12 +33,8 @@ def charm_folders(unpacked):
 
 
 def python36():
-    named = os.environ.get("VPNAAS_PYTHON36") or shutil.which("python3.6")
-    if not named:
-        return None
-    # A version manager's shim is on PATH even where its Python is switched off.
-    alive = subprocess.run([named, "-c", ""], capture_output=True, check=False)
-    return named if alive.returncode == 0 else None
+    python = choose_python()
+    return str(python.path) if python.version[:2] == (3, 6) else None
 
 
 def test_every_charm_is_complete(unpacked):
@@ -89,7 +85,7 @@ def test_marks_become_the_links_of_the_charm(tree):
 @pytest.mark.parametrize("python", [sys.executable, python36()])
 def test_charm_imports_with_nothing_but_its_own_folder(unpacked, python):
     if python is None:
-        pytest.skip("no Python 3.6: none on PATH and VPNAAS_PYTHON36 is not set")
+        pytest.skip("no Python 3.6 on this machine; OSMLAB_CHARM_PYTHON names one")
     folder = unpacked["hss_vnf"] / "charms" / "hss"
     done = subprocess.run(
         [python, "-B", "-s", "-S", "-c", PROBE, str(folder)],

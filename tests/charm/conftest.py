@@ -18,7 +18,6 @@ from builder import charms
 from builder.tree import Tree
 from lab.vca import Controller, Model, Settings
 from lab.vca.python import choose_python
-from lab.vim import VimError, probe
 
 WAIT = 90.0
 """Upper bound in seconds of waits; they end as soon as what they wait for is there."""
@@ -108,26 +107,3 @@ def vendored_on(request: pytest.FixtureRequest, vendored: Path) -> Flavour:
     if python is None:
         pytest.skip(f"no Python {request.param} on this machine")
     return Flavour(f"python-{request.param}", vendored, python)
-
-
-def _missing_for_a_lab() -> str:
-    if os.geteuid() != 0:
-        return "needs root: makes network namespaces and mounts"
-    try:
-        probe()
-    except VimError as error:
-        return str(error)
-    return ""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests that need a lab where there can be none, unless they must run."""
-    if item.get_closest_marker("lab") is None:
-        return
-    reason = _missing_for_a_lab()
-    if not reason:
-        return
-    if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":
-        pytest.fail(f"lab tests must run here, but this machine {reason}", pytrace=False)
-    pytest.skip(reason)
