@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vpnaas import fields
 from vpnaas.errors import InputError
 from vpnaas.intent import Intent, link_params, manual_peer
-from vpnaas.offer import Offer, WireguardOffer, decode, encode
+from vpnaas.offer import KeyOffer, Offer, decode, encode
 
 KEY = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg="
 OTHER = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0="
@@ -196,7 +196,7 @@ OFFER = Offer(
     mtu=1420,
     endpoint=(ipaddress.ip_address("192.168.8.2"), 51821),
     allowed_prefixes=(ipaddress.ip_network("10.45.0.0/16"),),
-    wireguard=WireguardOffer(KEY, 3, OTHER, (OTHER,), True),
+    keys=KeyOffer(KEY, 3, OTHER, (OTHER,), True),
 )
 
 

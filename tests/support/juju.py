@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from vpnaas.errors import VpnaasError
 from vpnaas.intent import Intent, link_params
 from vpnaas.offer import encode
-from vpnaas.plan import Situation, conclude, make_plan, observe_steps, prepare_steps
+from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.status import statuses
+from vpnaas.technology import Situation
 from vpnaas.vet import Remote
 
 from support.model import ModelVdu, World

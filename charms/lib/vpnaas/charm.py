@@ -17,23 +17,16 @@ from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
-from . import clear, fields, measure, responder, status, wireguard
+from . import fields, measure, responder, status
 from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from .intent import Intent, link_params, manual_peer
 from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
 from .offer import encode
-from .plan import (
-    LinkPlan,
-    Plan,
-    Situation,
-    conclude,
-    make_plan,
-    observe_steps,
-    prepare_steps,
-    require_tools,
-)
+from .plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from .ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
 from .steps import changes
+from .technologies import TABLE
+from .technology import LinkPlan, Situation
 from .vet import Remote
 
 logger = logging.getLogger(__name__)
@@ -155,7 +148,9 @@ class VnfCharm(CharmBase):
             return
         steps = []
         for link in sorted(self.roles):
-            steps += responder.absent(link) + wireguard.absent(link) + clear.absent(link)
+            steps += responder.absent(link)
+            for _, technology in sorted(TABLE.items()):
+                steps += technology.absent(link)
         try:
             with self._vdu() as vdu:
                 vdu.execute(steps)
@@ -244,7 +239,7 @@ class VnfCharm(CharmBase):
     def _plan(self, situation: Situation, vdu: Vdu) -> Plan:
         results = vdu.execute(observe_steps(situation))
         self._pin(vdu)
-        require_tools(results.found("tools"))
+        require_tools(situation, results)
         results.check()
         prepare = prepare_steps(situation, results)
         prepared = vdu.execute(prepare).check() if prepare else None
@@ -494,11 +489,11 @@ class VnfCharm(CharmBase):
             links = frozenset(
                 link
                 for link in self._chosen(event, self._intent().links)
-                if self._intent().links[link].technology == "wireguard"
+                if TABLE[self._intent().links[link].technology].keyed
             )
             force = bool(event.params.get("force", False))
             if not links:
-                raise InputError("link", "no chosen link uses keys", "a link with WireGuard")
+                raise InputError("link", "no chosen link uses keys", "a link with a VPN")
             # One pass stages the keys; the next switches those nobody needs to be asked about.
             self._reconcile_now(rotate=links)
             outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)

@@ -11,7 +11,7 @@ import attr
 
 from . import fields
 from .errors import InputError
-from .links import NONE, TECHNOLOGIES, WIREGUARD, reference_point
+from .links import KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
 
 AUTO = ("", "auto")
 NOTHING = ("", "none")
@@ -103,11 +103,11 @@ class Intent:
     def with_peer(self, peer: ManualPeer) -> "Intent":
         """Return the intent with one manual peer added or replaced."""
         params = self.links.get(peer.link)
-        if params is None or params.technology != WIREGUARD:
+        if params is None or params.technology not in KEYED:
             raise InputError(
                 "add-peer: link",
-                "{} does not use WireGuard".format(peer.link),
-                "a link that `configure` set to wireguard",
+                "{} has no VPN".format(peer.link),
+                "a link that `configure` set to {}".format(" or ".join(KEYED)),
             )
         peers = dict(self.peers)
         peers[(peer.link, peer.name)] = peer

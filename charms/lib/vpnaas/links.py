@@ -13,6 +13,8 @@ REQUIRER = "requirer"
 WIREGUARD = "wireguard"
 NONE = "none"
 TECHNOLOGIES = (WIREGUARD, NONE)
+KEYED = (WIREGUARD,)
+"""Technologies whose peers prove themselves with keys."""
 
 MANAGEMENT = "management"
 

@@ -11,7 +11,7 @@ import attr
 
 from . import fields
 from .errors import InputError
-from .links import NONE, TECHNOLOGIES
+from .links import NONE, TECHNOLOGIES, WIREGUARD
 
 VERSION = "1"
 PREFIX = "vpnaas-"
@@ -21,11 +21,11 @@ MAX_VALUE = 4096
 
 
 @attr.frozen
-class WireguardOffer:
-    """The part of an offer that WireGuard needs.
+class KeyOffer:
+    """The part of an offer that technologies with keys have in common.
 
     Attributes:
-        public_key: Key in use (base64 of 32 bytes).
+        public_key: Key in use; what a key is, the technology says.
         key_generation: Counts rotations from 1, for people and logs.
         next_public_key: Key the owner will switch to once all peers have acknowledged it.
         acknowledged: Keys of the reader that the owner has installed, current and next.
@@ -54,7 +54,7 @@ class Offer:
         inner_address: Address inside the tunnel, a host without subnet.
         allowed_prefixes: Prefixes behind the owner.
         mtu: Largest inner packet in bytes the owner's underlay can carry.
-        wireguard: Credentials, where the technology is WireGuard.
+        keys: Credentials, in the form of the technology; None where it has no keys.
     """
 
     technology: str
@@ -62,7 +62,7 @@ class Offer:
     mtu: int
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
-    wireguard: Optional[WireguardOffer] = None
+    keys: Optional[KeyOffer] = None
 
     def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
         """Return all the owner may send from: its inner address and what lies behind it."""
@@ -71,7 +71,7 @@ class Offer:
 
 def encode(offer: Offer) -> Dict[str, str]:
     """Return the databag content; empty values clear a key, as Juju does."""
-    keys = offer.wireguard
+    keys = offer.keys
     bag = {
         "version": VERSION,
         "technology": offer.technology,
@@ -130,15 +130,25 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
         mtu=fields.integer(at("mtu"), text("mtu"), fields.MIN_MTU, fields.MAX_MTU),
         endpoint=endpoint,
         allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
-        wireguard=None if technology == NONE else _keys(text, at),
+        keys=_PARTS[technology](text, at),
     )
 
 
-def _keys(text: Callable[[str], str], at: Callable[[str], str]) -> WireguardOffer:
-    def key(name: str, value: str) -> str:
-        return fields.wireguard_key(at(name), value) if value else ""
+def _no_keys(text: Callable[[str], str], at: Callable[[str], str]) -> Optional[KeyOffer]:
+    return None
 
-    current = fields.wireguard_key(at("public-key"), text("public-key"))
+
+def _wireguard(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer:
+    return _keys(text, at, fields.wireguard_key)
+
+
+def _keys(
+    text: Callable[[str], str], at: Callable[[str], str], parse: Callable[[str, str], str]
+) -> KeyOffer:
+    def key(name: str, value: str) -> str:
+        return parse(at(name), value) if value else ""
+
+    current = parse(at("public-key"), text("public-key"))
     following = key("next-public-key", text("next-public-key"))
     if following == current:
         raise InputError(
@@ -149,15 +159,20 @@ def _keys(text: Callable[[str], str], at: Callable[[str], str]) -> WireguardOffe
     if len(acknowledged) > MAX_KEYS:
         raise InputError(at("acknowledged-keys"), "too many keys", "at most {}".format(MAX_KEYS))
     wrap_key, wrapped = text("wrap-key"), text("wrapped-preshared-key")
-    return WireguardOffer(
+    return KeyOffer(
         public_key=current,
         key_generation=fields.integer(at("key-generation"), text("key-generation"), 1, 999999999),
         next_public_key=following,
-        acknowledged=tuple(
-            fields.wireguard_key(at("acknowledged-keys"), part) for part in acknowledged
-        ),
+        acknowledged=tuple(parse(at("acknowledged-keys"), part) for part in acknowledged),
         preshared=fields.choice(at("preshared-key"), text("preshared-key"), ("required", "no"))
         == "required",
         wrap_key=fields.blob(at("wrap-key"), wrap_key, 256, 1024) if wrap_key else "",
         wrapped=fields.blob(at("wrapped-preshared-key"), wrapped, 256, 1024) if wrapped else "",
     )
+
+
+_PARTS: Dict[str, Callable[[Callable[[str], str], Callable[[str], str]], Optional[KeyOffer]]] = {
+    WIREGUARD: _wireguard,
+    NONE: _no_keys,
+}
+"""How the credentials of each technology are read."""

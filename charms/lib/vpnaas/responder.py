@@ -11,7 +11,6 @@ from typing import List, Optional
 
 from . import fields
 from .intent import LinkParams
-from .links import NONE
 from .steps import Results, Step, read, run, write
 from .steps import directory as make_directory
 
@@ -51,8 +50,8 @@ def _targets_file(link: str) -> str:
     return "/etc/osm-vpnaas-responder-{}.json".format(link)
 
 
-def render_socket(params: LinkParams, interface: str) -> str:
-    """Return the socket unit: it lives and dies with the tunnel's unit.
+def render_socket(params: LinkParams, interface: str, owner: str) -> str:
+    """Return the socket unit: it lives and dies with the tunnel's unit, `owner`.
 
     Without DefaultDependencies=no it would be ordered before sockets.target (systemd.socket(5)),
     and so before the unit it comes after: a cycle, in which systemd drops a job at boot, be it the
@@ -61,11 +60,6 @@ def render_socket(params: LinkParams, interface: str) -> str:
     link = params.link
     address = params.inner_address.ip
     listen = "[{}]".format(address) if address.version == 6 else str(address)
-    owner = (
-        "osm-vpnaas-clear@{}.service".format(link)
-        if params.technology == NONE
-        else "wg-quick@{}.service".format(interface)
-    )
     return """[Unit]
 Description=Measurement requests on link {link} (osm-vpnaas)
 DefaultDependencies=no
@@ -112,12 +106,16 @@ def observe(link: str) -> List[Step]:
 
 
 def steps_to(
-    params: LinkParams, interface: str, outer: Optional[fields.IPAddress], results: Results
+    params: LinkParams,
+    interface: str,
+    owner: str,
+    outer: Optional[fields.IPAddress],
+    results: Results,
 ) -> List[Step]:
     """Return the steps that install the launcher of one link; none where it is as wanted."""
     link = params.link
     at = link + "/responder/"
-    socket, targets = render_socket(params, interface), render_targets(params, outer)
+    socket, targets = render_socket(params, interface, owner), render_targets(params, outer)
     steps: List[Step] = []
     if results.text(at + "program") != PROGRAM:
         steps += [

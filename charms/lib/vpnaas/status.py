@@ -5,8 +5,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from . import fields
-from .links import NONE, reference_point, wireguard_interface
-from .plan import FRESH, LinkPlan
+from .links import reference_point
+from .plan import fresh
+from .technologies import TABLE
+from .technology import LinkPlan
 from .tunnel import Peer
 
 UNCONFIGURED = "unconfigured"
@@ -55,7 +57,7 @@ def link_status(link: str, plan: Optional[LinkPlan], now: int) -> LinkStatus:
         state = PENDING
     elif not states:
         state = WAITING
-    elif plan.params.technology == NONE:
+    elif not TABLE[plan.params.technology].keyed:
         state = CLEAR
     else:
         state = UP
@@ -69,12 +71,7 @@ def link_status(link: str, plan: Optional[LinkPlan], now: int) -> LinkStatus:
         "mtu": plan.mtu,
         "peers": peers,
     }  # type: Dict[str, Any]
-    if plan.state is not None:
-        details["interface"] = wireguard_interface(link)
-        details["listen-port"] = plan.params.listen_port
-        details["public-key"] = plan.state.public_key
-        details["key-generation"] = plan.state.generation
-        details["rotation"] = "under way" if plan.state.next_public_key else "none"
+    details.update(TABLE[plan.params.technology].details(plan))
     return LinkStatus(link, state, reason, details)
 
 
@@ -84,25 +81,23 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
         "prefixes": fields.show_networks(peer.prefixes),
         "endpoint": fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
     }  # type: Dict[str, Any]
-    if plan.params.technology == NONE:
+    if not TABLE[plan.params.technology].keyed:
         view["state"] = CLEAR
         return view
-    live = plan.state.live if plan.state else None
-    entries = [live.peers[key] for key in peer.public_keys() if key in live.peers] if live else []
-    handshake = max([entry.handshake for entry in entries] or [0])
+    seen = TABLE[plan.params.technology].seen(plan, peer)
     view["public-key"] = peer.public_key
     view["preshared-key"] = bool(peer.preshared)
-    view["last-handshake-s"] = now - handshake if handshake else None
-    view["received-bytes"] = sum(entry.received for entry in entries)
-    view["sent-bytes"] = sum(entry.sent for entry in entries)
-    roamed = [entry.endpoint for entry in entries if entry.endpoint]
-    view["endpoint"] = roamed[0] if roamed else view["endpoint"]
-    if handshake and now - handshake < FRESH + 60:
+    view["last-handshake-s"] = now - seen.handshake if seen.handshake else None
+    view["received-bytes"] = seen.received
+    view["sent-bytes"] = seen.sent
+    view["endpoint"] = seen.endpoint or view["endpoint"]
+    view.update(seen.details)
+    if fresh(now, plan, peer, grace=60):
         view["state"] = UP
     elif peer.reached:
         view["state"] = DOWN
     elif peer.inner_address is None:
-        view["state"] = UP if handshake else "idle"  # A manual peer calls when it likes.
+        view["state"] = UP if seen.handshake else "idle"  # A manual peer calls when it likes.
     else:
         view["state"] = PENDING
     return view

@@ -8,6 +8,7 @@ import attr
 
 from . import fields
 from .errors import InputError
+from .links import NONE, WIREGUARD
 
 RECORD_VERSION = 1
 
@@ -21,7 +22,8 @@ class Peer:
         label: What people know it by, the remote application or the manual peer's name.
         inner_address: Its address in the tunnel, None for a manual peer of prefixes only.
         prefixes: All it may send from.
-        public_key: WireGuard key in use, "" for technology none.
+        technology: What its tunnel is.
+        public_key: Key in use, in the form of the technology; "" for none.
         next_public_key: Key it is about to switch to.
         endpoint: Where to reach it, None where it calls us.
         keepalive: Seconds between keepalives we send, 0 for none.
@@ -34,6 +36,7 @@ class Peer:
     name: str
     label: str
     prefixes: Tuple[fields.IPNetwork, ...]
+    technology: str
     inner_address: Optional[fields.IPAddress] = None
     public_key: str = ""
     next_public_key: str = ""
@@ -46,6 +49,23 @@ class Peer:
     def public_keys(self) -> Tuple[str, ...]:
         """Return its keys, the one in use first."""
         return tuple(key for key in (self.public_key, self.next_public_key) if key)
+
+
+@attr.frozen
+class KeyState:
+    """What was observed of the keys of one link.
+
+    Attributes:
+        public_key: Of the private key on file.
+        next_public_key: Of the key staged by a rotation, "" where none is under way.
+        generation: Of the private key on file.
+        applied: Peers of the last successful reconcile.
+    """
+
+    public_key: str
+    next_public_key: str
+    generation: int
+    applied: Tuple[Peer, ...]
 
 
 def record(peers: Sequence[Peer]) -> str:
@@ -76,6 +96,7 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "name": peer.name,
         "label": peer.label,
         "prefixes": fields.show_networks(peer.prefixes),
+        "technology": peer.technology,
         "inner-address": str(peer.inner_address or ""),
         "public-key": peer.public_key,
         "next-public-key": peer.next_public_key,
@@ -92,6 +113,8 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         name=item["name"],
         label=item["label"],
         prefixes=fields.networks("record", item["prefixes"]),
+        # Records of before there was a choice of VPN do not tell.
+        technology=item.get("technology", WIREGUARD if item["public-key"] else NONE),
         inner_address=fields.address("record", inner) if inner else None,
         public_key=item["public-key"],
         next_public_key=item["next-public-key"],

@@ -13,8 +13,8 @@ from . import fields
 from .errors import InputError
 from .facts import VduFacts
 from .intent import LinkParams, ManualPeer
-from .links import NONE, WIREGUARD
-from .offer import Offer, WireguardOffer, decode
+from .links import KEYED, NONE
+from .offer import KeyOffer, Offer, decode
 from .tunnel import Peer
 
 KEEPALIVE = 25
@@ -90,8 +90,8 @@ def vet(context: Context) -> Vetted:
             )
     # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
     # must not live on in clear.
-    secured = context.params.technology == WIREGUARD
-    before = {p.name: p for p in context.applied if bool(p.public_key) == secured}
+    technology = context.params.technology
+    before = {p.name: p for p in context.applied if p.technology == technology}
     problems: List[str] = []
     waiting: List[str] = []
     peers: List[Peer] = []
@@ -117,7 +117,7 @@ def vet(context: Context) -> Vetted:
                 continue
             offers[name] = offer
             preshared_id = context.preshared_ids.get(name)
-            if context.preshared_required and preshared_id is None and offer.wireguard:
+            if context.preshared_required and preshared_id is None and offer.keys:
                 waiting.append("waiting for the preshared key with {}".format(remote.label))
                 keep(name)
             else:
@@ -126,7 +126,7 @@ def vet(context: Context) -> Vetted:
             problems.append(str(error))
             keep(name)
     for manual in context.manual:
-        peer = _from_manual(manual)
+        peer = _from_manual(manual, technology)
         try:
             admit(peer)
         except InputError as error:
@@ -139,11 +139,12 @@ def vet(context: Context) -> Vetted:
     )
 
 
-def _from_manual(manual: ManualPeer) -> Peer:
+def _from_manual(manual: ManualPeer, technology: str) -> Peer:
     return Peer(
         name="man-" + manual.name,
         label=manual.name,
         prefixes=manual.allowed_prefixes,
+        technology=technology,
         public_key=manual.public_key,
         endpoint=manual.endpoint,
         keepalive=manual.keepalive,
@@ -184,11 +185,12 @@ def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) 
         )
     if params.technology == NONE and not offer.endpoint:
         raise InputError(at("endpoint-address"), "none given", "an address of the underlay")
-    keys = offer.wireguard or WireguardOffer("")
+    keys = offer.keys or KeyOffer("")
     return Peer(
         name=remote.peer_name,
         label=remote.label,
         prefixes=offer.prefixes(),
+        technology=offer.technology,
         inner_address=offer.inner_address,
         public_key=keys.public_key,
         next_public_key=keys.next_public_key,
@@ -240,7 +242,7 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
 
 def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:
     """Return the VDU's own networks, which no tunnel may capture; none for a link in clear."""
-    if context.params.technology != WIREGUARD:
+    if context.params.technology not in KEYED:
         return []
     return [
         (interface.name, address.network)

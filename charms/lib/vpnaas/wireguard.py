@@ -18,7 +18,7 @@ from .intent import LinkParams
 from .links import directory, wireguard_interface
 from .steps import Results, Step, move, read, remove, run, write
 from .steps import directory as make_directory
-from .tunnel import Peer, read_record, record
+from .tunnel import KeyState, Peer, read_record, record
 
 OVERHEAD = 80
 """Bytes a packet grows by: 40 IPv6, 8 UDP, 32 WireGuard (data header 16, tag 16); an IPv4
@@ -63,26 +63,18 @@ class Live:
 
 
 @attr.frozen
-class State:
+class State(KeyState):
     """What was observed of one link.
 
     Attributes:
-        public_key: Of the private key on file.
-        next_public_key: Of the key staged by a rotation, "" where none is under way.
-        generation: Of the private key on file.
         live: The interface, None where there is none.
         file: Text of the wg-quick file, None where there is none.
         enabled: Whether the unit starts at boot.
-        applied: Peers of the last successful reconcile.
     """
 
-    public_key: str
-    next_public_key: str
-    generation: int
     live: Optional[Live]
     file: Optional[str]
     enabled: bool
-    applied: Tuple[Peer, ...]
 
 
 def unit(link: str) -> str:

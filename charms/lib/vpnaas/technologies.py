@@ -1,0 +1,12 @@
+"""The table of technologies; a new one is a line here and a module of its own."""
+
+from typing import Dict
+
+from .over_clear import Clear
+from .over_wireguard import Wireguard
+from .technology import Technology
+
+TABLE: Dict[str, Technology] = {
+    technology.name: technology for technology in (Wireguard(), Clear())
+}
+"""By the value of the parameter `technology`."""
