@@ -6,11 +6,13 @@ its own baseline of the same run, interleaved and repeated. Nothing here is a te
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
 import re
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -248,5 +250,18 @@ def main(what: str, rounds: int, seconds: int, dist: Path, out: Path) -> None:
     console.print(f"{dataplane.backend} {dataplane.version}; everything measured: {file}")
 
 
+#: Benchmarks with a command line of their own.
+SUITES = {"ipsec-scale": "benchmarks.ipsec_scale"}
+
+
+def suite() -> None:
+    """Run the benchmark that the first argument names."""
+    module = SUITES.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    if module is None:
+        main()
+        return
+    importlib.import_module(module).main(sys.argv[2:], prog_name=f"bench {sys.argv[1]}")
+
+
 if __name__ == "__main__":
-    main()
+    suite()

@@ -1,0 +1,1 @@
+"""strongSwan in network namespaces: what the IPsec benchmarks and gateway tests share."""

@@ -1,0 +1,91 @@
+"""Network namespaces that end with the block that made them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import Sequence
+from types import TracebackType
+
+TIMEOUT = 60
+
+
+def run(*argv: str, check: bool = True, text: str | None = None) -> str:
+    """Run a command and return its output.
+
+    Raises:
+        RuntimeError: It failed; the text is what it said.
+    """
+    done = subprocess.run(
+        argv, input=text, capture_output=True, text=True, check=False, timeout=TIMEOUT
+    )
+    if check and done.returncode:
+        raise RuntimeError(f"{' '.join(argv)[:200]}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+class Namespaces:
+    """Named namespaces with a prefix of their own, removed at the end of a `with` block."""
+
+    def __init__(self, *names: str) -> None:
+        self.prefix = f"gw{uuid.uuid4().hex[:6]}-"
+        self.names = names
+
+    def __enter__(self) -> Namespaces:
+        for name in self.names:
+            run("ip", "netns", "add", self.prefix + name)
+            self.ip(name, "link", "set", "lo", "up")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in self.names:
+            run("ip", "netns", "delete", self.prefix + name, check=False)
+
+    def argv(self, name: str, *argv: str) -> list[str]:
+        """Return the command line that runs a command in a namespace."""
+        return ["ip", "netns", "exec", self.prefix + name, *argv]
+
+    def run(self, name: str, *argv: str, check: bool = True, text: str | None = None) -> str:
+        """Run a command in a namespace."""
+        return run(*self.argv(name, *argv), check=check, text=text)
+
+    def ip(self, name: str, *argv: str, check: bool = True) -> str:
+        """Run ip(8) on a namespace."""
+        return run("ip", "-n", self.prefix + name, *argv, check=check)
+
+    def batch(self, name: str, lines: Sequence[str]) -> None:
+        """Run many ip(8) commands at once."""
+        run("ip", "-n", self.prefix + name, "-batch", "-", text="\n".join(lines) + "\n")
+
+    def sysctl(self, name: str, **settings: object) -> None:
+        """Set kernel parameters; two underscores stand for a dot."""
+        words = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
+        self.run(name, "sysctl", "-q", "-w", *words)
+
+    def wire(
+        self, left: str, right: str, *, names: tuple[str, str], mtu: int = 1500
+    ) -> tuple[str, str]:
+        """Connect two namespaces with a veth pair; both ends are up."""
+        ends = (self.prefix + left, self.prefix + right)
+        peer = ("peer", "name", names[1], "netns", ends[1])
+        run("ip", "link", "add", names[0], "netns", ends[0], "type", "veth", *peer)
+        for name, device in zip((left, right), names, strict=True):
+            self.ip(name, "link", "set", device, "mtu", str(mtu), "up")
+        return names
+
+    def bridge(self, name: str, device: str) -> None:
+        """Make a bridge that forwards at once."""
+        self.ip(name, "link", "add", device, "type", "bridge", "forward_delay", "0")
+        self.ip(name, "link", "set", device, "up")
+
+
+def enter(namespace: str) -> None:
+    """Move the calling thread into a named namespace."""
+    with open(f"/run/netns/{namespace}") as handle:
+        os.setns(handle.fileno(), os.CLONE_NEWNET)  # type: ignore[attr-defined]

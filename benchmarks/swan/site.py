@@ -1,0 +1,221 @@
+"""A security gateway with its trusted side, and a field of peers served by few charons."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from vpnaas.gateway_tuning import GatewayTuning, Value
+
+from benchmarks.swan.charon import Charon
+from benchmarks.swan.netns import Namespaces
+from benchmarks.swan.pki import Authority
+
+GATEWAY = "10.100.0.1"
+GATEWAY_ID = "gw.secgw.example"
+CORE = "10.200.0.1"
+CORE_PREFIX = "10.200.0.0/16"
+POOL = "10.128.0.0/15"
+OUTER = ipaddress.ip_address("10.100.4.0")
+IKE = "aes256gcm16-prfsha384-curve25519"
+ESP = "aes256gcm16"
+
+
+class Site:
+    """One gateway and `count` peers in `processes` charons, each peer with address and identity.
+
+    Private keys and certificates are ECDSA P-256; every peer takes a virtual IP from the pool.
+    """
+
+    def __init__(
+        self, folder: Path, count: int, processes: int = 2, settings: dict[str, Value] | None = None
+    ) -> None:
+        self.count = count
+        self.folder = folder
+        names = [f"peers{number}" for number in range(min(processes, count))]
+        self.spaces = Namespaces("gw", *names)
+        tuned = {**GatewayTuning(count).settings(), **(settings or {})}
+        self.gateway = Charon(self.spaces, "gw", folder, tuned)
+        self.fields = [
+            Charon(
+                self.spaces,
+                name,
+                folder,
+                {**tuned, "threads": 32, "retransmit_timeout": 1.0, "retransmit_tries": 6},
+                log=1,
+            )
+            for name in names
+        ]
+        self.authority = Authority()
+        self.peers = [self._peer(number) for number in range(count)]
+
+    def _peer(self, number: int) -> dict[str, Any]:
+        identity = f"enb{number}.secgw.example"
+        key, certificate = self.authority.issue(identity)
+        outer = str(OUTER + number)
+        return {"id": identity, "key": key, "certificate": certificate, "outer": outer}
+
+    def __enter__(self) -> Site:
+        self.spaces.__enter__()
+        try:
+            self._network()
+            self.gateway.start()
+            self._load_gateway()
+            self.start_fields()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for daemon in (*self.fields, self.gateway):
+            daemon.stop(signal.SIGKILL)
+        self.spaces.__exit__(kind, error, trace)
+
+    def _network(self) -> None:
+        spaces = self.spaces
+        spaces.bridge("gw", "out0")
+        spaces.ip("gw", "address", "add", f"{GATEWAY}/16", "dev", "out0")
+        spaces.ip("gw", "address", "add", f"{CORE}/32", "dev", "lo")
+        for number, daemon in enumerate(self.fields):
+            # Routed as a backhaul is: the kernel keeps no more than 1,024 neighbours.
+            port, router = f"p{number}", f"10.100.1.{number + 1}"
+            spaces.wire("gw", daemon.namespace, names=(port, "out0"))
+            spaces.ip("gw", "link", "set", port, "master", "out0")
+            spaces.ip(daemon.namespace, "address", "add", f"{router}/16", "dev", "out0")
+            mine = [p["outer"] for p in self.peers[number :: len(self.fields)]]
+            spaces.batch(daemon.namespace, [f"address add {a}/32 dev lo" for a in mine])
+            spaces.batch("gw", [f"route add {a}/32 via {router}" for a in mine])
+
+    def _load_gateway(self) -> None:
+        key, certificate = self.authority.issue(GATEWAY_ID)
+        self.gateway.credentials(self.authority.pem, key, certificate)
+        self.gateway.vici.load_pool({"inner": {"addrs": POOL}})
+        self.gateway.vici.load_conn(
+            {
+                "peers": {
+                    "version": "2",
+                    "local_addrs": [GATEWAY],
+                    "proposals": [IKE],
+                    "pools": ["inner"],
+                    "unique": "replace",
+                    "dpd_delay": "60s",
+                    "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
+                    "remote": {"auth": "pubkey", "cacerts": [self.authority.pem]},
+                    "children": {
+                        "s1": {
+                            "local_ts": [CORE_PREFIX],
+                            "esp_proposals": [ESP],
+                            "dpd_action": "clear",
+                        }
+                    },
+                }
+            }
+        )
+
+    def start_fields(self) -> None:
+        """Start the peers' charons and load their connections; none calls yet."""
+        for number, daemon in enumerate(self.fields):
+            daemon.start()
+            daemon.credentials(self.authority.pem)
+            for peer in self.peers[number :: len(self.fields)]:
+                daemon.vici.load_key({"type": "any", "data": peer["key"]})
+                daemon.vici.load_conn({peer["id"]: self._connection(peer)})
+
+    def _connection(self, peer: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "version": "2",
+            "local_addrs": [peer["outer"]],
+            "remote_addrs": [GATEWAY],
+            "proposals": [IKE],
+            "vips": ["0.0.0.0"],  # noqa: S104 - asks for any address of the pool
+            "keyingtries": "0",
+            # One charon of many addresses would tell of all of them in each IKE_AUTH.
+            "mobike": "no",
+            "local": {"auth": "pubkey", "id": peer["id"], "certs": [peer["certificate"]]},
+            "remote": {"auth": "pubkey", "id": GATEWAY_ID},
+            "children": {"s1": {"remote_ts": [CORE_PREFIX], "esp_proposals": [ESP]}},
+        }
+
+    def call(self) -> None:
+        """Let all peers call at the same time; returns before they are up."""
+        for number, daemon in enumerate(self.fields):
+            session = daemon.connect()
+            for peer in self.peers[number :: len(self.fields)]:
+                # -1: do not wait for the outcome.
+                request = {"child": "s1", "ike": peer["id"], "timeout": "-1"}
+                for _ in session.initiate(request):
+                    pass
+
+    def lose_peers(self) -> None:
+        """Kill the peers' charons; the gateway is told nothing."""
+        for daemon in self.fields:
+            daemon.stop(signal.SIGKILL)
+
+    def carries(self, sample: int = 16) -> int:
+        """Ping the core from the virtual IPs of some peers; return how many of them answered.
+
+        Raises:
+            RuntimeError: The peers' daemons do not have the IKE_SAs the gateway tells of.
+        """
+        answered = 0
+        for daemon in self.fields:
+            addresses = [
+                sa["local-vips"][0].decode() for _, sa in daemon.sas() if sa.get("local-vips")
+            ]
+            if not addresses:
+                raise RuntimeError(f"{daemon.namespace} has no virtual IP")
+            step = max(1, len(addresses) * len(self.fields) // sample)
+            for address in addresses[::step]:
+                ping = ("ping", "-n", "-q", "-c", "1", "-w", "5", "-I", address, CORE)
+                shown = self.spaces.run(daemon.namespace, *ping, check=False)
+                answered += " 1 received" in shown
+        return answered
+
+    def rekey_all(self, seconds: float) -> float:
+        """Rekey all IKE_SAs from the gateway at once; return the seconds until all are new."""
+        before = {sa["initiator-spi"] + sa["responder-spi"] for _, sa in self.gateway.sas()}
+        started = time.monotonic()
+        self.gateway.vici.rekey({"ike": "peers"})
+        while True:
+            now = [
+                sa["initiator-spi"] + sa["responder-spi"]
+                for _, sa in self.gateway.sas()
+                if sa["state"] == b"ESTABLISHED"
+            ]
+            if len(set(now) - before) >= self.count and not set(now) & before:
+                return time.monotonic() - started
+            if time.monotonic() - started > seconds:
+                raise RuntimeError(f"{len(set(now) - before)} of {self.count} are rekeyed")
+            time.sleep(0.02)
+
+    def rekey_children(self, seconds: float) -> float:
+        """Rekey all CHILD_SAs from the gateway at once; return the seconds until all are new."""
+
+        def spis() -> set[bytes]:
+            return {
+                child["spi-in"]
+                for _, sa in self.gateway.sas()
+                for child in sa["child-sas"].values()
+                if child["state"] == b"INSTALLED"
+            }
+
+        before = spis()
+        started = time.monotonic()
+        self.gateway.vici.rekey({"child": "s1"})
+        while True:
+            now = spis()
+            if len(now - before) >= self.count:
+                return time.monotonic() - started
+            if time.monotonic() - started > seconds:
+                raise RuntimeError(f"{len(now - before)} of {self.count} CHILD_SAs are rekeyed")
+            time.sleep(0.02)
