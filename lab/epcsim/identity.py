@@ -76,3 +76,14 @@ def check_imsi(text: str) -> str:
     if not re.fullmatch(r"\d{6,15}", text):
         raise ProtocolError(f"'{text[:20]}' is not an IMSI: 6 to 15 digits are.")
     return text
+
+
+def tbcd(digits: str) -> bytes:
+    """Digits as TBCD (TS 29.002), an odd last one filled with F."""
+    padded = digits + "f" * (len(digits) % 2)
+    return bytes.fromhex("".join(padded[i + 1] + padded[i] for i in range(0, len(padded), 2)))
+
+
+def digits_of(octets: bytes) -> str:
+    """TBCD as digits."""
+    return "".join(pair[::-1] for pair in map("{:02x}".format, octets)).rstrip("f")

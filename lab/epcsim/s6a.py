@@ -18,7 +18,7 @@ from diameter.message.commands import (
 
 from lab.epcsim.diameter import SUCCESS, TGPP, Identity, s6a_application
 from lab.epcsim.errors import EpcError, ProtocolError
-from lab.epcsim.identity import Plmn
+from lab.epcsim.identity import Plmn, digits_of, tbcd
 from lab.epcsim.keys import Vector
 from lab.epcsim.subscribers import Subscriber
 
@@ -172,23 +172,12 @@ def with_subscription(answer: Any, one: Subscriber) -> Any:
     )
     answer.subscription_data = grouped.SubscriptionData(
         subscriber_status=0,
-        msisdn=telephone(one.msisdn),
+        msisdn=tbcd(one.msisdn),
         access_restriction_data=0,
         ambr=ambr,
         apn_configuration_profile=profile,
     )
     return answer
-
-
-def telephone(digits: str) -> bytes:
-    """Digits as TBCD (TS 29.002), an odd last one filled with F."""
-    padded = digits + "f" * (len(digits) % 2)
-    return bytes.fromhex("".join(padded[i + 1] + padded[i] for i in range(0, len(padded), 2)))
-
-
-def digits_of(octets: bytes) -> str:
-    """TBCD as digits."""
-    return "".join(pair[::-1] for pair in map("{:02x}".format, octets)).rstrip("f")
 
 
 def check(answer: Any) -> None:
