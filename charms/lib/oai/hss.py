@@ -1,0 +1,140 @@
+"""Home Subscriber Server: Cassandra, its rows, and OAI's HSS (release 14)."""
+
+import json
+from typing import Any, Dict
+
+from . import diameter, provision
+from .model import LIBRARY, TLS, Check, Container, Ends, File, Software, conf
+from .params import Hss, Secrets
+
+ETC = "/openair-hss/etc"
+PROVISION_FILE = conf("provision.json")
+PROVISION_PROGRAM = LIBRARY + "/hss-provision"
+DATA = "/var/lib/osm-vpnaas/cassandra"
+MME_ID = 3
+
+
+def identity(realm: str) -> str:
+    """Return the Diameter identity of the HSS of a realm."""
+    return "hss." + realm
+
+
+def subscription(params: Hss, secrets: Secrets, opc: str) -> Dict[str, Any]:
+    """Return what all subscribers of this HSS have in common, as `provision` takes it."""
+    return {
+        "key": secrets.subscriber_key,
+        "opc": opc,
+        "mme": "mme." + params.realm,
+        "mme_id": MME_ID,
+        "realm": params.realm,
+        "apns": [name for name in (params.apn, params.second_apn) if name],
+    }
+
+
+def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
+    """Render everything; the HSS waits for nobody."""
+    address = ends["s6a"].ip
+    document = {
+        "common": {
+            "fdcfg": ETC + "/hss_rel14_fd.conf",
+            "originhost": identity(params.realm),
+            "originrealm": params.realm,
+        },
+        "hss": {
+            "gtwhost": "*",
+            "gtwport": 9080,
+            "restport": 9081,
+            "ossport": 9082,
+            "casssrv": "127.0.0.1",
+            "cassusr": "root",
+            "casspwd": "root",
+            "cassdb": "vhss",
+            "casscoreconnections": 2,
+            "cassmaxconnections": 8,
+            "cassioqueuesize": 32768,
+            "cassiothreads": 2,
+            "randv": True,
+            "optkey": secrets.operator_key,
+            # OPc is in every row already.
+            "reloadkey": False,
+            "roamallow": True,
+            "logsize": 20,
+            "lognumber": 5,
+            "logname": "logs/hss.log",
+            "logqsize": 8192,
+            "statlogsize": 20,
+            "statlognumber": 5,
+            "statlogname": "logs/hss_stat.log",
+            "auditlogsize": 20,
+            "auditlognumber": 5,
+            "auditlogname": "logs/hss_audit.log",
+            "statfreq": 2000,
+            "numworkers": 4,
+            "concurrent": 10,
+            "ossfile": ETC + "/oss.json",
+        },
+    }
+    rows = {
+        "first_imsi": params.first_imsi,
+        "first_msisdn": params.first_msisdn,
+        "subscribers": params.subscribers,
+        "subscription": subscription(params, secrets, opc),
+    }
+    fd = diameter.configuration(
+        identity(params.realm),
+        params.realm,
+        address,
+        (diameter.PORT, 5868),
+        ETC + "/tls",
+        acl=ETC + "/acl.conf",
+    )
+    mounted = ("hss_rel14.json", "hss_rel14_fd.conf", "acl.conf")
+    return Software(
+        containers=(
+            Container(
+                "cassandra",
+                volumes=((DATA, "/var/lib/cassandra"),),
+                environment=(
+                    ("CASSANDRA_CLUSTER_NAME", "vhss"),
+                    ("CASSANDRA_DC", "DC1"),
+                    ("CASSANDRA_RACK", "RAC1"),
+                    ("CASSANDRA_ENDPOINT_SNITCH", "GossipingPropertyFileSnitch"),
+                    ("CASSANDRA_LISTEN_ADDRESS", "127.0.0.1"),
+                    ("CASSANDRA_BROADCAST_ADDRESS", "127.0.0.1"),
+                    ("CASSANDRA_RPC_ADDRESS", "127.0.0.1"),
+                    ("CASSANDRA_SEEDS", "127.0.0.1"),
+                    # Else the Java heap takes a quarter of the VDU's memory.
+                    ("MAX_HEAP_SIZE", "1G"),
+                    ("HEAP_NEWSIZE", "200M"),
+                ),
+                privileged=False,
+            ),
+            Container(
+                "hss",
+                words=("-j", ETC + "/hss_rel14.json"),
+                volumes=tuple((conf(name), "{}/{}".format(ETC, name)) for name in mounted)
+                + ((TLS, ETC + "/tls"), ("/var/log/osm-vpnaas/hss", "/openair-hss/logs")),
+                entrypoint="/openair-hss/bin/oai_hss",
+                workdir="/openair-hss",
+                after=("cassandra",),
+                before_start=(PROVISION_PROGRAM, PROVISION_FILE, DATA),
+                start_seconds=provision.DEADLINE + 60,
+            ),
+        ),
+        files=(
+            File(conf("hss_rel14.json"), json.dumps(document, indent=1, sort_keys=True) + "\n"),
+            File(conf("hss_rel14_fd.conf"), fd),
+            File(conf("acl.conf"), "ALLOW_OLD_TLS   *.{}\n".format(params.realm)),
+            File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
+            File(PROVISION_PROGRAM, provision.source(), 0o755),
+        ),
+        checks=(
+            Check(
+                "tcp",
+                "the HSS does not listen on {} port {} yet".format(address, diameter.PORT),
+                address=address,
+                port=diameter.PORT,
+            ),
+        ),
+        common_name=identity(params.realm),
+    )

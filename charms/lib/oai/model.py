@@ -1,0 +1,172 @@
+"""What a network function consists of on its VDU: files, containers, signs that it runs."""
+
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import attr
+from vpnaas import fields
+
+BASE = "/etc/osm-vpnaas/nf"
+TLS = BASE + "/tls"
+SECRETS_FILE = BASE + "/secrets.json"
+LIBRARY = "/usr/local/lib/osm-vpnaas"
+
+
+@attr.frozen
+class End:
+    """A link as the network function sees it.
+
+    Attributes:
+        interface: Network interface that has the inner address.
+        address: Own inner address with the prefix length of the link's subnet.
+        peers: Inner addresses of the related network functions, by relation.
+    """
+
+    interface: str
+    address: fields.IPInterface
+    peers: Tuple[str, ...] = ()
+
+    @property
+    def ip(self) -> str:
+        """Return our address without prefix length."""
+        return str(self.address.ip)
+
+
+Ends = Mapping[str, End]
+
+
+@attr.frozen
+class File:
+    """A file on the VDU; 0600 unless it is a program."""
+
+    path: str
+    text: str = attr.field(repr=False)
+    mode: int = 0o600
+
+
+@attr.frozen
+class Container:
+    """A container and its systemd unit.
+
+    Attributes:
+        name: Of container, unit and image entry.
+        words: After the image.
+        volumes: Source on the VDU and target in the container; a source below /etc is read-only.
+        environment: By name.
+        entrypoint: Program that replaces the image's, "" for the image's own.
+        privileged: Whether it may use real-time scheduling, raw sockets and tun devices.
+        workdir: In the container, "" for the image's own.
+        after: Other units of the VDU this one needs.
+        before_start: Command run before each start, with the engine as second word; empty for none.
+        start_seconds: How long `before_start` may take.
+    """
+
+    name: str
+    words: Tuple[str, ...] = ()
+    volumes: Tuple[Tuple[str, str], ...] = ()
+    environment: Tuple[Tuple[str, str], ...] = ()
+    entrypoint: str = ""
+    privileged: bool = True
+    workdir: str = ""
+    after: Tuple[str, ...] = ()
+    before_start: Tuple[str, ...] = ()
+    start_seconds: int = 90
+
+
+@attr.frozen
+class Check:
+    """One thing that must hold for a network function to be ready (`probe.py` looks).
+
+    Attributes:
+        kind: "tcp" or "udp" (something listens on address and port), "connected" (TCP to an address
+            and port is established), "interface" (exists, with an address where `address` is
+            "any"), "log" (a pattern stands in the log of `unit` since its start).
+        reason: What to say while it does not.
+    """
+
+    kind: str
+    reason: str
+    address: str = ""
+    port: int = 0
+    unit: str = ""
+    pattern: str = ""
+
+    def to_json(self) -> Dict[str, Any]:
+        """Return what the probe reads."""
+        return attr.asdict(self)
+
+
+@attr.frozen
+class Software:
+    """All of one network function.
+
+    Attributes:
+        files: Configuration; a change restarts the containers.
+        containers: In the order they start.
+        checks: Readiness.
+        common_name: Name its TLS certificate is for, "" where it needs none.
+        rules: nftables script the network function needs, "" for none.
+    """
+
+    containers: Tuple[Container, ...]
+    files: Tuple[File, ...] = ()
+    checks: Tuple[Check, ...] = ()
+    common_name: str = ""
+    rules: str = ""
+
+
+def conf(name: str) -> str:
+    """Return the path of a configuration file on the VDU."""
+    return "{}/{}".format(BASE, name)
+
+
+def first_peer(ends: Ends, link: str) -> Optional[str]:
+    """Return the address of the first related network function of a link, None where unknown."""
+    peers = ends[link].peers if link in ends else ()
+    return peers[0] if peers else None
+
+
+def block(name: str, values: Mapping[str, Any], indent: int = 0, separator: str = " = ") -> str:
+    """Return a libconfig group.
+
+    A str is quoted, a number is not, a mapping is a group, a list of mappings a list of groups; an
+    `attr`-free `Raw` is written as it is.
+    """
+    pad = " " * indent
+    return "{}{} :\n{}{{\n{}{}}};\n".format(pad, name, pad, _members(values, indent + 4), pad)
+
+
+class Raw(str):
+    """Text that stands in a configuration file without quotes."""
+
+
+def _members(values: Mapping[str, Any], indent: int) -> str:
+    return "".join(_member(name, value, indent) for name, value in values.items())
+
+
+def _member(name: str, value: Any, indent: int) -> str:
+    pad = " " * indent
+    if isinstance(value, Mapping):
+        return block(name, value, indent)
+    if isinstance(value, (list, tuple)):
+        groups = ",\n".join("{}    {}".format(pad, _inline(item)) for item in value)
+        return "{}{} = (\n{}\n{});\n".format(pad, name, groups, pad)
+    return "{}{} = {};\n".format(pad, name, _scalar(value))
+
+
+def _inline(item: Mapping[str, Any]) -> str:
+    return "{{ {} }}".format(
+        " ".join("{} = {};".format(name, _scalar(value)) for name, value in item.items())
+    )
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, Raw):
+        return str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    text = str(value)
+    if '"' in text or "\\" in text or "\n" in text:
+        raise ValueError("not fit for a configuration file: {!r}".format(text))
+    return '"{}"'.format(text)

@@ -1,0 +1,353 @@
+"""Parameters of each network function: what `configure-nf` takes, typed.
+
+They persist without the secrets: the operator's and the subscribers' keys are kept in a file on the
+VDU (`SECRETS_FILE`) and nowhere else, so a VDU that was rebuilt has to be told them again.
+"""
+
+import json
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type, TypeVar
+
+import attr
+from vpnaas import fields
+from vpnaas.errors import InputError
+from vpnaas.intent import AUTO, NOTHING
+
+from . import values
+from .images import DEFAULT_PREFIX
+from .values import Plmn
+
+OAI = "oai"
+NONE = "none"
+SOFTWARE = (OAI, NONE)
+SECRET_NAMES = ("operator-key", "subscriber-key")
+LOG_LEVELS = ("error", "warning", "info", "debug")
+MAX_SUBSCRIBERS = 100000
+VERSION = 1
+
+At = Callable[[str], str]
+Given = Mapping[str, Any]
+
+
+@attr.frozen
+class Secrets:
+    """Keys of the operator (OP, TS 35.206) and of the subscribers (K, TS 33.401), hexadecimal."""
+
+    operator_key: str = attr.field(default="", repr=False)
+    subscriber_key: str = attr.field(default="", repr=False)
+
+    def to_json(self) -> str:
+        """Return the text of the file on the VDU."""
+        return json.dumps(attr.asdict(self), sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: Optional[str]) -> "Secrets":
+        """Read it back; a missing or foreign file holds no keys."""
+        try:
+            document = json.loads(text or "{}")
+            return cls(
+                values.key("secrets", str(document["operator_key"])),
+                values.key("secrets", str(document["subscriber_key"])),
+            )
+        except (ValueError, KeyError, TypeError, InputError):
+            return cls()
+
+    def masked(self, text: str) -> str:
+        """Return a text without the keys."""
+        for secret in (self.operator_key, self.subscriber_key):
+            if secret:
+                text = text.replace(secret, "*" * 8).replace(secret.upper(), "*" * 8)
+        return text
+
+    def __bool__(self) -> bool:
+        """Tell whether both are known."""
+        return bool(self.operator_key and self.subscriber_key)
+
+
+@attr.frozen
+class Common:
+    """What every network function has.
+
+    Attributes:
+        plmn: Network it belongs to.
+        realm: Diameter realm, also the domain of names.
+        software: "oai", or "none" for a machine with links only.
+        image_prefix: Registry of the container images.
+        log_level: One of `LOG_LEVELS`.
+    """
+
+    plmn: Plmn
+    realm: str
+    software: str = OAI
+    image_prefix: str = DEFAULT_PREFIX
+    log_level: str = "info"
+
+
+@attr.frozen
+class Hss(Common):
+    """Home Subscriber Server (TS 29.272), with the range of subscribers it starts with."""
+
+    first_imsi: str = ""
+    first_msisdn: str = ""
+    subscribers: int = 0
+    apn: str = ""
+    second_apn: str = ""
+
+
+@attr.frozen
+class Mme(Common):
+    """Mobility Management Entity; group and code make its GUMMEI (TS 23.003 clause 2.8.1)."""
+
+    tac: int = 0
+    mme_group: int = 0
+    mme_code: int = 0
+
+
+@attr.frozen
+class SpgwC(Common):
+    """Control plane of SGW and PGW."""
+
+    tac: int = 0
+    apn: str = ""
+    second_apn: str = ""
+    dns: str = ""
+    second_dns: str = ""
+    ue_pool: str = ""
+    ue_mtu: int = 0
+    gateway_id: int = 1
+
+
+@attr.frozen
+class SpgwU(Common):
+    """User plane of SGW and PGW."""
+
+    ue_pool: str = ""
+    sgi_interface: str = ""
+    sgi_nat: bool = True
+    gateway_id: int = 1
+
+
+@attr.frozen
+class Enb(Common):
+    """Base station with a simulated radio."""
+
+    tac: int = 0
+    enb_id: int = 0
+    downlink_mhz: int = 2680
+    resource_blocks: int = 25
+
+
+@attr.frozen
+class Ue(Common):
+    """User equipment with a simulated radio."""
+
+    imsi: str = ""
+    msisdn: str = ""
+    enb_address: str = ""
+    downlink_mhz: int = 2680
+    resource_blocks: int = 25
+
+
+P = TypeVar("P", bound=Common)
+
+
+class _Reader:
+    """The values of one action call, each taken once and strictly."""
+
+    def __init__(self, given: Given, where: str) -> None:
+        self.given = given
+        self.where = where
+
+    def at(self, name: str) -> str:
+        """Return where a value stands, for sentences."""
+        return "{}: {}".format(self.where, name)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a text."""
+        return fields.string(self.at(name), self.given.get(name, default)).strip(" ")
+
+    def optional(self, name: str, parse: Callable[[str, str], str]) -> str:
+        """Return a text that "none" and "auto" stand for the absence of."""
+        text = self.text(name)
+        return "" if text in AUTO or text in NOTHING else parse(self.at(name), text)
+
+    def number(self, name: str, low: int, high: int, default: Optional[int] = None) -> int:
+        """Return a whole number."""
+        return fields.integer(self.at(name), self.given.get(name, default), low, high)
+
+
+def _common(reader: _Reader) -> Dict[str, Any]:
+    at = reader.at
+    return {
+        "plmn": values.plmn(at(""), reader.text("mcc"), reader.text("mnc")),
+        "realm": values.realm(at("realm"), reader.text("realm")),
+        "software": fields.choice(at("software"), reader.text("software", OAI), SOFTWARE),
+        "image_prefix": values.image_prefix(
+            at("image-prefix"), reader.text("image-prefix", DEFAULT_PREFIX)
+        ),
+        "log_level": fields.choice(at("log-level"), reader.text("log-level", "info"), LOG_LEVELS),
+    }
+
+
+def _hss(reader: _Reader) -> Hss:
+    at, common = reader.at, _common(reader)
+    first = values.imsi_of(at("first-imsi"), reader.text("first-imsi"), common["plmn"])
+    count = reader.number("subscribers", 0, MAX_SUBSCRIBERS)
+    last = int(first) + max(count - 1, 0)
+    if str(last).zfill(15)[: len(str(common["plmn"]))] != str(common["plmn"]):
+        raise InputError(
+            at("subscribers"), "{} from {} leave the network".format(count, first), "fewer"
+        )
+    return Hss(
+        first_imsi=first,
+        first_msisdn=values.msisdn(at("first-msisdn"), reader.text("first-msisdn")),
+        subscribers=count,
+        apn=values.apn(at("apn"), reader.text("apn")),
+        second_apn=reader.optional("second-apn", values.apn),
+        **common,
+    )
+
+
+def _mme(reader: _Reader) -> Mme:
+    return Mme(
+        tac=values.tac(reader.at("tac"), reader.given.get("tac")),
+        mme_group=reader.number("mme-group", 0, 65535),
+        mme_code=reader.number("mme-code", 0, 255),
+        **_common(reader),
+    )
+
+
+def _spgwc(reader: _Reader) -> SpgwC:
+    at = reader.at
+    return SpgwC(
+        tac=values.tac(at("tac"), reader.given.get("tac")),
+        apn=values.apn(at("apn"), reader.text("apn")),
+        second_apn=reader.optional("second-apn", values.apn),
+        dns=values.ipv4(at("dns"), reader.text("dns")),
+        second_dns=values.ipv4(at("second-dns"), reader.text("second-dns")),
+        ue_pool=str(values.pool(at("ue-pool"), reader.text("ue-pool"))),
+        ue_mtu=reader.number("ue-mtu", 576, 9000),
+        gateway_id=reader.number("gateway-id", 1, 255, 1),
+        **_common(reader),
+    )
+
+
+def _spgwu(reader: _Reader) -> SpgwU:
+    at = reader.at
+    return SpgwU(
+        ue_pool=str(values.pool(at("ue-pool"), reader.text("ue-pool"))),
+        sgi_interface=fields.network_interface(at("sgi-interface"), reader.text("sgi-interface")),
+        sgi_nat=fields.boolean(at("sgi-nat"), reader.given.get("sgi-nat", True)),
+        gateway_id=reader.number("gateway-id", 1, 255, 1),
+        **_common(reader),
+    )
+
+
+def _cell(reader: _Reader) -> Dict[str, int]:
+    return {
+        # Band 7, the band OAI's radio simulator is used with (TS 36.101 table 5.5-1).
+        "downlink_mhz": reader.number("downlink-mhz", 2620, 2690, 2680),
+        "resource_blocks": values.resource_blocks(
+            reader.at("resource-blocks"), reader.given.get("resource-blocks", 25)
+        ),
+    }
+
+
+def _enb(reader: _Reader) -> Enb:
+    return Enb(
+        tac=values.tac(reader.at("tac"), reader.given.get("tac")),
+        # A macro eNB has 20 bits (TS 36.413 clause 9.2.1.37).
+        enb_id=reader.number("enb-id", 0, 0xFFFFF),
+        **dict(_common(reader), **_cell(reader)),
+    )
+
+
+def _ue(reader: _Reader) -> Ue:
+    at, common = reader.at, _common(reader)
+    return Ue(
+        imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
+        msisdn=values.msisdn(at("msisdn"), reader.text("msisdn")),
+        enb_address=values.ipv4(at("enb-address"), reader.text("enb-address")),
+        **dict(common, **_cell(reader)),
+    )
+
+
+_PARSERS: Dict[str, Callable[[_Reader], Common]] = {
+    "hss": _hss,
+    "mme": _mme,
+    "spgwc": _spgwc,
+    "spgwu": _spgwu,
+    "enb": _enb,
+    "ue": _ue,
+}
+KINDS: Tuple[str, ...] = tuple(_PARSERS)
+WITH_SECRETS = ("hss", "ue")
+"""Network functions that need the keys."""
+
+
+def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
+    """Parse the parameters of `configure-nf` of one kind of network function, without secrets.
+
+    Raises:
+        InputError: A value is not allowed.
+    """
+    return _PARSERS[kind](_Reader(given, where))
+
+
+def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optional[Secrets]:
+    """Parse the keys `configure-nf` was given, None for a network function without them."""
+    if kind not in WITH_SECRETS:
+        return None
+    reader = _Reader(given, where)
+    return Secrets(*(values.key(reader.at(n), reader.text(n)) for n in SECRET_NAMES))
+
+
+def expect(kind: Type[P], params: Common) -> P:
+    """Return the parameters as those of one kind; anything else is a mistake of ours."""
+    if not isinstance(params, kind):
+        raise TypeError("{} is not {}".format(type(params).__name__, kind.__name__))
+    return params
+
+
+def to_given(params: Common) -> Dict[str, Any]:
+    """Return the action parameters `parse` would parse to this."""
+    given: Dict[str, Any] = {}
+    for name, value in attr.asdict(params, recurse=False).items():
+        if name == "plmn":
+            given["mcc"], given["mnc"] = params.plmn.mcc, params.plmn.mnc
+        else:
+            given[name.replace("_", "-")] = "none" if value == "" else value
+    return given
+
+
+def to_json(params: Optional[Common]) -> str:
+    """Return the document for the peer relation, which holds no secret."""
+    if params is None:
+        return ""
+    return json.dumps({"version": VERSION, "nf": to_given(params)}, sort_keys=True)
+
+
+def from_json(kind: str, text: str) -> Optional[Common]:
+    """Read the document back; "" is a network function that nobody configured yet.
+
+    Raises:
+        InputError: Another version of this charm wrote it, or somebody else.
+    """
+    if not text:
+        return None
+    where = "peer relation: nf"
+    try:
+        document = json.loads(text)
+        version, given = document["version"], document["nf"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            where, "not the JSON object of a network function", "what this charm writes"
+        )
+    if version != VERSION or not isinstance(given, dict):
+        raise InputError(where, "version {}".format(fields.shown(version)), str(VERSION))
+    return parse(kind, given, where)
+
+
+def changed(kind: str, params: Common, given: Given, where: str) -> Common:
+    """Return the parameters with some of them replaced by what a day-2 primitive was given."""
+    merged = dict(to_given(params), **dict(given))
+    return parse(kind, merged, where)

@@ -1,0 +1,158 @@
+"""The part of a network function in a relation: what it is, and whether it is ready.
+
+It lies beside the offer of the link (`vpnaas.offer`), in the same application databag. Every value
+is public. Reading is as strict, for the databag is the other side's to write.
+"""
+
+from typing import Dict, List, Mapping, Optional
+
+import attr
+from vpnaas import fields
+from vpnaas.errors import InputError
+
+from . import values
+from .params import Common, Enb, Hss, Mme, SpgwC, SpgwU
+from .spgwc import gateway_name
+
+PREFIX = "nf-"
+VERSION = "1"
+READY = ("yes", "no")
+
+EXPECTED = {
+    ("hss", "s6a"): "mme",
+    ("mme", "s6a"): "hss",
+    ("mme", "s11"): "spgwc",
+    ("mme", "s1c"): "enb",
+    ("spgwc", "s11"): "mme",
+    ("spgwc", "sxab"): "spgwu",
+    ("spgwu", "sxab"): "spgwc",
+    ("spgwu", "s1u"): "enb",
+    ("enb", "s1c"): "mme",
+    ("enb", "s1u"): "spgwu",
+}
+"""Kind of network function at the other end, by own kind and link."""
+
+
+@attr.frozen
+class Part:
+    """What one network function tells another.
+
+    Attributes:
+        kind: "hss", "mme", "spgwc", "spgwu" or "enb".
+        realm: Diameter realm.
+        plmn: Digits of MCC and MNC.
+        ready: Whether it can be talked to.
+        tac: Tracking area, "" where it has none.
+        apn: Default APN, "" where it has none.
+        ue_pool: Prefix of the UEs, "" where it has none.
+        gateway: Name of the user plane, "" where it has none.
+    """
+
+    kind: str
+    realm: str
+    plmn: str
+    ready: bool
+    tac: str = ""
+    apn: str = ""
+    ue_pool: str = ""
+    gateway: str = ""
+
+
+def of(kind: str, params: Common, ready: bool) -> Part:
+    """Return our own part."""
+    gateway = ""
+    if isinstance(params, (SpgwC, SpgwU)):
+        gateway = gateway_name(params.gateway_id, params.plmn, params.realm)
+    return Part(
+        kind=kind,
+        realm=params.realm,
+        plmn=str(params.plmn),
+        ready=ready,
+        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb)) else "",
+        apn=params.apn if isinstance(params, (Hss, SpgwC)) else "",
+        ue_pool=params.ue_pool if isinstance(params, (SpgwC, SpgwU)) else "",
+        gateway=gateway,
+    )
+
+
+def encode(part: Optional[Part]) -> Dict[str, str]:
+    """Return the databag content; None clears it."""
+    told = (
+        {
+            "version": VERSION,
+            "kind": part.kind,
+            "realm": part.realm,
+            "plmn": part.plmn,
+            "ready": "yes" if part.ready else "no",
+            "tac": part.tac,
+            "apn": part.apn,
+            "ue-pool": part.ue_pool,
+            "gateway": part.gateway,
+        }
+        if part
+        else dict.fromkeys(
+            ("version", "kind", "realm", "plmn", "ready", "tac", "apn", "ue-pool", "gateway"), ""
+        )
+    )
+    return {PREFIX + key: value for key, value in told.items()}
+
+
+def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
+    """Read a remote's databag; None where it tells nothing of a network function.
+
+    Raises:
+        InputError: It is not a part of a version we know.
+    """
+    if not any(key.startswith(PREFIX) for key in bag):
+        return None
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, PREFIX + key)
+
+    def text(key: str) -> str:
+        return fields.string(at(key), bag.get(PREFIX + key, ""))
+
+    if text("version") != VERSION:
+        raise InputError(
+            at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
+        )
+    kinds = sorted(set(EXPECTED.values()))
+    return Part(
+        kind=fields.choice(at("kind"), text("kind"), kinds),
+        realm=values.realm(at("realm"), text("realm")),
+        plmn=str(values.plmn_text(at("plmn"), text("plmn"))),
+        ready=fields.choice(at("ready"), text("ready"), READY) == "yes",
+        tac=str(values.tac(at("tac"), text("tac"))) if text("tac") else "",
+        apn=values.apn(at("apn"), text("apn")) if text("apn") else "",
+        ue_pool=str(values.pool(at("ue-pool"), text("ue-pool"))) if text("ue-pool") else "",
+        gateway=values.realm(at("gateway"), text("gateway")) if text("gateway") else "",
+    )
+
+
+_COMPARED = (
+    ("realm", "realm"),
+    ("plmn", "network (MCC and MNC)"),
+    ("tac", "tracking area code"),
+    ("apn", "APN"),
+    ("ue_pool", "pool of UE addresses"),
+    ("gateway", "name of the user plane"),
+)
+
+
+def disagreements(own: Part, other: Part, link: str, label: str) -> List[str]:
+    """Return a sentence for each identity two ends of a link do not agree on."""
+    found = []
+    expected = EXPECTED.get((own.kind, link))
+    if expected != other.kind:
+        found.append(
+            "{}: {} is a network function {}; allowed: {}".format(
+                link, label, other.kind, expected or "none"
+            )
+        )
+    for name, title in _COMPARED:
+        mine, theirs = getattr(own, name), getattr(other, name)
+        if mine and theirs and mine != theirs:
+            found.append(
+                "{}: {} of {} is {}; allowed: {}, as here".format(link, title, label, theirs, mine)
+            )
+    return found

@@ -1,0 +1,413 @@
+"""The reconcile of a network function, as pure functions, after that of its links.
+
+results = vdu(observe_steps(situation))
+plan = make_plan(situation, results, opc)
+after = vdu(plan.steps)            # only where something differs or is not ready
+outcome = conclude(situation, plan, results, after)
+"""
+
+import json
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import attr
+from vpnaas.errors import VduError, VpnaasError
+from vpnaas.steps import Results, Step, read, remove, run, which, write
+from vpnaas.steps import directory as make_directory
+
+from . import enb, hss, mme, probe, spgwc, spgwu, ue, units
+from .images import reference
+from .model import BASE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
+from .params import (
+    NONE,
+    WITH_SECRETS,
+    Common,
+    Enb,
+    Hss,
+    Mme,
+    Secrets,
+    SpgwC,
+    SpgwU,
+    Ue,
+    expect,
+)
+from .part import Part, disagreements, of
+
+ENGINES = ("podman", "docker")
+DEADLINE = 600
+"""Seconds a network function may take to become ready before somebody is called; images to pull and
+a cold Cassandra take minutes."""
+MAX_RESTARTS = 5
+NEEDS: Mapping[str, Mapping[str, bool]] = {
+    "hss": {"s6a": False},
+    "mme": {"s6a": True, "s11": True, "s1c": False},
+    "spgwc": {"s11": False, "sxab": False},
+    "spgwu": {"sxab": True, "s1u": False},
+    "enb": {"s1c": True, "s1u": False},
+    "ue": {},
+}
+"""Links a network function needs, and whether it has to know the address of the one there."""
+GATES: Mapping[str, Tuple[str, ...]] = {"mme": ("s6a",), "spgwu": ("sxab",), "enb": ("s1c",)}
+"""Links over which another one must have said that it is ready before the first start."""
+CONTAINERS: Mapping[str, Tuple[str, ...]] = {
+    "hss": ("cassandra", "hss"),
+    "mme": ("redis", "mme"),
+    "spgwc": ("spgwc",),
+    "spgwu": ("spgwu",),
+    "enb": ("enb",),
+    "ue": ("ue",),
+}
+KEY_BITS = 3072
+
+Opc = Callable[[str, str], str]
+
+
+@attr.frozen
+class Situation:
+    """All a network function's reconcile depends on.
+
+    Attributes:
+        kind: "hss" and so on.
+        params: What `configure-nf` asked for.
+        ends: The links that are configured.
+        parts: What related network functions told, with their names, per link.
+        problems: Sentences about parts that could not be read.
+        link_units: systemd units that bring the links up.
+        given: Keys that `configure-nf` brings; else those on the VDU count.
+        restart: Whether to restart the containers in any case.
+        wait: Seconds to wait for readiness after a change.
+    """
+
+    kind: str
+    params: Common
+    ends: Ends
+    parts: Mapping[str, Tuple[Tuple[str, Part], ...]] = attr.Factory(dict)
+    problems: Tuple[str, ...] = ()
+    link_units: Tuple[str, ...] = ()
+    given: Optional[Secrets] = None
+    restart: bool = False
+    wait: int = 0
+
+
+@attr.frozen
+class Plan:
+    """What to do on the VDU, and what stands in the way."""
+
+    steps: Tuple[Step, ...] = ()
+    software: Optional[Software] = None
+    files: Mapping[str, File] = attr.Factory(dict)
+    secrets: Secrets = attr.Factory(Secrets)
+    problems: Tuple[str, ...] = ()
+    waiting: Tuple[str, ...] = ()
+    changed: bool = False
+
+
+@attr.frozen
+class Outcome:
+    """State of the network function.
+
+    Attributes:
+        state: "ready", "starting", "waiting" (for another one), "off" (software none), "failed".
+        reason: Why, "" where there is nothing to add.
+        part: What related ones are to be told.
+        details: For `health`.
+        files: Configuration files by path, with the keys masked.
+    """
+
+    kind: str
+    state: str
+    reason: str
+    part: Optional[Part]
+    details: Mapping[str, Any]
+    files: Mapping[str, str]
+
+    @property
+    def bad(self) -> bool:
+        """Tell whether somebody must act."""
+        return self.state == "failed"
+
+    def summary(self) -> str:
+        """Return the words for the unit status, "" for none."""
+        if self.state == "off":
+            return ""
+        text = "{} {}".format(self.kind, self.state)
+        return "{} ({})".format(text, self.reason) if self.reason else text
+
+
+def build(situation: Situation, secrets: Secrets, opc: str) -> Software:
+    """Render the network function."""
+    kind, params, ends = situation.kind, situation.params, situation.ends
+    if kind == "hss":
+        return hss.software(expect(Hss, params), ends, secrets, opc)
+    if kind == "mme":
+        return mme.software(expect(Mme, params), ends)
+    if kind == "spgwc":
+        return spgwc.software(expect(SpgwC, params), ends)
+    if kind == "spgwu":
+        return spgwu.software(expect(SpgwU, params), ends)
+    if kind == "enb":
+        return enb.software(expect(Enb, params), ends)
+    return ue.software(expect(Ue, params), secrets, opc)
+
+
+def lacking(situation: Situation) -> List[str]:
+    """Return what is missing before the network function can be rendered."""
+    found = []
+    for link, address in sorted(NEEDS[situation.kind].items()):
+        end = situation.ends.get(link)
+        if end is None:
+            found.append("{} is not configured".format(link))
+        elif address and not end.peers:
+            found.append("waiting for the other end of {}".format(link))
+    return found
+
+
+def closed_gates(situation: Situation) -> List[str]:
+    """Return whom the first start waits for."""
+    found = []
+    for link in GATES.get(situation.kind, ()):
+        parts = situation.parts.get(link, ())
+        if not any(part.ready for _, part in parts):
+            names = ", ".join(label for label, _ in parts) or "the other end"
+            found.append("waiting for {} of {} to be ready".format(names, link))
+    return found
+
+
+def observe_steps(situation: Situation) -> List[Step]:
+    """Return the round trip that looks at the network function."""
+    steps = [which("nf/engine", ENGINES), read("nf/secrets", SECRETS_FILE)]
+    for name in CONTAINERS[situation.kind]:
+        steps.append(read("nf/unit/" + name, units.unit_path(name)))
+        steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
+    if situation.params.software == NONE or lacking(situation):
+        return steps
+    for index, path in enumerate(_paths(situation)):
+        steps.append(read("nf/file/{}".format(index), path))
+    return steps
+
+
+def _paths(situation: Situation) -> List[str]:
+    """Return the files to look at; which ones there are does not depend on the keys."""
+    blank = Secrets("0" * 32, "0" * 32)
+    software = build(situation, blank, "0" * 32)
+    return sorted(units.all_files(software, "/usr/bin/podman", "docker.io", ()))
+
+
+def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
+    """Decide which steps lead from what was observed to what is wanted.
+
+    Raises:
+        VpnaasError: The VDU cannot run network functions, or the keys are not known.
+    """
+    if situation.params.software == NONE:
+        return Plan(steps=tuple(_absent(situation, results)))
+    engine = _engine(results)
+    secrets = situation.given or Secrets.from_json(results.text("nf/secrets"))
+    if situation.kind in WITH_SECRETS and not secrets:
+        raise VpnaasError(
+            "{}: the VDU does not hold the operator's and the subscribers' keys; "
+            "run configure-nf again".format(situation.kind)
+        )
+    waiting = lacking(situation)
+    if waiting:
+        return Plan(waiting=tuple(waiting), problems=situation.problems)
+    software = build(
+        situation,
+        secrets,
+        opc(secrets.subscriber_key, secrets.operator_key) if secrets else "",
+    )
+    files = units.all_files(software, engine, situation.params.image_prefix, situation.link_units)
+    running = any(results.text("nf/started/" + c.name) is not None for c in software.containers)
+    gates = [] if running else closed_gates(situation)
+    problems = list(situation.problems) + _disagreements(situation)
+    if problems or gates:
+        # Neither starts nor restarts anything: what runs goes on with what it has.
+        return Plan((), software, files, secrets, tuple(problems), tuple(gates))
+    steps = _apply(situation, software, files, secrets, results)
+    changed = bool(steps)
+    steps += _probe(situation, software, engine, situation.wait if changed else 0)
+    return Plan(tuple(steps), software, files, secrets, changed=changed)
+
+
+def _engine(results: Results) -> str:
+    found = results.found("nf/engine")
+    for name in ENGINES:
+        path = found.get(name)
+        if path:
+            return path
+    raise VpnaasError(
+        "the VDU has no container engine; its image or Day-0 cloud-init must install podman"
+    )
+
+
+def _disagreements(situation: Situation) -> List[str]:
+    own = of(situation.kind, situation.params, False) if situation.kind != "ue" else None
+    found: List[str] = []
+    for link, parts in sorted(situation.parts.items()):
+        for label, part in parts:
+            found += disagreements(own, part, link, label) if own else []
+    return found
+
+
+def _apply(
+    situation: Situation,
+    software: Software,
+    files: Mapping[str, File],
+    secrets: Secrets,
+    results: Results,
+) -> List[Step]:
+    observed = {
+        path: results.text("nf/file/{}".format(index))
+        for index, path in enumerate(_paths(situation))
+    }
+    steps: List[Step] = []
+    if situation.given and results.text("nf/secrets") != secrets.to_json():
+        steps.append(write("nf/write/secrets", SECRETS_FILE, secrets.to_json(), 0o600))
+    different = [path for path in sorted(files) if observed.get(path) != files[path].text]
+    for index, path in enumerate(different):
+        file = files[path]
+        steps.append(write("nf/write/{}".format(index), path, file.text, file.mode))
+    if any(path.startswith("/etc/systemd/") for path in different):
+        steps.append(run("nf/reload", "systemctl", "daemon-reload", timeout=60))
+    if units.RULES_FILE in different:
+        steps.append(run("nf/rules", "nft", "-f", units.RULES_FILE))
+    due = []
+    for container in software.containers:
+        wanted = files[units.digest_file(container.name)].text
+        if situation.restart or results.text("nf/started/" + container.name) != wanted:
+            due.append(container.name)
+    if due:
+        if software.common_name:
+            steps += _certificate(software.common_name)
+        names = [units.unit(name) for name in due]
+        steps.append(run("nf/enable", "systemctl", "enable", *names, timeout=60))
+        # Starting may take minutes (an image to pull, Cassandra to come up); the probe tells.
+        restart = ("systemctl", "restart", "--no-block") + tuple(names)
+        steps.append(run("nf/restart", *restart, timeout=60))
+    return _folders(software) + steps if steps else []
+
+
+def _folders(software: Software) -> List[Step]:
+    wanted = {BASE: 0o700, TLS: 0o700, LIBRARY: 0o755}
+    for container in software.containers:
+        for source, _ in container.volumes:
+            if source.startswith("/var/"):
+                wanted[source] = 0o755
+    return [
+        make_directory("nf/folder/{}".format(index), path, mode)
+        for index, (path, mode) in enumerate(sorted(wanted.items()))
+    ]
+
+
+def _certificate(common_name: str) -> List[Step]:
+    """Return the steps that make a self-signed certificate, where there is none of that name."""
+    name = common_name.split(".")[0]
+    certificate, key = "{}/{}.cert.pem".format(TLS, name), "{}/{}.key.pem".format(TLS, name)
+    mark = "{}/{}".format(TLS, common_name)
+    return [
+        run(
+            "nf/certificate",
+            *("openssl", "req", "-x509", "-newkey", "rsa:{}".format(KEY_BITS), "-nodes"),
+            *("-keyout", key, "-out", certificate, "-days", "3650"),
+            *("-subj", "/CN=" + common_name),
+            unless=mark,
+            timeout=120,
+        ),
+        write("nf/certificate-of", mark, common_name + "\n", 0o600),
+    ]
+
+
+def _probe(situation: Situation, software: Software, engine: str, wait: int) -> List[Step]:
+    prefix = situation.params.image_prefix
+    request = {
+        "wait": wait,
+        "engine": engine,
+        "units": [c.name for c in software.containers],
+        "images": {c.name: reference(c.name, prefix) for c in software.containers},
+        "checks": [check.to_json() for check in software.checks],
+    }
+    return [
+        run(
+            "nf/probe",
+            *("python3", "-I", "-c", probe.source()),
+            stdin=json.dumps(request),
+            any_exit=True,
+            timeout=wait + 60,
+        )
+    ]
+
+
+def _absent(situation: Situation, results: Results) -> List[Step]:
+    """Return the steps that take the network function off the VDU; its data stay."""
+    steps: List[Step] = []
+    for name in reversed(CONTAINERS[situation.kind]):
+        if results.text("nf/unit/" + name) is None:
+            continue
+        unit = units.unit(name)
+        steps.append(
+            run(
+                "nf/off/" + name,
+                *("systemctl", "disable", "--now", unit),
+                any_exit=True,
+                timeout=60,
+            )
+        )
+        steps.append(remove("nf/off/unit/" + name, units.unit_path(name)))
+        steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
+    if steps:
+        steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))
+    return steps
+
+
+def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Outcome:
+    """Say how the network function stands, after the steps."""
+    kind, params = situation.kind, situation.params
+    if params.software == NONE:
+        return Outcome(kind, "off", "", None, {"state": "off"}, {})
+    seen: Dict[str, Any] = {}
+    if results is not None and "nf/probe" in results:
+        seen = _answer(results)
+    reasons = [str(reason) for reason in seen.get("reasons", ())]
+    ready = bool(seen) and not reasons
+    late = int(seen.get("not-ready-seconds", 0))
+    restarts = int(seen.get("restarts", 0))
+    if plan.problems:
+        state, reason = "failed", "; ".join(plan.problems)
+    elif plan.waiting:
+        state, reason = "waiting", "; ".join(plan.waiting)
+    elif ready:
+        state, reason = "ready", ""
+    else:
+        reason = "; ".join(reasons) or "it was not looked at"
+        state = "starting"
+        if late > DEADLINE or restarts >= MAX_RESTARTS:
+            state = "failed"
+            reason += "; not ready for {} s, {} restarts, see /var/log/{}.log".format(
+                late, restarts, CONTAINERS[kind][-1]
+            )
+    details = {
+        "state": state,
+        "reason": reason,
+        "restarts": restarts,
+        "units": {name: s.get("ActiveState", "") for name, s in seen.get("units", {}).items()},
+        "images": {name: reference(name, params.image_prefix) for name in CONTAINERS[kind]},
+        "network": "{}-{}".format(params.plmn.mcc, params.plmn.mnc),
+        "realm": params.realm,
+    }
+    return Outcome(
+        kind=kind,
+        state=state,
+        reason=reason,
+        part=of(kind, params, ready) if kind != "ue" else None,
+        details=details,
+        files={path: plan.secrets.masked(file.text) for path, file in plan.files.items()},
+    )
+
+
+def _answer(results: Results) -> Dict[str, Any]:
+    try:
+        document = json.loads(results.output("nf/probe"))
+        if isinstance(document, dict):
+            return document
+    except ValueError:
+        pass
+    raise VduError("the VDU did not say whether the network function runs")

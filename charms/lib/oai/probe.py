@@ -1,0 +1,178 @@
+#!/usr/bin/python3
+"""Whether a network function is ready, looked at on its VDU.
+
+This file is the program that the charm sends there: it must not import anything but the standard
+library and must run on any Python from 3.6 on. It reads a JSON object on standard input:
+
+    {"wait": seconds, "units": [name...], "images": {name: reference}, "engine": path,
+     "checks": [{"kind", "reason", "address", "port", "unit", "pattern"}...]}
+
+It ends as soon as everything holds, at the latest after `wait` seconds, and prints what it saw.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List
+
+Json = Dict[str, Any]
+
+RUN = "/run/osm-vpnaas-nf"
+SINCE = RUN + "/not-ready-since"
+LOG_LIMIT = 4 << 20
+SHOWN = ("ActiveState", "SubState", "NRestarts", "Result")
+
+
+def _out(*argv: str) -> str:
+    done = subprocess.run(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=False
+    )
+    return done.stdout.decode("utf-8", "replace")
+
+
+def uptime() -> float:
+    """Return seconds since boot; the clock may be set meanwhile."""
+    with open("/proc/uptime", encoding="ascii") as stream:
+        return float(stream.read().split()[0])
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def unit_states(names: List[str]) -> Dict[str, Json]:
+    """Return what systemd says of each unit."""
+    listed = [name + ".service" for name in names]
+    words = ["--property", ",".join(("Id",) + SHOWN)]
+    found = {}
+    for part in _out("systemctl", "show", *(words + listed)).split("\n\n"):
+        rows = dict(line.split("=", 1) for line in part.splitlines() if "=" in line)
+        if "Id" in rows:
+            found[rows["Id"].rsplit(".", 1)[0]] = {key: rows.get(key, "") for key in SHOWN}
+    return found
+
+
+def log_since_start(unit: str) -> str:
+    """Return what a unit has logged since it was started."""
+    path = "/var/log/{}.log".format(unit)
+    try:
+        offset = int(_read("{}/{}.offset".format(RUN, unit)) or "0")
+        with open(path, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            # A shorter file was rotated.
+            start = offset if size >= offset else 0
+            stream.seek(max(start, size - LOG_LIMIT))
+            return stream.read(LOG_LIMIT).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def _listens(check: Json) -> bool:
+    letter = "t" if check["kind"] == "tcp" else "u"
+    places = {row.split()[3] for row in _out("ss", "-Hln" + letter).splitlines() if row.split()}
+    hosts = (check["address"], "0.0.0.0", "*")  # noqa: S104 - how ss shows one bound to all
+    wanted = ["{}:{}".format(host, check["port"]) for host in hosts]
+    return any(place in places for place in wanted)
+
+
+def _connected(check: Json) -> bool:
+    rows = [row.split() for row in _out("ss", "-Htn", "state", "established").splitlines()]
+    wanted = "{}:{}".format(check["address"], check["port"])
+    return any(len(row) >= 4 and row[3] == wanted for row in rows)
+
+
+def _interface(check: Json) -> bool:
+    if not os.path.exists("/sys/class/net/" + check["unit"]):
+        return False
+    if check["address"] != "any":
+        return True
+    return " inet " in _out("ip", "address", "show", "dev", check["unit"])
+
+
+def holds(check: Json) -> bool:
+    """Look at one thing."""
+    kind = check["kind"]
+    if kind in ("tcp", "udp"):
+        return _listens(check)
+    if kind == "connected":
+        return _connected(check)
+    if kind == "interface":
+        return _interface(check)
+    return re.search(check["pattern"], log_since_start(check["unit"])) is not None
+
+
+def look(request: Json) -> Json:
+    """Look at everything once."""
+    states = unit_states(request["units"])
+    reasons = []
+    for name in request["units"]:
+        state = states.get(name, {})
+        if state.get("ActiveState") == "active":
+            continue
+        if state.get("SubState") == "auto-restart":
+            reasons.append("{} ended and is started again".format(name))
+        elif state.get("ActiveState") == "activating":
+            reasons.append("{} is starting".format(name))
+        else:
+            reasons.append("{} does not run".format(name))
+    if not reasons:
+        reasons = [check["reason"] for check in request["checks"] if not holds(check)]
+    return {"units": states, "reasons": reasons}
+
+
+def _pulling(request: Json) -> List[str]:
+    missing = []
+    for name, image in sorted(request["images"].items()):
+        command = [request["engine"], "image", "inspect", "--format", "{{.Id}}", image]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+            check=False,
+        )
+        if done.returncode:
+            missing.append("image {} of {} is not here yet".format(image, name))
+    return missing
+
+
+def main(request: Json) -> Json:
+    """Look until all holds or time is up."""
+    until = time.monotonic() + float(request["wait"])
+    while True:
+        seen = look(request)
+        if not seen["reasons"] or time.monotonic() >= until:
+            break
+        time.sleep(0.5)
+    since = 0.0
+    if seen["reasons"]:
+        seen["reasons"] = _pulling(request) + seen["reasons"]
+        os.makedirs(RUN, exist_ok=True)
+        since = float(_read(SINCE) or uptime())
+        with open(SINCE, "w", encoding="ascii") as stream:
+            stream.write("{:.1f}\n".format(since))
+        since = uptime() - since
+    elif os.path.exists(SINCE):
+        os.unlink(SINCE)
+    seen["not-ready-seconds"] = int(since)
+    restarts = [int(state.get("NRestarts") or 0) for state in seen["units"].values()]
+    seen["restarts"] = max(restarts or [0])
+    return seen
+
+
+def source() -> str:
+    """Return the text of this program."""
+    with open(os.path.splitext(os.path.abspath(__file__))[0] + ".py", encoding="utf-8") as stream:
+        return stream.read()
+
+
+if __name__ == "__main__":
+    json.dump(main(json.load(sys.stdin)), sys.stdout)

@@ -1,0 +1,253 @@
+#!/usr/bin/python3
+"""Rows of the HSS in Cassandra: schema, subscribers, the MME that may ask.
+
+The tables are those of OAI's HSS (release 14). This file is also the program that fills them on the
+VDU, before each start of the HSS: it must not import anything but the standard library and must run
+on any Python from 3.6 on.
+
+Usage: hss-provision ENGINE FILE DATA
+Waits for Cassandra, at most DEADLINE seconds, then fills an empty or otherwise filled database; the
+stamp of what was filled in lies beside the data and so shares their fate. Nothing is filled in
+twice, for that would bring back subscribers that were removed.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+DEADLINE = 600
+"""Seconds Cassandra may take to answer; a cold start with an image to pull takes minutes."""
+CQLSH = ("cqlsh", "127.0.0.1")
+CONTAINER = "cassandra"
+STAMP = "osm-vpnaas-provisioned"
+RAND = "2683b376d1056746de3b254012908e0e"
+"""Any value: the HSS makes a random number of its own for each vector ("randv")."""
+ACCESS_RESTRICTION = 41
+"""No UTRAN, I-HSPA evolution, or handover to non-3GPP access (TS 29.272 clause 7.3.31)."""
+
+Subscription = Dict[str, Any]
+
+USERS = (
+    *(("imsi", "text PRIMARY KEY"), ("access_restriction", "int"), ("idmmeidentity", "int")),
+    *(("imei", "text"), ("imei_sv", "text"), ("key", "text"), ("lipa_permissions", "text")),
+    *(("mme_cap", "int"), ("mmehost", "text"), ("mmeidentity_idmmeidentity", "int")),
+    *(("mmerealm", "text"), ("ms_ps_status", "text"), ("msisdn", "bigint")),
+    *(("niddvalidity", "text"), ("nir_dest_host", "text"), ("nir_dest_realm", "text")),
+    *(("opc", "text"), ("pgw_id", "int"), ("rand", "text"), ("rfsp_index", "varint")),
+    *(("sqn", "bigint"), ("subscription_data", "text"), ("ue_reachability", "varint")),
+    *(("urrp_mme", "varint"), ("user_identifier", "text"), ("visited_plmnid", "text")),
+)
+MME_COLUMNS = (*(("mmerealm", "text"), ("ue_reachability", "varint"), ("mmeisdn", "text")),)
+TABLES = (
+    ("users_imsi", USERS, ""),
+    ("msisdn_imsi", (("msisdn", "bigint PRIMARY KEY"), ("imsi", "text")), ""),
+    ("global_ids", (("table_name", "text PRIMARY KEY"), ("id", "counter")), ""),
+    (
+        "mmeidentity_host",
+        (("mmehost", "text PRIMARY KEY"), ("idmmeidentity", "int")) + MME_COLUMNS,
+        "",
+    ),
+    (
+        "mmeidentity",
+        (("idmmeidentity", "int PRIMARY KEY"), ("mmehost", "text")) + MME_COLUMNS,
+        "",
+    ),
+    (
+        "events",
+        (
+            *(("scef_id", "text"), ("scef_ref_id", "bigint"), ("extid", "text")),
+            *(("monitoring_event_configuration", "text"), ("monitoring_type", "int")),
+            *(("msisdn", "bigint"), ("user_identifier", "text")),
+        ),
+        "scef_id, scef_ref_id",
+    ),
+    (
+        "events_msisdn",
+        (("msisdn", "bigint"), ("scef_id", "text"), ("scef_ref_id", "bigint")),
+        "msisdn, scef_id, scef_ref_id",
+    ),
+    (
+        "events_extid",
+        (("extid", "text"), ("scef_id", "text"), ("scef_ref_id", "bigint")),
+        "extid, scef_id, scef_ref_id",
+    ),
+    ("extid", (("extid", "text PRIMARY KEY"),), ""),
+    ("extid_imsi", (("extid", "text"), ("imsi", "text")), "extid, imsi"),
+    ("extid_imsi_xref", (("imsi", "text"), ("extid", "text")), "imsi, extid"),
+)  # type: Sequence[Tuple[str, Sequence[Tuple[str, str]], str]]
+
+
+def schema() -> List[str]:
+    """Return the statements that make keyspace and tables where they are missing."""
+    replication = "{'class': 'NetworkTopologyStrategy', 'DC1': '1'}"
+    statements = ["CREATE KEYSPACE IF NOT EXISTS vhss WITH replication = {};".format(replication)]
+    for table, columns, primary in TABLES:
+        parts = ["{} {}".format(name, kind) for name, kind in columns]
+        if primary:
+            parts.append("PRIMARY KEY ({})".format(primary))
+        statements.append(
+            "CREATE TABLE IF NOT EXISTS vhss.{} ({});".format(table, ", ".join(parts))
+        )
+    return statements
+
+
+def literal(value: object) -> str:
+    """Return a CQL literal of a text or a whole number."""
+    if isinstance(value, int):
+        return str(value)
+    return "'{}'".format(str(value).replace("'", "''"))
+
+
+def insert(table: str, row: Dict[str, Any], once: bool = False) -> str:
+    """Return an INSERT; with `once`, one that leaves a row that is there."""
+    names = sorted(row)
+    return "INSERT INTO vhss.{} ({}) VALUES ({}){};".format(  # noqa: S608 - `literal` quotes
+        table,
+        ", ".join(names),
+        ", ".join(literal(row[name]) for name in names),
+        " IF NOT EXISTS" if once else "",
+    )
+
+
+def subscription_data(msisdn: str, apns: Sequence[str]) -> str:
+    """Return the Subscription-Data AVP (TS 29.272 clause 7.3.2) as the JSON the HSS keeps."""
+    ambr = {"Max-Requested-Bandwidth-UL": 50000000, "Max-Requested-Bandwidth-DL": 100000000}
+
+    def context(number: int, apn: str) -> Dict[str, Any]:
+        return {
+            "Context-Identifier": number,
+            "PDN-Type": 0,
+            "Service-Selection": apn,
+            "EPS-Subscribed-QoS-Profile": {
+                "QoS-Class-Identifier": 9,
+                "Allocation-Retention-Priority": {
+                    "Priority-Level": 15,
+                    "Pre-emption-Capability": 0,
+                    "Pre-emption-Vulnerability": 0,
+                },
+            },
+            "AMBR": ambr,
+            "PDN-GW-Allocation-Type": 0,
+        }
+
+    data = {
+        "Access-Restriction-Data": ACCESS_RESTRICTION,
+        "Subscriber-Status": 0,
+        "Network-Access-Mode": 2,
+        "MSISDN": "0x" + msisdn,
+        "AMBR": ambr,
+        "APN-Configuration-Profile": {
+            "Context-Identifier": 0,
+            "All-APN-Configurations-Included-Indicator": 0,
+            "APN-Configuration": None,
+        },
+        "Subscribed-Periodic-RAU-TAU-Timer": 0,
+    }
+    text = _compact({"Subscription-Data": data})
+    # One member per APN, all of the same name: so OAI writes it, and so its HSS reads it.
+    contexts = [_compact({"APN-Configuration": context(n, apn)}) for n, apn in enumerate(apns)]
+    members = ",".join(item[1:-1] for item in contexts)
+    return text.replace('"APN-Configuration":null', members)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def subscriber(imsi: str, msisdn: str, common: Subscription) -> List[str]:
+    """Return the statements that add one subscriber; one that is there keeps its row."""
+    row = {
+        "imsi": imsi,
+        "msisdn": int(msisdn),
+        "access_restriction": ACCESS_RESTRICTION,
+        "key": common["key"],
+        "opc": common["opc"],
+        "mmehost": common["mme"],
+        "mmeidentity_idmmeidentity": common["mme_id"],
+        "mmerealm": common["realm"],
+        "rand": RAND,
+        "sqn": 96,
+        "subscription_data": subscription_data(msisdn, common["apns"]),
+    }
+    return [
+        insert("users_imsi", row, once=True),
+        insert("msisdn_imsi", {"msisdn": int(msisdn), "imsi": imsi}),
+    ]
+
+
+def mme(common: Subscription) -> List[str]:
+    """Return the statements that let the MME ask."""
+    row = {
+        "idmmeidentity": common["mme_id"],
+        "mmeisdn": "mme-isdn",
+        "mmehost": common["mme"],
+        "mmerealm": common["realm"],
+        "ue_reachability": 1,
+    }
+    return [insert("mmeidentity", row), insert("mmeidentity_host", row)]
+
+
+def statements(document: Dict[str, Any]) -> Iterator[str]:
+    """Return all there is to fill in, one statement a line."""
+    common = document["subscription"]
+    for statement in schema() + mme(common):
+        yield statement
+    for index in range(document["subscribers"]):
+        imsi = str(int(document["first_imsi"]) + index).zfill(15)
+        msisdn = str(int(document["first_msisdn"]) + index)
+        for statement in subscriber(imsi, msisdn, common):
+            yield statement
+
+
+def source() -> str:
+    """Return the text of this program."""
+    with open(os.path.splitext(os.path.abspath(__file__))[0] + ".py", encoding="utf-8") as stream:
+        return stream.read()
+
+
+def _cqlsh(engine: str, text: str) -> Tuple[int, str]:
+    command = [engine, "exec", "--interactive", CONTAINER] + list(CQLSH)
+    done = subprocess.run(
+        command,
+        input=text.encode(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode("utf-8", "replace").strip()[-200:]
+
+
+def main(engine: str, file: str, data: str) -> int:
+    """Fill the database; return an exit code."""
+    with open(file, encoding="utf-8") as stream:
+        text = stream.read()
+    wanted = hashlib.sha256(text.encode()).hexdigest()
+    stamp = os.path.join(data, STAMP)
+    present = ""
+    if os.path.exists(stamp):
+        with open(stamp, encoding="utf-8") as stream:
+            present = stream.read().strip()
+    fill = "\n".join(statements(json.loads(text))) + "\n"
+    if present == wanted:
+        fill = "SELECT idmmeidentity FROM vhss.mmeidentity LIMIT 1;\n"
+    until = time.monotonic() + DEADLINE
+    while True:
+        # Both are harmless to repeat: every statement leaves what is there.
+        code, error = _cqlsh(engine, fill)
+        if code == 0:
+            break
+        if time.monotonic() > until:
+            sys.stderr.write("Cassandra does not answer: {}\n".format(error))
+            return 1
+        time.sleep(1)
+    with open(stamp, "w", encoding="utf-8") as stream:
+        stream.write(wanted + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

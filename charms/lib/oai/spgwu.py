@@ -1,0 +1,101 @@
+"""User plane of SGW and PGW: a switch in user space between GTP-U and the tun device `pdn`."""
+
+from .model import Check, Container, Ends, File, Software, block, conf, first_peer
+from .params import SpgwU
+from .spgwc import gateway_name
+
+FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
+DEVICE = "pdn"
+TABLE = "osm_vpnaas_sgi"
+
+NAT = """table ip {table}
+delete table ip {table}
+table ip {table} {{
+    chain postrouting {{
+        type nat hook postrouting priority srcnat; policy accept;
+        ip saddr {pool} oifname "{interface}" masquerade
+    }}
+}}
+"""
+NO_NAT = """table ip {table}
+delete table ip {table}
+table ip {table} {{
+}}
+"""
+
+
+def _interface(name: str, address: str, priority: int) -> object:
+    return {
+        "INTERFACE_NAME": name,
+        "IPV4_ADDRESS": address,
+        "SCHED_PARAMS": {
+            "SCHED_POLICY": "SCHED_FIFO",
+            "SCHED_PRIORITY": priority,
+            "POOL_SIZE": 1,
+        },
+    }
+
+
+def configuration(params: SpgwU, ends: Ends, control: str) -> str:
+    """Return spgw_u.conf."""
+    s1u, sxab = ends["s1u"], ends["sxab"]
+    text = block(
+        "SPGW-U",
+        {
+            "FQDN": gateway_name(params.gateway_id, params.plmn, params.realm),
+            "INSTANCE": 0,
+            "PID_DIRECTORY": "/var/run",
+            "INTERFACES": {
+                "S1U_S12_S4_UP": _interface(s1u.interface, str(s1u.address), 80),
+                "SX": _interface(sxab.interface, str(sxab.address), 81),
+                "SGI": _interface(params.sgi_interface, "read", 80),
+            },
+            # The VDU translates addresses (`rules`): the container would add a rule per start.
+            "SNAT": "no",
+            "GTP_EXT_HDR": "no",
+            "PDN_NETWORK_LIST": [{"NETWORK_IPV4": params.ue_pool}],
+            "SPGW-C_LIST": [{"IPV4_ADDRESS": control}],
+            "NON_STANDART_FEATURES": {"BYPASS_UL_PFCP_RULES": "no"},
+            "SUPPORT_5G_FEATURES": {
+                "ENABLE_5G_FEATURES": "no",
+                "REGISTER_NRF": "no",
+                "USE_FQDN_NRF": "no",
+                "NRF": {
+                    "IPV4_ADDRESS": "127.0.0.1",
+                    "PORT": 80,
+                    "API_VERSION": "v1",
+                    "FQDN": "none",
+                },
+            },
+        },
+    )
+    return text.replace("SPGW-U :", "SPGW-U =", 1)
+
+
+def rules(params: SpgwU) -> str:
+    """Return the nftables script for UE traffic to SGi."""
+    template = NAT if params.sgi_nat else NO_NAT
+    return template.format(table=TABLE, pool=params.ue_pool, interface=params.sgi_interface)
+
+
+def software(params: SpgwU, ends: Ends) -> Software:
+    """Render everything; the address of the SPGW-C is that of the related one."""
+    control = first_peer(ends, "sxab")
+    assert control is not None  # noqa: S101 - the plan looks before
+    return Software(
+        containers=(
+            Container(
+                "spgwu",
+                words=("-c", FILE, "-o"),
+                volumes=((conf("spgw_u.conf"), FILE),),
+                entrypoint="/openair-spgwu-tiny/bin/oai_spgwu",
+            ),
+        ),
+        files=(File(conf("spgw_u.conf"), configuration(params, ends, control)),),
+        checks=(
+            Check("udp", "no PFCP on SXab yet", address=ends["sxab"].ip, port=8805),
+            Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),
+            Check("interface", "no interface {} for SGi yet".format(DEVICE), unit=DEVICE),
+        ),
+        rules=rules(params),
+    )

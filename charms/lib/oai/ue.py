@@ -1,0 +1,83 @@
+"""User equipment: OAI's LTE UE, its radio simulated over TCP to the eNB (rfsim)."""
+
+from .model import Check, Container, File, Raw, Software, block, conf
+from .params import Secrets, Ue
+
+FILE = "/opt/oai-lte-ue/etc/ue_usim.conf"
+START = "/opt/oai-lte-ue/bin/start-ue.sh"
+DEVICE = "oaitun_ue1"
+IMEI = "356113022094149"
+"""A number from the test range of OAI's own examples."""
+MHZ = 1000000
+
+START_SCRIPT = """#!/bin/bash
+# The image's own entry point would print the USIM, keys and all.
+set -eu
+cd /opt/oai-lte-ue
+/opt/oai-lte-ue/bin/conf2uedata -c /opt/oai-lte-ue/etc/ue_usim.conf -o /opt/oai-lte-ue >/dev/null
+exec /opt/oai-lte-ue/bin/lte-uesoftmodem --rfsim -C {frequency} -r {blocks} \\
+    --ue-rxgain 140 --ue-txgain 120 --log_config.global_log_options level,nocolor,time
+"""
+
+
+def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
+    """Return ue_usim.conf."""
+    plmn = str(params.plmn)
+    names = {
+        "FULLNAME": "osm-vpnaas",
+        "SHORTNAME": "osm-vpnaas",
+        "MNC": params.plmn.mnc,
+        "MCC": params.plmn.mcc,
+    }
+    empty = Raw("()")
+    return block("PLMN", {"PLMN0": names}) + block(
+        "UE0",
+        {
+            "USER": {
+                "IMEI": IMEI,
+                "MANUFACTURER": "OpenAirInterface",
+                "MODEL": "LTE UE",
+                "PIN": "0000",
+            },
+            "SIM": {
+                "MSIN": params.imsi[len(plmn) :],
+                "USIM_API_K": secrets.subscriber_key,
+                "OPC": opc,
+                "MSISDN": params.msisdn,
+            },
+            "HPLMN": plmn,
+            "UCPLMN_LIST": empty,
+            "OPLMN_LIST": Raw('("{}")'.format(plmn)),
+            "OCPLMN_LIST": empty,
+            "FPLMN_LIST": empty,
+            "EHPLMN_LIST": empty,
+        },
+    )
+
+
+def software(params: Ue, secrets: Secrets, opc: str) -> Software:
+    """Render everything."""
+    script = START_SCRIPT.format(frequency=params.downlink_mhz * MHZ, blocks=params.resource_blocks)
+    return Software(
+        containers=(
+            Container(
+                "ue",
+                words=(START,),
+                volumes=((conf("ue_usim.conf"), FILE), (conf("start-ue.sh"), START)),
+                environment=(("RFSIMULATOR", params.enb_address),),
+                entrypoint="/bin/bash",
+            ),
+        ),
+        files=(
+            File(conf("ue_usim.conf"), configuration(params, secrets, opc)),
+            File(conf("start-ue.sh"), script, 0o755),
+        ),
+        checks=(
+            Check(
+                "interface",
+                "the UE is not attached: {} has no address".format(DEVICE),
+                address="any",
+                unit=DEVICE,
+            ),
+        ),
+    )

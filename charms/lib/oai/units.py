@@ -1,0 +1,173 @@
+"""systemd units around the container engine."""
+
+import hashlib
+import re
+from typing import Iterable, List, Mapping, Sequence
+
+from .images import reference
+from .model import BASE, LIBRARY, Container, File, Software, conf
+
+RUN = "/run/osm-vpnaas-nf"
+PREPARE_PROGRAM = LIBRARY + "/nf-prepare"
+RULES_FILE = conf("rules.nft")
+LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
+RESTART_SECONDS = 10
+
+PREPARE = """#!/bin/sh
+# Notes what a container starts with and where its log ends then, for who asks whether it is ready.
+set -eu
+mkdir -p {run}
+cp {base}/"$1".digest {run}/"$1".digest
+stat -c %s /var/log/"$1".log > {run}/"$1".offset
+""".format(run=RUN, base=BASE)
+
+UNIT = """[Unit]
+Description=Network function {name} in a container (osm-vpnaas)
+# Its addresses are those of the links. They are up at boot by themselves, so order is enough.
+After=network-online.target {after}
+Wants=network-online.target {wants}
+StartLimitIntervalSec=0
+
+[Service]
+{pre}ExecStart={run}
+ExecStop=-{engine} stop --time 10 {name}
+StandardOutput=append:/var/log/{name}.log
+StandardError=append:/var/log/{name}.log
+TimeoutStartSec={start_seconds}
+TimeoutStopSec=30
+Restart=on-failure
+RestartSec={restart}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+_PLAIN = re.compile(r"\A[A-Za-z0-9@%+=:,./_-]+\Z")
+
+
+def unit(container: str) -> str:
+    """Return the unit of a container."""
+    return container + ".service"
+
+
+def unit_path(container: str) -> str:
+    """Return the file of the unit."""
+    return "/etc/systemd/system/" + unit(container)
+
+
+def digest_file(container: str) -> str:
+    """Return the file with the digest of a container's configuration."""
+    return conf(container + ".digest")
+
+
+def environment_file(container: str) -> str:
+    """Return the file with a container's environment."""
+    return conf(container + ".env")
+
+
+def run_words(container: Container, engine: str, prefix: str) -> List[str]:
+    """Return the engine's command line, in the order of words that the documentation gives."""
+    words = [engine, "run", "--rm", "--name", container.name, "--network", "host"]
+    if container.privileged:
+        words.append("--privileged")
+    words += ["--env-file", environment_file(container.name)]
+    for source, target in container.volumes:
+        read_only = ":ro" if source.startswith("/etc/") else ""
+        words += ["--volume", "{}:{}{}".format(source, target, read_only)]
+    if container.workdir:
+        words += ["--workdir", container.workdir]
+    if container.entrypoint:
+        words += ["--entrypoint", container.entrypoint]
+    return words + [reference(container.name, prefix)] + list(container.words)
+
+
+def _line(words: Iterable[str]) -> str:
+    """Return a command line of a unit; a word that systemd would read otherwise is refused."""
+    listed = list(words)
+    for word in listed:
+        if not _PLAIN.match(word) or "%" in word:
+            raise ValueError("not a plain word: {!r}".format(word))
+    return " ".join(listed)
+
+
+def render(
+    container: Container, engine: str, prefix: str, links: Sequence[str], rules: bool
+) -> str:
+    """Return the unit's text.
+
+    Args:
+        container: What to run.
+        engine: Absolute path of podman or docker.
+        prefix: Registry of the images.
+        links: Units that bring the VNF's links up.
+        rules: Whether to load the nftables script first.
+    """
+    before = [_line([PREPARE_PROGRAM, container.name])]
+    before.append("-" + _line([engine, "rm", "--force", container.name]))
+    if rules:
+        before.append(_line(["/usr/sbin/nft", "-f", RULES_FILE]))
+    if container.before_start:
+        program, rest = container.before_start[0], container.before_start[1:]
+        before.append(_line((program, engine) + tuple(rest)))
+    needed = [unit(name) for name in container.after]
+    return UNIT.format(
+        name=container.name,
+        engine=engine,
+        after=" ".join(list(links) + needed),
+        wants=" ".join(needed),
+        pre="".join("ExecStartPre={}\n".format(line) for line in before),
+        run=_line(run_words(container, engine, prefix)),
+        start_seconds=container.start_seconds,
+        restart=RESTART_SECONDS,
+    ).replace(" \n", "\n")
+
+
+def environment(container: Container) -> str:
+    """Return the text of the environment file."""
+    return "".join("{}={}\n".format(name, value) for name, value in container.environment)
+
+
+def used_files(container: Container, files: Iterable[File]) -> List[File]:
+    """Return the files a container reads."""
+    read = {source for source, _ in container.volumes} | set(container.before_start)
+    return [file for file in files if file.path in read]
+
+
+def digest(container: Container, unit_text: str, files: Iterable[File]) -> str:
+    """Return what changes with anything the container would have to be restarted for."""
+    state = hashlib.sha256()
+    for text in [unit_text, environment(container)]:
+        state.update(text.encode() + b"\0")
+    for file in used_files(container, files):
+        state.update(file.path.encode() + b"\0" + file.text.encode() + b"\0")
+    return state.hexdigest()
+
+
+def logrotate(containers: Iterable[str]) -> str:
+    """Return the rule that keeps the logs small."""
+    names = " ".join("/var/log/{}.log".format(name) for name in containers)
+    return (
+        names
+        + " {\n    size 50M\n    rotate 4\n    compress\n    missingok\n    notifempty\n"
+        + "    copytruncate\n}\n"
+    )
+
+
+def all_files(
+    software: Software, engine: str, prefix: str, links: Sequence[str]
+) -> Mapping[str, File]:
+    """Return every file of a network function by path, units and digests among them."""
+    listed = list(software.files)
+    listed.append(File(PREPARE_PROGRAM, PREPARE, 0o755))
+    listed.append(File(LOGROTATE, logrotate(c.name for c in software.containers), 0o644))
+    if software.rules:
+        listed.append(File(RULES_FILE, software.rules))
+    for container in software.containers:
+        rules = bool(software.rules) and container is software.containers[-1]
+        text = render(container, engine, prefix, links, rules)
+        listed.append(File(unit_path(container.name), text, 0o644))
+        listed.append(File(environment_file(container.name), environment(container)))
+        listed.append(
+            File(digest_file(container.name), digest(container, text, software.files) + "\n")
+        )
+    return {file.path: file for file in listed}

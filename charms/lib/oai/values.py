@@ -1,0 +1,159 @@
+"""Strict parsers for the identities of a mobile network, in the manner of `vpnaas.fields`."""
+
+import re
+from typing import Union
+
+import attr
+from vpnaas import fields
+from vpnaas.errors import InputError
+
+_REALM = re.compile(
+    r"\A(?=.{4,120}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?\Z"
+)
+_APN = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
+_PREFIX = re.compile(r"\A[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*\Z")
+_KEY = re.compile(r"\A[0-9a-f]{32}\Z")
+
+RESOURCE_BLOCKS = (25, 50, 100)
+"""Bandwidths OAI's eNB has: 5, 10 and 20 MHz (TS 36.101 table 5.6-1)."""
+
+
+@attr.frozen
+class Plmn:
+    """A network's identity (TS 23.003 clause 2.2): MCC and MNC, both digits that are no numbers."""
+
+    mcc: str
+    mnc: str
+
+    @property
+    def mnc3(self) -> str:
+        """Return the MNC with three digits, as domain names have it (TS 23.003 clause 19.2)."""
+        return self.mnc.zfill(3)
+
+    def __str__(self) -> str:
+        """Return the digits of both."""
+        return self.mcc + self.mnc
+
+
+def digits(where: str, text: object, low: int, high: int) -> str:
+    """Parse `low` to `high` decimal digits; leading zeros count."""
+    value = str(text)
+    if isinstance(text, bool) or not re.match(r"\A[0-9]{%d,%d}\Z" % (low, high), value):
+        count = str(low) if low == high else "{} to {}".format(low, high)
+        raise InputError(
+            where, "{} is not made of digits".format(fields.shown(text)), count + " digits"
+        )
+    return value
+
+
+def plmn(where: str, mcc: object, mnc: object) -> Plmn:
+    """Parse MCC (three digits) and MNC (two or three: 01 and 001 are two networks)."""
+    return Plmn(digits(where + "mcc", mcc, 3, 3), digits(where + "mnc", mnc, 2, 3))
+
+
+def plmn_text(where: str, text: str) -> Plmn:
+    """Parse MCC and MNC written together, as `str` of a PLMN gives them."""
+    value = digits(where, text, 5, 6)
+    return Plmn(value[:3], value[3:])
+
+
+def realm(where: str, text: str) -> str:
+    """Parse a Diameter realm: a domain name in lower case with a dot (RFC 6733 clause 4.3.1)."""
+    if not _REALM.match(text):
+        raise InputError(
+            where,
+            "{} is not a realm".format(fields.shown(text)),
+            "a domain name in lower case such as epc.mnc001.mcc001.3gppnetwork.org",
+        )
+    return text
+
+
+def apn(where: str, text: str) -> str:
+    """Parse an APN network identifier (TS 23.003 clause 9.1.1)."""
+    reserved = text.startswith(("rac", "lac", "sgsn", "rnc")) or text.endswith(".gprs")
+    if len(text) > 63 or not _APN.match(text) or reserved:
+        raise InputError(
+            where,
+            "{} is not an APN".format(fields.shown(text)),
+            "labels of a-z, 0-9 and '-' such as internet or oai.ipv4, not starting with rac, lac, "
+            "sgsn or rnc",
+        )
+    return text
+
+
+def key(where: str, text: str) -> str:
+    """Parse a 128-bit key; the value itself is never part of the sentence."""
+    if not _KEY.match(text.lower()):
+        raise InputError(where, "the value is not a key", "32 hexadecimal digits")
+    return text.lower()
+
+
+def imsi(where: str, text: object) -> str:
+    """Parse an IMSI of 15 digits (TS 23.003 clause 2.2 allows up to 15; OAI wants all)."""
+    return digits(where, text, 15, 15)
+
+
+def imsi_of(where: str, text: object, network: Plmn) -> str:
+    """Parse an IMSI that must belong to a network."""
+    value = imsi(where, text)
+    if not value.startswith(str(network)):
+        raise InputError(
+            where,
+            "{} is not of network {}-{}".format(value, network.mcc, network.mnc),
+            "15 digits that start with {}".format(network),
+        )
+    return value
+
+
+def msisdn(where: str, text: object) -> str:
+    """Parse an MSISDN without '+' (E.164: up to 15 digits, none starts with zero)."""
+    value = digits(where, text, 5, 15)
+    if value.startswith("0"):
+        raise InputError(where, "{} starts with zero".format(value), "a country code first")
+    return value
+
+
+def tac(where: str, value: object) -> int:
+    """Parse a tracking area code; 0 and 65534 are reserved (TS 23.003 clause 19.4.2.3)."""
+    return fields.integer(where, value, 1, 65533)
+
+
+def ipv4(where: str, text: str) -> str:
+    """Parse an IPv4 host address."""
+    value = fields.address(where, text)
+    if value.version != 4:
+        raise InputError(where, "{} is not IPv4".format(value), "an IPv4 address")
+    return str(value)
+
+
+def pool(where: str, text: str) -> fields.IPNetwork:
+    """Parse the prefix UEs get their IPv4 addresses from."""
+    value = fields.network(where, text)
+    if value.version != 4 or value.prefixlen > 29:
+        raise InputError(where, "{} is no pool of UEs".format(value), "an IPv4 prefix, /8 to /29")
+    return value
+
+
+def image_prefix(where: str, text: str) -> str:
+    """Parse a registry, with port and path where it has them."""
+    if len(text) > 200 or not _PREFIX.match(text):
+        raise InputError(
+            where,
+            "{} is not a registry".format(fields.shown(text)),
+            "docker.io, or host, port and path such as registry.example.net:5000/mirror",
+        )
+    return text
+
+
+def resource_blocks(where: str, value: object) -> int:
+    """Parse a cell's bandwidth."""
+    found = fields.integer(where, value, 6, 100)
+    if found not in RESOURCE_BLOCKS:
+        allowed = ", ".join(str(count) for count in RESOURCE_BLOCKS)
+        raise InputError(where, "{} resource blocks".format(found), allowed)
+    return found
+
+
+def whole(where: str, value: Union[int, str], low: int, high: int) -> int:
+    """Parse a whole number."""
+    return fields.integer(where, value, low, high)
