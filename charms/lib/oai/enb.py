@@ -90,9 +90,10 @@ def carrier(params: Enb) -> Dict[str, Any]:
 def configuration(params: Enb, ends: Ends, mme: str) -> str:
     """Return enb.conf."""
     s1c, s1u = ends["s1c"], ends["s1u"]
+    # Numbers here, with a length beside: libconfig would take a leading zero for octal.
     plmn = {
-        "mcc": Raw(params.plmn.mcc),
-        "mnc": Raw(params.plmn.mnc),
+        "mcc": int(params.plmn.mcc),
+        "mnc": int(params.plmn.mnc),
         "mnc_length": len(params.plmn.mnc),
     }
     station = {

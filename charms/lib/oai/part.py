@@ -103,7 +103,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
     Raises:
         InputError: It is not a part of a version we know.
     """
-    if not any(key.startswith(PREFIX) for key in bag):
+    if not any(value for key, value in bag.items() if key.startswith(PREFIX)):
         return None
 
     def at(key: str) -> str:

@@ -1,0 +1,107 @@
+"""An EPC as the renderers see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oai import plan, units
+from oai.milenage import opc
+from oai.model import End
+from oai.params import Common, Secrets, parse
+from oai.part import Part, of
+from vpnaas import fields
+
+OP = "1006020f0a478bf6b699f15c062e42b3"
+K = "449c4b91aeacd0ace182cf3a5a72bfa1"
+"""Public test keys."""
+SECRETS = Secrets(OP, K)
+REALM = "epc.mnc088.mcc242.3gppnetwork.org"
+NETWORK = {"mcc": "242", "mnc": "88", "realm": REALM}
+GIVEN: dict[str, dict[str, Any]] = {
+    "hss": {
+        **NETWORK,
+        "first-imsi": "242881234500000",
+        "first-msisdn": "24288880000000",
+        "subscribers": 1024,
+        "apn": "internet",
+        "second-apn": "none",
+    },
+    "mme": {**NETWORK, "tac": 600, "mme-group": 32768, "mme-code": 3},
+    "spgwc": {
+        **NETWORK,
+        "tac": 600,
+        "apn": "internet",
+        "second-apn": "none",
+        "dns": "192.0.2.53",
+        "second-dns": "198.51.100.53",
+        "ue-pool": "10.250.0.0/16",
+        "ue-mtu": 1354,
+    },
+    "spgwu": {**NETWORK, "ue-pool": "10.250.0.0/16", "sgi-interface": "ens6", "sgi-nat": True},
+    "enb": {**NETWORK, "tac": 600, "enb-id": 3585},
+    "ue": {
+        **NETWORK,
+        "imsi": "242881234500000",
+        "msisdn": "24288880000000",
+        "enb-address": "192.168.77.10",
+    },
+}
+ADDRESSES = {
+    ("hss", "s6a"): "172.16.6.129/24",
+    ("mme", "s6a"): "172.16.6.2/24",
+    ("mme", "s11"): "172.16.1.102/24",
+    ("mme", "s1c"): "192.168.247.102/24",
+    ("spgwc", "s11"): "172.16.1.104/24",
+    ("spgwc", "sxab"): "172.30.55.101/24",
+    ("spgwu", "sxab"): "172.30.55.102/24",
+    ("spgwu", "s1u"): "192.168.248.159/24",
+    ("enb", "s1c"): "192.168.247.10/24",
+    ("enb", "s1u"): "192.168.248.10/24",
+}
+
+
+def params(kind: str, **changes: object) -> Common:
+    return parse(kind, {**GIVEN[kind], **changes})
+
+
+def ends(kind: str) -> dict[str, End]:
+    found = {}
+    for (member, link), address in ADDRESSES.items():
+        if member == kind:
+            peers = [
+                a.split("/")[0] for (m, name), a in ADDRESSES.items() if name == link and m != kind
+            ]
+            inner = fields.interface_address("test", address)
+            found[link] = End(f"wg-{link}", inner, tuple(peers))
+    return found
+
+
+def parts(kind: str, ready: bool = True) -> dict[str, tuple[tuple[str, Part], ...]]:
+    return {
+        link: tuple(
+            (member, of(member, params(member), ready))
+            for member, other in ADDRESSES
+            if other == link and member != kind
+        )
+        for link in ends(kind)
+    }
+
+
+def situation(kind: str, **changes: Any) -> plan.Situation:
+    given = {
+        "kind": kind,
+        "params": params(kind),
+        "ends": ends(kind),
+        "parts": parts(kind) if kind != "ue" else {},
+        "link_units": tuple(f"wg-quick@wg-{link}.service" for link in sorted(ends(kind))),
+        "given": SECRETS if kind in ("hss", "ue") else None,
+    }
+    return plan.Situation(**{**given, **changes})
+
+
+def rendered(kind: str, **changes: Any) -> dict[str, str]:
+    """Return every file of a network function by its path."""
+    asked = situation(kind, **changes)
+    software = plan.build(asked, SECRETS, opc(K, OP))
+    files = units.all_files(software, "/usr/bin/podman", "docker.io", asked.link_units)
+    return {path: file.text for path, file in files.items()}

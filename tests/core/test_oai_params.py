@@ -1,0 +1,158 @@
+"""Parameters of network functions and what they tell each other: refused unless plainly right."""
+
+from __future__ import annotations
+
+import pytest
+from oai import params as nf
+from oai.part import decode, disagreements, encode, of
+from oai_support import GIVEN, OP, SECRETS, K, params
+from vpnaas.errors import InputError
+
+KINDS = tuple(GIVEN)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_persists_is_read_back_and_holds_no_key(kind: str) -> None:
+    asked = params(kind)
+    text = nf.to_json(asked)
+    assert nf.from_json(kind, text) == asked
+    assert K not in text
+    assert OP not in text
+    assert nf.from_json(kind, "") is None
+
+
+@pytest.mark.parametrize("text", ["x", "[]", '{"version":2,"nf":{}}', '{"version":1,"nf":1}'])
+def test_what_another_wrote_is_a_sentence(text: str) -> None:
+    with pytest.raises(InputError, match="peer relation: nf"):
+        nf.from_json("mme", text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("mme", "mcc", "24"),
+        ("mme", "mcc", 242.0),
+        ("mme", "mnc", "8"),
+        ("mme", "mnc", "0088"),
+        ("mme", "realm", "localhost"),
+        ("mme", "realm", "a.b; reboot"),
+        ("mme", "realm", "EPC.example.org"),
+        ("mme", "tac", 0),
+        ("mme", "tac", 65534),
+        ("mme", "tac", True),
+        ("mme", "mme-group", 65536),
+        ("mme", "mme-code", 256),
+        ("mme", "software", "open5gs"),
+        ("mme", "image-prefix", "https://docker.io"),
+        ("mme", "image-prefix", "docker.io --privileged"),
+        ("hss", "first-imsi", "24288123450000"),
+        ("hss", "first-imsi", "208951234500000"),
+        ("hss", "first-msisdn", "+4712345678"),
+        ("hss", "subscribers", 100001),
+        ("hss", "apn", "racoon"),
+        ("hss", "apn", 'internet"; x'),
+        ("spgwc", "dns", "2001:db8::1"),
+        ("spgwc", "ue-pool", "10.250.0.0/30"),
+        ("spgwc", "ue-pool", "10.250.0.1/16"),
+        ("spgwc", "ue-mtu", 500),
+        ("spgwu", "sgi-interface", "ens6 up"),
+        ("spgwu", "sgi-nat", "yes"),
+        ("enb", "enb-id", 1 << 20),
+        ("enb", "resource-blocks", 26),
+        ("enb", "downlink-mhz", 1800),
+        ("ue", "imsi", "208951234500000"),
+        ("ue", "enb-address", "enb.example.org"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(kind: str, name: str, value: object) -> None:
+    with pytest.raises(InputError) as caught:
+        params(kind, **{name: value})
+    assert str(caught.value).startswith(f"configure-nf: {name}: ")
+    assert "; allowed: " in str(caught.value)
+
+
+def test_a_range_that_leaves_the_network_is_refused() -> None:
+    with pytest.raises(InputError, match="leave the network"):
+        params("hss", **{"first-imsi": "242889999999999", "subscribers": 2})
+
+
+@pytest.mark.parametrize("key", ["", "g" * 32, K[:-1], K + "0"])
+def test_a_wrong_key_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(InputError) as caught:
+        nf.parse_secrets("hss", {"operator-key": OP, "subscriber-key": key})
+    assert "subscriber-key" in str(caught.value)
+    assert not key or key not in str(caught.value)
+
+
+def test_keys_are_masked_and_never_part_of_a_repr() -> None:
+    text = SECRETS.masked(f"a {OP} b {K.upper()}")
+    assert text == "a ******** b ********"
+    assert K not in repr(SECRETS)
+    assert nf.Secrets.from_json(SECRETS.to_json()) == SECRETS
+    assert not nf.Secrets.from_json("{}")
+    assert not nf.Secrets.from_json('{"operator_key": "x", "subscriber_key": "y"}')
+
+
+def test_day_two_changes_what_it_names_only() -> None:
+    before = params("enb")
+    after = nf.changed("enb", before, {"resource-blocks": 50}, "configure-cell")
+    assert (after.resource_blocks, after.downlink_mhz) == (50, 2680)  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="configure-cell: resource-blocks"):
+        nf.changed("enb", before, {"resource-blocks": 7}, "configure-cell")
+
+
+# -- relation data -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ue"])
+def test_a_part_is_read_back_and_nothing_secret_is_in_it(kind: str) -> None:
+    part = of(kind, params(kind), ready=True)
+    bag = encode(part)
+    assert decode(bag, "x") == part
+    assert K not in str(bag)
+    assert decode(encode(None), "x") is None
+    assert decode({"vpnaas-version": "1"}, "x") is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nf-version": "2"},
+        {"nf-kind": "amf"},
+        {"nf-realm": "a b"},
+        {"nf-plmn": "24288; x"},
+        {"nf-ready": "maybe"},
+        {"nf-tac": "0"},
+        {"nf-apn": "$(reboot)"},
+        {"nf-ue-pool": "0.0.0.0/0"},
+        {"nf-gateway": "x" * 5000},
+        {"nf-realm": "\u2028"},
+    ],
+)
+def test_a_hostile_part_is_a_sentence(change: dict[str, str]) -> None:
+    bag = encode(of("spgwc", params("spgwc"), ready=True))
+    with pytest.raises(InputError) as caught:
+        decode({**bag, **change}, "thief")
+    assert str(caught.value).startswith("thief: nf-")
+    assert len(str(caught.value)) < 300
+
+
+def test_ends_that_do_not_agree_say_what_and_where() -> None:
+    mme = of("mme", params("mme"), ready=False)
+    assert disagreements(mme, of("hss", params("hss"), True), "s6a", "hss") == []
+    other = of("hss", params("hss", realm="example.org"), True)
+    assert disagreements(mme, other, "s6a", "hss") == [
+        f"s6a: realm of hss is example.org; allowed: {mme.realm}, as here"
+    ]
+    enb = of("enb", params("enb", tac=7), True)
+    assert (
+        "tracking area code of enb is 7; allowed: 600" in disagreements(mme, enb, "s1c", "enb")[0]
+    )
+    assert disagreements(mme, of("spgwc", params("spgwc"), True), "s6a", "gw") == [
+        "s6a: gw is a network function spgwc; allowed: hss"
+    ]
+    control = of("spgwc", params("spgwc"), True)
+    user = of("spgwu", params("spgwu", **{"ue-pool": "10.9.0.0/16", "gateway-id": 2}), True)
+    texts = " ".join(disagreements(control, user, "sxab", "u"))
+    assert "pool of UE addresses" in texts
+    assert "name of the user plane" in texts
