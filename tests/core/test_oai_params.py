@@ -85,7 +85,7 @@ def test_a_wrong_key_is_refused_without_being_shown(key: str) -> None:
 
 
 def test_keys_are_masked_and_never_part_of_a_repr() -> None:
-    text = SECRETS.masked(f"a {OP} b {K.upper()}")
+    text = nf.masked(f"a {OP} b {K.upper()}", (OP, K, ""))
     assert text == "a ******** b ********"
     assert K not in repr(SECRETS)
     assert nf.Secrets.from_json(SECRETS.to_json()) == SECRETS

@@ -90,6 +90,7 @@ class ModelVdu:
         self.enabled: set[str] = set()
         self.active: set[str] = set()
         self.commands: list[list[str]] = []
+        self.guard = ""
         self.fail_on: str | None = None
         self.round_trips = 0
         world.vdus.append(self)
@@ -110,6 +111,7 @@ class ModelVdu:
     def reboot(self) -> None:
         self.interfaces.clear()
         self.active.clear()
+        self.guard = ""
         for unit in sorted(self.enabled):
             self._systemctl(["restart", unit])
 
@@ -171,6 +173,13 @@ class ModelVdu:
     def _cmd_true(self, argv, text):
         return 0, ""
 
+    def _cmd_nft(self, argv, text):
+        if argv[1] == "-f":
+            self.guard = self.files[argv[2]]
+        elif argv[1] == "delete":
+            self.guard = ""
+        return (0 if self.guard else 1), ""
+
     def _cmd_mv(self, argv, text):
         self.files[argv[2]] = self.files.pop(argv[1])
         return 0, ""
@@ -224,6 +233,8 @@ class ModelVdu:
             self.enabled.discard(unit)
         if verb in ("restart", "start") or (verb == "enable" and now):
             self.active.add(unit)
+            if unit == "osm-vpnaas-guard.service":
+                self.guard = self.files["/etc/osm-vpnaas/guard.nft"]
             if unit.startswith("wg-quick@"):
                 self._wg_quick_up(unit[len("wg-quick@") : -len(".service")])
         if verb == "stop" or (verb == "disable" and now):

@@ -5,7 +5,7 @@ VDU (`SECRETS_FILE`) and nowhere else, so a VDU that was rebuilt has to be told 
 """
 
 import json
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple, Type, TypeVar
 
 import attr
 from vpnaas import fields
@@ -20,6 +20,7 @@ OAI = "oai"
 NONE = "none"
 SOFTWARE = (OAI, NONE)
 SECRET_NAMES = ("operator-key", "subscriber-key")
+MASK = "*" * 8
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_SUBSCRIBERS = 100000
 VERSION = 1
@@ -51,16 +52,17 @@ class Secrets:
         except (ValueError, KeyError, TypeError, InputError):
             return cls()
 
-    def masked(self, text: str) -> str:
-        """Return a text without the keys."""
-        for secret in (self.operator_key, self.subscriber_key):
-            if secret:
-                text = text.replace(secret, "*" * 8).replace(secret.upper(), "*" * 8)
-        return text
-
     def __bool__(self) -> bool:
         """Tell whether both are known."""
         return bool(self.operator_key and self.subscriber_key)
+
+
+def masked(text: str, hidden: Iterable[str]) -> str:
+    """Return a text without any of the keys, in lower or upper case."""
+    for secret in hidden:
+        if secret:
+            text = text.replace(secret, MASK).replace(secret.upper(), MASK)
+    return text
 
 
 @attr.frozen

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.errors import VduError, VpnaasError
+from vpnaas.status import Extra
 from vpnaas.steps import Results, Step, read, remove, run, which, write
 from vpnaas.steps import directory as make_directory
 
@@ -29,6 +30,7 @@ from .params import (
     SpgwU,
     Ue,
     expect,
+    masked,
 )
 from .part import Part, disagreements, of
 
@@ -37,6 +39,8 @@ DEADLINE = 600
 """Seconds a network function may take to become ready before somebody is called; images to pull and
 a cold Cassandra take minutes."""
 MAX_RESTARTS = 5
+IDLE_WAIT = 3
+"""Seconds to wait for readiness where nothing was changed."""
 NEEDS: Mapping[str, Mapping[str, bool]] = {
     "hss": {"s6a": False},
     "mme": {"s6a": True, "s11": True, "s1c": False},
@@ -95,14 +99,13 @@ class Plan:
     steps: Tuple[Step, ...] = ()
     software: Optional[Software] = None
     files: Mapping[str, File] = attr.Factory(dict)
-    secrets: Secrets = attr.Factory(Secrets)
+    hidden: Tuple[str, ...] = attr.field(default=(), repr=False)
     problems: Tuple[str, ...] = ()
     waiting: Tuple[str, ...] = ()
-    changed: bool = False
 
 
 @attr.frozen
-class Outcome:
+class Outcome(Extra):
     """State of the network function.
 
     Attributes:
@@ -124,6 +127,11 @@ class Outcome:
     def bad(self) -> bool:
         """Tell whether somebody must act."""
         return self.state == "failed"
+
+    @property
+    def calm(self) -> bool:
+        """Tell whether nothing need be looked at again soon."""
+        return self.state in ("ready", "off")
 
     def summary(self) -> str:
         """Return the words for the unit status, "" for none."""
@@ -207,25 +215,24 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
             "{}: the VDU does not hold the operator's and the subscribers' keys; "
             "run configure-nf again".format(situation.kind)
         )
+    keep = _keep_secrets(situation, secrets, results)
     waiting = lacking(situation)
     if waiting:
-        return Plan(waiting=tuple(waiting), problems=situation.problems)
-    software = build(
-        situation,
-        secrets,
-        opc(secrets.subscriber_key, secrets.operator_key) if secrets else "",
-    )
+        return Plan(tuple(keep), waiting=tuple(waiting), problems=situation.problems)
+    derived = opc(secrets.subscriber_key, secrets.operator_key) if secrets else ""
+    software = build(situation, secrets, derived)
+    hidden = (secrets.operator_key, secrets.subscriber_key, derived)
     files = units.all_files(software, engine, situation.params.image_prefix, situation.link_units)
     running = any(results.text("nf/started/" + c.name) is not None for c in software.containers)
     gates = [] if running else closed_gates(situation)
     problems = list(situation.problems) + _disagreements(situation)
     if problems or gates:
         # Neither starts nor restarts anything: what runs goes on with what it has.
-        return Plan((), software, files, secrets, tuple(problems), tuple(gates))
-    steps = _apply(situation, software, files, secrets, results)
-    changed = bool(steps)
-    steps += _probe(situation, software, engine, situation.wait if changed else 0)
-    return Plan(tuple(steps), software, files, secrets, changed=changed)
+        return Plan(tuple(keep), software, files, hidden, tuple(problems), tuple(gates))
+    steps = keep + _apply(situation, software, files, results)
+    wait = situation.wait if steps else min(situation.wait, IDLE_WAIT)
+    steps += _probe(situation, software, engine, wait)
+    return Plan(tuple(steps), software, files, hidden)
 
 
 def _engine(results: Results) -> str:
@@ -248,20 +255,24 @@ def _disagreements(situation: Situation) -> List[str]:
     return found
 
 
+def _keep_secrets(situation: Situation, secrets: Secrets, results: Results) -> List[Step]:
+    """Return the steps that put keys which were given where they stay."""
+    if not situation.given or results.text("nf/secrets") == secrets.to_json():
+        return []
+    return [
+        make_directory("nf/base", BASE, 0o700),
+        write("nf/keep", SECRETS_FILE, secrets.to_json(), 0o600),
+    ]
+
+
 def _apply(
-    situation: Situation,
-    software: Software,
-    files: Mapping[str, File],
-    secrets: Secrets,
-    results: Results,
+    situation: Situation, software: Software, files: Mapping[str, File], results: Results
 ) -> List[Step]:
     observed = {
         path: results.text("nf/file/{}".format(index))
         for index, path in enumerate(_paths(situation))
     }
     steps: List[Step] = []
-    if situation.given and results.text("nf/secrets") != secrets.to_json():
-        steps.append(write("nf/write/secrets", SECRETS_FILE, secrets.to_json(), 0o600))
     different = [path for path in sorted(files) if observed.get(path) != files[path].text]
     for index, path in enumerate(different):
         file = files[path]
@@ -399,7 +410,11 @@ def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Ou
         reason=reason,
         part=of(kind, params, ready) if kind != "ue" else None,
         details=details,
-        files={path: plan.secrets.masked(file.text) for path, file in plan.files.items()},
+        files={
+            path: masked(file.text, plan.hidden)
+            for path, file in plan.files.items()
+            if path.startswith(BASE) and not path.endswith(".digest")
+        },
     )
 
 

@@ -17,14 +17,14 @@ from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
-from . import fields, measure, responder, status
+from . import fields, guard, measure, responder, status
 from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from .intent import Intent, link_params, manual_peer
 from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
 from .offer import encode
 from .plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from .ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
-from .steps import changes
+from .steps import Step, changes
 from .technologies import TABLE
 from .technology import LinkPlan, Situation
 from .vet import Remote
@@ -46,10 +46,17 @@ OUTPUT_LIMIT = 60000
 class Outcome:
     """What a reconcile found and did."""
 
-    def __init__(self, plans: Mapping[str, LinkPlan], now: int, declared: Tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        plans: Mapping[str, LinkPlan],
+        now: int,
+        declared: Tuple[str, ...],
+        extra: Optional[status.Extra] = None,
+    ) -> None:
         self.plans = plans
         self.now = now
         self.links = status.statuses(declared, plans, now)
+        self.extra = extra or status.Extra()
 
 
 class VnfCharm(CharmBase):
@@ -112,6 +119,24 @@ class VnfCharm(CharmBase):
             "measure-latency": self._on_measure_latency_action,
         }
 
+    # What a VNF with more than links overrides
+
+    def _has_more(self) -> bool:
+        """Tell whether there is something to reconcile besides links."""
+        return False
+
+    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[status.Extra]:
+        """Reconcile what stands on the links, over the same connection; must not raise."""
+        return None
+
+    def _extra_state(self) -> str:
+        """Return what of Juju `_extend` depends on, beyond relations of links."""
+        return ""
+
+    def _extra_absent(self) -> List[Step]:
+        """Return the steps that take it off the VDU."""
+        return []
+
     # Events
 
     def _on_event(self, event: EventBase) -> None:
@@ -139,18 +164,22 @@ class VnfCharm(CharmBase):
             missing = "ssh-hostname and ssh-username" if not self._login() else "a link"
             self.unit.status = ActiveStatus("ready, waiting for OSM to set {}".format(missing))
             return
-        bad, text = status.summary(outcome.links)
+        bad, links = status.summary(outcome.links)
+        text = ", ".join(words for words in (outcome.extra.summary(), links) if words)
+        bad = bad or outcome.extra.bad
         self.unit.status = BlockedStatus(text) if bad else ActiveStatus(text)
 
     def _on_stop(self, event: EventBase) -> None:
         """Take the links down with the last unit; a VDU that is gone already is fine."""
         if not self.unit.is_leader() or self._others_go_on() or not self._login():
             return
-        steps = []
+        steps = self._extra_absent()
         for link in sorted(self.roles):
             steps += responder.absent(link)
             for _, technology in sorted(TABLE.items()):
                 steps += technology.absent(link)
+        # Last: nothing may leave in clear while the tunnels go.
+        steps += guard.absent()
         try:
             with self._vdu() as vdu:
                 vdu.execute(steps)
@@ -182,6 +211,7 @@ class VnfCharm(CharmBase):
             "login": str(self._login()),
             "intent": situation.intent.to_json(),
             "authorize": situation.authorize,
+            "extra": self._extra_state(),
             "remotes": {
                 link: [(r.relation_id, sorted(r.bag.items())) for r in remotes]
                 for link, remotes in situation.remotes.items()
@@ -215,7 +245,7 @@ class VnfCharm(CharmBase):
     ) -> Optional[Outcome]:
         """Bring the VDU to what is wanted; None where there is nothing to reconcile yet."""
         situation = self._situation(intent, rotate, force, restart)
-        if not self._login() or not situation.intent.links:
+        if not self._login() or not (situation.intent.links or self._has_more()):
             return None
         started = time.monotonic()
         with self._vdu() as vdu:
@@ -224,6 +254,7 @@ class VnfCharm(CharmBase):
             if plan.steps:
                 results = vdu.execute(plan.steps).check()
             plans = conclude(plan, results)
+            extra = self._extend(vdu, plans)
             logger.info(
                 "reconciled in %d round trips and %.2f s: %s",
                 vdu.round_trips,
@@ -231,8 +262,9 @@ class VnfCharm(CharmBase):
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
         self._publish(situation, plans)
-        outcome = Outcome(plans, plan.now, tuple(self.roles))
+        outcome = Outcome(plans, plan.now, tuple(self.roles), extra)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
+        calm = calm and outcome.extra.calm
         self._settled.fingerprint = self._fingerprint(situation) if calm else ""
         return outcome
 

@@ -15,7 +15,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 
-from . import facts, fields, responder
+from . import facts, fields, guard, responder
 from .errors import InputError, VpnaasError
 from .facts import VduFacts
 from .intent import LinkParams
@@ -25,7 +25,7 @@ from .technology import LinkPlan, Situation, View
 from .tunnel import Peer
 
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
-PACKAGES = ("iproute2", "iputils-ping", "systemd")
+PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
 PROBE_SECONDS = 2
 AFTER = "after/"
 
@@ -42,6 +42,7 @@ class Plan:
 def observe_steps(situation: Situation) -> List[Step]:
     """Return the one round trip that makes missing keys and looks at everything."""
     steps = [which("tools", _tools(situation))] + facts.observe()
+    steps += guard.observe(tuple(situation.intent.links.values()))
     for name, technology in sorted(TABLE.items()):
         links = situation.using(name)
         if links:
@@ -63,6 +64,8 @@ def _tools(situation: Situation) -> List[str]:
     for name, technology in sorted(TABLE.items()):
         if situation.using(name):
             names += technology.tools
+    if any(guard.needed(params) for params in situation.intent.links.values()):
+        names.append("nft")
     return names
 
 
@@ -96,7 +99,9 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
             links[link] = _plan_link(situation, params, vdu, results, prepared)
         except VpnaasError as error:
             links[link] = LinkPlan(params, unusable=True, problems=(str(error),))
-    steps = [step for plan in links.values() for step in plan.steps]
+    # The guard first: nothing may leave in clear while a tunnel comes up.
+    steps = guard.steps_to(links, results)
+    steps += [step for plan in links.values() for step in plan.steps]
     if situation.authorize:
         steps.append(authorize("authorize", situation.user, situation.authorize))
     steps += _probes(situation, vdu, links, changed=bool(steps))
@@ -213,10 +218,11 @@ def _plan_link(
             steps += other.absent(params.link)
     steps += plan.steps
     outer = endpoint[0] if endpoint else None
-    steps += responder.steps_to(
-        params, technology.interface(view), technology.owner(view), outer, results
+    interface, owner = technology.interface(view), technology.owner(view)
+    steps += responder.steps_to(params, interface, owner, outer, results)
+    return attr.evolve(
+        plan, steps=tuple(steps), interface=interface, underlay=underlay.name, owner=owner
     )
-    return attr.evolve(plan, steps=tuple(steps))
 
 
 def conclude(plan: Plan, results: Optional[Results]) -> Dict[str, LinkPlan]:

@@ -82,6 +82,9 @@ class LinkPlan:
         mtu: Of the tunnel, bytes.
         offers: What we tell each relation, by relation id.
         state: State the plan starts from, None for technology none.
+        interface: Interface that has the inner address, "" where nothing was decided.
+        underlay: Interface the link runs over.
+        owner: systemd unit that brings the link up.
     """
 
     params: LinkParams
@@ -93,6 +96,9 @@ class LinkPlan:
     offers: Mapping[int, Offer] = attr.Factory(dict)
     state: Optional[KeyState] = None
     steps: Tuple[Step, ...] = ()
+    interface: str = ""
+    underlay: str = ""
+    owner: str = ""
 
 
 @attr.frozen

@@ -1,0 +1,338 @@
+"""ops edge of a network function: `VnfCharm` with OpenAirInterface on top of its links."""
+
+import logging
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from ops.charm import ActionEvent
+
+from vpnaas import fields
+from vpnaas.charm import VnfCharm, dump
+from vpnaas.errors import InputError, NotReadyError, VpnaasError
+from vpnaas.ssh import Vdu
+from vpnaas.status import Extra
+from vpnaas.steps import Step, changes, read, run, which
+from vpnaas.technology import LinkPlan
+
+from . import cql, hss, params, part, plan, provision, statistics, units
+from .milenage import opc
+from .model import SECRETS_FILE, End
+from .params import Common, Hss, Secrets
+
+logger = logging.getLogger(__name__)
+
+NF_KEY = "nf"
+HOOK_WAIT = 20
+"""Seconds a hook waits on the VDU for what it has just started; it ends as soon as that is ready."""
+ACTION_WAIT = 90
+LOG_BYTES = 1 << 18
+
+
+class Request:
+    """What an action asks of the next reconcile."""
+
+    def __init__(
+        self,
+        asked: Optional[Common] = None,
+        secrets: Optional[Secrets] = None,
+        restart: bool = False,
+        wait: int = HOOK_WAIT,
+    ) -> None:
+        self.params = asked
+        self.secrets = secrets
+        self.restart = restart
+        self.wait = wait
+
+
+class NfCharm(VnfCharm):
+    """Proxy charm of an EPC network function; the charm's name says which."""
+
+    def __init__(self, *args: Any) -> None:
+        self._request = Request()
+        super().__init__(*args)
+
+    @property
+    def kind(self) -> str:
+        """Return which network function this is."""
+        return str(self.meta.name)
+
+    def action_handlers(self) -> Dict[str, Callable[[ActionEvent], None]]:
+        """Return the handler of each action."""
+        handlers = super().action_handlers()
+        handlers.update(
+            {
+                "configure-nf": self._on_configure_nf_action,
+                "restart-nf": self._on_restart_nf_action,
+                "health": self._on_health_action,
+                "show-config": self._on_show_config_action,
+                "set-log-level": self._on_set_log_level_action,
+            }
+        )
+        more: Dict[str, Dict[str, Callable[[ActionEvent], None]]] = {
+            "hss": {
+                "add-subscriber": self._on_add_subscriber_action,
+                "remove-subscriber": self._on_remove_subscriber_action,
+                "list-subscribers": self._on_list_subscribers_action,
+            },
+            "mme": {"show-connected": self._on_show_connected_action},
+            "spgwu": {"configure-sgi": self._on_configure_sgi_action},
+            "enb": {"configure-cell": self._on_configure_cell_action},
+            "ue": {"configure-cell": self._on_configure_cell_action},
+        }
+        handlers.update(more.get(self.kind, {}))
+        return handlers
+
+    # The reconcile
+
+    def _stored_params(self) -> Optional[Common]:
+        return params.from_json(self.kind, self._stored(NF_KEY))
+
+    def _has_more(self) -> bool:
+        return self._request.params is not None or self._stored_params() is not None
+
+    def _extra_state(self) -> str:
+        return self._stored(NF_KEY)
+
+    def _extra_absent(self) -> List[Step]:
+        return plan.removal_steps(self.kind)
+
+    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
+        asked = None
+        try:
+            asked = self._request.params or self._stored_params()
+            if asked is None:
+                return None
+            outcome = self._reconcile_nf(vdu, self._nf_situation(asked, plans))
+        except NotReadyError:
+            return None
+        except VpnaasError as error:
+            return plan.failed(self.kind, asked, str(error))
+        self._publish_part(outcome.part)
+        return outcome
+
+    def _reconcile_nf(self, vdu: Vdu, situation: plan.Situation) -> plan.Outcome:
+        observed = vdu.execute(plan.observe_steps(situation)).check()
+        decided = plan.make_plan(situation, observed, opc)
+        results = vdu.execute(decided.steps).check() if decided.steps else None
+        logger.info(
+            "%s: %s",
+            self.kind,
+            ", ".join(id for _, id in changes(decided.steps)) or "no difference",
+        )
+        return plan.conclude(situation, decided, results)
+
+    def _nf_situation(self, asked: Common, plans: Mapping[str, LinkPlan]) -> plan.Situation:
+        ends: Dict[str, End] = {}
+        parts: Dict[str, Tuple[Tuple[str, part.Part], ...]] = {}
+        problems: List[str] = []
+        for link, decided in sorted(plans.items()):
+            address = decided.params.inner_address
+            if not decided.interface:
+                continue
+            if address.version != 4:
+                problems.append("{}: {} is not IPv4, which OAI needs".format(link, address))
+                continue
+            inner = [str(p.inner_address) for p in decided.peers if p.inner_address is not None]
+            ends[link] = End(decided.interface, address, tuple(inner))
+            found = []
+            for remote in self._remotes(link):
+                try:
+                    told = part.decode(remote.bag, remote.label)
+                except InputError as error:
+                    problems.append(str(error))
+                    continue
+                if told is not None:
+                    found.append((remote.label, told))
+            parts[link] = tuple(found)
+        request = self._request
+        return plan.Situation(
+            kind=self.kind,
+            params=asked,
+            ends=ends,
+            parts=parts,
+            problems=tuple(problems),
+            link_units=tuple(sorted({p.owner for p in plans.values() if p.owner})),
+            given=request.secrets,
+            restart=request.restart,
+            wait=request.wait,
+        )
+
+    def _publish_part(self, own: Optional[part.Part]) -> None:
+        for link in self.roles:
+            for relation in self.model.relations[link]:
+                bag = relation.data[self.app]
+                for key, value in part.encode(own).items():
+                    if bag.get(key, "") != value:
+                        bag[key] = value
+
+    # Actions
+
+    def _reconcile_for(self, request: Request) -> plan.Outcome:
+        self._request = request
+        extra = self._reconcile_now().extra
+        if not isinstance(extra, plan.Outcome):
+            raise VpnaasError("no network function is configured yet; run configure-nf first")
+        return extra
+
+    def _configured(self) -> Common:
+        asked = self._stored_params()
+        if asked is None:
+            raise VpnaasError("no network function is configured yet; run configure-nf first")
+        return asked
+
+    def _on_configure_nf_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            asked = params.parse(self.kind, event.params)
+            secrets = params.parse_secrets(self.kind, event.params)
+            return self._change(asked, secrets)
+
+        self._answer(event, work)
+
+    def _change(self, asked: Common, secrets: Optional[Secrets] = None) -> Dict[str, Any]:
+        """Bring the network function to new parameters, and keep them unless they cannot work."""
+        outcome = self._reconcile_for(Request(asked, secrets, wait=ACTION_WAIT))
+        if outcome.refused:
+            self._request = Request()
+            self._reconcile_and_report()  # The status is to tell of what is in force.
+            raise VpnaasError(outcome.reason)
+        self._store(NF_KEY, params.to_json(asked))
+        return {"output": dump(outcome.details)}
+
+    def _on_restart_nf_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            self._configured()
+            outcome = self._reconcile_for(Request(restart=True, wait=ACTION_WAIT))
+            return {"output": dump(outcome.details)}
+
+        self._answer(event, work)
+
+    def _on_health_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            self._configured()
+            return {"output": dump(self._reconcile_for(Request(wait=0)).details)}
+
+        self._answer(event, work)
+
+    def _on_show_config_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            asked = self._configured()
+            outcome = self._reconcile_for(Request(wait=0))
+            told = {"parameters": params.to_given(asked), "files": outcome.files}
+            return {"output": dump(told)}
+
+        self._answer(event, work)
+
+    def _on_set_log_level_action(self, event: ActionEvent) -> None:
+        self._answer(event, lambda: self._change_some(event, "set-log-level", {"log-level"}))
+
+    def _on_configure_sgi_action(self, event: ActionEvent) -> None:
+        names = {"sgi-nat", "ue-pool"}
+        self._answer(event, lambda: self._change_some(event, "configure-sgi", names))
+
+    def _on_configure_cell_action(self, event: ActionEvent) -> None:
+        names = {"downlink-mhz", "resource-blocks"}
+        self._answer(event, lambda: self._change_some(event, "configure-cell", names))
+
+    def _change_some(self, event: ActionEvent, where: str, names: "set[str]") -> Dict[str, Any]:
+        self._leader_only()
+        asked = self._configured()
+        given = {
+            name: value
+            for name, value in event.params.items()
+            if name in names and value not in ("keep", 0)
+        }
+        return self._change(params.changed(self.kind, asked, given, where))
+
+    def _hss(self) -> Hss:
+        self._leader_only()
+        return params.expect(Hss, self._configured())
+
+    def _engine(self, vdu: Vdu) -> str:
+        return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
+
+    def _on_add_subscriber_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            asked = self._hss()
+            where = "add-subscriber: "
+            imsi = values_imsi(where, event, asked)
+            msisdn = values_msisdn(where, event)
+            with self._vdu() as vdu:
+                engine = self._engine(vdu)
+                kept = vdu.execute([read("secrets", SECRETS_FILE)], exclusive=False)
+                secrets = Secrets.from_json(kept.text("secrets"))
+                if not secrets:
+                    raise VpnaasError("the VDU does not hold the keys; run configure-nf again")
+                key = str(event.params.get("subscriber-key", "same"))
+                if key != "same":
+                    secrets = params.with_key(secrets, where, key)
+                derived = opc(secrets.subscriber_key, secrets.operator_key)
+                common = hss.subscription(asked, secrets, derived)
+                first, second = provision.subscriber(imsi, msisdn, common)
+                rows = self._cql(vdu, engine, [first])
+                cql.applied(rows, imsi)
+                self._cql(vdu, engine, [second])
+            return {"output": dump({"added": imsi, "msisdn": msisdn})}
+
+        self._answer(event, work)
+
+    def _on_remove_subscriber_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            asked = self._hss()
+            imsi = values_imsi("remove-subscriber: ", event, asked)
+            with self._vdu() as vdu:
+                engine = self._engine(vdu)
+                rows = self._cql(vdu, engine, [cql.select(imsi)])
+                if not rows:
+                    raise InputError(
+                        "remove-subscriber: imsi",
+                        "{} is no subscriber".format(imsi),
+                        "one that list-subscribers shows",
+                    )
+                self._cql(vdu, engine, cql.deletions(imsi, rows[0].get("msisdn", "")))
+            return {"output": dump({"removed": imsi})}
+
+        self._answer(event, work)
+
+    def _on_list_subscribers_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._hss()
+            limit = fields.integer("list-subscribers: limit", event.params.get("limit", 100), 1, 1000)
+            with self._vdu() as vdu:
+                rows = self._cql(vdu, self._engine(vdu), [cql.select(limit=limit + 1)])
+            return {"output": dump(cql.shown(rows, limit))}
+
+        self._answer(event, work)
+
+    def _cql(self, vdu: Vdu, engine: str, statements: List[str]) -> List[Dict[str, str]]:
+        results = vdu.execute([cql.step("cql", engine, statements)], exclusive=False)
+        return cql.answer(results, "cql")
+
+    def _on_show_connected_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            self._configured()
+            words = ("tail", "-c", str(LOG_BYTES), "/var/log/mme.log")
+            steps = [
+                run("active", "systemctl", "is-active", units.unit("mme"), any_exit=True),
+                run("log", *words, any_exit=True),
+            ]
+            with self._vdu() as vdu:
+                results = vdu.execute(steps, exclusive=False).check()
+            if results.exit_code("active") != 0:
+                raise VpnaasError("the MME does not run; health says why")
+            return {"output": dump(statistics.latest(results.output("log")))}
+
+        self._answer(event, work)
+
+
+def values_imsi(where: str, event: ActionEvent, asked: Common) -> str:
+    """Return the IMSI an action was given, of the network function's own network."""
+    return params.imsi_of(where + "imsi", event.params.get("imsi", ""), asked.plmn)
+
+
+def values_msisdn(where: str, event: ActionEvent) -> str:
+    """Return the MSISDN an action was given."""
+    return params.msisdn(where + "msisdn", event.params.get("msisdn", ""))

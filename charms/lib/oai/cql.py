@@ -1,0 +1,84 @@
+"""What `cqlsh` prints, and the statements of the HSS's day-2 primitives."""
+
+from typing import Any, Dict, List
+
+from vpnaas.errors import InputError, VpnaasError
+from vpnaas.steps import Results, Step, run
+
+from . import provision
+
+SECONDS = 60
+
+
+def step(id: str, engine: str, statements: List[str]) -> Step:
+    """Return the step that hands statements to Cassandra; keys travel on standard input only."""
+    command = (engine, "exec", "--interactive", provision.CONTAINER) + provision.CQLSH
+    return run(id, *command, stdin="\n".join(statements) + "\n", any_exit=True, timeout=SECONDS)
+
+
+def answer(results: Results, id: str) -> List[Dict[str, str]]:
+    """Return the rows of a statement's answer.
+
+    Raises:
+        VpnaasError: Cassandra did not take the statement.
+    """
+    if results.failed is not None or results.exit_code(id) != 0:
+        reason = (results.failed or results.error(id) or "no answer").strip().splitlines()[-1]
+        raise VpnaasError("Cassandra did not answer: {}".format(reason[:200]))
+    return table(results.output(id))
+
+
+def table(text: str) -> List[Dict[str, str]]:
+    """Return the rows of a table as `cqlsh` draws it."""
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        rule = line.strip()
+        if index and rule and not rule.strip("-+") and "-" in rule:
+            names = [cell.strip() for cell in lines[index - 1].split("|")]
+            rows = []
+            for row in lines[index + 1 :]:
+                cells = [cell.strip() for cell in row.split("|")]
+                if not row.strip() or len(cells) != len(names):
+                    break
+                rows.append(dict(zip(names, cells)))
+            return rows
+    return []
+
+
+def select(imsi: str = "", limit: int = 0) -> str:
+    """Return the statement that finds one subscriber or, sorted by nothing, some."""
+    return "SELECT imsi, msisdn, mmehost FROM vhss.users_imsi{}{};".format(
+        " WHERE imsi = {}".format(provision.literal(imsi)) if imsi else "",
+        " LIMIT {}".format(limit) if limit else "",
+    )
+
+
+def applied(rows: List[Dict[str, str]], imsi: str) -> None:
+    """Raise InputError where an INSERT found the subscriber there already."""
+    if rows and rows[0].get("[applied]") == "False":
+        raise InputError(
+            "add-subscriber: imsi",
+            "{} is a subscriber already".format(imsi),
+            "one that list-subscribers does not show",
+        )
+
+
+def deletions(imsi: str, msisdn: str) -> List[str]:
+    """Return the statements that remove a subscriber."""
+    statements = [
+        "DELETE FROM vhss.users_imsi WHERE imsi = {};".format(provision.literal(imsi))  # noqa: S608
+    ]
+    if msisdn.isdigit():
+        statements.append("DELETE FROM vhss.msisdn_imsi WHERE msisdn = {};".format(msisdn))
+    return statements
+
+
+def shown(rows: List[Dict[str, str]], limit: int) -> Dict[str, Any]:
+    """Return what list-subscribers tells: no keys."""
+    listed = sorted(rows, key=lambda row: row.get("imsi", ""))[:limit]
+    return {
+        "subscribers": [
+            {"imsi": row.get("imsi", ""), "msisdn": row.get("msisdn", "")} for row in listed
+        ],
+        "more": len(rows) > limit,
+    }

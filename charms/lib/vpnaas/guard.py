@@ -1,0 +1,155 @@
+"""The guard: nftables rules that keep what a secured link carries off every other way.
+
+A network function sends to inner addresses. While the tunnel is down, or if somebody adds a route,
+such packets could take the default route in clear. The guard drops them on the VDU itself, in both
+directions, whatever interface they would use but the tunnel's. It is loaded before the network
+comes up at boot, and stays when the tunnel goes.
+
+Links whose application is not known, and links in clear, have no rules.
+"""
+
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+import attr
+
+from .intent import LinkParams
+from .links import NONE, reference_point
+from .steps import Results, Step, read, remove, run, write
+from .technology import LinkPlan
+
+TABLE = "osm_vpnaas_guard"
+FILE = "/etc/osm-vpnaas/guard.nft"
+UNIT = "osm-vpnaas-guard.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+NFT = "/usr/sbin/nft"
+
+UNIT_TEXT = """[Unit]
+Description=Traffic of secured links stays in their tunnels (osm-vpnaas)
+DefaultDependencies=no
+After=local-fs.target
+Before=network-pre.target shutdown.target
+Wants=network-pre.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={nft} -f {file}
+
+[Install]
+WantedBy=sysinit.target
+""".format(nft=NFT, file=FILE)
+
+MORE_PORTS: Dict[str, Tuple[int, ...]] = {"s6a": (3870, 5868, 5870)}
+"""Ports of a link's application beyond that of the table: the MME's own for Diameter, and those for
+Diameter with TLS, which clear traffic could use as well."""
+
+
+@attr.frozen
+class Guarded:
+    """Traffic that may use one interface only.
+
+    Attributes:
+        link: Whose it is.
+        transport: "tcp", "udp" or "sctp".
+        ports: At either end.
+        interface: Of the tunnel; "" where decrypted packets come in by the underlay, and only the
+            kernel's mark tells them from clear ones.
+    """
+
+    link: str
+    transport: str
+    ports: Tuple[int, ...]
+    interface: str = ""
+
+
+def needed(params: LinkParams) -> bool:
+    """Tell whether a link has something to guard."""
+    return params.technology != NONE and bool(reference_point(params.link).port)
+
+
+def guarded(plan: LinkPlan) -> Guarded:
+    """Return what to guard of a link that needs it."""
+    link = plan.params.link
+    point = reference_point(link)
+    ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ()))))
+    interface = "" if plan.interface == plan.underlay else plan.interface
+    return Guarded(link, point.transport, ports, interface)
+
+
+def render(guards: Sequence[Guarded]) -> str:
+    """Return the nft(8) script; it replaces the table as a whole, in one transaction."""
+    lines = [
+        "# Written by osm-vpnaas; changes are overwritten by the next reconcile.",
+        "table inet {}".format(TABLE),
+        "delete table inet {}".format(TABLE),
+        "table inet {} {{".format(TABLE),
+    ]
+    for chain, name, secured in (
+        ("input", "iifname", "meta ipsec exists"),
+        ("output", "oifname", "rt ipsec exists"),
+    ):
+        lines.append("    chain {} {{".format(chain))
+        # Before conntrack and any other filter of the VDU.
+        lines.append("        type filter hook {} priority raw + 10; policy accept;".format(chain))
+        for guard in sorted(guards, key=lambda g: g.link):
+            ports = "{{ {} }}".format(", ".join(str(port) for port in guard.ports))
+            for end in ("dport", "sport"):
+                match = "meta l4proto {} th {} {}".format(guard.transport, end, ports)
+                if guard.interface:
+                    there = '{} != {{ "lo", "{}" }}'.format(name, guard.interface)
+                    lines.append("        {} {} counter drop".format(match, there))
+                else:
+                    there = '{} != "lo" {} accept'.format(name, secured)
+                    lines.append("        {} {}".format(match, there))
+                    lines.append('        {} {} != "lo" counter drop'.format(match, name))
+        lines.append("    }")
+    return "\n".join(lines + ["}"]) + "\n"
+
+
+def observe(params: Sequence[LinkParams]) -> List[Step]:
+    """Return the steps that look at the guard of a VDU with these links."""
+    if not any(needed(link) for link in params):
+        return [read("guard/file", FILE)]
+    return [
+        read("guard/file", FILE),
+        read("guard/unit", UNIT_FILE),
+        run("guard/table", "nft", "list", "table", "inet", TABLE, any_exit=True),
+        run("guard/enabled", "systemctl", "is-enabled", UNIT, any_exit=True),
+    ]
+
+
+def steps_to(plans: Mapping[str, LinkPlan], results: Results) -> List[Step]:
+    """Return the steps to the wanted guard; none where it is in force."""
+    if any(plan.unusable for plan in plans.values()):
+        # What such a link should be is not known; what guards it stays.
+        return []
+    guards = [guarded(plan) for plan in plans.values() if needed(plan.params)]
+    present = results.text("guard/file")
+    if not guards:
+        return absent() if present is not None else []
+    text = render(guards)
+    in_force = (
+        present == text
+        and results.text("guard/unit") == UNIT_TEXT
+        and results.exit_code("guard/table") == 0
+        and (results.out("guard/enabled") or "").strip() == "enabled"
+    )
+    if in_force:
+        return []
+    return [
+        write("guard/put", FILE, text, 0o600),
+        write("guard/put-unit", UNIT_FILE, UNIT_TEXT),
+        run("guard/load", "nft", "-f", FILE),
+        run("guard/enable", "systemctl", "enable", UNIT, timeout=30),
+    ]
+
+
+def absent() -> List[Step]:
+    """Return the steps that take the guard away."""
+    return [
+        run("guard/off", "systemctl", "disable", UNIT, any_exit=True, timeout=30),
+        run("guard/delete", "nft", "delete", "table", "inet", TABLE, any_exit=True),
+        remove("guard/no-unit", UNIT_FILE),
+        remove("guard/no-file", FILE),
+    ]

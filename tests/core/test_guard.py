@@ -1,0 +1,87 @@
+"""The guard: which rules there are, when they change, and that a reboot keeps them."""
+
+from __future__ import annotations
+
+import attr
+import pytest
+from vpnaas import guard
+from vpnaas.intent import LinkParams, link_params
+from vpnaas.links import NONE, WIREGUARD
+from vpnaas.steps import Results
+from vpnaas.technology import LinkPlan
+
+ADDRESSES = {"s6a": "172.16.6.2/24", "s1c": "192.168.247.102/24", "vpn-server": "10.77.0.1/24"}
+
+
+def params(link: str, technology: str = WIREGUARD) -> LinkParams:
+    given = {"link": link, "inner-address": ADDRESSES[link], "technology": technology}
+    return link_params(given)
+
+
+def plan(link: str, technology: str = WIREGUARD, interface: str = "") -> LinkPlan:
+    return LinkPlan(params(link, technology), interface=interface or f"wg-{link}", underlay="ens4")
+
+
+def observed(text: str | None, loaded: bool = True) -> Results:
+    return Results(
+        {
+            "guard/file": {"text": text},
+            "guard/unit": {"text": guard.UNIT_TEXT},
+            "guard/table": {"code": 0 if loaded else 1, "out": ""},
+            "guard/enabled": {"code": 0, "out": "enabled\n"},
+        }
+    )
+
+
+def ids(steps: list[object]) -> list[str]:
+    return [step.id for step in steps]  # type: ignore[attr-defined]
+
+
+def test_each_direction_of_each_link_is_kept_to_its_interface() -> None:
+    text = guard.render([guard.guarded(plan("s6a")), guard.guarded(plan("s1c"))])
+    assert 'tcp th dport { 3868, 3870, 5868, 5870 } oifname != { "lo", "wg-s6a" }' in text
+    for transport, ports, link in (
+        ("tcp", "3868, 3870, 5868, 5870", "s6a"),
+        ("sctp", "36412", "s1c"),
+    ):
+        for name in ("iifname", "oifname"):
+            for end in ("dport", "sport"):
+                rule = (
+                    f"meta l4proto {transport} th {end} {{ {ports} }} "
+                    f'{name} != {{ "lo", "wg-{link}" }} counter drop'
+                )
+                assert text.count(rule) == 1, rule
+
+
+def test_where_the_tunnel_has_no_interface_the_kernels_mark_decides() -> None:
+    text = guard.render([guard.guarded(plan("s6a", interface="ens4"))])
+    lines = [line.strip() for line in text.splitlines() if "dport" in line]
+    ports = "meta l4proto tcp th dport { 3868, 3870, 5868, 5870 }"
+    assert lines == [
+        f'{ports} iifname != "lo" meta ipsec exists accept',
+        f'{ports} iifname != "lo" counter drop',
+        f'{ports} oifname != "lo" rt ipsec exists accept',
+        f'{ports} oifname != "lo" counter drop',
+    ]
+
+
+@pytest.mark.parametrize(("link", "technology"), [("vpn-server", WIREGUARD), ("s6a", NONE)])
+def test_links_in_clear_and_unknown_applications_have_no_guard(link: str, technology: str) -> None:
+    assert ids(guard.observe([params(link, technology)])) == ["guard/file"]
+    plans = {link: plan(link, technology)}
+    assert guard.steps_to(plans, observed(None)) == []
+    # What was guarded before is not any more.
+    assert ids(guard.steps_to(plans, observed("old")))[:2] == ["guard/off", "guard/delete"]
+
+
+def test_nothing_is_done_where_it_is_in_force_and_a_flush_is_mended() -> None:
+    plans = {"s6a": plan("s6a")}
+    text = guard.render([guard.guarded(plans["s6a"])])
+    assert guard.steps_to(plans, observed(text)) == []
+    assert "guard/load" in ids(guard.steps_to(plans, observed(text, loaded=False)))
+    assert "guard/load" in ids(guard.steps_to(plans, observed("something else")))
+
+
+def test_a_link_nothing_was_decided_of_keeps_its_guard() -> None:
+    plans = {"s6a": attr.evolve(plan("s6a"), unusable=True, interface="")}
+    assert guard.steps_to(plans, observed("what guards it")) == []
