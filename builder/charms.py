@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
@@ -31,6 +31,7 @@ class _Declaration(BaseModel):
     name: str
     summary: str
     description: str
+    network_function: bool = Field(alias="network-function", default=False)
     links: dict[Link, Literal["provider", "requirer"]]
 
 
@@ -44,6 +45,7 @@ class Charm:
         metadata: metadata.yaml.
         actions: actions.yaml.
         config: config.yaml.
+        network_function: Whether the charm runs one on top of its links.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Charm:
     metadata: dict[str, Any]
     actions: dict[str, Any]
     config: dict[str, Any]
+    network_function: bool = False
 
 
 def load(tree: Tree, name: str) -> Charm:
@@ -81,12 +84,35 @@ def load(tree: Tree, name: str) -> Charm:
         }
         if ends:
             metadata[key] = ends
-    actions = _yaml(tree.common / "actions.yaml") | _yaml(source / "actions.yaml", missing={})
+    actions = _yaml(tree.common / "actions.yaml")
+    if declared.network_function:
+        actions |= _yaml(tree.common / "nf-actions.yaml")
+    actions = _merged(actions, _yaml(source / "actions.yaml", missing={}))
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})
     options = {**config["options"], **more.get("options", {})}
     links: dict[str, str] = {**declared.links}
-    return Charm(name, links, metadata, _expand(actions, sorted(links)), {"options": options})
+    return Charm(
+        name=name,
+        links=links,
+        metadata=metadata,
+        actions=_expand(actions, sorted(links)),
+        config={"options": options},
+        network_function=declared.network_function,
+    )
+
+
+def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Add a charm's own actions; one that is there gets the parameters added."""
+    merged = copy.deepcopy(common)
+    for name, action in own.items():
+        if name in merged and "description" not in action:
+            merged[name]["params"] = merged[name].get("params", {}) | action.get("params", {})
+            required = merged[name].get("required", []) + action.get("required", [])
+            merged[name]["required"] = required
+        else:
+            merged[name] = action
+    return merged
 
 
 def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
@@ -120,10 +146,13 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
     shutil.copyfile(tree.common / "dispatch", target / "dispatch")
     (target / "dispatch").chmod(0o755)
     own = source / "charm.py"
-    shutil.copyfile(own if own.is_file() else tree.common / "charm.py", target / "src/charm.py")
+    entry = tree.common / ("nf_charm.py" if charm.network_function else "charm.py")
+    shutil.copyfile(own if own.is_file() else entry, target / "src/charm.py")
     (target / "src/charm.py").chmod(0o755)
     no_caches = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(tree.library, target / "lib/vpnaas", ignore=no_caches)
+    if charm.network_function:
+        shutil.copytree(tree.library.with_name("oai"), target / "lib/oai", ignore=no_caches)
     shutil.copytree(vendored(tree, architecture), target / "venv", ignore=no_caches)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
     return charm

@@ -1,8 +1,10 @@
 """Source descriptors: SOL006 YAML with three tags for what would otherwise be copied.
 
 - `!day-1 {execution-environment-ref, charm, links: {link: interface}[, named-by: parameter]}`
-  becomes the initial-config-primitive list: `config` with the login, then one `configure` a link.
-  With `named-by`, the link's name comes from that instantiation parameter.
+  becomes the initial-config-primitive list: `config` with the login, then one `configure` a link,
+  then `configure-nf` where the charm runs a network function. With `named-by`, the link's name
+  comes from that instantiation parameter; `network-function: {parameter: value}` gives values
+  that the descriptor knows.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 """
@@ -57,6 +59,7 @@ class _Day1(_Day2):
     """Keys of `!day-1`."""
 
     links: dict[str, str] = Field(min_length=1)
+    network_function: dict[str, str] = Field(alias="network-function", default_factory=dict)
     named_by: str | None = Field(alias="named-by", default=None, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
 
 
@@ -144,7 +147,30 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
                 ],
             }
         )
+    if charm.network_function:
+        steps.append(_network_function(charm, tag, len(steps) + 1))
     return steps
+
+
+def _network_function(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:
+    """Return `configure-nf`: values the descriptor knows, else an instantiation parameter each."""
+    parameters = charm.actions["configure-nf"]["params"]
+    for name in tag.network_function:
+        if name not in parameters:
+            raise BuildError(f"network-function: configure-nf of {charm.name} has no {name}")
+    return {
+        "seq": seq,
+        "name": "configure-nf",
+        "execution-environment-ref": tag.execution_environment_ref,
+        "parameter": [
+            {
+                "name": name,
+                "data-type": _data_type(schema),
+                "value": tag.network_function.get(name, f"<nf_{_word(name)}>"),
+            }
+            for name, schema in parameters.items()
+        ],
+    }
 
 
 def _word(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 import yaml
-from vpnaas import agent, clear, fields, links, measure, preshared, responder, wireguard
+from vpnaas import agent, clear, fields, guard, links, measure, preshared, responder, wireguard
 from vpnaas.offer import PREFIX, KeyOffer, Offer, encode
 
 from builder import charms
@@ -208,6 +208,8 @@ def test_files_on_the_vdu_are_documented() -> None:
     paths = [
         agent.LOCK,
         clear.UNIT_FILE,
+        guard.FILE,
+        guard.UNIT_FILE,
         clear.up_file("LINK"),
         measure.KEPT,
         preshared.wrap_key_file("LINK"),

@@ -4,7 +4,6 @@ import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ops.charm import ActionEvent
-
 from vpnaas import fields
 from vpnaas.charm import VnfCharm, dump
 from vpnaas.errors import InputError, NotReadyError, VpnaasError
@@ -13,7 +12,7 @@ from vpnaas.status import Extra
 from vpnaas.steps import Step, changes, read, run, which
 from vpnaas.technology import LinkPlan
 
-from . import cql, hss, params, part, plan, provision, statistics, units
+from . import cql, hss, params, part, plan, provision, statistics, units, values
 from .milenage import opc
 from .model import SECRETS_FILE, End
 from .params import Common, Hss, Secrets
@@ -22,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 NF_KEY = "nf"
 HOOK_WAIT = 20
-"""Seconds a hook waits on the VDU for what it has just started; it ends as soon as that is ready."""
+"""Seconds a hook waits on the VDU for what it has just started; less where that is ready."""
 ACTION_WAIT = 90
 LOG_BYTES = 1 << 18
 
@@ -74,6 +73,7 @@ class NfCharm(VnfCharm):
                 "list-subscribers": self._on_list_subscribers_action,
             },
             "mme": {"show-connected": self._on_show_connected_action},
+            "spgwc": {"configure-sgi": self._on_configure_sgi_action},
             "spgwu": {"configure-sgi": self._on_configure_sgi_action},
             "enb": {"configure-cell": self._on_configure_cell_action},
             "ue": {"configure-cell": self._on_configure_cell_action},
@@ -226,24 +226,27 @@ class NfCharm(VnfCharm):
         self._answer(event, work)
 
     def _on_set_log_level_action(self, event: ActionEvent) -> None:
-        self._answer(event, lambda: self._change_some(event, "set-log-level", {"log-level"}))
+        def work() -> Dict[str, Any]:
+            if self.kind not in params.LEVELLED:
+                raise VpnaasError("OAI's {} has one log level only".format(self.kind))
+            return self._change_some(event, "set-log-level")
+
+        self._answer(event, work)
 
     def _on_configure_sgi_action(self, event: ActionEvent) -> None:
-        names = {"sgi-nat", "ue-pool"}
-        self._answer(event, lambda: self._change_some(event, "configure-sgi", names))
+        self._answer(event, lambda: self._change_some(event, "configure-sgi"))
 
     def _on_configure_cell_action(self, event: ActionEvent) -> None:
-        names = {"downlink-mhz", "resource-blocks"}
-        self._answer(event, lambda: self._change_some(event, "configure-cell", names))
+        self._answer(event, lambda: self._change_some(event, "configure-cell"))
 
-    def _change_some(self, event: ActionEvent, where: str, names: "set[str]") -> Dict[str, Any]:
+    def _change_some(self, event: ActionEvent, where: str) -> Dict[str, Any]:
+        """Change the parameters an action names; "keep" and 0 leave one as it is."""
         self._leader_only()
         asked = self._configured()
-        given = {
-            name: value
-            for name, value in event.params.items()
-            if name in names and value not in ("keep", 0)
-        }
+        told = event.params.items()
+        given: Dict[str, Any] = {name: v for name, v in told if v not in ("keep", 0)}
+        if "sgi-nat" in given:
+            given["sgi-nat"] = given["sgi-nat"] == "yes"
         return self._change(params.changed(self.kind, asked, given, where))
 
     def _hss(self) -> Hss:
@@ -256,9 +259,9 @@ class NfCharm(VnfCharm):
     def _on_add_subscriber_action(self, event: ActionEvent) -> None:
         def work() -> Dict[str, Any]:
             asked = self._hss()
-            where = "add-subscriber: "
-            imsi = values_imsi(where, event, asked)
-            msisdn = values_msisdn(where, event)
+            where = "add-subscriber"
+            imsi = _imsi(event, where, asked)
+            msisdn = values.msisdn(where + ": msisdn", event.params.get("msisdn", ""))
             with self._vdu() as vdu:
                 engine = self._engine(vdu)
                 kept = vdu.execute([read("secrets", SECRETS_FILE)], exclusive=False)
@@ -267,7 +270,7 @@ class NfCharm(VnfCharm):
                     raise VpnaasError("the VDU does not hold the keys; run configure-nf again")
                 key = str(event.params.get("subscriber-key", "same"))
                 if key != "same":
-                    secrets = params.with_key(secrets, where, key)
+                    secrets = params.with_key(secrets, where + ": subscriber-key", key)
                 derived = opc(secrets.subscriber_key, secrets.operator_key)
                 common = hss.subscription(asked, secrets, derived)
                 first, second = provision.subscriber(imsi, msisdn, common)
@@ -281,7 +284,7 @@ class NfCharm(VnfCharm):
     def _on_remove_subscriber_action(self, event: ActionEvent) -> None:
         def work() -> Dict[str, Any]:
             asked = self._hss()
-            imsi = values_imsi("remove-subscriber: ", event, asked)
+            imsi = _imsi(event, "remove-subscriber", asked)
             with self._vdu() as vdu:
                 engine = self._engine(vdu)
                 rows = self._cql(vdu, engine, [cql.select(imsi)])
@@ -299,7 +302,8 @@ class NfCharm(VnfCharm):
     def _on_list_subscribers_action(self, event: ActionEvent) -> None:
         def work() -> Dict[str, Any]:
             self._hss()
-            limit = fields.integer("list-subscribers: limit", event.params.get("limit", 100), 1, 1000)
+            asked = event.params.get("limit", 100)
+            limit = fields.integer("list-subscribers: limit", asked, 1, 1000)
             with self._vdu() as vdu:
                 rows = self._cql(vdu, self._engine(vdu), [cql.select(limit=limit + 1)])
             return {"output": dump(cql.shown(rows, limit))}
@@ -328,11 +332,6 @@ class NfCharm(VnfCharm):
         self._answer(event, work)
 
 
-def values_imsi(where: str, event: ActionEvent, asked: Common) -> str:
-    """Return the IMSI an action was given, of the network function's own network."""
-    return params.imsi_of(where + "imsi", event.params.get("imsi", ""), asked.plmn)
-
-
-def values_msisdn(where: str, event: ActionEvent) -> str:
-    """Return the MSISDN an action was given."""
-    return params.msisdn(where + "msisdn", event.params.get("msisdn", ""))
+def _imsi(event: ActionEvent, where: str, asked: Common) -> str:
+    """Return the IMSI an action was given, which must be of the HSS's own network."""
+    return values.imsi_of(where + ": imsi", event.params.get("imsi", ""), asked.plmn)

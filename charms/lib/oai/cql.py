@@ -47,7 +47,7 @@ def table(text: str) -> List[Dict[str, str]]:
 
 def select(imsi: str = "", limit: int = 0) -> str:
     """Return the statement that finds one subscriber or, sorted by nothing, some."""
-    return "SELECT imsi, msisdn, mmehost FROM vhss.users_imsi{}{};".format(
+    return "SELECT imsi, msisdn, mmehost FROM vhss.users_imsi{}{};".format(  # noqa: S608
         " WHERE imsi = {}".format(provision.literal(imsi)) if imsi else "",
         " LIMIT {}".format(limit) if limit else "",
     )
@@ -69,7 +69,9 @@ def deletions(imsi: str, msisdn: str) -> List[str]:
         "DELETE FROM vhss.users_imsi WHERE imsi = {};".format(provision.literal(imsi))  # noqa: S608
     ]
     if msisdn.isdigit():
-        statements.append("DELETE FROM vhss.msisdn_imsi WHERE msisdn = {};".format(msisdn))
+        statements.append(
+            "DELETE FROM vhss.msisdn_imsi WHERE msisdn = {};".format(msisdn)  # noqa: S608
+        )
     return statements
 
 

@@ -282,6 +282,8 @@ _PARSERS: Dict[str, Callable[[_Reader], Common]] = {
     "ue": _ue,
 }
 KINDS: Tuple[str, ...] = tuple(_PARSERS)
+LEVELLED = ("mme", "enb", "ue")
+"""Network functions whose configuration has a log level; the others of OAI have one level only."""
 WITH_SECRETS = ("hss", "ue")
 """Network functions that need the keys."""
 
@@ -301,6 +303,11 @@ def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optio
         return None
     reader = _Reader(given, where)
     return Secrets(*(values.key(reader.at(n), reader.text(n)) for n in SECRET_NAMES))
+
+
+def with_key(secrets: Secrets, where: str, key: str) -> Secrets:
+    """Return the keys with another subscriber's key."""
+    return attr.evolve(secrets, subscriber_key=values.key(where, key))
 
 
 def expect(kind: Type[P], params: Common) -> P:

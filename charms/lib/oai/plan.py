@@ -7,7 +7,7 @@ outcome = conclude(situation, plan, results, after)
 """
 
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.errors import VduError, VpnaasError
@@ -114,6 +114,7 @@ class Outcome(Extra):
         part: What related ones are to be told.
         details: For `health`.
         files: Configuration files by path, with the keys masked.
+        refused: The parameters cannot work on this VDU; what ran before goes on.
     """
 
     kind: str
@@ -121,7 +122,8 @@ class Outcome(Extra):
     reason: str
     part: Optional[Part]
     details: Mapping[str, Any]
-    files: Mapping[str, str]
+    files: Mapping[str, str] = attr.Factory(dict)
+    refused: bool = False
 
     @property
     def bad(self) -> bool:
@@ -208,7 +210,7 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
     """
     if situation.params.software == NONE:
         return Plan(steps=tuple(_absent(situation, results)))
-    engine = _engine(results)
+    path = engine(results)
     secrets = situation.given or Secrets.from_json(results.text("nf/secrets"))
     if situation.kind in WITH_SECRETS and not secrets:
         raise VpnaasError(
@@ -222,7 +224,7 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
     derived = opc(secrets.subscriber_key, secrets.operator_key) if secrets else ""
     software = build(situation, secrets, derived)
     hidden = (secrets.operator_key, secrets.subscriber_key, derived)
-    files = units.all_files(software, engine, situation.params.image_prefix, situation.link_units)
+    files = units.all_files(software, path, situation.params.image_prefix, situation.link_units)
     running = any(results.text("nf/started/" + c.name) is not None for c in software.containers)
     gates = [] if running else closed_gates(situation)
     problems = list(situation.problems) + _disagreements(situation)
@@ -231,11 +233,16 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
         return Plan(tuple(keep), software, files, hidden, tuple(problems), tuple(gates))
     steps = keep + _apply(situation, software, files, results)
     wait = situation.wait if steps else min(situation.wait, IDLE_WAIT)
-    steps += _probe(situation, software, engine, wait)
+    steps += _probe(situation, software, path, wait)
     return Plan(tuple(steps), software, files, hidden)
 
 
-def _engine(results: Results) -> str:
+def engine(results: Results) -> str:
+    """Return the path of the container engine.
+
+    Raises:
+        VpnaasError: There is none.
+    """
     found = results.found("nf/engine")
     for name in ENGINES:
         path = found.get(name)
@@ -327,11 +334,11 @@ def _certificate(common_name: str) -> List[Step]:
     ]
 
 
-def _probe(situation: Situation, software: Software, engine: str, wait: int) -> List[Step]:
+def _probe(situation: Situation, software: Software, path: str, wait: int) -> List[Step]:
     prefix = situation.params.image_prefix
     request = {
         "wait": wait,
-        "engine": engine,
+        "engine": path,
         "units": [c.name for c in software.containers],
         "images": {c.name: reference(c.name, prefix) for c in software.containers},
         "checks": [check.to_json() for check in software.checks],
@@ -349,10 +356,18 @@ def _probe(situation: Situation, software: Software, engine: str, wait: int) -> 
 
 def _absent(situation: Situation, results: Results) -> List[Step]:
     """Return the steps that take the network function off the VDU; its data stay."""
+    names = CONTAINERS[situation.kind]
+    return _removal(name for name in names if results.text("nf/unit/" + name) is not None)
+
+
+def removal_steps(kind: str) -> List[Step]:
+    """Return the steps that take a network function off a VDU that may not have it."""
+    return _removal(CONTAINERS[kind])
+
+
+def _removal(names: Iterable[str]) -> List[Step]:
     steps: List[Step] = []
-    for name in reversed(CONTAINERS[situation.kind]):
-        if results.text("nf/unit/" + name) is None:
-            continue
+    for name in reversed(list(names)):
         unit = units.unit(name)
         steps.append(
             run(
@@ -367,6 +382,13 @@ def _absent(situation: Situation, results: Results) -> List[Step]:
     if steps:
         steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))
     return steps
+
+
+def failed(kind: str, params: Optional[Common], reason: str) -> Outcome:
+    """Return the outcome of a reconcile that could not decide anything."""
+    told = of(kind, params, False) if params is not None and kind != "ue" else None
+    details = {"state": "failed", "reason": reason}
+    return Outcome(kind, "failed", reason, told, details, refused=True)
 
 
 def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Outcome:

@@ -1,5 +1,6 @@
 """User equipment: OAI's LTE UE, its radio simulated over TCP to the eNB (rfsim)."""
 
+from .enb import LEVELS, MHZ
 from .model import Check, Container, File, Raw, Software, block, conf
 from .params import Secrets, Ue
 
@@ -8,7 +9,6 @@ START = "/opt/oai-lte-ue/bin/start-ue.sh"
 DEVICE = "oaitun_ue1"
 IMEI = "356113022094149"
 """A number from the test range of OAI's own examples."""
-MHZ = 1000000
 
 START_SCRIPT = """#!/bin/bash
 # The image's own entry point would print the USIM, keys and all.
@@ -16,7 +16,8 @@ set -eu
 cd /opt/oai-lte-ue
 /opt/oai-lte-ue/bin/conf2uedata -c /opt/oai-lte-ue/etc/ue_usim.conf -o /opt/oai-lte-ue >/dev/null
 exec /opt/oai-lte-ue/bin/lte-uesoftmodem --rfsim -C {frequency} -r {blocks} \\
-    --ue-rxgain 140 --ue-txgain 120 --log_config.global_log_options level,nocolor,time
+    --ue-rxgain 140 --ue-txgain 120 --log_config.global_log_level {level} \\
+    --log_config.global_log_options level,nocolor,time
 """
 
 
@@ -57,7 +58,11 @@ def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
 
 def software(params: Ue, secrets: Secrets, opc: str) -> Software:
     """Render everything."""
-    script = START_SCRIPT.format(frequency=params.downlink_mhz * MHZ, blocks=params.resource_blocks)
+    script = START_SCRIPT.format(
+        frequency=params.downlink_mhz * MHZ,
+        blocks=params.resource_blocks,
+        level=LEVELS[params.log_level],
+    )
     return Software(
         containers=(
             Container(

@@ -511,7 +511,7 @@ class VnfCharm(CharmBase):
                 self._reconcile_and_report()  # The status is to tell of what is in force.
                 raise VpnaasError(plan.problems[0])
             self._store(INTENT_KEY, intent.to_json())
-            return {"output": _dump(self._view(outcome, frozenset([link])))}
+            return {"output": dump(self._view(outcome, frozenset([link])))}
 
         self._answer(event, work)
 
@@ -529,7 +529,7 @@ class VnfCharm(CharmBase):
             # One pass stages the keys; the next switches those nobody needs to be asked about.
             self._reconcile_now(rotate=links)
             outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)
-            return {"output": _dump({link: _rotation(outcome, link) for link in sorted(links)})}
+            return {"output": dump({link: _rotation(outcome, link) for link in sorted(links)})}
 
         self._answer(event, work)
 
@@ -554,7 +554,7 @@ class VnfCharm(CharmBase):
             view = self._view(outcome, frozenset([peer.link]))[peer.link]
             # What the administrator of the other end has to enter there.
             offered = {key: view.get(key) for key in ("public-key", "listen-port", "inner-address")}
-            return {"output": _dump(dict(offered, added=peer.name))}
+            return {"output": dump(dict(offered, added=peer.name))}
 
         self._answer(event, work)
 
@@ -566,7 +566,7 @@ class VnfCharm(CharmBase):
             intent = self._intent().without_peer(link, name)
             self._reconcile_now(intent=intent)
             self._store(INTENT_KEY, intent.to_json())
-            return {"output": _dump({"deleted": name, "link": link})}
+            return {"output": dump({"deleted": name, "link": link})}
 
         self._answer(event, work)
 
@@ -575,7 +575,7 @@ class VnfCharm(CharmBase):
             self._leader_only()
             links = self._chosen(event, self._intent().links)
             outcome = self._reconcile_now(restart=links)
-            return {"output": _dump(self._view(outcome, links))}
+            return {"output": dump(self._view(outcome, links))}
 
         self._answer(event, work)
 
@@ -587,7 +587,7 @@ class VnfCharm(CharmBase):
                 fields.choice("link", wanted, sorted(self.roles))
             outcome = self._reconcile_now()
             links = frozenset(self.roles) if wanted == "all" else frozenset([wanted])
-            return {"output": _dump(self._view(outcome, links))}
+            return {"output": dump(self._view(outcome, links))}
 
         self._answer(event, work)
 
@@ -600,7 +600,7 @@ class VnfCharm(CharmBase):
                 name = measure.kept_name(test.link, plan.now, uuid.uuid4().hex[:8])
                 steps = measure.throughput_steps(test, peer, name)
                 results = vdu.execute(steps, exclusive=False)
-            return {"output": _dump(measure.throughput(test, peer, name, results))}
+            return {"output": dump(measure.throughput(test, peer, name, results))}
 
         self._answer(event, work)
 
@@ -612,7 +612,7 @@ class VnfCharm(CharmBase):
                 peer = measure.choose_peer(test.link, test.peer, plan.links[test.link].peers)
                 steps = measure.latency_steps(test, peer)
                 results = vdu.execute(steps, exclusive=False)
-            return {"output": _dump(measure.latency(test, peer, results))}
+            return {"output": dump(measure.latency(test, peer, results))}
 
         self._answer(event, work)
 
@@ -644,7 +644,8 @@ def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:
     }
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
+    """Return the JSON of an action's output, on one line."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
