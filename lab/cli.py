@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,9 +14,10 @@ from lab.context import Lab, pass_lab
 from lab.labverbs import lab_group
 from lab.lcm.errors import LcmError
 from lab.nbi.errors import NbiError
-from lab.nbi.params import load_mapping, read_text
-from lab.nbi.store import NSDS, NSRS, VIMS, VNFDS, Document
+from lab.nbi.params import load_mapping, public_keys, yaml_options
+from lab.nbi.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
 from lab.render import when
+from lab.sliceverbs import SLICE_VERBS
 
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,18 +46,27 @@ def verb(*names: str) -> Callable[[F], click.Command]:
 
     def register(function: F) -> click.Command:
         command = cli.command(names[0])(function)
-        for alias in names[1:]:
-            hidden = click.Command(
-                alias,
-                callback=command.callback,
-                params=command.params,
-                help=command.help,
-                hidden=True,
-            )
-            cli.add_command(hidden)
+        _add_aliases(command, names[1:])
         return command
 
     return register
+
+
+def _add_aliases(command: click.Command, names: Iterable[str]) -> None:
+    for alias in names:
+        hidden = click.Command(
+            alias,
+            callback=command.callback,
+            params=command.params,
+            help=command.help,
+            hidden=True,
+        )
+        cli.add_command(hidden)
+
+
+for slice_verb, other_name in SLICE_VERBS.items():
+    cli.add_command(slice_verb)
+    _add_aliases(slice_verb, [other_name])
 
 
 # -- VIM accounts ------------------------------------------------------------------------------
@@ -89,7 +99,7 @@ def vim_create(
     """
     from lab.vim import Vim
 
-    config = _yaml_options(config_text, config_file)
+    config = yaml_options(config_text, config_file)
     document = lab.engine.vim_create(name, account_type, config)
     try:
         Vim.create(lab.home, name, config)
@@ -195,6 +205,7 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
 
 _package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")
 _package_verbs(NSDS, ("nspkg", "nsd"), "an NS package")
+_package_verbs(NSTS, ("nst", "netslice-template"), "a slice template")
 
 
 # -- network services --------------------------------------------------------------------------
@@ -228,12 +239,8 @@ def ns_create(
     timeout: int | None,
 ) -> None:
     """Instantiate a network service."""
-    config = _yaml_options(config_text, config_file)
-    keys = [
-        line
-        for name in filter(None, ssh_keys.split(","))
-        for line in read_text(Path(name), "--ssh_keys file").strip().splitlines()
-    ]
+    config = yaml_options(config_text, config_file)
+    keys = public_keys(ssh_keys)
     started = lab.engine.ns_create(
         ns_name, nsd_name, vim_account, config, keys, description, timeout
     )
@@ -347,7 +354,7 @@ def ns_action(
     timeout: int | None,
 ) -> None:
     """Run a day-2 primitive."""
-    params = _yaml_options(params_text, params_file, "--params")
+    params = yaml_options(params_text, params_file, "--params")
     started = lab.engine.ns_action(name, action_name, params, vnf_name, vdu_id, vdu_count, timeout)
     lab.follow(started, wait, None)
     if wait:
@@ -377,9 +384,13 @@ def ns_op_list(lab: Lab, name: str) -> None:
 @verb("ns-op-show")
 @click.argument("id")
 @click.option("--filter", "filter_", hidden=True)
+@click.option("--literal", is_flag=True, help="Print YAML and no table.")
 @pass_lab
-def ns_op_show(lab: Lab, id: str, filter_: str | None) -> None:
+def ns_op_show(lab: Lab, id: str, filter_: str | None, literal: bool) -> None:
     """Show an operation with its result."""
+    if literal:
+        lab.out.literal(lab.engine.operation(id))
+        return
     lab.out.fields(
         lab.engine.operation(id),
         (
@@ -427,14 +438,6 @@ def vnf_show(lab: Lab, id: str) -> None:
 
 
 # -- helpers -----------------------------------------------------------------------------------
-
-
-def _yaml_options(text: str, path: Path | None, option: str = "--config") -> dict[str, Any]:
-    if text and path is not None:
-        raise NbiError(f"{option} option is incompatible with {option}_file")
-    if path is not None:
-        return load_mapping(read_text(path, f"{option}_file"), str(path))
-    return load_mapping(text, option)
 
 
 def _summary(lab: Lab, nsr: Document) -> None:

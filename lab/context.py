@@ -9,7 +9,8 @@ import click
 from lab.nbi import jobs
 from lab.nbi.engine import Engine, Started
 from lab.nbi.errors import NbiError
-from lab.nbi.store import OPS
+from lab.nbi.slices import Slices
+from lab.nbi.store import NSIOPS
 from lab.progress import watch
 from lab.render import Output
 
@@ -32,6 +33,11 @@ class Lab:
             self._engine = Engine(self.home, BuilderValidator())
         return self._engine
 
+    @property
+    def slices(self) -> Slices:
+        """The northbound engine for slices."""
+        return Slices(self.engine)
+
     def follow(self, started: Started, wait: bool, timeout: float | None) -> str | None:
         """Print warnings; with ``wait`` show progress and return the operation's final state.
 
@@ -44,6 +50,8 @@ class Lab:
             return None
         op_id = started.operation["_id"]
         store = self.engine.store
+        what = "nsi" if started.collection == NSIOPS else "ns"
+        subject = f"{what} '{started.nsr['name']}'"
 
         seen = started.operation
 
@@ -51,21 +59,21 @@ class Lab:
             nonlocal seen
             # A service that is deleted takes its operations with it: the last word on who the
             # worker is stands, and the progress says how it ends.
-            seen = store.find(OPS, op_id) or seen
+            seen = store.find(started.collection, op_id) or seen
             return jobs.alive(seen)
 
         outcome = watch(started.tail, alive, self.out.progress, timeout)
         kind = started.operation["lcmOperationType"]
         if outcome.lost:
-            self.engine.reap()
-            raise NbiError(f"{kind} of ns '{started.nsr['name']}': its process was killed")
+            self.slices.reap()
+            raise NbiError(f"{kind} of {subject}: its process was killed")
         if outcome.state is None:
             raise NbiError(
-                f"{kind} of ns '{started.nsr['name']}' is not done after {timeout:.0f} s and "
-                f"goes on; see ns-op-show {op_id}"
+                f"{kind} of {subject} is not done after {timeout:.0f} s and goes on; "
+                f"see {what}-op-show {op_id}"
             )
         if outcome.state == "FAILED":
-            raise NbiError(f"{kind} of ns '{started.nsr['name']}' failed: {outcome.detail}")
+            raise NbiError(f"{kind} of {subject} failed: {outcome.detail}")
         return outcome.state
 
 

@@ -17,7 +17,7 @@ from lab.lcm.backends import RealBackends, VcaCharms
 from lab.lcm.timeouts import lab_timeouts
 from lab.nbi import jobs
 from lab.nbi.errors import NbiError
-from lab.nbi.store import OPS, VIMS, Document
+from lab.nbi.store import NSIOPS, OPS, VIMS, Document
 from lab.vim import Vim, clean, probe
 
 
@@ -155,7 +155,7 @@ def update_status(lab: Lab, ns: str) -> None:
 def clean_verb(lab: Lab) -> None:
     """Remove everything: services, VIM accounts, packages and records, also after a crash."""
     engine = lab.engine
-    for operation in engine.store.all(OPS):
+    for operation in [*engine.store.all(NSIOPS), *engine.store.all(OPS)]:
         if jobs.alive(operation):
             jobs.kill(operation)
     failures = []

@@ -52,6 +52,9 @@ class Board:
             self.stage = text
             return f"{event.get('state', '')} {text}".strip()
         row = self.rows.setdefault(subject, _Row())
+        if kind == "ns":
+            row.charm = text
+            return f"{subject}: {text}"
         if kind == "vm":
             row.vm = text
             return f"{subject}: vm {text}"

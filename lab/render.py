@@ -52,6 +52,10 @@ class Output:
                 table.add_row(key, Text(_cell(document[key])))
         self.out.print(table)
 
+    def literal(self, document: Mapping[str, Any]) -> None:
+        """Print one document as YAML, whatever the format of the rest."""
+        print(yaml.safe_dump(dict(document), default_flow_style=False, sort_keys=False).rstrip())
+
     def identity(self, document: Mapping[str, Any]) -> None:
         """Print the id of something made, as osmclient does."""
         if self.as_json:

@@ -264,6 +264,10 @@ GROUPS: dict[str, dict[str, Code]] = {
         "subnet-description": _silent(
             "NBI demands it when the slice is made.", "Add a description."
         ),
+        "subnet-shared": _silent(
+            "LCM counts the slices that use a shared service by netslice-vld only.",
+            "Give the shared service an end of a netslice-vld.",
+        ),
         "nss-reference": _silent("A link names no netslice-subnet.", "Correct `nss-ref`."),
         "nss-sap": _silent("The NSD has no such sapd.", "Correct it."),
         "nss-link-name": _silent("A link's name and id differ.", "Make them equal."),
@@ -358,6 +362,14 @@ GROUPS: dict[str, dict[str, Code]] = {
         ),
         "params-nsi-vim": _silent(
             "Clients do not translate `vim_account` inside a slice.", "Use `vimAccountId`."
+        ),
+        "params-nss": _refused("The template has no such netslice-subnet.", "Correct the id."),
+        "params-nsi-vld": _silent(
+            "The template has no such netslice-vld, and OSM ignores it.", "Correct the name."
+        ),
+        "params-nss-vld": _silent(
+            "LCM drops subnet and network names of links that no netslice-vld connects.",
+            "Put the subnet into the NSD, as a virtual-link-profile.",
         ),
     },
 }

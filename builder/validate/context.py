@@ -39,17 +39,20 @@ class Catalog:
         vnfds: VNFD bodies by id; what does not have the form of the schema is left out, as OSM
             would not have it either.
         nsds: NSD bodies by id, likewise.
+        nsts: NST bodies by id, likewise.
         packages: Packages by VNFD id, where their charms can be looked into.
     """
 
     vnfds: dict[str, Document] = field(default_factory=dict)
     nsds: dict[str, Document] = field(default_factory=dict)
     packages: dict[str, Package] = field(default_factory=dict)
+    nsts: dict[str, Document] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Bring what was given into the form rules expect."""
         self.vnfds = _all_checked("vnfd", self.vnfds)
         self.nsds = _all_checked("nsd", self.nsds)
+        self.nsts = _all_checked("nst", self.nsts)
 
     @classmethod
     def from_packages(cls, paths: Iterable[Path]) -> Catalog:
@@ -69,8 +72,8 @@ class Catalog:
             self.packages[name] = package
 
     def add_descriptor(self, kind: str, body: Any) -> str:
-        """Add a VNFD or NSD unless its id is known; return its id, "" where it is unusable."""
-        table = {"vnfd": self.vnfds, "nsd": self.nsds}.get(kind)
+        """Add a VNFD, NSD or NST unless its id is known; return its id, "" where it is unusable."""
+        table = {"vnfd": self.vnfds, "nsd": self.nsds, "nst": self.nsts}.get(kind)
         if table is None:
             return ""
         for name, document in _all_checked(kind, {"": body}).items():

@@ -28,6 +28,24 @@ def subnets(ctx: Context) -> Iterator[Problem]:
 
 
 @rule("nst")
+def shared(ctx: Context) -> Iterator[Problem]:
+    """Services that several slices use."""
+    connected = {
+        point["nss-ref"]
+        for link in ctx.body.get("netslice-vld") or ()
+        for point in link.get("nss-connection-point-ref") or ()
+    }
+    for place, subnet in numbered("/netslice-subnet", ctx.body.get("netslice-subnet")):
+        name = subnet["id"]
+        if subnet.get("is-shared-nss") and name not in connected:
+            sentence = (
+                f"LCM counts the users of shared service {name!r} by netslice-vld and ends it with "
+                "the first slice; allowed: a netslice-vld with an end in it"
+            )
+            yield ctx.problem("silent", "subnet-shared", place, sentence)
+
+
+@rule("nst")
 def links(ctx: Context) -> Iterator[Problem]:
     """Links between the network services of a slice."""
     known = {s["id"]: s["nsd-ref"] for s in ctx.body.get("netslice-subnet") or ()}

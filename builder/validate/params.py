@@ -31,8 +31,8 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     Args:
         kind: "ns" or "nsi".
         document: The parameters.
-        catalog: Holds the NSD; where it holds several, the one that `nsdId` names. Without, only
-            the form of the parameters is looked at.
+        catalog: Holds the NSD or NST; where it holds several, the one that `nsdId` or `nstId` names.
+            Without, only the form of the parameters is looked at.
         name: Name of the file, for messages.
     """
     where = name or "parameters"
@@ -52,24 +52,92 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
             for p in problems_of(error, MODELS[kind], where, "")
         ]
     if kind == "nsi":
-        return sorted(_nsi(checked, where))
+        return sorted(set(_nsi(checked, where, catalog)))
     wanted = checked.get("nsdId")
     found = [nsd for nsd in catalog.nsds.values() if wanted in (None, nsd["id"], nsd.get("_id"))]
     if len(found) != 1:
         return []
+    return sorted(_ns(checked, found[0], where, catalog))
+
+
+def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[Problem]:
     vnfds = {
         str(profile["id"]): catalog.vnfds.get(profile["vnfd-id"], {})
-        for profile in found[0]["df"][0].get("vnf-profile") or ()
+        for profile in nsd["df"][0].get("vnf-profile") or ()
     }
-    request = Request(checked, found[0], vnfds, catalog, where)
+    request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()
     ours = (_links, _vnfs, _several_vims, _additional, _supplied)
     for check in (*ours, resources, addresses, service, values):
         problems |= set(check(request))
-    return sorted(problems)
+    return problems
 
 
-def _nsi(document: Document, where: str) -> Iterator[Problem]:
+def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
+    yield from _nsi_vims(document, where)
+    wanted = document.get("nstId")
+    found = [nst for nst in catalog.nsts.values() if wanted in (None, nst["id"], nst.get("_id"))]
+    if len(found) != 1:
+        return
+    nst = found[0]
+    subnets = {subnet["id"]: subnet for subnet in nst.get("netslice-subnet") or ()}
+    given = {subnet["id"]: subnet for subnet in document.get("netslice-subnet") or ()}
+    for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):
+        if subnet["id"] not in subnets:
+            yield Problem(
+                f"{where}: {at}/id",
+                "refused",
+                "params-nss",
+                f"{subnet['id']!r} is no netslice-subnet of {nst['id']}; "
+                f"allowed: {choices(subnets)}",
+                f"Invalid parameter nstId='{subnet['id']}' is not one of the nst:netslice-subnet",
+            )
+    links = ids(nst.get("netslice-vld"))
+    for at, link in numbered("netslice-vld", document.get("netslice-vld")):
+        if link["name"] not in links:
+            sentence = (
+                f"{link['name']!r} is no netslice-vld of {nst['id']}, so OSM ignores this; "
+                f"allowed: {choices(links)}"
+            )
+            yield Problem(f"{where}: {at}/name", "silent", "params-nsi-vld", sentence)
+    for name, subnet in subnets.items():
+        nsd = catalog.nsds.get(subnet["nsd-ref"])
+        if nsd is None or (subnet.get("is-shared-nss") and name not in given):
+            continue  # a shared service may be there already, and then needs no parameters
+        own = {key: value for key, value in given.get(name, {}).items() if key != "id"}
+        try:
+            params = normalised("ns", {**(subnet.get("instantiation-parameters") or {}), **own})
+        except ValidationError as error:
+            yield from problems_of(error, MODELS["ns"], f"{nst['id']}: {name}", "")
+            continue
+        place = f"{where}: netslice-subnet {name}"
+        yield from _ns(params, nsd, place, catalog)
+        yield from _dropped(params, nst, name, nsd, place)
+
+
+def _dropped(
+    params: Document, nst: Document, subnet: str, nsd: Document, place: str
+) -> Iterator[Problem]:
+    """What LCM drops of `vld` when a service starts as a part of a slice."""
+    ends = {
+        point["nsd-connection-point-ref"]
+        for link in nst.get("netslice-vld") or ()
+        for point in link.get("nss-connection-point-ref") or ()
+        if point["nss-ref"] == subnet
+    }
+    saps = {sap["id"]: sap.get("virtual-link-desc") for sap in nsd.get("sapd") or ()}
+    connected = {saps.get(end) for end in ends}
+    for at, link in numbered("vld", params.get("vld")):
+        lost = set(link) & {"ip-profile", "vim-network-name", "vim-network-id", "wimAccountId"}
+        if lost and link["name"] not in connected:
+            sentence = (
+                f"in a slice OSM drops {choices(lost)} of link {link['name']!r}, which no "
+                "netslice-vld connects; allowed: a virtual-link-profile in the NSD"
+            )
+            yield Problem(f"{place}: {at}", "silent", "params-nss-vld", sentence)
+
+
+def _nsi_vims(document: Document, where: str) -> Iterator[Problem]:
     for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):
         for place, vnf in numbered(f"{at}/vnf", subnet.get("vnf")):
             if "vim_account" in vnf:

@@ -48,9 +48,13 @@ class VimCloud:
 
     def create_network(self, network: Network, tag: str) -> str:
         """See :class:`lab.lcm.ports.Cloud`."""
-        spec = NetworkSpec(name=network.name, subnet=network.subnet, gateway=network.gateway)
         with _errors():
-            return self.vim.create_network(spec, tag).id
+            return self.vim.create_network(_network_spec(network), tag).id
+
+    def common_network(self, network: Network, tag: str) -> str:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            return self.vim.create_network(_network_spec(network), tag, once=True).id
 
     def create_server(
         self,
@@ -93,6 +97,10 @@ class VimCloud:
         """See :class:`lab.lcm.ports.Cloud`."""
         with _errors():
             self.vim.delete_tag(tag)
+
+
+def _network_spec(network: Network) -> NetworkSpec:
+    return NetworkSpec(name=network.name, subnet=network.subnet, gateway=network.gateway)
 
 
 class VcaCharms:

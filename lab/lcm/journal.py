@@ -31,7 +31,8 @@ class Journal:
         """Record an event.
 
         Args:
-            kind: ``stage``, ``vm``, ``charm``, ``primitive``, ``relation``, ``note`` or ``end``.
+            kind: ``stage``, ``vm``, ``charm``, ``primitive``, ``relation``, ``note``, ``end``
+                or ``ns`` (a service of a slice).
             subject: what it is about (member-vnf-index, relation name, ...).
             text: for people.
             more: further fields for displays.

@@ -55,6 +55,9 @@ class Cloud(Protocol):
     def create_network(self, network: Network, tag: str) -> str:
         """Make a network and return its id."""
 
+    def common_network(self, network: Network, tag: str) -> str:
+        """Return the id of the one network of a tag, made when it is not there."""
+
     def create_server(
         self,
         server: Server,

@@ -32,6 +32,8 @@ class Network:
     """Exact name of a network that must be there already."""
     subnet: str | None = None
     gateway: str | None = None
+    common_id: str | None = None
+    """Networks of several services with one such id are one network (link of a slice)."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +281,7 @@ class _Planner:
                 existing=existing,
                 subnet=ip_profile.get("subnet-address"),
                 gateway=ip_profile.get("gateway-address"),
+                common_id=given.get("common_id"),
             )
         )
 

@@ -60,6 +60,8 @@ class VimDeployment:
             return found[0]
         if network.management:
             return cloud.management_network()
+        if network.common_id is not None:
+            return cloud.common_network(network, network.common_id)
         return cloud.create_network(network, self.tag)
 
     def _server(

@@ -1,4 +1,4 @@
-"""VNF and NS packages: onboarding, listing, deletion."""
+"""VNF and NS packages and slice templates: onboarding, listing, deletion."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import yaml
 
 from lab.nbi.errors import NbiError
 from lab.nbi.ids import admin, new_id
-from lab.nbi.store import NSDS, NSRS, VNFDS, VNFRS, Document, Store
+from lab.nbi.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
 from lab.nbi.unpack import unpack
 
-KINDS = {VNFDS: "vnfd", NSDS: "nsd"}
+KINDS = {VNFDS: "vnfd", NSDS: "nsd", NSTS: "nst"}
 
 
 class Finding(Protocol):
@@ -60,6 +60,15 @@ class Validator(Protocol):
     ) -> Sequence[Finding]:
         """Return everything wrong with the parameters of an NS, as the operator wrote them."""
 
+    def nsi_params(
+        self,
+        document: Mapping[str, Any],
+        nst: Document,
+        nsds: Mapping[str, Document],
+        vnfds: Mapping[str, Document],
+    ) -> Sequence[Finding]:
+        """Return everything wrong with the parameters of a slice, as the operator wrote them."""
+
 
 def sort_findings(findings: Sequence[Finding], strict: bool, what: str) -> list[str]:
     """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding.
@@ -90,8 +99,8 @@ class Catalogue:
         """Take a package into the catalogue.
 
         Args:
-            kind: ``VNFDS`` or ``NSDS``.
-            source: archive or directory.
+            kind: ``VNFDS``, ``NSDS`` or ``NSTS``.
+            source: archive, directory or descriptor alone.
             strict: refuse also what OSM would take and trip over later.
 
         Returns:
@@ -126,8 +135,8 @@ class Catalogue:
                         f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this "
                         "project"
                     )
-                if kind == NSDS:
-                    self._check_references(descriptor)
+                if kind != VNFDS:
+                    self._check_references(kind, descriptor)
                 self.store.put(kind, document)
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
@@ -155,9 +164,18 @@ class Catalogue:
     def _folder(self, key: str) -> Path:
         return self.store.root / "packages" / key
 
-    def _check_references(self, nsd: Document) -> None:
+    def _check_references(self, kind: str, descriptor: Document) -> None:
+        if kind == NSTS:
+            known = {d["id"] for d in self.store.all(NSDS)}
+            for subnet in descriptor.get("netslice-subnet") or ():
+                if subnet["nsd-ref"] not in known:
+                    raise NbiError(
+                        f"Descriptor error at 'netslice-subnet':'nsd-ref'='{subnet['nsd-ref']}' "
+                        "references a non existing nsd"
+                    )
+            return
         known = {d["id"] for d in self.store.all(VNFDS)}
-        for vnfd_id in nsd.get("vnfd-id") or ():
+        for vnfd_id in descriptor.get("vnfd-id") or ():
             if vnfd_id not in known:
                 raise NbiError(
                     f"Descriptor error at 'vnfd-id'='{vnfd_id}' references a non existing vnfd"
@@ -171,8 +189,18 @@ class Catalogue:
             for nsd in self.store.all(NSDS):
                 if document["id"] in (nsd["descriptor"].get("vnfd-id") or ()):
                     raise NbiError("There is at least one NSD referencing this descriptor")
+        elif kind == NSTS:
+            if any(r["_admin"]["nst-id"] == key for r in self.store.all(NSIS)):
+                raise NbiError("there is at least one Netslice Instance using this descriptor")
         elif any(r["nsd-id"] == key for r in self.store.all(NSRS)):
             raise NbiError("There is at least one NS instance using this descriptor")
+        else:
+            for nst in self.store.all(NSTS):
+                subnets = nst["descriptor"].get("netslice-subnet") or ()
+                if any(s["nsd-ref"] == document["id"] for s in subnets):
+                    raise NbiError(
+                        "There is at least one NetSlice Template referencing this descriptor"
+                    )
 
 
 def read_descriptor(folder: Path, kind: str) -> Document:
@@ -211,6 +239,10 @@ def _open_envelope(document: Any, kind: str) -> Document | None:
         return None
     if kind == "vnfd":
         inner = document.get("vnfd", document.get("etsi-nfv-vnfd:vnfd"))
+    elif kind == "nst":
+        inner = document.get("nst", document.get("nst:nst"))
+        if isinstance(inner, list):
+            inner = inner[0] if len(inner) == 1 else None
     else:
         outer = document.get("nsd", document.get("etsi-nfv-nsd:nsd"))
         inner = outer.get("nsd") if isinstance(outer, dict) else None

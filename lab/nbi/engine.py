@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from lab.nbi.ids import admin, new_id
 from lab.nbi.params import check_references, client_params
 from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
-from lab.nbi.store import NSDS, NSRS, OPS, VIMS, VNFRS, Document, Store, file_lock
+from lab.nbi.store import NSDS, NSIS, NSRS, OPS, VIMS, VNFRS, Document, Store, file_lock
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,18 @@ class Started:
     nsr: Document
     tail: Tail
     warnings: tuple[str, ...] = ()
+    collection: str = OPS
+    """Where the operation's document lies; of a slice it is NSIOPS, and ``nsr`` its record."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A service that was checked and is not recorded yet."""
+
+    nsr: Document
+    vnfrs: list[Document]
+    operation: Document
+    warnings: list[str] = field(default_factory=list)
 
 
 class Engine:
@@ -119,40 +131,57 @@ class Engine:
         )
         if timeout is not None:
             request["timeout_ns_deploy"] = timeout
-        descriptor = nsd["descriptor"]
-        try:
-            vnfds = model.members(descriptor, self.store)
-        except LcmError as error:
-            raise NbiError(str(error)) from None
-        descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
+        vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd).values()}
         warnings = sort_findings(
-            self.validator.ns_params(
-                config, descriptor, {d["id"]: d for d in descriptors.values()}
-            ),
+            self.validator.ns_params(config, nsd["descriptor"], vnfds),
             strict=False,
             what="parameters",
         )
+        prepared = self.prepare(nsd, request, description)
+        self.record([prepared])
+        return self._start(prepared.operation, prepared.nsr, warnings)
+
+    def prepare(self, nsd: Document, request: dict[str, Any], description: str = "") -> Prepared:
+        """Check a request as NBI gets it and return the records of the service.
+
+        Raises:
+            NbiError: refused.
+        """
+        descriptor = nsd["descriptor"]
+        vnfds = self._members(nsd)
+        descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
         vims = {v["_id"]: v["name"] for v in self.store.all(VIMS)}
         check_references(request, descriptor, vims)
         nsr = new_nsr(request, nsd, description)
         try:
             svc = model.service(nsr, self.store)
-            planned = plan(ns_name, descriptor, descriptors, request, vims)
+            planned = plan(request["nsName"], descriptor, descriptors, request, vims)
         except LcmError as error:
             raise NbiError(str(error)) from None
         vnfrs = new_vnfrs(nsr, vnfds, planned, request)
         records = {r["member-vnf-index-ref"]: r for r in vnfrs}
         _check_initial(svc, model.shared_parameters(svc, records))
-        operation = new_operation(nsr, "instantiate", request)
+        return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
+
+    def record(self, services: list[Prepared]) -> None:
+        """Write the records of services, all or none.
+
+        Raises:
+            NbiError: a name is taken.
+        """
         with self.store.lock(NSRS):
-            if any(n["name"] == ns_name for n in self.store.all(NSRS)):
-                raise NbiError(f"ns with name '{ns_name}' already exists for this project")
-            # Records of the members first: a service without them could not be deleted.
-            for vnfr in vnfrs:
-                self.store.put(VNFRS, vnfr)
-            self.store.put(OPS, operation)
-            self.store.put(NSRS, nsr)
-        return self._start(operation, nsr, warnings)
+            taken = {n["name"] for n in self.store.all(NSRS)}
+            for prepared in services:
+                if prepared.nsr["name"] in taken:
+                    raise NbiError(
+                        f"ns with name '{prepared.nsr['name']}' already exists for this project"
+                    )
+            for prepared in services:
+                # Records of the members first: a service without them could not be deleted.
+                for vnfr in prepared.vnfrs:
+                    self.store.put(VNFRS, vnfr)
+                self.store.put(OPS, prepared.operation)
+                self.store.put(NSRS, prepared.nsr)
 
     def ns_action(
         self,
@@ -211,6 +240,18 @@ class Engine:
             NbiError: there is no such service.
         """
         nsr = self.ns(name)
+        for nsi in self.store.all(NSIS):
+            if any(n["nsrId"] == nsr["_id"] for n in nsi["_admin"]["nsrs-detailed-list"]):
+                if not force:
+                    raise NbiError(
+                        f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that"
+                    )
+        return self._start(self.terminate(nsr, force, skip_terminate_primitives), nsr, [])
+
+    def terminate(
+        self, nsr: Document, force: bool = False, skip_terminate_primitives: bool = False
+    ) -> Document:
+        """Cancel what runs on a service and record its termination, for a worker to do."""
         for operation in self._operations(nsr["_id"]):
             kind = operation["lcmOperationType"]
             if jobs.alive(operation) and (force or kind == "instantiate"):
@@ -227,7 +268,7 @@ class Engine:
             },
         )
         self.store.put(OPS, operation)
-        return self._start(operation, nsr, [])
+        return operation
 
     def operations(self, name: str) -> list[Document]:
         """Return the operations of a service, oldest first."""
@@ -284,6 +325,12 @@ class Engine:
 
     def _operations(self, ns_id: str) -> list[Document]:
         return [o for o in self.store.all(OPS) if o["nsInstanceId"] == ns_id]
+
+    def _members(self, nsd: Document) -> dict[str, Document]:
+        try:
+            return model.members(nsd["descriptor"], self.store)
+        except LcmError as error:
+            raise NbiError(str(error)) from None
 
     def _require_instantiated(self, nsr: Document, operation: str) -> None:
         if nsr["_admin"]["nsState"] == "NOT_INSTANTIATED":

@@ -16,11 +16,16 @@ from typing import Any
 
 from lab.lcm.journal import Tail
 from lab.lcm.operations import operation_folder
-from lab.nbi.store import OPS, Document, Store
+from lab.nbi.store import NSIOPS, OPS, Document, Store
+
+_PROGRAMS = {OPS: "lab.lcm.worker", NSIOPS: "lab.lcm.sliceworker"}
 
 
-def start(store: Store, operation: Document) -> Tail:
-    """Start the worker of an operation; return its progress, opened before the first event."""
+def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
+    """Start the worker of an operation; return its progress, opened before the first event.
+
+    ``collection`` is where the operation's document lies: ``OPS`` or ``NSIOPS``.
+    """
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)
     tail = Tail(folder / "events.jsonl")
@@ -29,7 +34,7 @@ def start(store: Store, operation: Document) -> Tail:
             [
                 sys.executable,
                 "-m",
-                "lab.lcm.worker",
+                _PROGRAMS[collection],
                 "--home",
                 str(store.home.resolve()),
                 operation["_id"],
@@ -40,7 +45,7 @@ def start(store: Store, operation: Document) -> Tail:
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": _python_path()},
         )
-    record_worker(store, operation["_id"], process.pid)
+    record_worker(store, operation["_id"], process.pid, collection)
     return tail
 
 
@@ -51,7 +56,7 @@ def _python_path() -> str:
     return f"{here}{os.pathsep}{rest}" if rest else here
 
 
-def record_worker(store: Store, op_id: str, pid: int) -> None:
+def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> None:
     """Write the worker of an operation into its document, if that is still there."""
     identity = {"pid": pid, "start": start_time(pid)}
     if identity["start"] is None:
@@ -60,8 +65,8 @@ def record_worker(store: Store, op_id: str, pid: int) -> None:
     def change(document: Document) -> None:
         document["lab"]["worker"] = identity
 
-    if store.find(OPS, op_id) is not None:
-        store.update(OPS, op_id, change)
+    if store.find(collection, op_id) is not None:
+        store.update(collection, op_id, change)
 
 
 def start_time(pid: int) -> int | None:

@@ -45,6 +45,28 @@ def read_text(path: Path, what: str) -> str:
         raise NbiError(f"{what} '{path}' cannot be read: {reason}") from None
 
 
+def yaml_options(text: str, path: Path | None, option: str = "--config") -> dict[str, Any]:
+    """Return the mapping given by an option or by its twin that names a file.
+
+    Raises:
+        NbiError: both are given, or what is there is no mapping.
+    """
+    if text and path is not None:
+        raise NbiError(f"{option} option is incompatible with {option}_file")
+    if path is not None:
+        return load_mapping(read_text(path, f"{option}_file"), str(path))
+    return load_mapping(text, option)
+
+
+def public_keys(files: str) -> list[str]:
+    """Return the keys in the files of ``--ssh_keys``, names separated by commas."""
+    return [
+        line
+        for name in filter(None, files.split(","))
+        for line in read_text(Path(name), "--ssh_keys file").strip().splitlines()
+    ]
+
+
 def client_params(
     config: Mapping[str, Any],
     *,
@@ -85,6 +107,49 @@ def client_params(
             raise NbiError(
                 "Error at --config 'additionalParamsForVnf' items must contain 'member-vnf-index'"
             )
+    return request
+
+
+def slice_params(
+    config: Mapping[str, Any],
+    *,
+    nsi_name: str,
+    nst_key: str,
+    vim_account: str,
+    ssh_keys: Iterable[str],
+    resolve_vim: Resolve,
+) -> dict[str, Any]:
+    """Return the request osmclient sends for the configuration file of a slice.
+
+    It takes over ``netslice-subnet``, ``netslice-vld`` and ``additionalParamsForNsi`` and nothing
+    else. VIM names become ids in the dictionaries of ``vim-network-name`` only.
+
+    Raises:
+        NbiError: an unknown VIM account, or a part of the wrong shape.
+    """
+    keys = list(ssh_keys)
+    request: dict[str, Any] = {
+        "nstId": nst_key,
+        "nsiName": nsi_name,
+        "vimAccountId": resolve_vim(vim_account),
+        **({"ssh_keys": keys} if keys else {}),
+    }
+    for key in ("netslice-subnet", "netslice-vld", "additionalParamsForNsi"):
+        if key in config:
+            request[key] = _copy(config[key])
+    subnets = _mappings(request, "netslice-subnet")
+    links = [link for subnet in subnets for link in _mappings(subnet, "vld")]
+    for link in [*_mappings(request, "netslice-vld"), *links]:
+        names = link.get("vim-network-name")
+        if isinstance(names, dict):
+            link["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
+    for subnet in subnets:
+        for vnf in _mappings(subnet, "vnf"):
+            if "vim_account" in vnf:
+                raise NbiError(
+                    "Format error at 'netslice-subnet:vnf' 'Additional properties are not allowed "
+                    "('vim_account' was unexpected)'"
+                )
     return request
 
 

@@ -27,7 +27,10 @@ NSDS = "nsds"
 NSRS = "nsrs"
 VNFRS = "vnfrs"
 OPS = "nslcmops"
-_COLLECTIONS = (VIMS, VNFDS, NSDS, NSRS, VNFRS, OPS)
+NSTS = "nsts"
+NSIS = "nsis"
+NSIOPS = "nsilcmops"
+_COLLECTIONS = (VIMS, VNFDS, NSDS, NSRS, VNFRS, OPS, NSTS, NSIS, NSIOPS)
 
 
 @contextmanager
@@ -181,4 +184,7 @@ _SINGULAR = {
     NSRS: "ns",
     VNFRS: "vnf",
     OPS: "ns operation",
+    NSTS: "nst",
+    NSIS: "nsi",
+    NSIOPS: "nsi operation",
 }

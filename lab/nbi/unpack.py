@@ -22,7 +22,7 @@ def unpack(source: Path, target: Path) -> Path:
     """Copy or extract ``source`` into the new directory ``target``; return the package folder.
 
     Args:
-        source: directory, ``.tar.gz`` or ``.zip``.
+        source: directory, ``.tar.gz``, ``.zip`` or a descriptor alone.
         target: must not exist; removed again when anything goes wrong.
 
     Raises:
@@ -32,6 +32,8 @@ def unpack(source: Path, target: Path) -> Path:
     try:
         if source.is_dir():
             shutil.copytree(source, target / source.resolve().name, symlinks=True)
+        elif source.suffix in (".yaml", ".yml", ".json"):
+            shutil.copyfile(source, target / source.name)
         elif zipfile.is_zipfile(source):
             _unzip(source, target)
         else:

@@ -38,3 +38,15 @@ class BuilderValidator:
         catalog = Catalog(vnfds=dict(vnfds), nsds={nsd["id"]: nsd})
         request = {key: value for key, value in document.items() if key != "nsdId"}
         return validate_params("ns", request, catalog)
+
+    def nsi_params(
+        self,
+        document: Mapping[str, Any],
+        nst: Document,
+        nsds: Mapping[str, Document],
+        vnfds: Mapping[str, Document],
+    ) -> Sequence[Finding]:
+        """See :class:`lab.nbi.catalogue.Validator`."""
+        catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), nsts={nst["id"]: nst})
+        request = {key: value for key, value in document.items() if key != "nstId"}
+        return validate_params("nsi", request, catalog)

@@ -237,12 +237,13 @@ class Vim:
         """The network over which the charms reach the servers."""
         return next(network for network in self.networks() if network.management)
 
-    def create_network(self, spec: NetworkSpec, tag: str) -> Network:
+    def create_network(self, spec: NetworkSpec, tag: str, once: bool = False) -> Network:
         """Make a network.
 
         Args:
             spec: what it is to be.
             tag: whose it is (a network service's id); see :meth:`delete_tag`.
+            once: return the network that has the tag already, whatever its specification.
 
         Raises:
             VimError: wrong range, gateway or MTU; a second management network.
@@ -250,8 +251,12 @@ class Vim:
         if spec.management:
             raise VimError("The VIM has a management network already, made with the account.")
         with self._state.change() as state:
-            network = _plan_network(spec, tag, [n.subnet for n in state.networks.values()])
-            state.networks[network.id] = network
+            found = [n for n in state.networks.values() if n.tag == tag] if once else []
+            if found:
+                network = found[0]
+            else:
+                network = _plan_network(spec, tag, [n.subnet for n in state.networks.values()])
+                state.networks[network.id] = network
         try:
             self._make_network(network)
         except VimError:

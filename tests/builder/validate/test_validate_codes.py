@@ -39,7 +39,14 @@ def test_every_code_has_a_case():
     nsi = Path(test_validate_params.__file__).read_text()
     shown |= {
         code
-        for code in ("params-form", "params-ns-missing", "params-nsi-vim")
+        for code in (
+            "params-form",
+            "params-ns-missing",
+            "params-nsi-vim",
+            "params-nss",
+            "params-nsi-vld",
+            "params-nss-vld",
+        )
         if f'"{code}"' in nsi
     }
     assert sorted(CODES) == sorted(shown)

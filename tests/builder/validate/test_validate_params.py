@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from validate_support import ENTRY, PARAMS, catalog, ns, ns_with_charm, vnf
+from validate_support import ENTRY, NST, PARAMS, catalog, ns, ns_with_charm, vnf
 
 from builder.validate import CODES, Catalog, validate_params
 
@@ -274,6 +274,50 @@ def test_a_slice_names_vims_by_uuid():
     assert [(p.code, p.path) for p in found] == [
         ("params-nsi-vim", "p: netslice-subnet[0]/vnf[0]/vim_account")
     ]
+
+
+def slice_catalog():
+    known = catalog()
+    return Catalog(
+        vnfds=known.vnfds,
+        nsds=known.nsds,
+        packages=known.packages,
+        nsts={"gate_slice": copy.deepcopy(NST["nst"][0])},
+    )
+
+
+def test_parameters_of_a_slice_are_those_of_its_services():
+    own = copy.deepcopy(PARAMS)
+    del own["vld"][0]["ip-profile"]
+    document = {"netslice-subnet": [{"id": name, **own} for name in ("core", "edge")]}
+    assert validate_params("nsi", document, slice_catalog()) == []
+    document["netslice-subnet"][1]["additionalParamsForVnf"] = []
+    document["netslice-subnet"].append({"id": "x"})
+    document["netslice-vld"] = [{"name": "x"}]
+    found = {(p.code, p.severity) for p in validate_params("nsi", document, slice_catalog())}
+    assert found == {
+        ("params-missing", "refused"),
+        ("params-nss", "refused"),
+        ("params-nsi-vld", "silent"),
+    }
+
+
+def test_what_lcm_drops_of_a_link_in_a_slice_is_told():
+    document = {"netslice-subnet": [{"id": "core", **copy.deepcopy(PARAMS)}]}
+    known = slice_catalog()
+    # The link "data" has an end of the slice's link; without it OSM forgets the subnet.
+    assert [p.code for p in validate_params("nsi", document, known)] == ["params-missing"] * 4
+    del known.nsts["gate_slice"]["netslice-vld"]
+    found = [p for p in validate_params("nsi", document, known) if p.code == "params-nss-vld"]
+    (problem,) = found
+    assert "ip-profile of link 'data'" in problem.sentence
+
+
+def test_a_shared_service_needs_no_parameters():
+    known = slice_catalog()
+    for subnet in known.nsts["gate_slice"]["netslice-subnet"]:
+        subnet["is-shared-nss"] = True
+    assert validate_params("nsi", {}, known) == []
 
 
 def test_without_the_service_only_the_form_is_looked_at():

@@ -905,6 +905,13 @@ NST = [
         nst,
         [put("netslice-vld/0/nss-connection-point-ref/0/nsd-connection-point-ref", "x")],
     ),
+    (
+        "subnet-shared",
+        "netslice-subnet[0]",
+        "",
+        nst,
+        [put("netslice-subnet/0/is-shared-nss", True), drop("netslice-vld")],
+    ),
     ("nss-link-name", "netslice-vld[0]/name", "", nst, [put("netslice-vld/0/name", "x")]),
     (
         "duplicate-id",

@@ -1,0 +1,302 @@
+"""Network slices as OSM's LCM runs them: links first, then all network services side by side.
+
+A slice is a number of network services with links between them. LCM gives each link (netslice-vld)
+an id of its own and writes it into the parameters of every service that has an end of it; RO makes
+one network for one such id. Nothing of the slice's S-NSSAI or quality-of-service is read here, and
+neither is it in OSM.
+
+Source: OSM 19, LCM ``netslice.py``, NBI ``instance_topics.py``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from lab.lcm.errors import LcmError
+from lab.lcm.journal import Journal
+from lab.lcm.operations import fail_operation, operation_folder
+from lab.lcm.ports import Backends
+from lab.lcm.timeouts import Timeouts
+from lab.nbi import jobs
+from lab.nbi.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
+
+_POLL = 0.2
+
+
+def link_id(nsi_id: str, name: str) -> str:
+    """Return the id LCM gives to a link of a slice."""
+    return f"nsir:{nsi_id}:vld.{name}"
+
+
+def deployed_links(nsi: Document, others: Iterable[Document]) -> list[dict[str, Any]]:
+    """Return the links of a slice with their ids.
+
+    A link with an end in a shared service that another slice uses already is that slice's link of
+    the same name: the shared service has one port on it and cannot have another.
+    """
+    links = []
+    for vld in nsi["_admin"]["netslice-vld"]:
+        scenario = link_id(nsi["_id"], vld["name"])
+        for other in others:
+            users = {n["nsrId"] for n in other["_admin"]["nsrs-detailed-list"]}
+            if other["_id"] == nsi["_id"] or not users & set(vld["shared-nsrs-list"]):
+                continue
+            known = {ro["vld_id"]: ro for ro in other["_admin"]["deployed"]["RO"]}
+            if vld["id"] in known:
+                scenario = known[vld["id"]]["netslice_scenario_id"]
+                break
+        links.append({"vld_id": vld["name"], "netslice_scenario_id": scenario})
+    return links
+
+
+def service_links(
+    nsi: Document, nss_id: str, nsd: Mapping[str, Any], params: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return what is left of ``vld`` in the parameters of a service that is part of a slice.
+
+    LCM replaces the whole list by the links the slice connects: the ``ip-profile`` and the network
+    names of all others are lost, so their subnets must stand in the NSD. Fixed addresses survive,
+    since NBI has copied them into the VNF records before.
+    """
+    given = {link["name"]: dict(link) for link in params.get("vld") or ()}
+    asked = {
+        link["name"]: {key: value for key, value in link.items() if key != "name"}
+        for link in nsi["instantiation_parameters"].get("netslice-vld") or ()
+    }
+    saps = {sap["id"]: sap.get("virtual-link-desc") for sap in nsd.get("sapd") or ()}
+    templates = {vld["id"]: vld for vld in nsi["_admin"]["netslice-vld"]}
+    connected: dict[str, dict[str, Any]] = {}
+    for deployed in nsi["_admin"]["deployed"]["RO"]:
+        template = templates.get(deployed["vld_id"], {})
+        for point in template.get("nss-connection-point-ref") or ():
+            link = saps.get(point["nsd-connection-point-ref"])
+            if point["nss-ref"] == nss_id and link is not None:
+                connected[link] = {
+                    **given.get(link, {}),
+                    "name": link,
+                    "common_id": deployed["netslice_scenario_id"],
+                    **asked.get(deployed["vld_id"], {}),
+                }
+    addresses = "vnfd-connection-point-ref"
+    rest = [
+        {"name": name, addresses: link[addresses]}
+        for name, link in given.items()
+        if name not in connected and link.get(addresses)
+    ]
+    return [*connected.values(), *rest]
+
+
+class SliceOperations:
+    """Runs the operations of slices from their documents."""
+
+    def __init__(
+        self,
+        store: Store,
+        backends: Backends,
+        timeouts: Timeouts,
+        journal: Journal,
+        start: Callable[[Store, Document], object] = jobs.start,
+    ) -> None:
+        """Work on the records in ``store``; ``start`` starts a worker for a service."""
+        self.store = store
+        self.backends = backends
+        self.timeouts = timeouts
+        self.journal = journal
+        self._start = start
+
+    def run(self, op_id: str) -> str:
+        """Run the operation and return its final state, ``COMPLETED`` or ``FAILED``."""
+        operation = self.store.get(NSIOPS, op_id)
+        kind = operation["lcmOperationType"]
+        handler = {"instantiate": self._instantiate, "terminate": self._terminate}[kind]
+        try:
+            return handler(operation)
+        except LcmError as error:
+            return self._end(operation, str(error))
+
+    # -- instantiate --------------------------------------------------------------------------
+
+    def _instantiate(self, operation: Document) -> str:
+        nsi_id = operation["netsliceInstanceId"]
+        self._state(nsi_id, "init", "Instantiating netslice VLDs before NS instantiation")
+        with self.store.lock(NSIS):
+            nsi = self.store.get(NSIS, nsi_id)
+            nsi["_admin"]["deployed"]["RO"] = deployed_links(nsi, self.store.all(NSIS))
+            self.store.put(NSIS, nsi)
+        self._state(nsi_id, "init", "Instantiating netslice subnets")
+        own = []
+        for op_id in operation["operationParams"]["nslcmops_ids"]:
+            step = self.store.find(OPS, op_id)
+            # The operation of a shared service belongs to the slice that made it.
+            if step is None or step["operationParams"].get("netsliceInstanceId") != nsi_id:
+                continue
+            self._give_links(nsi, step)
+            own.append(op_id)
+        for op_id in own:
+            self._start(self.store, self.store.get(OPS, op_id))
+        given = operation["operationParams"].get("timeout_nsi_deploy")
+        limit = float(given or self.timeouts.ns_deploy)
+        failures = self._wait(nsi_id, operation["operationParams"]["nslcmops_ids"], limit)
+        state = self._end(operation, "; ".join(failures))
+        self._let_go(own)
+        self.journal.write("settled", "nsi", "all services idle", idle=True)
+        return state
+
+    def _give_links(self, nsi: Document, step: Document) -> None:
+        nsr_id = step["nsInstanceId"]
+        nss_id = next(
+            n["nss-id"] for n in nsi["_admin"]["nsrs-detailed-list"] if n["nsrId"] == nsr_id
+        )
+
+        def change(nsr: Document) -> None:
+            params = nsr["instantiate_params"]
+            params["vld"] = service_links(nsi, nss_id, nsr["nsd"], params)
+
+        nsr = self.store.update(NSRS, nsr_id, change)
+
+        def note(document: Document) -> None:
+            document["operationParams"]["vld"] = nsr["instantiate_params"]["vld"]
+
+        self.store.update(OPS, step["_id"], note)
+
+    # -- terminate ----------------------------------------------------------------------------
+
+    def _terminate(self, operation: Document) -> str:
+        nsi_id = operation["netsliceInstanceId"]
+        params = operation["operationParams"]
+        self._state(nsi_id, "terminating", "Terminating Netslice Subnets")
+        nsi = self.store.get(NSIS, nsi_id)
+        steps = params["nslcmops_ids"]
+        for op_id in steps:
+            step = self.store.find(OPS, op_id)
+            if step is not None:
+                self._start(self.store, step)
+        failures = self._wait(nsi_id, steps, self.timeouts.ns_deploy)
+        self._let_go(steps)
+        failures += self._delete_links(nsi)
+        if failures and not params.get("force"):
+            return self._end(operation, "; ".join(failures))
+        for document in self.store.all(NSIOPS):
+            if document["netsliceInstanceId"] == nsi_id:
+                self.store.delete(NSIOPS, document["_id"])
+                folder = operation_folder(self.store.home, document["_id"])
+                shutil.rmtree(folder, ignore_errors=True)
+        self.store.delete(NSIS, nsi_id)
+        self.journal.write("end", "nsi", "Done", state="COMPLETED", detail="Done")
+        self.journal.write("settled", "nsi", "deleted", idle=True)
+        return "COMPLETED"
+
+    def _delete_links(self, nsi: Document) -> list[str]:
+        """Delete the networks of the slice that no other slice uses; return what went wrong."""
+        used = {
+            ro["netslice_scenario_id"]
+            for other in self.store.all(NSIS)
+            if other["_id"] != nsi["_id"]
+            for ro in other["_admin"]["deployed"]["RO"]
+        }
+        failures = []
+        for deployed in nsi["_admin"]["deployed"]["RO"]:
+            scenario = deployed["netslice_scenario_id"]
+            if scenario in used:
+                continue
+            for vim in self.store.all(VIMS):
+                try:
+                    self.backends.cloud(vim["_id"]).delete_tag(scenario)
+                except LcmError as error:
+                    failures.append(f"netslice-vld {deployed['vld_id']}: {error}")
+        return failures
+
+    # -- both ---------------------------------------------------------------------------------
+
+    def _wait(self, nsi_id: str, op_ids: Sequence[str], limit: float) -> list[str]:
+        """Wait until operations on services have ended; return what failed."""
+        deadline = time.monotonic() + limit
+        told: dict[str, str] = {}
+        failures: dict[str, str] = {}
+        names = {n["_id"]: n["name"] for n in self.store.all(NSRS)}
+        while len(told) < len(set(op_ids)):
+            for op_id in set(op_ids) - set(told):
+                step = self.store.find(OPS, op_id)
+                if step is None:  # a terminated service takes its operations along
+                    told[op_id] = "COMPLETED"
+                    continue
+                if step["operationState"] == "PROCESSING":
+                    if jobs.alive(step):
+                        continue
+                    reason = "the process running the operation was killed"
+                    fail_operation(self.store, step, reason)
+                    step = self.store.get(OPS, op_id)
+                told[op_id] = step["operationState"]
+                name = str(names.get(step["nsInstanceId"], step["nsInstanceId"]))
+                if told[op_id] == "FAILED":
+                    failures[op_id] = f"NS {name} FAILED: {step['errorMessage']}"
+                self.journal.write("ns", name, f"{step['lcmOperationType']} {told[op_id]}")
+                self._note(nsi_id, step)
+            if time.monotonic() > deadline:
+                return [*failures.values(), "Timeout waiting nsi to be ready."]
+            time.sleep(_POLL)
+        return list(failures.values())
+
+    def _let_go(self, op_ids: Sequence[str]) -> None:
+        """Wait for workers whose operation has ended and whose charms still settle."""
+        deadline = time.monotonic() + self.timeouts.settle
+        while time.monotonic() < deadline:
+            steps = [self.store.find(OPS, op_id) for op_id in op_ids]
+            if not any(step is not None and jobs.alive(step) for step in steps):
+                break
+            time.sleep(_POLL)
+
+    def _note(self, nsi_id: str, step: Document) -> None:
+        def change(nsi: Document) -> None:
+            for entry in nsi["_admin"]["nsrs-detailed-list"]:
+                if entry["nsrId"] == step["nsInstanceId"]:
+                    entry["status"] = step["operationState"]
+                    entry["detailed-status"] = step["detailed-status"]
+                    entry["instantiated"] = True
+
+        if self.store.find(NSIS, nsi_id) is not None:
+            self.store.update(NSIS, nsi_id, change)
+
+    def _state(self, nsi_id: str, operational: str, detail: str) -> None:
+        def change(nsi: Document) -> None:
+            nsi["_admin"]["nsiState"] = "INSTANTIATED"
+            nsi["operational-status"] = operational
+            nsi["config-status"] = "terminating" if operational == "terminating" else "init"
+            nsi["detailed-status"] = detail
+
+        self.store.update(NSIS, nsi_id, change)
+        self.journal.write("stage", "nsi", detail)
+
+    def _end(self, operation: Document, error: str) -> str:
+        state = end_slice_operation(self.store, operation, error)
+        self.journal.write("end", "nsi", error or "Done", state=state, detail=error or "Done")
+        if error and operation["lcmOperationType"] == "terminate":
+            self.journal.write("settled", "nsi", "failed", idle=True)
+        return state
+
+
+def end_slice_operation(store: Store, operation: Document, error: str = "") -> str:
+    """Write how an operation on a slice ended; return its state."""
+    state = "FAILED" if error else "COMPLETED"
+
+    def end(document: Document) -> None:
+        document["operationState"] = state
+        document["statusEnteredTime"] = time.time()
+        document["detailed-status"] = f"FAILED : {error}" if error else "done"
+        document["errorMessage"] = error or None
+
+    def change(nsi: Document) -> None:
+        nsi["_admin"]["nsiState"] = "INSTANTIATED"
+        nsi["operational-status"] = "failed" if error else "running"
+        # LCM calls a slice configured even where its services are not.
+        nsi["config-status"] = "configured"
+        nsi["detailed-status"] = f"ERROR : {error}" if error else "done"
+
+    if store.find(NSIOPS, operation["_id"]) is not None:
+        store.update(NSIOPS, operation["_id"], end)
+    if store.find(NSIS, operation["netsliceInstanceId"]) is not None:
+        store.update(NSIS, operation["netsliceInstanceId"], change)
+    return state

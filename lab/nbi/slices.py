@@ -1,0 +1,301 @@
+"""The verbs of the northbound interface for network slice instances, without any printing.
+
+S-NSSAI and quality-of-service of a template are kept in its record and used for nothing, as in OSM.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lab.lcm.slices import end_slice_operation
+from lab.nbi import jobs
+from lab.nbi.catalogue import sort_findings
+from lab.nbi.engine import Engine, Prepared, Started
+from lab.nbi.errors import NbiError
+from lab.nbi.ids import admin, new_id
+from lab.nbi.params import slice_params
+from lab.nbi.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VIMS, VNFDS, Document
+
+
+class Slices:
+    """Slices of a lab."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Use the records of ``engine``."""
+        self.engine = engine
+        self.store = engine.store
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def all(self) -> list[Document]:
+        """Return the records of all slices, oldest first."""
+        self.reap()
+        return self.store.all(NSIS)
+
+    def nsi(self, name_or_id: str) -> Document:
+        """Return the record of a slice.
+
+        Raises:
+            NbiError: there is none of that name.
+        """
+        self.reap()
+        return self.store.resolve(NSIS, name_or_id, id_field="_id")
+
+    def operations(self, name: str) -> list[Document]:
+        """Return the operations on a slice, oldest first."""
+        return self._operations(self.nsi(name)["_id"])
+
+    def operation(self, op_id: str) -> Document:
+        """Return one operation.
+
+        Raises:
+            NbiError: there is none with this id.
+        """
+        self.reap()
+        return self.store.resolve(NSIOPS, op_id, id_field="_id")
+
+    def reap(self) -> None:
+        """Mark operations FAILED whose worker died without saying so."""
+        self.engine.reap()
+        for operation in self.store.all(NSIOPS):
+            if operation["operationState"] == "PROCESSING" and not jobs.alive(operation):
+                reason = "the process running the operation was killed"
+                end_slice_operation(self.store, operation, reason)
+
+    # -- create -------------------------------------------------------------------------------
+
+    def create(
+        self,
+        nsi_name: str,
+        nst_name: str,
+        vim_account: str,
+        config: Mapping[str, Any],
+        ssh_keys: list[str],
+        description: str = "",
+    ) -> Started:
+        """Check a request as osmclient and NBI do, record the slice and start it.
+
+        Raises:
+            NbiError: refused; nothing is recorded.
+        """
+        nst = self.store.resolve(NSTS, nst_name)
+        request = slice_params(
+            config,
+            nsi_name=nsi_name,
+            nst_key=nst["_id"],
+            vim_account=vim_account,
+            ssh_keys=ssh_keys,
+            resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
+        )
+        template: Document = copy.deepcopy(nst["descriptor"])
+        warnings = sort_findings(
+            self.engine.validator.nsi_params(
+                config,
+                template,
+                {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
+                {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)},
+            ),
+            strict=False,
+            what="parameters",
+        )
+        _check_subnets(request, template)
+        with self.store.lock(NSIS):
+            if any(n["name"] == nsi_name for n in self.store.all(NSIS)):
+                raise NbiError(f"nsi with name '{nsi_name}' already exists for this project")
+            nsi = _new_nsi(request, nst["_id"], template, description)
+            services: list[Prepared] = []
+            steps = []
+            for subnet in template.get("netslice-subnet") or ():
+                entry, params, step = self._subnet(nsi, subnet, request, services, warnings)
+                nsi["_admin"]["nsrs-detailed-list"].append(entry)
+                nsi["_admin"]["netslice-subnet"].append({**params, "nss-id": subnet["id"]})
+                nsi["nsr-ref-list"].append({"nsr-ref": entry["nsrId"]})
+                steps.append(step)
+            _note_shared(nsi)
+            operation = _new_operation(nsi, "instantiate", {**request, "nslcmops_ids": steps})
+            self.engine.record(services)
+            self.store.put(NSIOPS, operation)
+            self.store.put(NSIS, nsi)
+        return self._start(operation, nsi, warnings)
+
+    def _subnet(
+        self,
+        nsi: Document,
+        subnet: Mapping[str, Any],
+        request: Mapping[str, Any],
+        services: list[Prepared],
+        warnings: list[str],
+    ) -> tuple[dict[str, Any], dict[str, Any], str]:
+        """Return (entry, parameters, operation) of a service of a slice, found or prepared."""
+        shared = bool(subnet.get("is-shared-nss"))
+        listed = request.get("netslice-subnet") or ()
+        given: Mapping[str, Any] = next((s for s in listed if s["id"] == subnet["id"]), {})
+        running = self._running(subnet) if shared else None
+        if running is not None:
+            entry, params = running
+            if given:
+                name = self.store.get(NSRS, entry["nsrId"])["name"]
+                warnings.append(
+                    f"netslice-subnet '{subnet['id']}' is shared and runs as ns '{name}': "
+                    "its parameters are ignored"
+                )
+            return entry, params, str(entry["nslcmop_instantiate"])
+        nsd = self.store.resolve(NSDS, subnet["nsd-ref"])
+        params = {
+            **copy.deepcopy(subnet.get("instantiation-parameters") or {}),
+            "nsdId": nsd["_id"],
+            "nsName": f"{request['nsiName']}.{subnet['id']}",
+            "vimAccountId": request["vimAccountId"],
+            "nsDescription": subnet["description"],
+        }
+        if request.get("ssh_keys"):
+            params["ssh_keys"] = request["ssh_keys"]
+        params.update({key: value for key, value in given.items() if key != "id"})
+        prepared = self.engine.prepare(nsd, copy.deepcopy(params), subnet["description"])
+        prepared.operation["operationParams"]["netsliceInstanceId"] = nsi["_id"]
+        services.append(prepared)
+        entry = {
+            "nsrId": prepared.nsr["_id"],
+            "shared": shared,
+            "nsd-id": subnet["nsd-ref"],
+            "nss-id": subnet["id"],
+            "nslcmop_instantiate": prepared.operation["_id"],
+        }
+        return entry, params, str(prepared.operation["_id"])
+
+    def _running(self, subnet: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Return (entry, parameters) of the shared service another slice has, if any."""
+        for nsi in self.store.all(NSIS):
+            for entry in nsi["_admin"]["nsrs-detailed-list"]:
+                same = (entry["nsd-id"], entry["nss-id"]) == (subnet["nsd-ref"], subnet["id"])
+                if same and entry["shared"] and self.store.find(NSRS, entry["nsrId"]):
+                    params = next(
+                        p for p in nsi["_admin"]["netslice-subnet"] if p["nss-id"] == subnet["id"]
+                    )
+                    return dict(entry), dict(params)
+        return None
+
+    # -- delete -------------------------------------------------------------------------------
+
+    def delete(self, name: str, force: bool = False) -> Started:
+        """Terminate a slice with the services no other slice uses, also one half made.
+
+        Raises:
+            NbiError: there is no such slice.
+        """
+        nsi = self.nsi(name)
+        with self.store.lock(NSIS):
+            for operation in self._operations(nsi["_id"]):
+                if jobs.alive(operation):
+                    jobs.kill(operation)
+                if operation["operationState"] == "PROCESSING":
+                    end_slice_operation(self.store, operation, "Operation was cancelled")
+            # Read again: the worker that was ended may have changed it.
+            nsi = self.store.get(NSIS, nsi["_id"])
+            kept = {
+                entry["nsrId"]
+                for other in self.store.all(NSIS)
+                if other["_id"] != nsi["_id"] and other["operational-status"] != "terminating"
+                for entry in other["_admin"]["nsrs-detailed-list"]
+                if entry["shared"]
+            }
+            steps = []
+            for entry in nsi["_admin"]["nsrs-detailed-list"]:
+                nsr = self.store.find(NSRS, entry["nsrId"])
+                if nsr is not None and entry["nsrId"] not in kept:
+                    steps.append(self.engine.terminate(nsr, force)["_id"])
+            operation = _new_operation(
+                nsi, "terminate", {"autoremove": True, "force": force, "nslcmops_ids": steps}
+            )
+            nsi["operational-status"] = "terminating"
+            self.store.put(NSIS, nsi)
+            self.store.put(NSIOPS, operation)
+        return self._start(operation, nsi, [])
+
+    # -- internals ----------------------------------------------------------------------------
+
+    def _operations(self, nsi_id: str) -> list[Document]:
+        return [o for o in self.store.all(NSIOPS) if o["netsliceInstanceId"] == nsi_id]
+
+    def _start(self, operation: Document, nsi: Document, warnings: list[str]) -> Started:
+        tail = jobs.start(self.store, operation, NSIOPS)
+        return Started(operation, nsi, tail, tuple(warnings), NSIOPS)
+
+
+def _check_subnets(request: Mapping[str, Any], template: Mapping[str, Any]) -> None:
+    known = {s["id"] for s in template.get("netslice-subnet") or ()}
+    for subnet in request.get("netslice-subnet") or ():
+        if subnet.get("id") not in known:
+            raise NbiError(
+                f"Invalid parameter nstId='{subnet.get('id')}' is not one of the "
+                "nst:netslice-subnet"
+            )
+    for subnet in template.get("netslice-subnet") or ():
+        if "description" not in subnet:
+            raise NbiError("Error creating nsrs at database using NsrTopic.new(): 'description'")
+
+
+def _new_nsi(
+    request: Mapping[str, Any], nst_key: str, template: Document, description: str
+) -> Document:
+    key = new_id()
+    links = [
+        {**copy.deepcopy(vld), "shared-nsrs-list": [], "vimAccountId": request["vimAccountId"]}
+        for vld in template.get("netslice-vld") or ()
+    ]
+    return {
+        "_id": key,
+        "id": key,
+        "name": request["nsiName"],
+        "description": description,
+        "datacenter": request["vimAccountId"],
+        "nst-ref": template["id"],
+        "instantiation_parameters": dict(request),
+        "network-slice-template": template,
+        "additionalParamsForNsi": request.get("additionalParamsForNsi"),
+        "nsr-ref-list": [],
+        "vlr-list": [],
+        "create-time": time.time(),
+        "operational-status": "init",
+        "config-status": "init",
+        "detailed-status": "scheduled",
+        "_admin": {
+            **admin(),
+            "nsiState": "NOT_INSTANTIATED",
+            "nst-id": nst_key,
+            "deployed": {"RO": []},
+            "netslice-vld": links,
+            "netslice-subnet": [],
+            "nsrs-detailed-list": [],
+        },
+    }
+
+
+def _note_shared(nsi: Document) -> None:
+    """Write into each link which shared services have an end of it."""
+    for entry in nsi["_admin"]["nsrs-detailed-list"]:
+        for vld in nsi["_admin"]["netslice-vld"]:
+            ends = {p["nss-ref"] for p in vld.get("nss-connection-point-ref") or ()}
+            if entry["shared"] and entry["nss-id"] in ends:
+                vld["shared-nsrs-list"].append(entry["nsrId"])
+
+
+def _new_operation(nsi: Document, kind: str, params: Mapping[str, Any]) -> Document:
+    now = time.time()
+    return {
+        "_id": (key := new_id()),
+        "id": key,
+        "netsliceInstanceId": nsi["_id"],
+        "lcmOperationType": kind,
+        "operationState": "PROCESSING",
+        "startTime": now,
+        "statusEnteredTime": now,
+        "operationParams": dict(params),
+        "detailed-status": "",
+        "errorMessage": None,
+        "_admin": admin(),
+        "lab": {},
+    }

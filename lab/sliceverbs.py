@@ -1,0 +1,151 @@
+"""osmclient's verbs for network slice instances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lab.context import Lab, pass_lab
+from lab.nbi.params import public_keys, yaml_options
+from lab.nbi.store import NSIS, NSRS, Document
+from lab.render import when
+
+
+@click.command("nsi-create")
+@click.option("--nsi_name", required=True, help="Name of the slice.")
+@click.option("--nst_name", required=True, help="Name or id of its template.")
+@click.option("--vim_account", required=True, help="VIM account for all not told otherwise.")
+@click.option("--config", "config_text", default="", help="Instantiation parameters, YAML text.")
+@click.option(
+    "--config_file", type=click.Path(path_type=Path), help="Instantiation parameters, a file."
+)
+@click.option("--ssh_keys", default="", help="Files with public keys, separated by commas.")
+@click.option("--description", default="", hidden=True)
+@click.option("--admin_status", hidden=True)
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@pass_lab
+def nsi_create(
+    lab: Lab,
+    nsi_name: str,
+    nst_name: str,
+    vim_account: str,
+    config_text: str,
+    config_file: Path | None,
+    ssh_keys: str,
+    description: str,
+    admin_status: str | None,
+    wait: bool,
+) -> None:
+    """Instantiate a network slice: its services start side by side."""
+    config = yaml_options(config_text, config_file)
+    keys = public_keys(ssh_keys)
+    started = lab.slices.create(nsi_name, nst_name, vim_account, config, keys, description)
+    lab.follow(started, wait, None)
+    lab.out.identity(started.nsr)
+
+
+@click.command("nsi-list")
+@pass_lab
+def nsi_list(lab: Lab) -> None:
+    """List network slices."""
+    lab.out.rows(
+        lab.slices.all(),
+        {
+            "netslice instance name": ["name"],
+            "id": ["_id"],
+            "operational status": ["operational-status"],
+            "config status": ["config-status"],
+            "detailed status": ["detailed-status"],
+        },
+    )
+
+
+@click.command("nsi-show")
+@click.argument("name")
+@pass_lab
+def nsi_show(lab: Lab, name: str) -> None:
+    """Show a network slice with its services."""
+    nsi = lab.slices.nsi(name)
+    template = nsi["network-slice-template"]
+    shown = {
+        **nsi,
+        "SNSSAI-identifier": template.get("SNSSAI-identifier"),
+        "quality-of-service": template.get("quality-of-service"),
+        "services": [_service(lab, entry) for entry in nsi["_admin"]["nsrs-detailed-list"]],
+    }
+    lab.out.fields(
+        shown,
+        (
+            "_id",
+            "name",
+            "nst-ref",
+            "operational-status",
+            "config-status",
+            "detailed-status",
+            "SNSSAI-identifier",
+            "quality-of-service",
+            "services",
+        ),
+    )
+
+
+@click.command("nsi-delete")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Whatever fails: delete what can be deleted.")
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@pass_lab
+def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
+    """Terminate and delete a network slice; shared services go with their last slice."""
+    lab.follow(lab.slices.delete(name, force), wait, None)
+    lab.out.remark("Deleted" if wait else "Deletion in progress")
+
+
+@click.command("nsi-op-list")
+@click.argument("name")
+@pass_lab
+def nsi_op_list(lab: Lab, name: str) -> None:
+    """List the operations of a network slice."""
+    lab.out.rows(
+        [{**o, "date": when(o["startTime"])} for o in lab.slices.operations(name)],
+        {
+            "id": ["_id"],
+            "operation": ["lcmOperationType"],
+            "status": ["operationState"],
+            "date": ["date"],
+            "detail": ["errorMessage"],
+        },
+    )
+
+
+@click.command("nsi-op-show")
+@click.argument("id")
+@pass_lab
+def nsi_op_show(lab: Lab, id: str) -> None:
+    """Show an operation on a network slice."""
+    keys = ("_id", "lcmOperationType", "operationState", "detailed-status", "errorMessage")
+    lab.out.fields(lab.slices.operation(id), keys)
+
+
+SLICE_VERBS = {
+    command: command.name.replace("nsi-", "netslice-instance-", 1)
+    for command in (nsi_create, nsi_list, nsi_show, nsi_delete, nsi_op_list, nsi_op_show)
+    if command.name is not None
+}
+"""Each verb with osmclient's other name for it."""
+
+
+def _service(lab: Lab, entry: Document) -> dict[str, object]:
+    nsr = lab.engine.store.find(NSRS, entry["nsrId"]) or {}
+    users = [
+        nsi["name"]
+        for nsi in lab.engine.store.all(NSIS)
+        if any(n["nsrId"] == entry["nsrId"] for n in nsi["_admin"]["nsrs-detailed-list"])
+    ]
+    return {
+        "id": entry["nss-id"],
+        "ns": nsr.get("name"),
+        "state": nsr.get("nsState"),
+        "shared": entry["shared"],
+        "slices": ", ".join(users),
+    }
