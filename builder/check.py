@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from builder.packages import Package
 from builder.validate import Catalog, Problem, validate_package, validate_params
+from builder.validate.context import Document
 
 
 def catalog_of(paths: Iterable[Path], known: Iterable[Package] = ()) -> Catalog:
@@ -24,6 +26,8 @@ def catalog_of(paths: Iterable[Path], known: Iterable[Package] = ()) -> Catalog:
             catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
         elif package.kind == "ns":
             catalog.add_descriptor("nsd", package.descriptor["nsd"]["nsd"][0])
+        elif package.kind == "nst":
+            catalog.add_descriptor("nst", package.descriptor["nst"][0])
     return catalog
 
 
@@ -33,13 +37,17 @@ def packages(paths: Iterable[Path], catalog: Catalog) -> list[Problem]:
 
 
 def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
-    """Return the problems of every parameter file, checked with each service it fits.
+    """Return the problems of every parameter file, checked with each service or slice it fits.
 
-    A file fits the services that have exactly its members; one that fits none is a problem.
+    A file fits the services that have exactly its members, and the slices that have exactly its
+    services; one that fits none is a problem.
     """
     found = []
     for path in sorted(folder.glob("*.yaml")):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if "netslice-subnet" in document:
+            found += _of_slices(document, catalog, path.name)
+            continue
         members = {str(m["member-vnf-index"]) for m in document.get("additionalParamsForVnf", ())}
         services = [
             nsd
@@ -52,4 +60,45 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
         for nsd in services:
             alone = Catalog(vnfds=catalog.vnfds, nsds={nsd["id"]: nsd}, packages=catalog.packages)
             found += validate_params("ns", document, alone, path.name)
+    return found
+
+
+def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
+    services = {str(subnet["id"]) for subnet in document["netslice-subnet"]}
+    fitting = [
+        nst
+        for nst in catalog.nsts.values()
+        if services == {str(subnet["id"]) for subnet in nst.get("netslice-subnet") or ()}
+        and _members(document) == _members_of(nst, catalog)
+    ]
+    if not fitting:
+        sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
+        return [Problem(name, "silent", "params-no-service", sentence)]
+    found = []
+    for nst in fitting:
+        alone = Catalog(
+            vnfds=catalog.vnfds,
+            nsds=catalog.nsds,
+            nsts={nst["id"]: nst},
+            packages=catalog.packages,
+        )
+        found += validate_params("nsi", document, alone, name)
+    return found
+
+
+def _members(document: dict[str, Any]) -> dict[str, set[str]]:
+    """Return the members a slice's parameters name, by service."""
+    return {
+        str(s["id"]): {str(m["member-vnf-index"]) for m in s.get("additionalParamsForVnf", ())}
+        for s in document["netslice-subnet"]
+    }
+
+
+def _members_of(nst: Document, catalog: Catalog) -> dict[str, set[str]]:
+    """Return the members of each service of a template."""
+    found = {}
+    for subnet in nst.get("netslice-subnet") or ():
+        nsd = catalog.nsds.get(subnet["nsd-ref"])
+        profiles = nsd["df"][0].get("vnf-profile") or () if nsd else ()
+        found[str(subnet["id"])] = {str(profile["id"]) for profile in profiles}
     return found

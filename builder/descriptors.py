@@ -1,4 +1,4 @@
-"""Source descriptors: SOL006 YAML with three tags for what would otherwise be copied.
+"""Source descriptors: SOL006 YAML with four tags for what would otherwise be copied.
 
 - `!day-1 {execution-environment-ref, charm, links: {link: interface}[, named-by: parameter]}`
   becomes the initial-config-primitive list: `config` with the login, then one `configure` a link,
@@ -7,10 +7,12 @@
   that the descriptor knows.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
+- `!subnets {virtual link: range}` becomes virtual-link-profile, a profile a link.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,7 @@ def _construct(loader: _Loader, node: yaml.Node) -> _Tag:
     return _Tag(node.tag, {str(key): value for key, value in mapping.items()})
 
 
-for _name in ("!day-1", "!day-2", "!links"):
+for _name in ("!day-1", "!day-2", "!links", "!subnets"):
     _Loader.add_constructor(_name, _construct)
 
 
@@ -232,7 +234,25 @@ def _links(_: Tree, value: dict[str, Any], profile: dict[str, Any]) -> list[dict
     ]
 
 
-_TAGS = {"!day-1": _day_1, "!day-2": _day_2, "!links": _links}
+def _subnets(_: Tree, value: dict[str, Any], __: dict[str, Any]) -> list[dict[str, Any]]:
+    profiles = []
+    for link, subnet in value.items():
+        try:
+            version = ipaddress.ip_network(subnet).version
+        except ValueError:
+            raise BuildError(f"{link}: {subnet} is no range like 192.168.8.0/24") from None
+        layer3 = {"ip-version": f"ipv{version}", "cidr": str(subnet), "dhcp-enabled": True}
+        profiles.append(
+            {
+                "id": link,
+                "virtual-link-desc-id": link,
+                "virtual-link-protocol-data": {"l3-protocol-data": layer3},
+            }
+        )
+    return profiles
+
+
+_TAGS = {"!day-1": _day_1, "!day-2": _day_2, "!links": _links, "!subnets": _subnets}
 
 
 def charm_names(descriptor: dict[str, Any]) -> list[str]:

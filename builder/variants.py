@@ -10,6 +10,7 @@ import jsonpatch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from builder import slices
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
@@ -98,13 +99,18 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
     written = {
         path.stem: _plain(_read(path))
         for path in sorted(folder.glob("*.yaml"))
-        if path.name != "variants.yaml"
+        if path.name not in ("variants.yaml", "slices.yaml")
     }
     files: dict[str, dict[str, Any]] = dict(written)
     for name, entry in _read(folder / "variants.yaml").items():
         if name in written:
             raise BuildError(f"params/variants.yaml: {name}: params/{name}.yaml exists as well")
         files[name] = _derive(str(name), entry, written)
+    services = dict(files)
+    for name, entry in _read(folder / "slices.yaml").items():
+        if name in services:
+            raise BuildError(f"params/slices.yaml: {name}: a service has parameters of that name")
+        files[name] = slices.parameter_file(str(name), entry, services)
     return files
 
 

@@ -31,8 +31,8 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     Args:
         kind: "ns" or "nsi".
         document: The parameters.
-        catalog: Holds the NSD or NST; where it holds several, the one that `nsdId` or `nstId` names.
-            Without, only the form of the parameters is looked at.
+        catalog: Holds the NSD or NST; where it holds several, the one that `nsdId` or `nstId`
+            names. Without, only the form of the parameters is looked at.
         name: Name of the file, for messages.
     """
     where = name or "parameters"

@@ -187,12 +187,12 @@ class Slices:
             NbiError: there is no such slice.
         """
         nsi = self.nsi(name)
+        for operation in self._operations(nsi["_id"]):
+            if jobs.alive(operation):
+                jobs.kill(operation)
+            if operation["operationState"] == "PROCESSING":
+                end_slice_operation(self.store, operation, "Operation was cancelled")
         with self.store.lock(NSIS):
-            for operation in self._operations(nsi["_id"]):
-                if jobs.alive(operation):
-                    jobs.kill(operation)
-                if operation["operationState"] == "PROCESSING":
-                    end_slice_operation(self.store, operation, "Operation was cancelled")
             # Read again: the worker that was ended may have changed it.
             nsi = self.store.get(NSIS, nsi["_id"])
             kept = {

@@ -10,7 +10,15 @@ import yaml
 from builder import packages
 from builder.tree import Tree
 
-SOURCES = ("charms", "cloud-init", "ns-packages", "params", "vnf-packages", "LICENSE")
+SOURCES = (
+    "charms",
+    "cloud-init",
+    "ns-packages",
+    "nst-packages",
+    "params",
+    "vnf-packages",
+    "LICENSE",
+)
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,8 @@ def test_a_parameter_nobody_supplies_fails_the_build(sources, tmp_path, monkeypa
 def test_a_parameter_file_that_fits_no_service_fails_the_build(sources, tmp_path, monkeypatch):
     path = sources.root / "params/vpn_basic.yaml"
     path.write_text(path.read_text().replace("member-vnf-index: server", "member-vnf-index: x"))
-    (sources.root / "params/variants.yaml").write_text("{}\n")
+    for name in ("variants", "slices"):
+        (sources.root / f"params/{name}.yaml").write_text("{}\n")
     monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
     result = run("build", "vpn_basic_ns", "--out", str(tmp_path / "o" / "out"))
     assert result.exit_code == 1

@@ -60,8 +60,8 @@ def files_of(service, dist):
 def test_layout_is_what_osm_reads(unpacked, documents):
     for name, folder in unpacked.items():
         (descriptor,) = [p for p in folder.iterdir() if p.suffix in (".yaml", ".yml", ".json")]
-        assert descriptor.name.endswith(("nfd.yaml", "nsd.yaml"))
         document = documents[name]
+        assert descriptor.name.endswith(("nfd.yaml", "nsd.yaml", "nst.yaml"))
         if "vnfd" in document:
             entry = day_1_2(document)
             (environment,) = entry["execution-environment-list"]
@@ -104,12 +104,51 @@ def test_services_name_packages_connection_points_and_endpoints_that_exist(docum
             assert used == points
             (environment,) = day_1_2({"vnfd": vnfd})["execution-environment-list"]
             ends[profile["id"]] = (environment["id"], environment["juju"]["charm"])
-        for relation in service["ns-configuration"]["relation"]:
+        for relation in service.get("ns-configuration", {}).get("relation", ()):
             for role in ("provider", "requirer"):
                 end = relation[role]
                 reference, charm = ends[end["vnf-profile-id"]]
                 assert end["execution-environment-ref"] == reference
                 assert charms.load(tree, charm).links[end["endpoint"]] == role
+
+
+def test_subnets_of_a_service_are_those_of_its_parameters(documents, dist):
+    """In a slice OSM drops the subnets of the parameters, and those of the NSD count."""
+    for name in ("epc_ns", "vpn_basic_ns"):
+        profiles = network_services(documents)[name]["df"][0]["virtual-link-profile"]
+        told = {
+            p["id"]: p["virtual-link-protocol-data"]["l3-protocol-data"]["cidr"] for p in profiles
+        }
+        links = parameter_files(dist)[name.removesuffix("_ns")]["vld"]
+        assert told == {link["name"]: link["ip-profile"]["subnet-address"] for link in links}
+
+
+# TS 23.501, table 5.7.4-1: resource type, priority, delay budget (ms), error rate 10^-n, burst (B).
+FIVE_QI = {
+    6: ("non-GBR", 60, 300, 6, None),
+    9: ("non-GBR", 90, 300, 6, None),
+    82: ("delay-critical-GBR", 19, 10, 4, 255),
+}
+
+
+def test_quality_of_service_of_the_templates_is_that_of_their_5qi(documents):
+    templates = {n: d["nst"][0] for n, d in documents.items() if "nst" in d}
+    assert len(templates) == 7
+    for name, nst in templates.items():
+        qos = nst["quality-of-service"]
+        keys = ("resource-type", "priority-level", "packet-delay-budget", "packet-error-rate")
+        told = (*(qos[key] for key in keys), qos.get("default-max-data-burst"))
+        assert told == FIVE_QI[qos["id"]], name
+        assert nst["id"] == nst["name"] == name
+
+
+def test_slices_that_share_an_hss_differ_on_s6a(dist):
+    files = parameter_files(dist)
+    cores = [files[f"{n}_shared"]["netslice-subnet"][1] for n in ("embb", "urllc")]
+    outer = {c["vld"][0]["vnfd-connection-point-ref"][0]["ip-address"] for c in cores}
+    inner = {c["additionalParamsForVnf"][0]["additionalParams"]["s6a_inner_address"] for c in cores}
+    assert outer == {"192.168.8.2", "192.168.8.3"}
+    assert inner == {"172.16.6.2/24", "172.16.6.3/24"}
 
 
 def test_every_link_of_the_core_has_one_relation(documents):

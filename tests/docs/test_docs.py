@@ -19,6 +19,7 @@ from builder import charms
 from builder.cli import main as vpnaas_build
 from builder.tree import Tree
 from lab.cli import cli as osm_lab
+from operate.cli import main as vpnaas_operate
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -317,7 +318,12 @@ def test_complaints_notice_what_is_wrong() -> None:
     assert complaints(osm_lab, ["lab", "console", "a", "b", "--", "ls", "--all"]) == []
 
 
-CLICK = {"osm-lab": osm_lab, "osm": osm_lab, "vpnaas-build": vpnaas_build}
+CLICK = {
+    "osm-lab": osm_lab,
+    "osm": osm_lab,
+    "vpnaas-build": vpnaas_build,
+    "vpnaas-operate": vpnaas_operate,
+}
 """The lab has osmclient's verbs and options, so `osm` is checked against it as well."""
 NOT_IN_THE_LAB = {"ns-update"}
 

@@ -15,13 +15,14 @@ from lab.vim import clean
 from lab.vim.store import Home
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
+SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
 EPC = ("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "epc_ns")
 
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("e2e-dist")
-    packages.build(Tree.find(Path(__file__).resolve().parent), target, [*BASIC, *EPC])
+    packages.build(Tree.find(Path(__file__).resolve().parent), target, [*BASIC, *EPC, *SLICES])
     return target
 
 

@@ -89,7 +89,7 @@ class Lab:
     def onboard(self, *packages: str) -> None:
         """Onboard packages of dist/, VNFs first; those that are in stay."""
         for package in packages:
-            kind = "nspkg" if package.endswith("_ns") else "vnfpkg"
+            kind = {"ns": "nspkg", "nst": "nst"}.get(package.rpartition("_")[2], "vnfpkg")
             known = json.loads(self.done("--json", f"{kind}-list"))
             if package not in {row["id"] for row in known}:
                 self.done(f"{kind}-create", str(self.dist / f"{package}.tar.gz"))

@@ -1,0 +1,62 @@
+"""Command line: ``vpnaas-operate``."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from operate.client import Client, OperateError
+from operate.join import End, join, part
+
+
+class _Group(click.Group):
+    """Turns errors of ours into one sentence and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except OperateError as error:
+            raise click.ClickException(str(error)) from None
+
+
+@click.group(cls=_Group)
+def main() -> None:
+    """Operate services beyond single commands of `osm`."""
+
+
+_client = click.option(
+    "--client",
+    default="osm",
+    show_default=True,
+    envvar="VPNAAS_OSM_CLIENT",
+    help="Command of the OSM client, with options before the verb.",
+)
+
+
+@main.command(name="join")
+@click.argument("one")
+@click.argument("other")
+@_client
+def join_command(one: str, other: str, client: str) -> None:
+    """Join a link of two services: ONE and OTHER are NS/VNF:LINK[@ADDRESS].
+
+    ADDRESS is where the other end reaches this one; at least one end needs it. Repeat it after
+    the keys of an end have been rotated.
+    """
+    for line in join(Client(tuple(shlex.split(client))), End.parse(one), End.parse(other)):
+        click.echo(line)
+
+
+@main.command(name="part")
+@click.argument("one")
+@click.argument("other")
+@_client
+def part_command(one: str, other: str, client: str) -> None:
+    """Undo what join did."""
+    for line in part(Client(tuple(shlex.split(client))), End.parse(one), End.parse(other)):
+        click.echo(line)
+
+
+if __name__ == "__main__":
+    main()

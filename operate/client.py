@@ -1,0 +1,91 @@
+"""Day-2 primitives through the `osm` command, or any other with its verbs and options."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+
+class OperateError(Exception):
+    """One sentence for the operator."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """The client's command line.
+
+    Attributes:
+        command: Words before the verb: ``("osm",)``.
+        timeout: Seconds a primitive may take.
+        pause: Seconds between two looks at a primitive that runs.
+    """
+
+    command: tuple[str, ...] = ("osm",)
+    timeout: float = 600.0
+    pause: float = 1.0
+
+    def verb(self, *words: str) -> str:
+        """Run a verb and return what it printed.
+
+        Raises:
+            OperateError: it failed; with the client's last line.
+        """
+        argv = [*self.command, *words]
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            )
+        except OSError as error:
+            raise OperateError(f"{self.command[0]} cannot be run: {error.strerror}") from None
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            raise OperateError(f"{words[0]}: {said[-1] if said else 'no reason given'}")
+        return done.stdout
+
+    def action(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a day-2 primitive of our charms and return its JSON output.
+
+        Raises:
+            OperateError: it was refused, failed, or is not done in time.
+        """
+        given = json.dumps(dict(params))
+        printed = self.verb(
+            *("ns-action", ns, "--vnf_name", vnf, "--action_name", name, "--params", given)
+        )
+        op_id = printed.split()[-1] if printed.split() else ""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            operation = _document(self.verb("ns-op-show", "--literal", op_id))
+            state = operation.get("operationState")
+            if state not in ("PROCESSING", None):
+                break
+            if time.monotonic() > deadline:
+                raise OperateError(f"{name} on {ns}/{vnf} is not done after {self.timeout:.0f} s")
+            time.sleep(self.pause)
+        detail = operation.get("detailed-status")
+        if state != "COMPLETED":
+            raise OperateError(f"{name} on {ns}/{vnf} failed: {detail}")
+        output = detail.get("output") if isinstance(detail, dict) else detail
+        try:
+            result = json.loads(str(output))
+        except ValueError:
+            raise OperateError(f"{name} on {ns}/{vnf} answered no JSON: {output}") from None
+        if not isinstance(result, dict):
+            raise OperateError(f"{name} on {ns}/{vnf} answered no mapping: {output}")
+        return result
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        document = None
+    if not isinstance(document, dict):
+        raise OperateError("ns-op-show --literal printed no document")
+    return document

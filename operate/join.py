@@ -1,0 +1,123 @@
+"""Join a link of two network services, which OSM cannot: it relates charms of one service only.
+
+Each end is told the other's public key by the primitive ``add-peer``. Keys come into being on the
+VDUs, so this is possible after both services run and not before.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from operate.client import Client, OperateError
+
+_END = re.compile(r"(?P<ns>[^/]+)/(?P<vnf>[^/:]+):(?P<link>[a-z][a-z0-9-]*)(@(?P<address>.+))?")
+_MAX_NAME = 32  # of a manual peer
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a link, and the address the other end reaches it at, where there is one."""
+
+    ns: str
+    vnf: str
+    link: str
+    address: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> End:
+        """Read ``NS/VNF:LINK`` or ``NS/VNF:LINK@ADDRESS``.
+
+        Raises:
+            OperateError: it is neither.
+        """
+        match = _END.fullmatch(text)
+        if match is None:
+            raise OperateError(f"'{text}' is no end; allowed: NS/VNF:LINK or NS/VNF:LINK@ADDRESS")
+        address = match["address"]
+        if address is not None:
+            try:
+                address = str(ipaddress.ip_address(address))
+            except ValueError:
+                raise OperateError(f"'{address}' in '{text}' is no IP address") from None
+        return cls(match["ns"], match["vnf"], match["link"], address)
+
+    @property
+    def name(self) -> str:
+        """Name of this end as a manual peer: 1 to 32 of a-z, 0-9 and '-'."""
+        text = re.sub(r"[^a-z0-9]+", "-", f"{self.ns}-{self.vnf}".lower()).strip("-")
+        return text[-_MAX_NAME:].strip("-")
+
+    def __str__(self) -> str:
+        """Return it as it is written, without the address."""
+        return f"{self.ns}/{self.vnf}:{self.link}"
+
+
+@dataclass(frozen=True)
+class State:
+    """What an end tells of itself."""
+
+    public_key: str
+    inner_address: str
+    listen_port: int
+
+
+def state_of(client: Client, end: End) -> State:
+    """Ask an end for its key, inner address and port.
+
+    Raises:
+        OperateError: the link is not configured, or is not WireGuard.
+    """
+    shown = client.action(end.ns, end.vnf, "show-status", {"link": end.link}).get(end.link)
+    if not isinstance(shown, dict) or "public-key" not in shown:
+        state = shown.get("state") if isinstance(shown, dict) else "unknown"
+        raise OperateError(f"{end} has no WireGuard key, its state is {state}")
+    inner = str(ipaddress.ip_interface(shown["inner-address"]).ip)
+    return State(str(shown["public-key"]), inner, int(shown["listen-port"]))
+
+
+def join(client: Client, one: End, other: End) -> list[str]:
+    """Make each end a peer of the other; return a line for each. May be repeated.
+
+    Raises:
+        OperateError: no end has an address, or a primitive failed.
+    """
+    if one.address is None and other.address is None:
+        raise OperateError("one end needs an address the other can reach: NS/VNF:LINK@ADDRESS")
+    states = {end: state_of(client, end) for end in (one, other)}
+    lines = []
+    for here, there in ((one, other), (other, one)):
+        client.action(here.ns, here.vnf, "add-peer", _peer(here, there, states[there]))
+        lines.append(f"{here}: peer {there.name} {states[there].public_key}")
+    return lines
+
+
+def _peer(here: End, there: End, state: State) -> dict[str, Any]:
+    bits = ipaddress.ip_address(state.inner_address).max_prefixlen
+    peer: dict[str, Any] = {
+        "link": here.link,
+        "name": there.name,
+        "public-key": state.public_key,
+        "allowed-prefixes": f"{state.inner_address}/{bits}",
+    }
+    if there.address is not None:
+        host = f"[{there.address}]" if ":" in there.address else there.address
+        peer["endpoint"] = f"{host}:{state.listen_port}"
+        peer["keepalive"] = 25
+    return peer
+
+
+def part(client: Client, one: End, other: End) -> list[str]:
+    """Remove each end from the other; return a line for each.
+
+    Raises:
+        OperateError: a primitive failed.
+    """
+    lines = []
+    for here, there in ((one, other), (other, one)):
+        params = {"link": here.link, "name": there.name}
+        client.action(here.ns, here.vnf, "delete-peer", params)
+        lines.append(f"{here}: no peer {there.name} any more")
+    return lines

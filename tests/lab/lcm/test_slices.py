@@ -1,0 +1,216 @@
+"""Slices without a VDU: which services and links a request makes, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.lcm_fakes import nsd, vnfd
+
+from lab.lcm.journal import Tail
+from lab.lcm.slices import deployed_links, service_links
+from lab.nbi import jobs
+from lab.nbi.engine import Engine
+from lab.nbi.errors import NbiError
+from lab.nbi.ids import admin
+from lab.nbi.slices import Slices
+from lab.nbi.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Store
+from lab.nbi.validation import BuilderValidator
+
+
+class NoValidator(BuilderValidator):
+    """Nothing to find: the samples are no complete descriptors."""
+
+    def package(self, *_: Any) -> Any:
+        return []
+
+    def nsi_params(self, *_: Any) -> Any:
+        return []
+
+
+def template(**more: Any) -> dict[str, Any]:
+    """Two services of one kind and a link between them; the first is shared."""
+    points = [
+        {"nss-ref": name, "nsd-connection-point-ref": "data-sap"} for name in ("hub", "spoke")
+    ]
+    return {
+        "id": "an_nst",
+        "name": "an_nst",
+        "SNSSAI-identifier": {"slice-service-type": "URLLC"},
+        "quality-of-service": {"id": 82},
+        "netslice-subnet": [
+            {"id": "hub", "nsd-ref": "an_ns", "is-shared-nss": True, "description": "hub"},
+            {"id": "spoke", "nsd-ref": "an_ns", "is-shared-nss": False, "description": "spoke"},
+        ],
+        "netslice-vld": [{"id": "data", "name": "data", "nss-connection-point-ref": points}],
+        **more,
+    }
+
+
+PARAMS = [
+    {"member-vnf-index": i, "additionalParams": {"inner": f"172.16.0.{i}/24"}} for i in ("1", "2")
+]
+
+
+def config(*names: str, **more: Any) -> dict[str, Any]:
+    subnets = [{"id": n, "additionalParamsForVnf": copy.deepcopy(PARAMS)} for n in names]
+    return {"netslice-subnet": subnets, **more}
+
+
+@pytest.fixture
+def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slices:
+    """Slices of an engine that starts no workers and takes every operation for alive."""
+    engine = Engine(tmp_path / "home", NoValidator())
+    service = {**nsd(), "sapd": [{"id": "data-sap", "virtual-link-desc": "data"}]}
+    for kind, document in (
+        (VNFDS, {"vnfd": vnfd()}),
+        (NSDS, {"nsd": {"nsd": [service]}}),
+        (NSTS, {"nst": [template()]}),
+    ):
+        file = tmp_path / f"{kind}.yaml"
+        file.write_text(yaml.safe_dump(document))
+        engine.catalogue.onboard(kind, file)
+    engine.store.put(VIMS, {"_id": "vim-1", "name": "north", "_admin": admin()})
+    monkeypatch.setattr(jobs, "alive", lambda operation: True)
+    monkeypatch.setattr(jobs, "kill", lambda operation: None)
+
+    def start(store: Store, operation: dict[str, Any], collection: str = OPS) -> Tail:
+        return Tail(store.home / f"events-{operation['_id']}")
+
+    monkeypatch.setattr(jobs, "start", start)
+    return Slices(engine)
+
+
+def make(slices: Slices, name: str, **more: Any) -> Any:
+    return slices.create(name, "an_nst", "north", config("hub", "spoke", **more), [])
+
+
+def entries(nsi: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {entry["nss-id"]: entry for entry in nsi["_admin"]["nsrs-detailed-list"]}
+
+
+def test_a_slice_has_a_service_for_each_subnet(slices: Slices) -> None:
+    started = make(slices, "one")
+    store = slices.store
+    assert [n["name"] for n in store.all(NSRS)] == ["one.hub", "one.spoke"]
+    assert len(store.all(OPS)) == 2
+    (operation,) = store.all(NSIOPS)
+    assert operation["operationParams"]["nslcmops_ids"] == [o["_id"] for o in store.all(OPS)]
+    assert started.nsr["network-slice-template"]["quality-of-service"] == {"id": 82}
+    # Kept in the record of the slice and nowhere else: nothing could enforce it.
+    assert not any("82" in str(n["instantiate_params"]) for n in store.all(NSRS))
+
+
+def test_a_shared_service_is_used_again_and_its_new_parameters_are_told_to_be_ignored(
+    slices: Slices,
+) -> None:
+    first = entries(make(slices, "one").nsr)
+    started = make(slices, "two")
+    second = entries(started.nsr)
+    assert first["hub"] == second["hub"]
+    assert first["spoke"]["nsrId"] != second["spoke"]["nsrId"]
+    assert [n["name"] for n in slices.store.all(NSRS)] == ["one.hub", "one.spoke", "two.spoke"]
+    (warning,) = started.warnings
+    assert "'hub' is shared and runs as ns 'one.hub'" in warning
+    steps = started.operation["operationParams"]["nslcmops_ids"]
+    assert steps[0] == first["hub"]["nslcmop_instantiate"]
+    assert started.nsr["_admin"]["netslice-vld"][0]["shared-nsrs-list"] == [first["hub"]["nsrId"]]
+
+
+def test_a_link_with_a_shared_service_is_one_network_for_all_slices(slices: Slices) -> None:
+    one, two = make(slices, "one").nsr, make(slices, "two").nsr
+    one["_admin"]["deployed"]["RO"] = deployed_links(one, [one, two])
+    (link,) = one["_admin"]["deployed"]["RO"]
+    assert link == {"vld_id": "data", "netslice_scenario_id": f"nsir:{one['_id']}:vld.data"}
+    assert deployed_links(two, [one, two]) == [link]
+
+
+def test_a_link_without_a_shared_service_is_each_slices_own(slices: Slices) -> None:
+    one = make(slices, "one").nsr
+    other = {**copy.deepcopy(one), "_id": "other"}
+    for nsi in (one, other):
+        nsi["_admin"]["netslice-vld"][0]["shared-nsrs-list"] = []
+    one["_admin"]["deployed"]["RO"] = deployed_links(one, [one])
+    (link,) = deployed_links(other, [one, other])
+    assert link["netslice_scenario_id"] == "nsir:other:vld.data"
+
+
+def test_a_service_of_a_slice_keeps_of_its_links_what_lcm_leaves(slices: Slices) -> None:
+    profile = {"subnet-address": "10.9.0.0/24"}
+    nsi = make(slices, "one", **{"netslice-vld": [{"name": "data", "ip-profile": profile}]}).nsr
+    nsi["_admin"]["deployed"]["RO"] = deployed_links(nsi, [nsi])
+    service = {"sapd": [{"id": "data-sap", "virtual-link-desc": "data"}]}
+    point = {
+        "member-vnf-index-ref": "1",
+        "vnfd-connection-point-ref": "x",
+        "ip-address": "10.1.0.1",
+    }
+    given = [
+        {"name": "data", "ip-profile": {"subnet-address": "10.7.0.0/24"}},
+        {"name": "other", "ip-profile": {}, "vnfd-connection-point-ref": [point]},
+        {"name": "third", "ip-profile": {}},
+    ]
+    assert service_links(nsi, "spoke", service, {"vld": given}) == [
+        {"name": "data", "common_id": f"nsir:{nsi['_id']}:vld.data", "ip-profile": profile},
+        {"name": "other", "vnfd-connection-point-ref": [point]},
+    ]
+
+
+def test_a_shared_service_goes_with_its_last_slice(slices: Slices) -> None:
+    first = entries(make(slices, "one").nsr)
+    make(slices, "two")
+
+    def ended(name: str) -> set[str]:
+        steps = slices.delete(name).operation["operationParams"]["nslcmops_ids"]
+        return {slices.store.get(OPS, step)["nsInstanceId"] for step in steps}
+
+    assert ended("one") == {first["spoke"]["nsrId"]}
+    assert first["hub"]["nsrId"] in ended("two")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (config("x"), "Invalid parameter nstId='x' is not one of the nst:netslice-subnet"),
+        (config("spoke"), "Parameter '<inner>' needed"),
+        (
+            {"netslice-subnet": [{"id": "hub", "vnf": [{"vim_account": "north"}]}]},
+            "'vim_account' was unexpected",
+        ),
+        (
+            {"netslice-vld": [{"name": "data", "vim-network-name": {"south": "n"}}]},
+            "vim account 'south' not found",
+        ),
+    ],
+)
+def test_what_nbi_refuses_leaves_no_record(
+    slices: Slices, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(NbiError) as caught:
+        slices.create("one", "an_nst", "north", given, [])
+    assert words in str(caught.value)
+    assert [slices.store.all(kind) for kind in (NSIS, NSIOPS, NSRS, OPS)] == [[], [], [], []]
+
+
+def test_names_and_descriptors_in_use_are_protected(slices: Slices) -> None:
+    make(slices, "one")
+    for act, words in (
+        (lambda: make(slices, "one"), "already exists"),
+        (lambda: slices.engine.ns_delete("one.hub"), "is a part of nsi 'one'"),
+        (lambda: slices.engine.catalogue.delete(NSTS, "an_nst"), "Netslice Instance using"),
+        (lambda: slices.create("two", "none", "north", {}, []), "nst 'none' not found"),
+    ):
+        with pytest.raises(NbiError, match=words):
+            act()
+
+
+def test_a_template_needs_its_services(tmp_path: Path) -> None:
+    file = tmp_path / "nst.yaml"
+    file.write_text(yaml.safe_dump({"nst": [template()]}))
+    engine = Engine(tmp_path / "home", NoValidator())
+    with pytest.raises(NbiError, match="'nsd-ref'='an_ns' references a non existing nsd"):
+        engine.catalogue.onboard(NSTS, file)
+    assert engine.store.all(NSTS) == []
