@@ -250,14 +250,15 @@ class Session:
     options: bytes = b""
     bearer: int = 5
 
-    def message(self, teid: int) -> Message:
-        """The response to the MME's tunnel end ``teid``."""
+    def message(self, teid: int, restarts: int) -> Message:
+        """The response to the MME's tunnel end ``teid``, with the SGW's restart counter."""
         ies = [
             cause(ACCEPTED),
             self.control.ie(),
             Fteid(S5_PGW_C, self.control.teid, self.control.address).ie(1),
             Ie(PAA, bytes([_IPV4]) + packed(self.address)),
             Ie(APN_RESTRICTION, b"\0"),
+            Ie(RECOVERY, bytes([restarts & 0xFF])),
         ]
         if self.options:
             ies.append(Ie(PCO, self.options))

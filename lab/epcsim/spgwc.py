@@ -309,7 +309,7 @@ class Spgwc:
             options(self.config.dns, self.config.mtu),
             wanted.bearer,
         )
-        return granted.message(wanted.mme.teid)
+        return granted.message(wanted.mme.teid, self.started)
 
     async def _modify(self, message: Message) -> Message:
         session = self.sessions.get(message.endpoint or 0)

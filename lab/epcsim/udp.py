@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -47,7 +48,8 @@ class Endpoint(asyncio.DatagramProtocol):
         self.codec = codec
         self.handler = handler
         self._transport: asyncio.DatagramTransport | None = None
-        self._sequence = itertools.count(1)
+        # Begins anywhere: a peer may still remember the requests of the process before this one.
+        self._sequence = itertools.count(int.from_bytes(os.urandom(3), "big"))
         self._waiting: dict[tuple[Address, int], asyncio.Future[Message]] = {}
         self._answered: OrderedDict[tuple[Address, int, int], bytes | None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()

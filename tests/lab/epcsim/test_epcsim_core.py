@@ -253,7 +253,7 @@ SESSION = gtpc.Session(
 )
 GTPC_MESSAGES = {
     "create": ONE.message(SGW),
-    "created": SESSION.message(7),
+    "created": SESSION.message(7, 3),
     "modify": gtpc.modify_request(1, 5, Fteid(gtpc.S1U_ENB, 3, ENB)),
     "modified": gtpc.modify_response(7, 5, Fteid(gtpc.S1U_SGW, 2, UP)),
     "delete": gtpc.delete_request(1, 5),

@@ -1,0 +1,104 @@
+"""SCTP associations (RFC 9260) for S1AP: the kernel's where there is one, else usrsctp's.
+
+Either way packets are SCTP over IP (protocol 132). Where the kernel speaks SCTP it must be the one
+to do so, for it would abort the associations of another stack; where it does not, libusrsctp does
+the protocol in this process and a raw socket carries its packets.
+"""
+
+from __future__ import annotations
+
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from lab.epcsim.errors import EpcError
+
+#: Payload protocol identifier of S1AP (TS 36.412 section 7).
+S1AP_PPID = 18
+#: Streams asked for in each direction, as OAI's eNB and MME do.
+STREAMS = 8
+IPPROTO_SCTP = 132
+
+
+class Association(ABC):
+    """One association.
+
+    Attributes:
+        peer: the other end's address.
+        on_message: called with stream and octets of each message.
+        on_close: called once when the association ended.
+    """
+
+    def __init__(self, peer: str) -> None:
+        """Be the association with a peer."""
+        self.peer = peer
+        self.on_message: Callable[[int, bytes], None] = lambda stream, octets: None
+        self.on_close: Callable[[], None] = lambda: None
+
+    @abstractmethod
+    def send(self, stream: int, octets: bytes) -> None:
+        """Send a message on a stream.
+
+        Raises:
+            EpcError: the association is gone or its buffer is full.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the association with SHUTDOWN."""
+
+
+Accepted = Callable[[Association], None]
+
+
+class Listener(ABC):
+    """A listening end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop listening."""
+
+
+def kernel_has_sctp() -> bool:
+    """True when the kernel has SCTP sockets."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SCTP).close()
+    except OSError:
+        return False
+    return True
+
+
+def listen(address: str, port: int, accepted: Accepted) -> Listener:
+    """Listen; ``accepted`` is called with each new association.
+
+    Raises:
+        EpcError: that is not possible; the text says why.
+    """
+    try:
+        if kernel_has_sctp():
+            from lab.epcsim import sctp_kernel
+
+            return sctp_kernel.Listener(address, port, accepted)
+        from lab.epcsim import sctp_userspace
+
+        return sctp_userspace.Listener(address, port, accepted)
+    except OSError as error:
+        raise EpcError(f"SCTP {address}:{port}: {error.strerror or error}.") from None
+
+
+async def connect(local: str, address: str, port: int, timeout: float = 5.0) -> Association:
+    """Set up an association from a local address.
+
+    Raises:
+        EpcError: no answer in ``timeout`` seconds, or refused.
+    """
+    try:
+        if kernel_has_sctp():
+            from lab.epcsim import sctp_kernel
+
+            return await sctp_kernel.connect(local, address, port, timeout)
+        from lab.epcsim import sctp_userspace
+
+        return await sctp_userspace.connect(local, address, port, timeout)
+    except OSError as error:
+        raise EpcError(f"SCTP {address}:{port}: {error.strerror or error}.") from None

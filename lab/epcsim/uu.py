@@ -1,0 +1,93 @@
+"""What stands for the radio: frames over TCP between UEs and an eNB.
+
+The images' radio simulator exchanges samples over a TCP connection to port 4043 of the eNB; here
+the same connection carries frames, NAS messages and packets, of any number of UEs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+#: The radio simulator's port.
+PORT = 4043
+
+# Kinds of frames.
+CELL, NAS, PACKET, BEARER, RELEASE = 1, 2, 3, 4, 5
+
+_header = struct.Struct("!HBI")  # length of the content, kind, number of the UE on the connection
+_HEADER = _header.size
+#: Octets waiting to be sent above which packets are dropped, as a full queue does.
+_FULL = 1 << 20
+
+Received = Callable[["Link", int, int, bytes], None]
+
+
+class Link(asyncio.Protocol):
+    """One end of the connection."""
+
+    def __init__(self, received: Received, lost: Callable[[Link], None]) -> None:
+        """Hand kind, UE and content of frames to ``received``."""
+        self._received = received
+        self._lost = lost
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        self.full = False
+        self.on_room: set[Callable[[], None]] = set()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_FULL)
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        """Tell the owner."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        """The other end does not keep up."""
+        self.full = True
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self.full = False
+        for call in list(self.on_room):
+            call()
+
+    def data_received(self, data: bytes) -> None:
+        """Cut frames out of the stream."""
+        buffer = self._buffer + data if self._buffer else data
+        at, size, unpack, received = 0, len(buffer), _header.unpack_from, self._received
+        while at + _HEADER <= size:
+            length, kind, ue = unpack(buffer, at)
+            end = at + _HEADER + length
+            if end > size:
+                break
+            received(self, kind, ue, buffer[at + _HEADER : end])
+            at = end
+        self._buffer = buffer[at:]
+
+    def send(self, kind: int, ue: int, content: bytes = b"") -> None:
+        """Send a frame."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(_header.pack(len(content), kind, ue) + content)
+
+    def send_all(self, frames: bytes) -> None:
+        """Send frames made by :func:`frame`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frames)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def frame(kind: int, ue: int, content: bytes) -> bytes:
+    """The octets of a frame."""
+    return _header.pack(len(content), kind, ue) + content
