@@ -1,0 +1,96 @@
+"""What each underlay shows while its link carries traffic (experiment `confidentiality`).
+
+The control is the same traffic between the same VNFs over the same wire, outside the tunnel: it
+must show protocols and the subscriber's IMSI in clear, or the experiment could not have failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from experiments import diameter, wire
+from experiments.testbed import LINKS, InBackground, Slice, Testbed, Vnf
+from experiments.traffic import tcp
+
+_LISTEN = r"""
+import json, socket, sys
+request = json.load(sys.stdin)
+server = socket.create_server((request["address"], request["port"]))
+server.settimeout(20)
+connection, _ = server.accept()
+connection.settimeout(20)
+json.dump(len(connection.recv(65536)), sys.stdout)
+"""
+_TELL = r"""
+import json, socket, sys, time
+request = json.load(sys.stdin)
+end = time.monotonic() + 10
+while True:
+    try:
+        connection = socket.create_connection((request["address"], request["port"]), 5)
+        break
+    except OSError:
+        if time.monotonic() > end:
+            raise
+        time.sleep(0.05)
+connection.sendall(bytes.fromhex(request["data"]))
+time.sleep(0.2)
+json.dump(True, sys.stdout)
+"""
+
+
+def subscriber(near: Vnf, far: Vnf, address: str) -> int:
+    """Send one Diameter request about a subscriber; return how many bytes arrived."""
+    where = {"address": address, "port": diameter.PORT}
+    listening = InBackground(lambda: far.python(_LISTEN, where))
+    near.python(_TELL, dict(where, data=diameter.update_location(diameter.TEST_IMSI).hex()))
+    return int(listening.result())
+
+
+def traffic(found: Slice, path: str) -> None:
+    """Carry something over each link of a slice."""
+    for link in LINKS.values():
+        near, far = found[link.near], found[link.far]
+        address = found.target(link.name, path)
+        near.run("ping", "-n", "-q", "-c", "3", "-i", "0.05", address)
+        tcp(near, far, address, 1, mbps=20)
+        if link.name == "s6a":
+            subscriber(near, far, address)
+
+
+def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
+    """Capture all underlays while every link of both slices carries traffic over a path.
+
+    Args:
+        bed: with the slices.
+        path: "tunnel", or "underlay" for the control.
+
+    Returns:
+        Frames by kind and the IMSIs seen, per slice and link; and whether every wire is as it must
+        be: with the tunnel nothing clear and something protected, without it clear traffic on every
+        wire and the IMSI on S6a's.
+    """
+    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
+        files = stack.enter_context(bed.captured(Path(scratch)))
+        for work in [InBackground(lambda s=s: traffic(s, path)) for s in bed.slices.values()]:  # type: ignore[misc]
+            work.result()
+        stack.pop_all().close()
+        wires = {where: wire.dissect(file) for where, file in files.items()}
+    good = True
+    links: dict[str, Any] = {}
+    for (name, link), seen in wires.items():
+        if path == "tunnel":
+            good &= not seen.clear and not seen.imsis and seen.protected > 0
+        else:
+            good &= bool(seen.clear)
+            good &= link != "s6a" or diameter.TEST_IMSI in seen.imsis
+        links[f"{name}/{link}"] = {
+            "frames": seen.frames,
+            "protected": seen.protected,
+            "clear": sum(seen.clear.values()),
+            "imsis": list(seen.imsis),
+        }
+    return {"links": links}, good

@@ -1,0 +1,123 @@
+"""What a run is: its parameters, the key that follows from them, and its record on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.vim import probe
+
+SCHEMA = 1
+
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the parameter space: an experiment and the values it is run with."""
+
+    experiment: str
+    params: Params = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Digest of experiment and parameters; equal cells have equal keys on any machine."""
+        text = json.dumps([self.experiment, self.params], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One repetition of a cell and what it gave.
+
+    Attributes:
+        key: of the cell.
+        repetition: counted from 0.
+        order: position in the order in which the runs of the campaign were made.
+        started: seconds since the epoch.
+        seconds: how long it took.
+        load: load average of the machine over a minute, before it began.
+        result: figures, as the experiment names them.
+        passed: the experiment's verdict, None where it only measures.
+    """
+
+    experiment: str
+    params: Params
+    key: str
+    repetition: int
+    order: int
+    started: float
+    seconds: float
+    load: float
+    result: Mapping[str, Any]
+    passed: bool | None = None
+    schema: int = SCHEMA
+
+    def to_json(self) -> str:
+        """Return the text of the run's file."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Run:
+        """Read a run's file.
+
+        Raises:
+            ValueError: it is not one, or of another schema.
+        """
+        document = json.loads(text)
+        if document.get("schema") != SCHEMA:
+            raise ValueError(f"schema {document.get('schema')!r} is not {SCHEMA}")
+        try:
+            run = cls(**document)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        if run.key != Cell(run.experiment, run.params).key:
+            raise ValueError("its key is not that of its parameters")
+        return run
+
+
+def _first_line(*argv: str) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    except FileNotFoundError:
+        return "missing"
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[0].strip() if lines else "unknown"
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def environment(root: Path) -> dict[str, Any]:
+    """Return what a figure depends on besides its parameters; equal for all runs of a campaign.
+
+    Args:
+        root: of the source tree, whose commit is told where it is a git work tree.
+    """
+    dataplane = probe()
+    commit = _first_line("git", "-C", str(root), "describe", "--always", "--dirty")
+    return {
+        "host": {"cpu": _cpu(), "cpus": os.cpu_count(), "kernel": platform.release()},
+        "dataplane": {
+            "backend": dataplane.backend,
+            "version": dataplane.version,
+            "cipher": "ChaCha20-Poly1305",
+        },
+        "versions": {
+            "iperf3": _first_line("iperf3", "--version"),
+            "tshark": _first_line("tshark", "--version"),
+            "python": platform.python_version(),
+            "commit": "unknown" if commit.startswith("fatal") else commit,
+        },
+    }

@@ -1,0 +1,50 @@
+"""Throughput, delay, jitter and loss of one link of one slice (experiment `performance`)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from experiments.testbed import LINKS, Testbed
+from experiments.traffic import echoes, load, tcp, udp
+
+UDP_MBPS = 20
+"""Rate of the UDP stream that shows jitter and loss: far below what any path carries."""
+
+
+def run(
+    bed: Testbed, slice: str, link: str, path: str, neighbour: str, seconds: int
+) -> tuple[dict[str, Any], None]:
+    """Measure a link.
+
+    Args:
+        bed: with the slices.
+        slice: whose link is measured.
+        link: name of the link.
+        path: "tunnel", or "underlay" between the same VNFs outside it.
+        neighbour: "" or "saturated": the other slices send TCP as fast as they can over their own
+            link of the same name, by the same path.
+        seconds: of each of the three measurements.
+
+    Returns:
+        Mbit/s and retransmits of TCP, jitter and loss of UDP, round trip times of echo requests.
+    """
+    measured, point = bed.slices[slice], LINKS[link]
+    near, far, address = measured[point.near], measured[point.far], measured.target(link, path)
+    with contextlib.ExitStack() as stack:
+        if neighbour:
+            for other in bed.slices.values():
+                if other is not measured:
+                    target = other.target(link, path)
+                    ends = other[point.near], other[point.far]
+                    stack.enter_context(load(*ends, target, 3 * seconds + 3))
+        rate = tcp(near, far, address, seconds)
+        stream = udp(near, far, address, seconds, UDP_MBPS)
+        delay = echoes(near, address, max(20, int(seconds * 50)), 20)
+    return {
+        "mbps": rate["mbps"],
+        "retransmits": rate["retransmits"],
+        "jitter_ms": stream["jitter_ms"],
+        "loss_percent": stream["loss_percent"],
+        **delay,
+    }, None

@@ -1,0 +1,34 @@
+"""The order of runs: every repetition is a round over all cells, each in an order of its own.
+
+Interleaving keeps what drifts on a machine (temperature, other work) from falling on one cell only;
+the order is a pure function of the seed, so that an interrupted campaign goes on with it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from experiments.model import Cell
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run to make."""
+
+    cell: Cell
+    repetition: int
+    order: int
+
+
+def interleaved(cells: Sequence[Cell], repetitions: int, seed: int) -> Iterator[Planned]:
+    """Yield `repetitions` rounds over all cells; the order within a round follows from the seed."""
+    order = 0
+    for repetition in range(repetitions):
+        turn = list(cells)
+        # Reproducible, not secret.
+        random.Random(f"{seed}/{repetition}").shuffle(turn)  # noqa: S311
+        for cell in turn:
+            yield Planned(cell, repetition, order)
+            order += 1

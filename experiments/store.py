@@ -1,0 +1,103 @@
+"""A campaign on disk: what it is made of, and one JSON file per run.
+
+    DIR/campaign.json                       profile, seed, environment
+    DIR/runs/EXPERIMENT-KEY-REPETITION.json
+
+A run's file appears whole or not at all, so that an interrupted campaign goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from experiments.model import Cell, Run
+
+
+class Campaign:
+    """The runs of one profile on one machine."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._file = directory / "campaign.json"
+
+    def begin(self, profile: str, seed: int, environment: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Make the campaign, or go on with one that is there; return its description.
+
+        Raises:
+            click.ClickException: what is there was made with something else, so that figures of two
+                kinds would be mixed.
+        """
+        wanted = {"profile": profile, "seed": seed, "environment": dict(environment)}
+        if not self._file.exists():
+            self._write(self._file, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
+            return wanted
+        there = self.describe()
+        for name in ("profile", "environment"):
+            if there[name] != wanted[name]:
+                raise click.ClickException(
+                    f"{self.directory} holds a campaign with another {name}: "
+                    f"{difference(there[name], wanted[name])}; take another --out"
+                )
+        return there
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return profile, seed and environment.
+
+        Raises:
+            click.ClickException: there is no campaign.
+        """
+        try:
+            document: dict[str, Any] = json.loads(self._file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise click.ClickException(f"{self.directory} holds no campaign") from None
+        return document
+
+    def runs(self) -> list[Run]:
+        """Return all runs in the order they were made.
+
+        Raises:
+            click.ClickException: a file is not a run.
+        """
+        found = []
+        for file in sorted((self.directory / "runs").glob("*.json")):
+            try:
+                found.append(Run.from_json(file.read_text(encoding="utf-8")))
+            except ValueError as error:
+                raise click.ClickException(f"{file} is not a run: {error}") from None
+        return sorted(found, key=lambda run: run.order)
+
+    def has(self, cell: Cell, repetition: int) -> bool:
+        """Tell whether a repetition of a cell was made."""
+        return self._run_file(cell.experiment, cell.key, repetition).exists()
+
+    def add(self, run: Run) -> None:
+        """Keep a run."""
+        self._write(self._run_file(run.experiment, run.key, run.repetition), run.to_json())
+
+    def _run_file(self, experiment: str, key: str, repetition: int) -> Path:
+        return self.directory / "runs" / f"{experiment}-{key}-{repetition}.json"
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
+        ) as stream:
+            stream.write(text)
+        os.replace(stream.name, path)
+
+
+def difference(one: Any, other: Any) -> str:
+    """Return the first place where two descriptions differ, for a sentence."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in sorted({*one, *other}):
+            if one.get(name) != other.get(name):
+                return f"{name} {difference(one.get(name), other.get(name))}"
+    return f"{one!r} there, {other!r} here"

@@ -1,0 +1,326 @@
+"""Two slices side by side on the lab, and what experiments do to them.
+
+Life-cycle steps are verbs of osm-lab in processes of their own, as an operator's; traffic and
+observation use the VDUs' consoles and the wires of the VIM, which no network service knows of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+
+from lab.vim import Vim
+
+VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
+NSD = "epc_ns"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link of the EPC: its name, the VNF that starts traffic, the far end."""
+
+    name: str
+    title: str
+    near: str
+    far: str
+
+
+LINKS = {
+    link.name: link
+    for link in (
+        Link("s6a", "S6a", "mme", "hss"),
+        Link("s11", "S11", "mme", "spgwc"),
+        Link("sxab", "SXab", "spgwu", "spgwc"),
+        Link("s1c", "S1-C", "enb", "mme"),
+        Link("s1u", "S1-U", "enb", "spgwu"),
+    )
+}
+
+#: Ranges of the written parameter file and those a second slice takes for them: a probe to an
+#: address of slice B that slice A has too would stay in slice A and prove nothing.
+_SECOND = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."),
+           ("10.254.", "10.253."))  # fmt: skip
+
+
+def second(text: str) -> str:
+    """Return a parameter file with every address moved to ranges of a second slice."""
+    for one, other in _SECOND:
+        text = re.sub(rf"(?<![\d.]){re.escape(one)}", other, text)
+    return text
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """A slice's addresses in and under its tunnels, by VNF and link."""
+
+    inner: Mapping[tuple[str, str], str]
+    outer: Mapping[tuple[str, str], str]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Addresses:
+        """Read an instantiation parameter file."""
+        inner = {
+            (item["member-vnf-index"], key.removesuffix("_inner_address")): value.split("/")[0]
+            for item in document["additionalParamsForVnf"]
+            for key, value in item["additionalParams"].items()
+            if key.endswith("_inner_address")
+        }
+        outer = {
+            (point["member-vnf-index-ref"], vld["name"]): point["ip-address"]
+            for vld in document["vld"]
+            for point in vld.get("vnfd-connection-point-ref", ())
+            if "ip-address" in point
+        }
+        return cls(inner, outer)
+
+
+@dataclass(frozen=True)
+class Vnf:
+    """A VNF of a slice and its VDU's console."""
+
+    slice: str
+    name: str
+    server: str
+    management: str
+    application: str
+    vim: Vim = field(repr=False)
+
+    def run(
+        self, *argv: str, text: str | None = None, timeout: float = 120.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on the console as root, whatever it exits with."""
+        return self.vim.console(self.server, argv, input=text, timeout=timeout)
+
+    def out(self, *argv: str, text: str | None = None, timeout: float = 120.0) -> str:
+        """Run a command that must work; return what it printed.
+
+        Raises:
+            click.ClickException: it failed.
+        """
+        done = self.run(*argv, text=text, timeout=timeout)
+        if done.returncode:
+            reason = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise click.ClickException(f"{self}: {argv[0]} failed: {reason[-1]}")
+        return done.stdout
+
+    def python(self, program: str, request: object, timeout: float = 120.0) -> Any:
+        """Run a Python program that reads JSON and prints JSON.
+
+        Raises:
+            click.ClickException: it failed.
+        """
+        told = self.out("python3", "-I", "-c", program, text=json.dumps(request), timeout=timeout)
+        return json.loads(told)
+
+    def __str__(self) -> str:
+        """Return slice and VNF."""
+        return f"{self.slice}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice: one network service with its own links."""
+
+    name: str
+    ns_id: str
+    addresses: Addresses
+    vnfs: Mapping[str, Vnf]
+    vim: Vim = field(repr=False)
+    settle_seconds: float = 0.0
+
+    def __getitem__(self, name: str) -> Vnf:
+        """Return a VNF."""
+        return self.vnfs[name]
+
+    def inner(self, vnf: str, link: str) -> str:
+        """Return a VNF's address inside a link's tunnel."""
+        return self.addresses.inner[vnf, link]
+
+    def target(self, link: str, path: str) -> str:
+        """Return the far end's address of a link, for traffic in the tunnel or beside it."""
+        table = self.addresses.inner if path == "tunnel" else self.addresses.outer
+        return table[LINKS[link].far, link]
+
+    def network(self, link: str) -> str:
+        """Return the id of the network under a link."""
+        return next(
+            network.id
+            for network in self.vim.networks()
+            if network.tag == self.ns_id and network.name.rpartition(".")[2] == link
+        )
+
+
+class InBackground:
+    """A function in a thread; `result` gives its value or raises its error."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            self._value = work()
+        except BaseException as error:
+            self._error = error
+
+    def result(self, timeout: float = 300.0) -> Any:
+        """Wait for its end.
+
+        Raises:
+            click.ClickException: it does not end.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise click.ClickException(f"background work did not end within {timeout:.0f} s")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Testbed:
+    """A lab of its own with the slices of an experiment."""
+
+    def __init__(self, home: Path, dist: Path, console: Console) -> None:
+        self.home = home
+        self.dist = dist
+        self.console = console
+        self.slices: dict[str, Slice] = {}
+
+    # -- verbs ---------------------------------------------------------------------------------
+
+    def verb(self, *words: str, show: bool = False) -> str:
+        """Run a verb of osm-lab; return what it printed.
+
+        Raises:
+            click.ClickException: it failed.
+        """
+        if show:
+            self.console.print(f"[bold]$ osm-lab {shlex.join(words)}[/bold]", highlight=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "lab.cli", "--home", str(self.home), "--json", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            reason = lines[-1] if lines else "no message"
+            raise click.ClickException(f"osm-lab {words[0]} failed: {reason}")
+        return done.stdout
+
+    def action(self, where: Vnf, primitive: str, **params: object) -> Any:
+        """Run a day-2 primitive and return its result, parsed where it is JSON."""
+        text = json.dumps({key.replace("_", "-"): value for key, value in params.items()})
+        words = ("--vnf_name", where.name, "--action_name", primitive, "--params", text, "--wait")
+        operation = json.loads(self.verb("ns-action", where.slice, *words))
+        output = operation["detailed-status"]["output"]
+        try:
+            return json.loads(output)
+        except ValueError:
+            return output
+
+    # -- slices --------------------------------------------------------------------------------
+
+    def prepare(self, *more: str) -> None:
+        """Make the VIM account and onboard the EPC, and more packages."""
+        self.verb("vim-create", "--name", "lab", show=True)
+        for package in (*(f"{name}_vnf" for name in VNFS), NSD, *more):
+            kind = "nspkg-create" if package.endswith("_ns") else "vnfpkg-create"
+            self.verb(kind, str(self.dist / f"{package}.tar.gz"))
+
+    def parameters(self, base: str = "epc", other_ranges: bool = False) -> str:
+        """Return the text of a built parameter file, for a second slice where asked."""
+        text = (self.dist / "params" / f"{base}.yaml").read_text(encoding="utf-8")
+        return second(text) if other_ranges else text
+
+    def deploy(self, wanted: Mapping[str, str], patience: float = 600.0) -> None:
+        """Instantiate one EPC per slice, side by side, and wait until all charms are idle.
+
+        Args:
+            wanted: parameter text by name of the slice.
+            patience: seconds all this may take.
+
+        Raises:
+            click.ClickException: one failed, or it takes too long.
+        """
+        documents = {}
+        for name, text in wanted.items():
+            file = self.home / f"{name}.yaml"
+            file.write_text(text, encoding="utf-8")
+            documents[name] = yaml.safe_load(text)
+            words = ("--ns_name", name, "--nsd_name", NSD, "--vim_account", "lab")
+            self.verb("ns-create", *words, "--config_file", str(file), show=True)
+        until = time.monotonic() + patience
+        waiting = list(wanted)
+        while waiting:
+            record = json.loads(self.verb("ns-show", waiting[0]))
+            settled = (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle")
+            if record["nsState"] == "BROKEN":
+                raise click.ClickException(f"{waiting[0]} is BROKEN: {record.get('errorDetail')}")
+            if settled is not None:
+                self.adopt(waiting.pop(0), documents[record["name"]], float(settled))
+            elif time.monotonic() > until:
+                raise click.ClickException(f"{waiting[0]} is not up after {patience:.0f} s")
+            else:
+                time.sleep(1)
+
+    def adopt(self, name: str, document: Mapping[str, Any], settled: float = 0.0) -> Slice:
+        """Take a running service as a slice."""
+        record = json.loads(self.verb("ns-show", name))
+        vim = Vim.open(self.home, "lab")
+        applications = {
+            vca["member-vnf-index"]: vca["application"]
+            for vca in record["_admin"]["deployed"]["VCA"]
+        }
+        vnfs = {}
+        for row in json.loads(self.verb("vnf-list", "--ns", name)):
+            index = row["member-vnf-index-ref"]
+            server = vim.server(row["vdur"][0]["vim-id"])
+            management = server.ip_on(vim.management_network().id) or ""
+            vnfs[index] = Vnf(name, index, server.id, management, applications[index], vim)
+        found = Slice(name, record["_id"], Addresses.of(document), vnfs, vim, settled)
+        self.slices[name] = found
+        return found
+
+    def clean(self) -> None:
+        """Remove everything the lab made."""
+        self.verb("lab", "clean")
+        with contextlib.suppress(OSError):
+            for file in self.home.glob("*.yaml"):
+                file.unlink()
+            self.home.rmdir()
+
+    # -- observation ---------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def captured(self, folder: Path) -> Iterator[dict[tuple[str, str], Path]]:
+        """Capture every link's underlay of every slice while the block runs."""
+        files = {}
+        with contextlib.ExitStack() as stack:
+            for name, found in self.slices.items():
+                for link in LINKS:
+                    file = folder / f"{name}-{link}.pcap"
+                    stack.enter_context(found.vim.capture(found.network(link), file))
+                    files[name, link] = file
+            yield files
+
+    def all_vnfs(self) -> list[Vnf]:
+        """Return the VNFs of all slices."""
+        return [vnf for found in self.slices.values() for vnf in found.vnfs.values()]

@@ -1,0 +1,89 @@
+"""What is on a wire, as Wireshark's dissectors see it.
+
+tshark is told nothing of ports or of what to expect: it recognises WireGuard by the form of its
+messages. So a frame counts as protected because an independent program says that it is.
+"""
+
+from __future__ import annotations
+
+import collections
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+#: Layers below the one that says what a frame carries.
+_CARRIERS = {"eth", "ethertype", "vlan", "ip", "ipv6", "udp", "tcp", "sctp", "udpencap", "data"}
+PROTECTED = frozenset({"wg", "esp", "isakmp"})
+"""WireGuard, ESP (RFC 4303) and the IKE that sets it up (RFC 7296)."""
+NEIGHBOURS = frozenset({"arp", "icmpv6-nd", "icmpv6-mld"})
+"""Address resolution (RFC 826, RFC 4861) and IPv6's own group membership (RFC 3810)."""
+#: ICMPv6 types of neighbour discovery and of multicast listener discovery.
+_ND, _MLD = set(range(133, 138)), {130, 131, 132, 143}
+
+
+@dataclass(frozen=True)
+class Wire:
+    """The frames of a capture by what they carry."""
+
+    frames: dict[str, int]
+    imsis: tuple[str, ...]
+
+    @property
+    def clear(self) -> dict[str, int]:
+        """Frames that are neither protected nor address resolution."""
+        return {k: n for k, n in self.frames.items() if k not in PROTECTED | NEIGHBOURS}
+
+    @property
+    def protected(self) -> int:
+        """Frames of a VPN."""
+        return sum(n for kind, n in self.frames.items() if kind in PROTECTED)
+
+
+def _tshark(file: Path, *words: str) -> list[str]:
+    command = ["tshark", "-n", "-r", str(file), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    except FileNotFoundError:
+        raise click.ClickException("tshark is not installed") from None
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise click.ClickException(f"tshark cannot read {file.name}: {reason}")
+    return done.stdout.splitlines()
+
+
+def kind(protocols: str, icmp6: str = "") -> str:
+    """Return what a frame carries, from tshark's `frame.protocols` and ICMPv6 type.
+
+    The last named layer counts, as an IKE message ends in its payloads only inside `isakmp`; but
+    whatever is found inside a VPN's own layer cannot make the frame count as clear.
+    """
+    layers = protocols.split(":")
+    for layer in layers:
+        if layer in PROTECTED:
+            return layer
+    if "icmpv6" in layers and icmp6.isdigit():
+        number = int(icmp6)
+        return "icmpv6-nd" if number in _ND else "icmpv6-mld" if number in _MLD else "icmpv6"
+    named = [layer for layer in layers if layer not in _CARRIERS]
+    if named:
+        return named[0]
+    transport = [layer for layer in layers if layer in ("udp", "tcp", "sctp", "ip", "ipv6")]
+    return transport[-1] if transport else layers[-1]
+
+
+def dissect(file: Path) -> Wire:
+    """Dissect a capture.
+
+    Raises:
+        click.ClickException: tshark is missing or cannot read it.
+    """
+    fields = ("-T", "fields", "-e", "frame.protocols", "-e", "icmpv6.type", "-e", "e212.imsi")
+    frames: collections.Counter[str] = collections.Counter()
+    imsis: set[str] = set()
+    for line in _tshark(file, *fields):
+        protocols, icmp6, imsi = (*line.split("\t"), "", "")[:3]
+        frames[kind(protocols, icmp6)] += 1
+        imsis.update(filter(None, imsi.split(",")))
+    return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)))
