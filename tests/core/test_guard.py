@@ -57,6 +57,7 @@ def test_where_the_tunnel_has_no_interface_the_kernels_mark_decides() -> None:
     text = guard.render([guard.guarded(plan("s6a", interface="ens4"))])
     lines = [line.strip() for line in text.splitlines() if "dport" in line]
     ports = "meta l4proto tcp th dport { 3868, 3870, 5868, 5870 }"
+    assert '"lo" meta ipsec missing ip daddr 172.16.6.2 counter drop' in text
     assert lines == [
         f'{ports} iifname != "lo" meta ipsec exists accept',
         f'{ports} iifname != "lo" counter drop',
@@ -65,10 +66,20 @@ def test_where_the_tunnel_has_no_interface_the_kernels_mark_decides() -> None:
     ]
 
 
-@pytest.mark.parametrize(("link", "technology"), [("vpn-server", WIREGUARD), ("s6a", NONE)])
-def test_links_in_clear_and_unknown_applications_have_no_guard(link: str, technology: str) -> None:
-    assert ids(guard.observe([params(link, technology)])) == ["guard/file"]
-    plans = {link: plan(link, technology)}
+@pytest.mark.parametrize("link", ["vpn-server", "s6a"])
+def test_inner_addresses_take_only_what_came_through_the_tunnel(link: str) -> None:
+    address = params(link).inner_address
+    text = guard.render([guard.guarded(plan(link))])
+    outside = f'iifname != {{ "lo", "wg-{link}" }}'
+    assert text.count(f"{outside} ip daddr {address.ip} counter drop") == 1
+    # Into this VDU and through it.
+    assert text.count(f"{outside} ip saddr {address.network} counter drop") == 2
+    assert ("th dport" in text) == (link == "s6a")
+
+
+def test_links_in_clear_have_no_guard() -> None:
+    assert ids(guard.observe([params("s6a", NONE)])) == ["guard/file"]
+    plans = {"s6a": plan("s6a", NONE)}
     assert guard.steps_to(plans, observed(None)) == []
     # What was guarded before is not any more.
     assert ids(guard.steps_to(plans, observed("old")))[:2] == ["guard/off", "guard/delete"]

@@ -1,17 +1,23 @@
 """The guard: nftables rules that keep what a secured link carries off every other way.
 
-A network function sends to inner addresses. While the tunnel is down, or if somebody adds a route,
-such packets could take the default route in clear. The guard drops them on the VDU itself, in both
-directions, whatever interface they would use but the tunnel's. It is loaded before the network
-comes up at boot, and stays when the tunnel goes.
+By port: a network function sends to inner addresses. While the tunnel is down, or if somebody adds
+a route, such packets could take the default route in clear. The guard drops them on the VDU itself,
+in both directions, whatever interface they would use but the tunnel's.
 
-Links whose application is not known, and links in clear, have no rules.
+By address: Linux takes a packet for any of its addresses on any interface (the weak model of RFC
+1122 section 3.3.4.2), so that a machine on the underlay or the management network could reach
+whatever listens on an inner address, or pass for a peer by its inner address. Packets to our inner
+address, and from the link's inner subnet, count only if they came out of the tunnel.
+
+It is loaded before the network comes up at boot, and stays when the tunnel goes. Links in clear
+have no rules, and links whose application is not known none by port.
 """
 
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 import attr
 
+from . import fields
 from .intent import LinkParams
 from .links import NONE, reference_point
 from .steps import Results, Step, read, remove, run, write
@@ -55,26 +61,28 @@ class Guarded:
         ports: At either end.
         interface: Of the tunnel; "" where decrypted packets come in by the underlay, and only the
             kernel's mark tells them from clear ones.
+        inner: Our address in the tunnel, with the prefix length of the link's subnet.
     """
 
     link: str
     transport: str
     ports: Tuple[int, ...]
+    inner: fields.IPInterface
     interface: str = ""
 
 
 def needed(params: LinkParams) -> bool:
     """Tell whether a link has something to guard."""
-    return params.technology != NONE and bool(reference_point(params.link).port)
+    return params.technology != NONE
 
 
 def guarded(plan: LinkPlan) -> Guarded:
     """Return what to guard of a link that needs it."""
     link = plan.params.link
     point = reference_point(link)
-    ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ()))))
+    ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
     interface = "" if plan.interface == plan.underlay else plan.interface
-    return Guarded(link, point.transport, ports, interface)
+    return Guarded(link, point.transport, ports, plan.params.inner_address, interface)
 
 
 def render(guards: Sequence[Guarded]) -> str:
@@ -94,7 +102,7 @@ def render(guards: Sequence[Guarded]) -> str:
         lines.append("        type filter hook {} priority raw + 10; policy accept;".format(chain))
         for guard in sorted(guards, key=lambda g: g.link):
             ports = "{{ {} }}".format(", ".join(str(port) for port in guard.ports))
-            for end in ("dport", "sport"):
+            for end in ("dport", "sport") if guard.ports else ():
                 match = "meta l4proto {} th {} {}".format(guard.transport, end, ports)
                 if guard.interface:
                     there = '{} != {{ "lo", "{}" }}'.format(name, guard.interface)
@@ -103,8 +111,30 @@ def render(guards: Sequence[Guarded]) -> str:
                     there = '{} != "lo" {} accept'.format(name, secured)
                     lines.append("        {} {}".format(match, there))
                     lines.append('        {} {} != "lo" counter drop'.format(match, name))
+        if chain == "input":
+            lines += [line for guard in sorted(guards, key=lambda g: g.link) for line in _to(guard)]
         lines.append("    }")
-    return "\n".join(lines + ["}"]) + "\n"
+    lines.append("    chain forward {")
+    lines.append("        type filter hook forward priority raw + 10; policy accept;")
+    lines += [_from(guard) for guard in sorted(guards, key=lambda g: g.link)]
+    return "\n".join(lines + ["    }", "}"]) + "\n"
+
+
+def _outside(guard: Guarded) -> str:
+    if guard.interface:
+        return '        iifname != {{ "lo", "{}" }}'.format(guard.interface)
+    return '        iifname != "lo" meta ipsec missing'
+
+
+def _to(guard: Guarded) -> List[str]:
+    family = "ip6" if guard.inner.version == 6 else "ip"
+    own = "{} {} daddr {} counter drop".format(_outside(guard), family, guard.inner.ip)
+    return [own, _from(guard)]
+
+
+def _from(guard: Guarded) -> str:
+    family = "ip6" if guard.inner.version == 6 else "ip"
+    return "{} {} saddr {} counter drop".format(_outside(guard), family, guard.inner.network)
 
 
 def observe(params: Sequence[LinkParams]) -> List[Step]:

@@ -21,6 +21,7 @@ from e2e_support import (
     running_in,
     wait,
 )
+from vpnaas import guard
 
 from lab.vca import AlreadyExistsError
 
@@ -224,6 +225,36 @@ def test_rotation_does_not_break_a_tcp_stream(basic: Service, server: Vnf, clien
 
 def booted(vnf: Vnf) -> str:
     return vnf.out("systemctl", "show", "--property", "UserspaceTimestampMonotonic")
+
+
+def hears(server: Vnf, client: Vnf) -> bool:
+    """Say whether a datagram of the client gets to a program on the server's inner address."""
+    take = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(3);"
+        f"s.bind(('{SERVER}', 7777)); s.recv(99)"
+    )
+    listening = InBackground(lambda: server.run("python3", "-c", take))
+    wait(lambda: any(f"{SERVER}:7777" in row for row in server.listening()), "it listens")
+    give = "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+    client.out("python3", "-c", give + f"s.sendto(b'x', ('{SERVER}', 7777))")
+    return bool(listening.result().returncode == 0)
+
+
+def test_inner_addresses_take_what_came_through_the_tunnel_only(server: Vnf, client: Vnf) -> None:
+    """In clear over the underlay nothing arrives, until somebody takes the guard away."""
+    interface = client.server.ports[1].interface
+    outer = server.server.ports[1].ip
+    assert hears(server, client)
+    client.out("ip", "route", "add", f"{SERVER}/32", "via", outer, "dev", interface)
+    try:
+        assert not hears(server, client)
+        server.out("nft", "delete", "table", "inet", guard.TABLE)
+        assert hears(server, client)
+        server.status("vpn-server")  # a reconcile: it finds the table gone
+        assert not hears(server, client)
+    finally:
+        client.out("ip", "route", "delete", f"{SERVER}/32", "via", outer)
+    assert hears(server, client)
 
 
 def test_boot_has_no_ordering_cycle(server: Vnf, client: Vnf) -> None:
