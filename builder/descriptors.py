@@ -32,7 +32,9 @@ LOGIN = {
 NOT_FOR_OPERATORS = ("generate-ssh-key", "get-ssh-public-key")
 """LCM calls these by itself; as a primitive they would only confuse."""
 
-SHARED = {"technology", "preshared-key", "mtu", "keepalive"}
+SHARED = {
+    "technology", "preshared-key", "mtu", "keepalive", "credentials", "proposal", "ipsec-options",
+}  # fmt: skip
 """`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
 LITERAL = {"link", "underlay-interface", "listen-port"}
 """`configure` parameters the descriptor knows, or leaves at the charm's default."""

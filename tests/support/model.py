@@ -11,10 +11,14 @@ import base64
 import hashlib
 import itertools
 import json
+import re
 import shlex
 from dataclasses import dataclass, field
 
 from vpnaas.steps import Results, Step
+
+SPKI = bytes.fromhex("302a300506032b6570032100")
+"""What precedes the bytes of an Ed25519 key in DER (RFC 8410)."""
 
 
 def public_of(private: str) -> str:
@@ -55,6 +59,8 @@ class World:
         return base64.b64encode(raw).decode()
 
     def ping(self, source: ModelVdu, target: str) -> bool:
+        if any(f"{target}/32" in sa.remote_ts for sa in source.charon.sas):
+            return True
         for interface in source.interfaces.values():
             for key, peer in interface.peers.items():
                 if f"{target}/32" in peer.allowed:
@@ -79,8 +85,211 @@ class World:
         return False
 
 
+@dataclass
+class PlainInterface:
+    """An interface that only holds addresses and routes, as that of an IPsec link."""
+
+    mtu: int = 1500
+    addresses: set[str] = field(default_factory=set)
+    routes: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Connection:
+    """A loaded connection, as far as two ends must agree or a test looks."""
+
+    text: str
+    local_id: str
+    remote_id: str
+    local_key: str
+    remote_key: str
+    local_addrs: list[str]
+    remote_addrs: str
+    proposals: tuple[str, str]
+    ppk: str
+    secret: str
+    local_ts: tuple[str, ...]
+    remote_ts: tuple[str, ...]
+
+    @classmethod
+    def read(cls, text: str, secrets: dict[str, str]) -> Connection:
+        def one(key: str, part: str = text) -> str:
+            found = re.search(rf"^ *{key} = (.*)$", part, re.M)
+            return found.group(1) if found else ""
+
+        local, remote = text.partition("remote {")[0], text.partition("remote {")[2]
+        return cls(
+            text=text,
+            local_id=one("id", local).lstrip("@"),
+            remote_id=one("id", remote).lstrip("@"),
+            local_key=one("pubkeys", local),
+            remote_key=one("pubkeys", remote),
+            local_addrs=one("local_addrs").split(", "),
+            remote_addrs=one("remote_addrs"),
+            proposals=(one("proposals"), one("esp_proposals")),
+            ppk=secrets.get(one("ppk_id"), "missing") if one("ppk_id") else "",
+            secret=secrets.get(one("id", remote).lstrip("@"), "") if "auth = psk" in text else "",
+            local_ts=tuple(one("local_ts").split(", ")),
+            remote_ts=tuple(one("remote_ts").split(", ")),
+        )
+
+
+@dataclass(eq=False)
+class ModelSa:
+    name: str
+    id: int
+    remote: str
+    remote_ts: tuple[str, ...]
+    other: ModelSa | None = None
+    owner: Charon | None = None
+
+
+class Charon:
+    """The daemon of a VDU: loads what is on file, agrees with others of its kind."""
+
+    def __init__(self, vdu: ModelVdu) -> None:
+        self.vdu = vdu
+        self.running = False
+        self.connections: dict[str, Connection] = {}
+        self.keys: set[str] = set()
+        self.sas: list[ModelSa] = []
+        self.made = 0
+
+    def start(self) -> None:
+        self.stop()
+        self.running = True
+        self._load_creds()
+        self._load_conns()
+
+    def stop(self) -> None:
+        self.running = False
+        self.connections, self.keys = {}, set()
+        # Without a word to the peers, which must notice by themselves.
+        self.sas = []
+
+    def end(self, sa: ModelSa) -> None:
+        self.sas.remove(sa)
+        if sa.other is not None and sa.other.owner and sa.other in sa.other.owner.sas:
+            sa.other.owner.sas.remove(sa.other)
+
+    def swanctl(self, words: list[str]) -> tuple[int, str]:
+        if not self.running:
+            return 2, ""
+        verb = words[0]
+        if verb == "--load-creds":
+            self._load_creds()
+        elif verb == "--load-conns":
+            self._load_conns()
+        elif verb == "--stats":
+            return 0, "stats reply {plugins=[charon-systemd kernel-libipsec openssl vici]}\n"
+        elif verb == "--list-conns":
+            return 0, "".join(
+                f"list-conn event {{{name} {{version=IKEv2 children {{{name} {{mode=T}}}}}}}}\n"
+                for name in self.connections
+            )
+        elif verb == "--list-sas":
+            return 0, "".join(self._show(sa) for sa in self.sas)
+        elif verb == "--terminate":
+            for sa in [sa for sa in self.sas if str(sa.id) == words[words.index("--ike-id") + 1]]:
+                self.end(sa)
+        elif verb == "--initiate":
+            return (0 if self._initiate(words[words.index("--ike") + 1]) else 1), ""
+        else:
+            raise AssertionError(words)
+        return 0, ""
+
+    @staticmethod
+    def _show(sa: ModelSa) -> str:
+        host, _, port = sa.remote.rpartition(":")
+        child = (
+            f"{sa.name}-{sa.id} {{name={sa.name} uniqueid={sa.id} state=INSTALLED install-time=1"
+        )
+        return (
+            f"list-sa event {{{sa.name} {{uniqueid={sa.id} version=2 state=ESTABLISHED "
+            f"remote-host={host} remote-port={port} established=1 "
+            f"child-sas {{{child} bytes-in=1 bytes-out=1 encr-alg=AES_GCM_16}}}}}}}}\n"
+        )
+
+    def _load_creds(self) -> None:
+        folder = "/etc/swanctl/private/"
+        self.keys = {
+            "0s" + base64.b64encode(SPKI + base64.b64decode(public_of(text))).decode()
+            for path, text in self.vdu.files.items()
+            if path.startswith(folder)
+        }
+
+    def _load_conns(self) -> None:
+        found = {}
+        for path, text in sorted(self.vdu.files.items()):
+            if not path.startswith("/etc/swanctl/conf.d/"):
+                continue
+            assert text.count("{") == text.count("}"), text
+            secrets = self._secrets(text.partition("\nsecrets {")[2])
+            sections = re.split(r"^  (\S+) \{$", text.partition("\nsecrets {")[0], flags=re.M)
+            for name, body in zip(sections[1::2], sections[2::2], strict=True):
+                found[name] = Connection.read(body, secrets)
+        self.connections = found
+
+    def _secrets(self, text: str) -> dict[str, str]:
+        found = {}
+        for block in text.split("}"):
+            included = re.search(r"include (\S+)", block)
+            if included:
+                for identity in re.findall(r"id-\d+ = (\S+)", block):
+                    found[identity.lstrip("@")] = self.vdu.files.get(included.group(1), "")
+        return found
+
+    def _initiate(self, name: str) -> bool:
+        mine = self.connections.get(name)
+        if mine is None or (mine.local_key and mine.local_key not in self.keys):
+            return False
+        for vdu in self.vdu.world.vdus:
+            theirs = vdu.charon
+            addresses = {address.split("/")[0] for address in vdu.underlay.values()}
+            if (
+                theirs is self
+                or not theirs.running
+                or mine.remote_addrs.split(", ")[0] not in addresses
+            ):
+                continue
+            for other, answer in theirs.connections.items():
+                if self._agree(mine, answer) and answer.local_key in (theirs.keys | {""}):
+                    self._establish(name, mine, theirs, other, answer)
+                    return True
+        return False
+
+    @staticmethod
+    def _agree(mine: Connection, theirs: Connection) -> bool:
+        return (
+            (mine.local_id, mine.remote_id) == (theirs.remote_id, theirs.local_id)
+            and (mine.local_key, mine.remote_key) == (theirs.remote_key, theirs.local_key)
+            and mine.proposals == theirs.proposals
+            and (mine.ppk, mine.secret) == (theirs.ppk, theirs.secret)
+            and mine.ppk != "missing"
+            and (mine.local_key != "" or mine.secret != "")
+        )
+
+    def _establish(
+        self, name: str, mine: Connection, theirs: Charon, other: str, answer: Connection
+    ) -> None:
+        one = ModelSa(
+            name,
+            next(self.vdu.world.serial),
+            mine.remote_addrs.split(", ")[0] + ":4500",
+            mine.remote_ts,
+        )
+        two = ModelSa(other, one.id, mine.local_addrs[0] + ":4500", answer.remote_ts)
+        one.other, two.other, one.owner, two.owner = two, one, self, theirs
+        self.made += 1
+        self.sas.append(one)
+        theirs.sas.append(two)
+
+
 class ModelVdu:
     """One VDU."""
+
+    esp = False
+    """Whether the kernel has ESP and XFRM interfaces."""
 
     def __init__(self, world: World, underlay: dict[str, str]) -> None:
         self.world = world
@@ -93,6 +302,8 @@ class ModelVdu:
         self.guard = ""
         self.fail_on: str | None = None
         self.round_trips = 0
+        self.plain: dict[str, PlainInterface] = {}
+        self.charon = Charon(self)
         world.vdus.append(self)
 
     def execute(self, steps: list[Step]) -> Results:
@@ -110,8 +321,12 @@ class ModelVdu:
 
     def reboot(self) -> None:
         self.interfaces.clear()
+        self.plain.clear()
+        self.charon.stop()
         self.active.clear()
         self.guard = ""
+        for path in [path for path in self.files if path.startswith("/run/")]:
+            del self.files[path]
         for unit in sorted(self.enabled):
             self._systemctl(["restart", unit])
 
@@ -191,8 +406,16 @@ class ModelVdu:
         return 0, ""
 
     def _cmd_openssl(self, argv, text):
+        if argv[1] == "rand":
+            secret = self.world.secret()
+            return 0, (secret if "-base64" in argv else base64.b64decode(secret)[:8].hex()) + "\n"
+        if argv[1] == "genpkey" and "ED25519" in argv:
+            return 0, f"ED25519 {self.world.secret()}"
         if argv[1] == "genpkey":
             return 0, f"PRIVATE {self.world.secret()}"
+        if argv[1] == "pkey" and self.files[argv[3]].startswith("ED25519 "):
+            raw = SPKI + base64.b64decode(public_of(self.files[argv[3]]))
+            return 0, f"-----BEGIN\n{base64.b64encode(raw).decode()}\n-----END\n"
         if argv[1] == "pkey":
             head = b"0\x82\x01\xa20\r\x06\t*\x86H\x86\xf7\r\x01\x01\x01\x05\x00"
             body = head + self.files[argv[3]].encode().ljust(300, b"=")
@@ -214,6 +437,25 @@ class ModelVdu:
             return 1, ""
         return 0, owner[2].decode()
 
+    def _cmd_grep(self, argv, text):
+        assert argv[1:5] == ["-z", "-q", "-x", "-E"]
+        return (0 if re.fullmatch(argv[5].replace("[[:space:]]", r"\s"), text) else 1), ""
+
+    def _cmd_sed(self, argv, text):
+        # The one script there is: the first line, if all of it is a key.
+        assert argv[2].endswith("secret = 0s\\1/p;1q")
+        found = re.fullmatch(r"[A-Za-z0-9+/]{43}=", text.split("\n")[0])
+        return 0, f"secret = 0s{found.group()}\n" if found else ""
+
+    def _cmd_swanctl(self, argv, text):
+        return self.charon.swanctl(argv[1:])
+
+    def _cmd_ipsec(self, argv, text):
+        assert argv[1] == "drop"
+        for sa in [sa for sa in self.charon.sas if sa.name.startswith(argv[2])]:
+            self.charon.end(sa)
+        return 0, ""
+
     def _cmd_systemctl(self, argv, text):
         return self._systemctl([word for word in argv[1:] if word != "--now"], "--now" in argv)
 
@@ -221,6 +463,13 @@ class ModelVdu:
         verb = words[0]
         if verb == "daemon-reload":
             return 0, ""
+        if verb == "enable" and len(words) > 2:
+            for name in words[1:]:
+                self._systemctl(["enable", name], now)
+            return 0, ""
+        if verb == "is-active" and len(words) > 2:
+            states = ["active" if name in self.active else "inactive" for name in words[1:]]
+            return (3 if "inactive" in states else 0), "\n".join(states) + "\n"
         unit = words[1]
         if verb == "is-enabled":
             states = ["enabled" if name in self.enabled else "disabled" for name in words[1:]]
@@ -237,11 +486,29 @@ class ModelVdu:
                 self.guard = self.files["/etc/osm-vpnaas/guard.nft"]
             if unit.startswith("wg-quick@"):
                 self._wg_quick_up(unit[len("wg-quick@") : -len(".service")])
+            if unit.startswith("osm-vpnaas-ipsec@"):
+                self._ipsec_up(unit[len("osm-vpnaas-ipsec@") : -len(".service")])
+            if unit == "strongswan.service":
+                self.charon.start()
         if verb == "stop" or (verb == "disable" and now):
             self.active.discard(unit)
             if unit.startswith("wg-quick@"):
                 self.interfaces.pop(unit[len("wg-quick@") : -len(".service")], None)
+            if unit.startswith("osm-vpnaas-ipsec@"):
+                self.plain.pop("xf-" + unit[len("osm-vpnaas-ipsec@") : -len(".service")], None)
         return 0, ""
+
+    def _ipsec_up(self, link):
+        made = PlainInterface()
+        for line in self.files[f"/etc/osm-vpnaas/{link}/ipsec.up"].splitlines():
+            words = line.split()
+            if words[:2] == ["address", "add"]:
+                made.addresses.add(words[2])
+            elif words[:2] == ["link", "set"]:
+                made.mtu = int(words[4])
+            elif words[:2] == ["route", "replace"]:
+                made.routes.add(words[2])
+        self.plain["xf-" + link] = made
 
     def _wg_quick_up(self, name):
         old = self.interfaces.get(name)
@@ -343,28 +610,38 @@ class ModelVdu:
         words = [word for word in argv[1:] if word not in ("-j", "-4", "-6")]
         if words[:2] == ["address", "show"]:
             rows = [self._ip_row(name, 1500, {a}) for name, a in self._nics()]
-            rows += [self._ip_row(n, wg.mtu, wg.addresses) for n, wg in self.interfaces.items()]
+            rows += [self._ip_row(n, wg.mtu, wg.addresses) for n, wg in self._made()]
             return 0, json.dumps(rows)
         if words[:2] == ["route", "show"]:
             routes = [
                 {"dst": route, "dev": name}
-                for name, wg in self.interfaces.items()
+                for name, wg in self._made()
                 for route in sorted(wg.routes)
             ]
             return 0, json.dumps([] if "default" in words or "-6" in argv else routes)
+        made = dict(self._made())
+        if words[:2] == ["xfrm", "state"]:
+            return (0 if self.esp else 2), ""
+        if words[0] == "link" and words[1] == "add":
+            return (0 if self.esp else 2), ""
         if words[0] == "link" and words[1] == "set":
-            self.interfaces[words[2]].mtu = int(words[4])
+            if words[2] in made:
+                made[words[2]].mtu = int(words[4])
         elif words[0] == "link":
-            return (0 if self.interfaces.pop(words[2], None) else 1), ""
+            gone = self.interfaces.pop(words[2], None) or self.plain.pop(words[2], None)
+            return (0 if gone else 1), ""
         elif words[0] == "address":
-            addresses = self.interfaces[words[4]].addresses
+            addresses = made[words[4]].addresses
             (addresses.add if words[1] == "add" else addresses.discard)(words[2])
         elif words[0] == "route":
-            routes = self.interfaces[words[4]].routes
+            routes = made[words[4]].routes
             (routes.add if words[1] == "replace" else routes.discard)(words[2])
         else:
             raise AssertionError(words)
         return 0, ""
+
+    def _made(self):
+        return [*self.interfaces.items(), *self.plain.items()]
 
     def _nics(self):
         return self.underlay.items()

@@ -25,6 +25,7 @@ MAX_PREFIXES = 32
 
 _DECIMAL = re.compile(r"\A(0|[1-9][0-9]{0,9})\Z")
 _NAME = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
+_IDENTITY = re.compile(r"\A[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?\Z")
 _INTERFACE = re.compile(r"\A[A-Za-z][A-Za-z0-9_.-]{0,14}\Z")
 _ADDRESS = re.compile(r"\A[0-9A-Fa-f:.]{2,45}\Z")
 _FINGERPRINT = re.compile(r"\ASHA256:[A-Za-z0-9+/]{43}\Z")
@@ -186,6 +187,38 @@ def wireguard_key(where: str, text: str) -> str:
     raw = _base64(text)
     if len(text) != 44 or raw is None or len(raw) != 32 or raw == bytes(32):
         raise InputError(where, "{} is not a WireGuard key".format(shown(text)), allowed)
+    return text
+
+
+_SPKI = {
+    # AlgorithmIdentifier and BIT STRING header of a SubjectPublicKeyInfo, and bytes of the key
+    bytes.fromhex("302a300506032b6570032100"): 32,  # Ed25519, RFC 8410
+    bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200"): 65,  # P-256, RFC 5480
+    bytes.fromhex("3076301006072a8648ce3d020106052b81040022036200"): 97,  # P-384
+}
+
+
+def ipsec_key(where: str, text: str) -> str:
+    """Parse a raw public key of IKEv2: base64 of an Ed25519, P-256 or P-384 key's DER."""
+    raw = _base64(text)
+    for head, size in _SPKI.items():
+        if raw is not None and raw.startswith(head) and len(raw) == len(head) + size:
+            return text
+    raise InputError(
+        where,
+        "{} is not an IKEv2 public key".format(shown(text)),
+        "base64 of an Ed25519, P-256 or P-384 key, the body of what `openssl pkey -pubout` prints",
+    )
+
+
+def ike_identity(where: str, text: str) -> str:
+    """Parse an IKE identity of type FQDN: 1 to 64 of a-z, 0-9, '.' and '-', not at the ends."""
+    if not _IDENTITY.match(text):
+        raise InputError(
+            where,
+            "{} is not an IKE identity".format(shown(text)),
+            "1 to 64 of a-z, 0-9, '.' and '-', with a letter or digit at both ends",
+        )
     return text
 
 

@@ -5,13 +5,14 @@ leader writes and which outlives a unit. Nothing in it is secret.
 """
 
 import json
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import attr
 
-from . import fields
+from . import fields, ipsec_params
 from .errors import InputError
-from .links import KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
+from .ipsec_params import PORT, PSK, PUBKEY, IpsecParams
+from .links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
 
 AUTO = ("", "auto")
 NOTHING = ("", "none")
@@ -24,7 +25,7 @@ class LinkParams:
 
     Attributes:
         link: Name of the link, which is the relation endpoint.
-        technology: "wireguard", or "none" for the measurement baseline in clear.
+        technology: "wireguard", "ipsec", or "none" for the measurement baseline in clear.
         inner_address: Our address inside the tunnel, with the prefix length of the link's subnet.
         underlay_interface: VDU interface the tunnel runs over, "" for that of management.
         gateway: Address peers reach us at where it is not ours (floating IP, NAT), else None.
@@ -34,6 +35,7 @@ class LinkParams:
         mtu: Upper bound in bytes, 0 for none.
         keepalive: Seconds, 0 is off, -1 decides by NAT.
         preshared_key: Whether the link needs a preshared key.
+        ipsec: What concerns IPsec only.
     """
 
     link: str
@@ -47,6 +49,12 @@ class LinkParams:
     mtu: int = 0
     keepalive: int = -1
     preshared_key: bool = False
+    ipsec: IpsecParams = attr.Factory(IpsecParams)
+
+    @property
+    def needs_preshared(self) -> bool:
+        """Tell whether this end wants a preshared key."""
+        return self.preshared_key or (self.technology == IPSEC and self.ipsec.credentials == PSK)
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `link_params` would parse to this."""
@@ -62,12 +70,13 @@ class LinkParams:
             "mtu": self.mtu,
             "keepalive": self.keepalive,
             "preshared-key": self.preshared_key,
+            **(self.ipsec.to_params() if self.technology == IPSEC else {}),
         }
 
 
 @attr.frozen
 class ManualPeer:
-    """A WireGuard peer outside any relation (the `add-peer` primitive)."""
+    """A peer outside any relation (the `add-peer` primitive)."""
 
     link: str
     name: str
@@ -109,6 +118,13 @@ class Intent:
                 "{} has no VPN".format(peer.link),
                 "a link that `configure` set to {}".format(" or ".join(KEYED)),
             )
+        if params.technology == IPSEC and params.ipsec.credentials == PSK:
+            raise InputError(
+                "add-peer: link",
+                "{} proves its ends by preshared keys".format(peer.link),
+                "a link with credentials pubkey",
+            )
+        key_form(params.technology)("add-peer: public-key", peer.public_key)
         peers = dict(self.peers)
         peers[(peer.link, peer.name)] = peer
         return attr.evolve(self, peers=peers)
@@ -188,6 +204,17 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     if preshared and technology == NONE:
         raise InputError(at("preshared-key"), "technology none has no keys", "false")
     port = fields.integer(at("listen-port"), params.get("listen-port", 0), 0, 65535)
+    if technology == IPSEC:
+        if port not in (0, PORT):
+            raise InputError(
+                at("listen-port"), "{} is not IKE's".format(port), "0 or {}".format(PORT)
+            )
+        port = PORT
+    ipsec = ipsec_params.parse(
+        (at("credentials"), text("credentials", PUBKEY)),
+        (at("proposal"), text("proposal", "auto")),
+        (at("ipsec-options"), text("ipsec-options", "none")),
+    )
     result = LinkParams(
         link=link,
         technology=technology,
@@ -202,6 +229,7 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
         mtu=mtu,
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", -1), -1, 65535),
         preshared_key=preshared,
+        ipsec=ipsec if technology == IPSEC else IpsecParams(),
     )
     own = fields.host_network(inner)
     for prefix in result.accept_prefixes:
@@ -219,9 +247,9 @@ def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:
     for name, other in sorted(others.items()):
         if name == params.link:
             continue
-        if WIREGUARD == params.technology == other.technology and (
-            params.listen_port == other.listen_port
-        ):
+        one, two = params.technology, other.technology
+        shares = one == two == IPSEC or one not in KEYED or two not in KEYED
+        if params.listen_port == other.listen_port and not shares:
             raise InputError(
                 "configure: listen-port",
                 "{} is taken by link {}".format(params.listen_port, name),
@@ -233,6 +261,16 @@ def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:
                 "{} overlaps {} of link {}".format(params.inner_address, other.inner_address, name),
                 "a subnet of its own for each link",
             )
+
+
+def key_form(technology: str) -> Callable[[str, str], str]:
+    """Return the parser of public keys of a technology."""
+    return fields.ipsec_key if technology == IPSEC else fields.wireguard_key
+
+
+def _any_key(where: str, text: str) -> str:
+    """Parse a key whose technology is known only together with its link."""
+    return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
 
 
 def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPeer:
@@ -251,7 +289,7 @@ def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPee
     return ManualPeer(
         link=text("link"),
         name=fields.name(at("name"), text("name")),
-        public_key=fields.wireguard_key(at("public-key"), text("public-key")),
+        public_key=_any_key(at("public-key"), text("public-key")),
         allowed_prefixes=prefixes,
         endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", 0), 0, 65535),

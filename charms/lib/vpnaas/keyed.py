@@ -48,7 +48,7 @@ class KeyedTechnology(Technology):
             public_key=state.public_key,
             key_generation=state.generation,
             next_public_key=state.next_public_key,
-            preshared=view.params.preshared_key,
+            preshared=view.params.needs_preshared,
             wrap_key=_wrap_key(view),
         )
 

@@ -11,9 +11,10 @@ PROVIDER = "provider"
 REQUIRER = "requirer"
 
 WIREGUARD = "wireguard"
+IPSEC = "ipsec"
 NONE = "none"
-TECHNOLOGIES = (WIREGUARD, NONE)
-KEYED = (WIREGUARD,)
+TECHNOLOGIES = (WIREGUARD, IPSEC, NONE)
+KEYED = (WIREGUARD, IPSEC)
 """Technologies whose peers prove themselves with keys."""
 
 MANAGEMENT = "management"
@@ -56,6 +57,15 @@ def reference_point(link: str) -> ReferencePoint:
 def wireguard_interface(link: str) -> str:
     """Return the WireGuard interface of a link; a link name has at most 12 characters."""
     return "wg-" + link
+
+
+def ipsec_interface(link: str) -> str:
+    """Return the interface that holds the inner address of an IPsec link."""
+    return "xf-" + link
+
+
+OWN_INTERFACES = ("wg-", "xf-")
+"""How the names of interfaces begin that links are made of."""
 
 
 def directory(link: str) -> str:

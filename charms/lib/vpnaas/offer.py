@@ -11,7 +11,8 @@ import attr
 
 from . import fields
 from .errors import InputError
-from .links import NONE, TECHNOLOGIES, WIREGUARD
+from .ipsec_params import CREDENTIALS, Proposal
+from .links import IPSEC, NONE, TECHNOLOGIES, WIREGUARD
 
 VERSION = "1"
 PREFIX = "vpnaas-"
@@ -33,6 +34,9 @@ class KeyOffer:
         wrap_key: RSA public key (SubjectPublicKeyInfo, DER, base64) a preshared key may be
             encrypted to.
         wrapped: Preshared key, encrypted to the reader's wrap_key (RSA-OAEP with SHA-256).
+        identity: IKE identity of the owner on this link, "" where the technology has none.
+        proposal: Algorithms, which must be equal at both ends, "" where there is no choice.
+        credentials: How the ends prove themselves, "" where there is no choice.
     """
 
     public_key: str
@@ -42,6 +46,9 @@ class KeyOffer:
     preshared: bool = False
     wrap_key: str = ""
     wrapped: str = ""
+    identity: str = ""
+    proposal: str = ""
+    credentials: str = ""
 
 
 @attr.frozen
@@ -87,6 +94,9 @@ def encode(offer: Offer) -> Dict[str, str]:
         "preshared-key": ("required" if keys.preshared else "no") if keys else "",
         "wrap-key": keys.wrap_key if keys else "",
         "wrapped-preshared-key": keys.wrapped if keys else "",
+        "ike-identity": keys.identity if keys else "",
+        "proposal": keys.proposal if keys else "",
+        "credentials": keys.credentials if keys else "",
     }
     return {PREFIX + key: value for key, value in bag.items()}
 
@@ -142,6 +152,15 @@ def _wireguard(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer
     return _keys(text, at, fields.wireguard_key)
 
 
+def _ipsec(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer:
+    return attr.evolve(
+        _keys(text, at, fields.ipsec_key),
+        identity=fields.ike_identity(at("ike-identity"), text("ike-identity")),
+        proposal=Proposal.parse(at("proposal"), text("proposal")).text,
+        credentials=fields.choice(at("credentials"), text("credentials"), CREDENTIALS),
+    )
+
+
 def _keys(
     text: Callable[[str], str], at: Callable[[str], str], parse: Callable[[str, str], str]
 ) -> KeyOffer:
@@ -173,6 +192,7 @@ def _keys(
 
 _PARTS: Dict[str, Callable[[Callable[[str], str], Callable[[str], str]], Optional[KeyOffer]]] = {
     WIREGUARD: _wireguard,
+    IPSEC: _ipsec,
     NONE: _no_keys,
 }
 """How the credentials of each technology are read."""

@@ -157,9 +157,7 @@ def ping(address: fields.IPAddress) -> Tuple[str, ...]:
 
 def fresh(now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
     """Tell whether a peer proved itself so lately that its tunnel counts as up."""
-    technology = TABLE[plan.params.technology]
-    handshake = technology.seen(plan, peer).handshake
-    return bool(handshake) and now - handshake < technology.fresh + grace
+    return TABLE[plan.params.technology].alive(now, plan, peer, grace)
 
 
 def _own_mtu(params: LinkParams, underlay: facts.Interface, overhead: int) -> int:

@@ -105,7 +105,8 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     seen = TABLE[plan.params.technology].seen(plan, peer)
     view["public-key"] = peer.public_key
     view["preshared-key"] = bool(peer.preshared)
-    view["last-handshake-s"] = now - seen.handshake if seen.handshake else None
+    age = now - seen.handshake if seen.handshake else seen.age
+    view["last-handshake-s"] = age
     view["received-bytes"] = seen.received
     view["sent-bytes"] = seen.sent
     view["endpoint"] = seen.endpoint or view["endpoint"]
@@ -115,7 +116,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     elif peer.reached:
         view["state"] = DOWN
     elif peer.inner_address is None:
-        view["state"] = UP if seen.handshake else "idle"  # A manual peer calls when it likes.
+        view["state"] = UP if age is not None else "idle"  # A manual peer calls when it likes.
     else:
         view["state"] = PENDING
     return view

@@ -64,7 +64,7 @@ class Situation:
 
     def needs_preshared(self, link: str) -> bool:
         """Tell whether either end of a link wants a preshared key."""
-        return self.intent.links[link].preshared_key or any(
+        return self.intent.links[link].needs_preshared or any(
             offer.keys is not None and offer.keys.preshared for offer in self.offers(link).values()
         )
 
@@ -156,11 +156,13 @@ class Seen:
 
     Attributes:
         handshake: When the peer last proved itself, seconds since the epoch, 0 for never.
+        age: The same as seconds since then, where the VDU tells it so.
         endpoint: Where it is reached now, "" where unknown.
         details: What show-status adds for this technology.
     """
 
     handshake: int = 0
+    age: Optional[int] = None
     received: int = 0
     sent: int = 0
     endpoint: str = ""
@@ -231,6 +233,11 @@ class Technology:
     def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
         """Return what the VDU knows of a peer."""
         return Seen()
+
+    def alive(self, now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
+        """Tell whether a peer proved itself so lately that its tunnel counts as up."""
+        handshake = self.seen(plan, peer).handshake
+        return bool(handshake) and now - handshake < self.fresh + grace
 
     def details(self, plan: LinkPlan) -> Dict[str, Any]:
         """Return what show-status tells of a link beyond what all technologies have."""

@@ -25,6 +25,7 @@ class Peer:
         technology: What its tunnel is.
         public_key: Key in use, in the form of the technology; "" for none.
         next_public_key: Key it is about to switch to.
+        identity: Its IKE identity, "" where the technology has none.
         endpoint: Where to reach it, None where it calls us.
         keepalive: Seconds between keepalives we send, 0 for none.
         mtu: Largest inner packet it can take, 0 where unknown.
@@ -40,6 +41,7 @@ class Peer:
     inner_address: Optional[fields.IPAddress] = None
     public_key: str = ""
     next_public_key: str = ""
+    identity: str = ""
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     keepalive: int = 0
     mtu: int = 0
@@ -100,6 +102,7 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "inner-address": str(peer.inner_address or ""),
         "public-key": peer.public_key,
         "next-public-key": peer.next_public_key,
+        "identity": peer.identity,
         "endpoint": fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
         "keepalive": peer.keepalive,
         "mtu": peer.mtu,
@@ -118,6 +121,7 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         inner_address=fields.address("record", inner) if inner else None,
         public_key=item["public-key"],
         next_public_key=item["next-public-key"],
+        identity=item.get("identity", ""),
         endpoint=fields.endpoint("record", endpoint) if endpoint else None,
         keepalive=int(item["keepalive"]),
         mtu=int(item["mtu"]),

@@ -12,8 +12,8 @@ import attr
 from . import fields
 from .errors import InputError
 from .facts import VduFacts
-from .intent import LinkParams, ManualPeer
-from .links import KEYED, NONE
+from .intent import LinkParams, ManualPeer, key_form
+from .links import IPSEC, KEYED, NONE, OWN_INTERFACES
 from .offer import KeyOffer, Offer, decode
 from .tunnel import Peer
 
@@ -126,12 +126,11 @@ def vet(context: Context) -> Vetted:
             problems.append(str(error))
             keep(name)
     for manual in context.manual:
-        peer = _from_manual(manual, technology)
         try:
-            admit(peer)
+            admit(_from_manual(manual, technology))
         except InputError as error:
             problems.append(str(error))
-            keep(peer.name)
+            keep("man-" + manual.name)
     if not context.remotes and not peers:
         waiting.append("no peer is related")
     return Vetted(
@@ -140,12 +139,14 @@ def vet(context: Context) -> Vetted:
 
 
 def _from_manual(manual: ManualPeer, technology: str) -> Peer:
+    key_form(technology)("{}: its key".format(manual.name), manual.public_key)
     return Peer(
         name="man-" + manual.name,
         label=manual.name,
         prefixes=manual.allowed_prefixes,
         technology=technology,
         public_key=manual.public_key,
+        identity=manual.name if technology == IPSEC else "",
         endpoint=manual.endpoint,
         keepalive=manual.keepalive,
     )
@@ -186,6 +187,13 @@ def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) 
     if params.technology == NONE and not offer.endpoint:
         raise InputError(at("endpoint-address"), "none given", "an address of the underlay")
     keys = offer.keys or KeyOffer("")
+    if params.technology == IPSEC:
+        for what, theirs, ours in (
+            ("proposal", keys.proposal, params.ipsec.proposal.text),
+            ("credentials", keys.credentials, params.ipsec.credentials),
+        ):
+            if theirs != ours:
+                raise InputError(at(what), "it has {}".format(theirs), ours + ", as on this side")
     return Peer(
         name=remote.peer_name,
         label=remote.label,
@@ -194,6 +202,7 @@ def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) 
         inner_address=offer.inner_address,
         public_key=keys.public_key,
         next_public_key=keys.next_public_key,
+        identity=keys.identity,
         endpoint=offer.endpoint,
         keepalive=_keepalive(params, context.vdu),
         mtu=offer.mtu,
@@ -231,6 +240,13 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
                     "{} is already in use by {}".format(prefix, other.label),
                     "prefixes of its own",
                 )
+    for other in others:
+        if peer.identity and peer.identity == other.identity:
+            raise InputError(
+                peer.label,
+                "its IKE identity is already in use by {}".format(other.label),
+                "an identity of its own",
+            )
     taken = {key: other.label for other in others for key in other.public_keys()}
     taken.update(dict.fromkeys(context.own_keys, "this VNF"))
     for key in peer.public_keys():
@@ -247,7 +263,7 @@ def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:
     return [
         (interface.name, address.network)
         for interface in context.vdu.interfaces.values()
-        if not interface.name.startswith("wg-") and interface.name != "lo"
+        if not interface.name.startswith(OWN_INTERFACES) and interface.name != "lo"
         for address in interface.addresses
         # An inner address in clear is a host prefix on the underlay and no network of its own.
         if address.network.prefixlen < address.max_prefixlen

@@ -1,0 +1,229 @@
+"""IPsec as a technology of links; `ipsec` holds what is peculiar to strongSwan."""
+
+from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
+
+import attr
+
+from . import fields, ipsec
+from .errors import InputError, VpnaasError
+from .intent import LinkParams
+from .keyed import KeyedTechnology, observe_preshared
+from .links import IPSEC, PROVIDER, ipsec_interface
+from .offer import KeyOffer
+from .steps import Results, Step
+from .technology import LinkPlan, Seen, Situation, View
+from .tunnel import KeyState, Peer
+
+
+class Ipsec(KeyedTechnology):
+    """IKEv2 and ESP by strongSwan."""
+
+    name = IPSEC
+    tools = ("swanctl", "openssl", "sed")
+    packages = (
+        "charon-systemd",
+        "strongswan-swanctl",
+        "libcharon-extra-plugins",
+        "libstrongswan-extra-plugins",
+        "openssl",
+    )
+
+    def overhead(self, params: LinkParams) -> int:
+        """Return by how many bytes a packet grows at most."""
+        return params.ipsec.proposal.overhead()
+
+    def marker(self, link: str) -> str:
+        """Return the swanctl file."""
+        return ipsec.conf_path(link)
+
+    def interface(self, view: View) -> str:
+        """Return the interface decrypted packets come in by."""
+        plane = ipsec.parse_plane(view.results)
+        return {
+            ipsec.XFRM: ipsec_interface(view.link),
+            ipsec.POLICY: view.underlay.name,
+            ipsec.USERSPACE: ipsec.TUN,
+        }[plane]
+
+    def owner(self, view: View) -> str:
+        """Return the daemon's unit."""
+        return ipsec.DAEMON
+
+    def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
+        """Return the steps that make missing keys and look at the daemon and interfaces."""
+        steps = ipsec.observe(links)
+        for link in links:
+            steps += observe_preshared(situation, link)
+        return steps
+
+    def plan(self, view: View) -> LinkPlan:
+        """Decide what a link should be."""
+        params = view.params
+        if ipsec.parse_plane(view.results) == ipsec.USERSPACE:
+            if params.ipsec.esn == "yes":
+                raise InputError(
+                    "configure: ipsec-options: esn",
+                    "this VDU's kernel has no ESP, and strongSwan's own has no extended sequence"
+                    " numbers",
+                    "esn=auto or esn=no",
+                )
+            view = attr.evolve(view, mtu=min(view.mtu, ipsec.TUN_MTU))
+        return super().plan(view)
+
+    def parse(self, view: View) -> ipsec.State:
+        """Read what `observe` brought back of a link."""
+        return ipsec.parse(view.situation.using(self.name), view.link, view.vdu, view.results)
+
+    def stage_key(self, link: str) -> List[Step]:
+        """Return the steps that make the next key."""
+        return ipsec.stage_key(link)
+
+    def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
+        """Return the state after the switch to the staged key, and the steps."""
+        generation = state.generation + 1
+        switched = attr.evolve(
+            state,
+            public_key=state.next_public_key,
+            next_public_key="",
+            generation=generation,
+        )
+        return switched, ipsec.promote_key(link, generation)
+
+    def _wanted(self, view: View, mtu: int, peers: Sequence[Peer]) -> ipsec.Wanted:
+        inner = {link.inner_address.ip for link in view.situation.intent.links.values()}
+        addresses = [a.ip for a in view.underlay.addresses if a.ip not in inner]
+        return ipsec.Wanted(
+            params=view.params,
+            mtu=mtu,
+            tun_mtu=min([mtu] + [self._cap(view, link) for link in view.situation.using(IPSEC)]),
+            peers=tuple(peers),
+            underlay=tuple(addresses),
+            initiates=_initiates(view, peers),
+        )
+
+    def _cap(self, view: View, link: str) -> int:
+        """Return the MTU another link of the VDU can have at most."""
+        params = view.situation.intent.links[link]
+        try:
+            underlay = view.vdu.underlay(params.underlay_interface, view.situation.management)
+        except VpnaasError:
+            return ipsec.TUN_MTU
+        room = underlay.mtu - self.overhead(params)
+        return max(min(room, params.mtu or room, ipsec.TUN_MTU), fields.MIN_MTU)
+
+    def apply(self, view: View, state: KeyState, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+        """Return the steps to the wanted connections."""
+        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
+        wanted = self._wanted(view, mtu, peers)
+        steps = ipsec.steps_to(wanted, state)
+        for peer in peers:
+            if peer.reached:
+                steps += ipsec.wake(wanted, state, peer)
+        return steps
+
+    def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
+        """Return the steps that take the tunnels down and up."""
+        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
+        wanted = self._wanted(view, view.mtu, peers)
+        steps = ipsec.restart(wanted, state)
+        gone = attr.evolve(state, sas=())
+        for peer in peers:
+            if peer.reached:
+                for step in ipsec.wake(wanted, gone, peer):
+                    steps.append(attr.evolve(step, id=step.id + "/again"))
+        return steps
+
+    def key_offer(self, view: View, state: KeyState) -> KeyOffer:
+        """Return what all relations are told."""
+        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
+        chosen = view.params.ipsec
+        return attr.evolve(
+            super().key_offer(view, state),
+            identity=state.identity,
+            proposal=chosen.proposal.text,
+            credentials=chosen.credentials,
+        )
+
+    def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
+        """Return the steps that read the live state of all links."""
+        return ipsec.look(prefix)
+
+    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+        """Take over the live state of after the steps."""
+        plan = super().conclude(plan, results, prefix)
+        state = plan.state
+        if isinstance(state, ipsec.State) and prefix + "ipsec/sas" in results:
+            sas = ipsec.parse_sas(plan.params.link, results, prefix)
+            return attr.evolve(plan, state=attr.evolve(state, sas=sas))
+        return plan
+
+    def absent(self, link: str) -> List[Step]:
+        """Return the steps that take a link down for good."""
+        return ipsec.absent(link)
+
+    def alive(self, now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
+        """Tell whether packets pass; dead peers are found by the daemon itself (RFC 7296 2.4)."""
+        return any(sa.up for sa in self._of(plan, peer))
+
+    def _of(self, plan: LinkPlan, peer: Peer) -> List[ipsec.Sa]:
+        state = plan.state
+        if not isinstance(state, ipsec.State):
+            return []
+        start = "{}_{}_".format(plan.params.link, peer.name)
+        return [sa for sa in state.sas if sa.name.startswith(start)]
+
+    def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
+        """Return what the daemon knows of a peer."""
+        state = plan.state
+        mine = self._of(plan, peer)
+        best = sorted(mine, key=lambda sa: (not sa.up, -sa.id))[:1]
+        if not best or not isinstance(state, ipsec.State):
+            return Seen(details={"ike": "none"})
+        children = [child for sa in mine for child in sa.children]
+        newest = sorted(best[0].children, key=lambda child: child.age)[:1]
+        details = {"ike": best[0].state.lower(), "ike-proposal": best[0].ike}  # type: Dict[str, Any]
+        for child in newest:
+            details.update(
+                {
+                    "esp": child.cipher,
+                    "esn": child.esn,
+                    "esp-in-udp": child.encap,
+                    "last-rekey-s": child.age,
+                }
+            )
+        return Seen(
+            age=best[0].age,
+            received=sum(child.received for child in children),
+            sent=sum(child.sent for child in children),
+            endpoint=best[0].remote,
+            details=details,
+        )
+
+    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+        """Return what show-status tells of a link."""
+        told = super().details(plan)
+        state = plan.state
+        if isinstance(state, ipsec.State):
+            told.update(
+                {
+                    "interface": ipsec_interface(plan.params.link),
+                    "ike-identity": state.identity,
+                    "dataplane": state.plane,
+                    "proposal": plan.params.ipsec.proposal.text,
+                    "credentials": plan.params.ipsec.credentials,
+                }
+            )
+        return told
+
+
+def _initiates(view: View, peers: Sequence[Peer]) -> FrozenSet[str]:
+    """Return the peers towards which this side holds the tunnel up; never do both ends.
+
+    In a relation that is the requirer; a manual peer is called where its endpoint is known.
+    """
+    provider = view.situation.roles[view.link] == PROVIDER
+    return frozenset(
+        peer.name
+        for peer in peers
+        if peer.endpoint and (peer.name.startswith("man-") or not provider)
+    )

@@ -1,0 +1,448 @@
+"""IPsec behind the same link model: the pure reconcile on the model, and what is refused."""
+
+import re
+
+import pytest
+from support.juju import pair
+from vpnaas import fields, ipsec
+from vpnaas.errors import InputError
+from vpnaas.intent import Intent, link_params, manual_peer
+from vpnaas.ipsec_params import OPTIONS, WEAK, IpsecParams, Proposal, options
+
+CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
+KEY = "MCowBQYDK2VwAyEAZXzl4qop5ouc36kXfoFNKd0SsGngWfeugKTbEYz1vng="
+
+
+def ipsec_pair(**options):
+    return pair("ipsec", **options)
+
+
+def names(charm):
+    return sorted(sa.name for sa in charm.vdu.charon.sas)
+
+
+def test_two_related_vnfs_bring_their_link_up_by_themselves():
+    juju, hss, mme, _ = ipsec_pair()
+    assert (hss.states(), mme.states()) == ({"s6a": "up"}, {"s6a": "up"})
+    assert juju.world.ping(hss.vdu, "172.16.6.2")
+    (sa,) = hss.vdu.charon.sas
+    assert sa.remote_ts == ("172.16.6.2/32",)
+    assert hss.vdu.plain["xf-s6a"].addresses == {"172.16.6.129/24"}
+
+
+def test_the_requirer_keeps_the_tunnel_up_and_the_provider_answers_from_anywhere():
+    juju, hss, mme, _ = ipsec_pair()
+    assert hss.vdu.charon.made + mme.vdu.charon.made == 1
+    assert "remote_addrs = 192.168.8.2, %any\n" in hss.vdu.files[CONF]
+    assert "remote_addrs = 192.168.8.129\n" in mme.vdu.files[CONF]
+    assert hss.vdu.files[ipsec.keep_file("s6a")] == "[]\n"
+    (name,) = mme.vdu.charon.connections
+    assert f'"{name}"' in mme.vdu.files[ipsec.keep_file("s6a")]
+
+
+def test_a_settled_reconcile_takes_one_round_trip_and_changes_nothing():
+    juju, hss, mme, _ = ipsec_pair()
+    for charm in (hss, mme):
+        charm.vdu.commands.clear()
+        assert charm.reconcile() == 1
+        for command in charm.vdu.commands:
+            assert not {"--load-conns", "--load-creds", "--initiate", "restart"} & set(command)
+
+
+def test_an_unchanged_peer_is_never_bounced():
+    juju, hss, mme, _ = ipsec_pair()
+    (before,) = hss.vdu.charon.sas
+    other = juju.deploy(
+        "mme2", {"s6a": "requirer"}, {"ens3": "10.0.0.3/24", "ens4": "192.168.8.3/24"}
+    )
+    other.configure("s6a", "172.16.6.3/24", technology="ipsec", **{"underlay-interface": "ens4"})
+    juju.relate("s6a", "hss", "mme2")
+    juju.settle()
+    assert before in hss.vdu.charon.sas
+    assert len(hss.vdu.charon.sas) == 2
+    assert hss.states() == other.states() == {"s6a": "up"}
+
+
+def test_removal_ends_the_association_at_once():
+    juju, hss, mme, relation = ipsec_pair()
+    juju.unrelate(relation)
+    hss.reconcile()
+    assert hss.vdu.charon.sas == []
+    assert hss.vdu.charon.connections == {}
+    assert hss.states() == {"s6a": "waiting"}
+
+
+@pytest.mark.parametrize("who", ["hss", "mme"])
+def test_rotation_makes_before_it_breaks(who):
+    juju, hss, mme, _ = ipsec_pair()
+    charm = juju.charms[who]
+    old = charm.plans["s6a"].state.public_key
+    charm.reconcile(rotate=frozenset(["s6a"]))
+    charm.reconcile()
+    # The peer has not been heard, so the old key stays in use.
+    assert charm.plans["s6a"].state.public_key == old
+    assert len(hss.vdu.charon.sas) == 1
+    juju.settle()
+    state = charm.plans["s6a"].state
+    assert (state.generation, state.next_public_key) == (2, "")
+    assert state.public_key != old
+    assert old not in hss.vdu.files[CONF] + mme.vdu.files[CONF]
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert len(hss.vdu.charon.sas) == len(mme.vdu.charon.sas) == 1
+    # The new association was there before the old one went.
+    steps = [command for command in charm.vdu.commands if command[0] == "swanctl"]
+    made = max(i for i, command in enumerate(steps) if "--initiate" in command)
+    ended = max(i for i, command in enumerate(steps) if "--terminate" in command)
+    assert made < ended
+
+
+def test_both_ends_may_rotate_at_the_same_time():
+    juju, hss, mme, _ = ipsec_pair()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    assert hss.plans["s6a"].state.generation == mme.plans["s6a"].state.generation == 2
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_a_reboot_brings_back_all_but_the_association_which_the_keeper_opens():
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu.reboot()
+    assert mme.vdu.charon.connections
+    assert mme.vdu.plain["xf-s6a"].addresses == {"172.16.6.2/24"}
+    kept = mme.vdu.files[ipsec.keep_file("s6a")]
+    (name,) = mme.vdu.charon.connections
+    assert f'"{name}"' in kept
+
+
+@pytest.mark.parametrize("options", [{"preshared-key": True}, {"credentials": "psk"}])
+def test_preshared_keys_agree_and_nothing_secret_travels(options):
+    juju, hss, mme, relation = ipsec_pair(**options)
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    (secret,) = {
+        text
+        for charm in (hss, mme)
+        for path, text in charm.vdu.files.items()
+        if path.endswith(".secret")
+    }
+    key = secret.split("0s")[1].strip()
+    for bag in relation.ends.values():
+        assert key not in "".join(bag.values())
+    for charm in (hss, mme):
+        assert key not in charm.vdu.files[CONF]
+        assert all(key not in word for command in charm.vdu.commands for word in command)
+
+
+def test_what_is_not_a_key_never_reaches_the_configuration():
+    juju, hss, mme, relation = ipsec_pair(**{"preshared-key": True})
+    path = ipsec.secret_file("s6a", "rel-1")
+    before = mme.vdu.files[path]
+    relation.ends["hss"]["vpnaas-wrapped-preshared-key"] = "QUFB" * 128
+    mme.reconcile()
+    assert mme.vdu.files[path] == before
+    assert mme.states() == {"s6a": "up"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("public-key", "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=", "IKEv2 public key"),
+        ("public-key", KEY + "\n}", "not allowed"),
+        ("ike-identity", "x\n  secrets {", "not allowed"),
+        ("ike-identity", "a b", "IKE identity"),
+        ("ike-identity", "%any", "IKE identity"),
+        ("ike-identity", "", "IKE identity"),
+        ("proposal", "aes256-sha1-modp1024", "too weak"),
+        ("proposal", "aes128gcm-curve25519", "as on this side"),
+        ("credentials", "psk", "as on this side"),
+        ("credentials", "eap", "unknown"),
+        ("technology", "wireguard", "WireGuard key"),
+        ("inner-address", "172.16.6.129", "own inner address|already"),
+        ("allowed-prefixes", "10.0.0.0/24", "not accepted"),
+        ("endpoint-address", "172.16.6.77", "lies inside the tunnel"),
+    ],
+)
+def test_hostile_offers_are_refused_and_the_running_tunnel_stays(key, value, sentence):
+    juju, hss, mme, relation = ipsec_pair()
+    before, sas = hss.vdu.files[CONF], list(hss.vdu.charon.sas)
+    relation.ends["mme"]["vpnaas-" + key] = value
+    hss.reconcile()
+    assert hss.vdu.files[CONF] == before
+    assert hss.vdu.charon.sas == sas
+    (problem,) = hss.plans["s6a"].problems
+    assert any(part in problem for part in sentence.split("|"))
+    assert hss.states() == {"s6a": "blocked"}
+
+
+def test_a_newcomer_cannot_take_the_identity_of_a_peer_that_runs():
+    juju, hss, mme, relation = ipsec_pair()
+    stolen = dict(relation.ends["mme"])
+    stolen.update({"vpnaas-inner-address": "172.16.6.66", "vpnaas-public-key": KEY})
+    juju.deploy("mallory", {"s6a": "requirer"}, {"ens4": "192.168.8.66/24"})
+    thief = juju.relate("s6a", "hss", "mallory")
+    thief.ends["mallory"] = stolen
+    hss.reconcile()
+    assert [peer.label for peer in hss.plans["s6a"].peers] == ["mme"]
+    assert "IKE identity is already in use by mme" in hss.plans["s6a"].problems[0]
+
+
+@pytest.mark.parametrize("other", ["wireguard", "none"])
+def test_switching_technology_leaves_nothing_of_the_other_behind(other):
+    juju, hss, mme, _ = ipsec_pair()
+    charms = ((hss, "172.16.6.129/24"), (mme, "172.16.6.2/24"))
+
+    def switch(technology):
+        for charm, inner in charms:
+            charm.configure("s6a", inner, technology=technology, **{"underlay-interface": "ens4"})
+        juju.changed |= {"hss", "mme"}
+        juju.settle()
+
+    switch(other)
+    for charm, _ in charms:
+        assert CONF not in charm.vdu.files
+        assert charm.vdu.charon.sas == []
+        assert "xf-s6a" not in charm.vdu.plain
+        assert charm.states() == {"s6a": {"wireguard": "up", "none": "clear"}[other]}
+    switch("ipsec")
+    for charm, _ in charms:
+        assert charm.interface("s6a") is None
+        assert charm.states() == {"s6a": "up"}
+
+
+def test_a_peer_of_ipsec_does_not_live_on_as_wireguard_when_one_end_switches_alone():
+    juju, hss, mme, _ = ipsec_pair()
+    hss.configure("s6a", "172.16.6.129/24", **{"underlay-interface": "ens4"})
+    hss.reconcile()
+    juju.settle()
+    assert hss.interface("s6a").peers == {}
+    assert hss.states() == mme.states() == {"s6a": "blocked"}
+
+
+def test_a_narrower_acceptance_ends_the_wide_association():
+    juju, hss, mme, _ = ipsec_pair()
+    wide = {"underlay-interface": "ens4", "accept-prefixes": "10.45.0.0/16"}
+    hss.configure("s6a", "172.16.6.129/24", technology="ipsec", **wide)
+    mme.configure(
+        "s6a",
+        "172.16.6.2/24",
+        technology="ipsec",
+        **{"underlay-interface": "ens4", "allowed-prefixes": "10.45.0.0/16"},
+    )
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.vdu.plain["xf-s6a"].routes == {"10.45.0.0/16"}
+    (sa,) = hss.vdu.charon.sas
+    assert "10.45.0.0/16" in sa.remote_ts
+    mme.configure("s6a", "172.16.6.2/24", technology="ipsec", **{"underlay-interface": "ens4"})
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    (sa,) = hss.vdu.charon.sas
+    assert sa.remote_ts == ("172.16.6.2/32",)
+    assert hss.vdu.plain["xf-s6a"].routes == set()
+    assert hss.states() == {"s6a": "up"}
+
+
+def test_with_esp_in_the_kernel_the_link_has_an_xfrm_interface():
+    juju, hss, mme, relation = ipsec_pair()
+    hss.vdu.esp = True
+    hss.vdu.reboot()
+    hss.reconcile()
+    number = ipsec.interface_id("s6a")
+    assert f"link add xf-s6a type xfrm if_id {number}\n" in hss.vdu.files[ipsec.up_file("s6a")]
+    assert hss.vdu.files[CONF].count(f"= {number}\n") == 2
+    assert "esn-noesn" in hss.vdu.files[CONF]
+
+
+def test_extended_sequence_numbers_need_the_kernel():
+    juju, hss, mme, _ = ipsec_pair()
+    before = hss.vdu.files[CONF]
+    options = {"underlay-interface": "ens4", "ipsec-options": "esn=yes"}
+    hss.configure("s6a", "172.16.6.129/24", technology="ipsec", **options)
+    hss.reconcile()
+    assert hss.plans["s6a"].unusable
+    assert "kernel has no ESP" in hss.plans["s6a"].problems[0]
+    assert hss.vdu.files[CONF] == before
+
+
+def test_the_file_is_what_swanctl_reads():
+    juju, hss, mme, _ = ipsec_pair(
+        proposal="aes256-sha512-ecp384",
+        **{"ipsec-options": "encap=yes,dpd-delay=5,child-packets=1000000,copy-dscp=no"},
+    )
+    text = hss.vdu.files[CONF]
+    state = hss.plans["s6a"].state
+    (peer,) = hss.plans["s6a"].peers
+    assert re.sub(r"_[0-9a-f]{8}_[0-9a-f]{8}", "_DIGESTS", text) == (
+        f"""# Written by osm-vpnaas; changes are overwritten by the next reconcile.
+connections {{
+  s6a_rel-1_DIGESTS {{
+    version = 2
+    proposals = aes256-sha512-prfsha512-ecp384
+    unique = replace
+    local_addrs = 192.168.8.129
+    local_port = 4500
+    remote_addrs = 192.168.8.2, %any
+    remote_port = 4500
+    encap = yes
+    mobike = no
+    dpd_delay = 5s
+    rekey_time = 14400s
+    keyingtries = 1
+    local {{
+      auth = pubkey
+      id = @{state.identity}
+      pubkeys = 0s{state.public_key}
+    }}
+    remote {{
+      auth = pubkey
+      id = @{peer.identity}
+      pubkeys = 0s{peer.public_key}
+    }}
+    children {{
+      s6a_rel-1_DIGESTS {{
+        local_ts = 172.16.6.129/32
+        remote_ts = 172.16.6.2/32
+        esp_proposals = aes256-sha512-ecp384-noesn
+        mode = tunnel
+        rekey_time = 3600s
+        rekey_bytes = 0
+        rekey_packets = 1000000
+        replay_window = 128
+        copy_df = yes
+        copy_dscp = no
+        start_action = none
+        dpd_action = clear
+        close_action = none
+      }}
+    }}
+  }}
+}}
+"""
+    )
+
+
+def test_a_manual_peer_is_pinned_by_its_key_and_called_by_its_name():
+    juju, hss, mme, _ = ipsec_pair()
+    peer = manual_peer(
+        {"link": "s6a", "name": "laptop", "public-key": KEY, "allowed-prefixes": "172.16.6.50"}
+    )
+    hss.intent = hss.intent.with_peer(peer)
+    hss.reconcile()
+    assert "id = @laptop" in hss.vdu.files[CONF]
+    assert f"pubkeys = 0s{KEY}" in hss.vdu.files[CONF]
+    assert Intent.from_json(hss.intent.to_json()) == hss.intent
+    hss.intent = hss.intent.without_peer("s6a", "laptop")
+    hss.reconcile()
+    assert KEY not in hss.vdu.files[CONF]
+
+
+def test_a_manual_peer_with_a_key_of_the_other_technology_is_refused():
+    juju, hss, mme, _ = ipsec_pair()
+    key = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg="
+    peer = manual_peer(
+        {"link": "s6a", "name": "laptop", "public-key": key, "allowed-prefixes": "172.16.6.50"}
+    )
+    with pytest.raises(InputError, match="IKEv2 public key"):
+        hss.intent.with_peer(peer)
+
+
+@pytest.mark.parametrize("weak", sorted(WEAK))
+def test_weak_algorithms_are_refused_with_the_reason(weak):
+    for text in (f"{weak}-sha256-curve25519", f"aes256-{weak}-curve25519", f"aes256gcm-{weak}"):
+        with pytest.raises(InputError, match="too weak: " + re.escape(WEAK[weak])):
+            Proposal.parse("proposal", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ike", "esp"),
+    [
+        ("auto", "aes256gcm16-prfsha384-curve25519", "aes256gcm16-curve25519-esn-noesn"),
+        ("aes128gcm-ecp256", "aes128gcm16-prfsha256-ecp256", "aes128gcm16-ecp256-esn-noesn"),
+        (
+            "chacha20poly1305-curve448",
+            "chacha20poly1305-prfsha384-curve448",
+            "chacha20poly1305-curve448-esn-noesn",
+        ),
+        (
+            "aes256-sha384-ecp521",
+            "aes256-sha384-prfsha384-ecp521",
+            "aes256-sha384-ecp521-esn-noesn",
+        ),
+        (
+            "aes256gcm-curve25519-mlkem768",
+            "aes256gcm16-prfsha384-curve25519-ke1_mlkem768",
+            "aes256gcm16-curve25519-ke1_mlkem768-esn-noesn",
+        ),
+    ],
+)
+def test_proposals_in_strongswan_s_words(text, ike, esp):
+    proposal = Proposal.parse("proposal", text)
+    assert (proposal.ike(), proposal.esp("auto")) == (ike, esp)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aes256", "aes256gcm", "aes256-curve25519", "curve25519", "aes256gcm-sha256-curve25519",
+        "aes256gcm-curve25519-ecp256", "aes256gcm-curve25519,3des", "AES256GCM-curve25519", "-",
+        "aes256gcm-curve25519-mlkem768-mlkem768", "aes256gcm-curve25519\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_proposal_is_refused(text):
+    with pytest.raises(InputError, match="proposal"):
+        Proposal.parse("proposal", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "esn", "esn=maybe", "x=1", "esn=yes,esn=no", "dpd-delay=0", "replay-window=31", ",",
+        "child-packets=1", "encap=true", "ike-rekey=1 day", "copy-dscp=", "start=always",
+    ],
+)  # fmt: skip
+def test_options_out_of_form_are_refused(text):
+    with pytest.raises(InputError, match="ipsec-options"):
+        options("ipsec-options", text)
+
+
+def test_options_survive_being_stored():
+    text = (
+        "child-mbytes=5000,child-packets=100000,child-rekey=600,copy-df=no,copy-dscp=yes,"
+        "dpd-delay=30,encap=yes,esn=no,ike-rekey=3600,mobike=yes,replay-window=0,start=trap"
+    )
+    assert {part.partition("=")[0] for part in text.split(",")} == set(OPTIONS)
+    params = link_params(
+        {
+            "link": "s6a",
+            "inner-address": "172.16.6.2/24",
+            "technology": "ipsec",
+            "proposal": "aes256-sha256-ecp256",
+            "ipsec-options": text,
+        }
+    )
+    assert params.ipsec.options() == text
+    assert link_params(params.to_params()) == params
+    assert IpsecParams().options() == ""
+
+
+def test_ipsec_links_share_one_port_and_no_other_vpn_may_have_it():
+    def params(link, inner, **more):
+        return link_params({"link": link, "inner-address": inner, **more})
+
+    one = params("s6a", "172.16.6.2/24", technology="ipsec")
+    assert one.listen_port == 4500
+    intent = Intent().with_link(one)
+    assert intent.with_link(params("s11", "172.16.1.2/24", technology="ipsec"))
+    with pytest.raises(InputError, match="taken by link s6a"):
+        intent.with_link(params("s11", "172.16.1.2/24", **{"listen-port": 4500}))
+    with pytest.raises(InputError, match="listen-port"):
+        params("s6a", "172.16.6.2/24", technology="ipsec", **{"listen-port": 500})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", KEY[:-2] + "==", "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE", KEY + KEY, "$(id)"],
+)
+def test_what_is_no_public_key_is_refused(text):
+    with pytest.raises(InputError, match="IKEv2 public key"):
+        fields.ipsec_key("key", text)
