@@ -570,7 +570,7 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
     ]
     if peer.preshared and not psk:
         # RFC 8784: whoever breaks the key exchange still lacks this key.
-        lines += ["ppk_id = {}".format(_ppk(params.link, peer)), "ppk_required = yes"]
+        lines += ["ppk_id = {}".format(_ppk(peer)), "ppk_required = yes"]
     lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)]
     lines += [] if psk else ["  pubkeys = 0s<own>"]
     lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)]
@@ -606,8 +606,9 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
     return Connection(name, policy, text)
 
 
-def _ppk(link: str, peer: Peer) -> str:
-    return "{}-{}".format(link, peer.preshared)
+def _ppk(peer: Peer) -> str:
+    # Both ends call a key by what it was agreed from, as they may call the link differently.
+    return "ppk-{}".format(peer.preshared)
 
 
 def render(wanted: Wanted, state: State) -> str:
@@ -624,7 +625,7 @@ def render(wanted: Wanted, state: State) -> str:
         if not peer.preshared:
             continue
         kind = "ike" if psk else "ppk"
-        ids = [state.identity, peer.identity] if psk else [_ppk(wanted.link, peer)]
+        ids = [state.identity, peer.identity] if psk else [_ppk(peer)]
         secrets += "  {}-{}-{} {{\n".format(kind, wanted.link, peer.name)
         for index, identity in enumerate(ids):
             secrets += "    id-{} = {}{}\n".format(index, "@" if psk else "", identity)

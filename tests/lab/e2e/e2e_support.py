@@ -293,8 +293,11 @@ class Controlled:
 
 def secret_files(vnf: Vnf) -> dict[str, str]:
     """Return the text of every private, staged, wrapping and preshared key on a VDU, by path."""
-    listed = vnf.run("find", "/etc/osm-vpnaas", "-type", "f", "-regextype", "egrep", "-regex",
-                     r".*/(private\.key|next\.key|wrap\.pem|preshared-[^.]+(\.new)?)")  # fmt: skip
+    names = (
+        r"private\.key|next\.key|wrap\.pem|preshared-[^.]+(\.new)?|next-ike\.pem|osm-vpnaas-.*\.pem"
+    )
+    listed = vnf.run("find", "/etc/osm-vpnaas", "/etc/swanctl/private", "-type", "f",
+                     "-regextype", "egrep", "-regex", f".*/({names})")  # fmt: skip
     return {path: vnf.out("cat", path).strip() for path in listed.stdout.split()}
 
 
@@ -380,6 +383,11 @@ def wireguard_only(port: int) -> str:
         )
     )
     return f"(udp src port {port} and udp dst port {port} and ({kinds}))"
+
+
+def ipsec_only() -> str:
+    """Return the filter for IKE on its one port and ESP, in UDP or not (RFC 3948, RFC 4303)."""
+    return "((udp src port 4500 and udp dst port 4500) or ip proto 50 or ip6 proto 50)"
 
 
 #: Address resolution: ARP, and for IPv6 the neighbour discovery of RFC 4861.

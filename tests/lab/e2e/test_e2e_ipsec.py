@@ -1,0 +1,251 @@
+"""Two VNFs and one tunnel of IPsec: what is on the wire, rotation, algorithms, faults, removal."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import BASIC, gone
+from e2e_support import (
+    NEIGHBOURS,
+    PATIENCE,
+    ActionError,
+    InBackground,
+    Lab,
+    Service,
+    Vnf,
+    captured,
+    ipsec_only,
+    wait,
+)
+
+pytestmark = pytest.mark.lab
+
+SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+LINKS = {"server": "vpn-server", "client": "vpn-client"}
+#: What a ping carries (its option -p), to be found in a capture or not.
+MARKER = b"osm-vpnaas-ipsec"
+MARKED = ("-p", MARKER.hex(), "-s", "64")
+
+
+@pytest.fixture(scope="module")
+def ipsec(lab: Lab) -> Iterator[Service]:
+    lab.onboard(*BASIC)
+    service = lab.create("ipsec", "vpn_basic_ns", "vpn_basic_ipsec")
+    yield service
+    gone(service)
+
+
+@pytest.fixture
+def server(ipsec: Service) -> Vnf:
+    return ipsec["server"]
+
+
+@pytest.fixture
+def client(ipsec: Service) -> Vnf:
+    return ipsec["client"]
+
+
+def associations(vnf: Vnf) -> list[str]:
+    """Return the connections of the established IKE SAs."""
+    listed = vnf.out("swanctl", "--list-sas").splitlines()
+    return [line.split(":")[0] for line in listed if ", ESTABLISHED, IKEv2" in line]
+
+
+def configure(ipsec: Service, **options: object) -> None:
+    """Configure both ends alike, beginning with the one that answers."""
+    for index, address in (("server", SERVER), ("client", CLIENT)):
+        ipsec[index].action(
+            "configure",
+            link=LINKS[index],
+            technology="ipsec",
+            inner_address=f"{address}/24",
+            underlay_interface="ens4",
+            **options,
+        )
+
+
+def test_tunnel_is_up_and_only_ipsec_is_on_the_wire(
+    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+) -> None:
+    with captured(ipsec, "data", tmp_path / "ipsec.pcap") as capture:
+        assert client.pings(SERVER, *MARKED)
+        assert server.pings(CLIENT, *MARKED)
+        assert client.action("measure-throughput", link="vpn-client", duration=1)["mbps"] > 0
+    assert capture.count(ipsec_only()) >= 4
+    other = f"not {NEIGHBOURS} and not {ipsec_only()}"
+    assert capture.count(other) == 0, capture.sample(other)
+    assert not capture.holds(MARKER)
+    for index, link in LINKS.items():
+        told = ipsec[index].status(link)
+        assert (told["state"], told["reason"], told["technology"]) == ("up", "", "ipsec")
+        (peer,) = told["peers"]
+        assert peer["esp"] == "AES_GCM_16-256"
+        assert peer["received-bytes"] > 0
+        assert ipsec[index].boot_cycles() == ""
+        modes = ipsec[index].out(
+            "stat", "--format=%a", f"/etc/swanctl/private/osm-vpnaas-{link}.pem",
+            f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf",
+        )  # fmt: skip
+        assert modes.split() == ["600", "600"]
+
+
+def test_the_largest_packet_passes_whole(client: Vnf) -> None:
+    mtu = client.status("vpn-client")["mtu"]
+    assert client.pings(SERVER, "-M", "do", "-s", str(mtu - 28))
+
+
+def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
+    ipsec: Service, server: Vnf, client: Vnf
+) -> None:
+    before = {index: ipsec[index].status(link) for index, link in LINKS.items()}
+    listen = ("iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json")
+    sink = InBackground(lambda: server.run(*listen, timeout=PATIENCE))
+    wait(lambda: any(":5301" in s for s in server.listening()), "iperf3 listens")
+    send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", "120", "--json",
+            "--bitrate", "20M")  # fmt: skip
+    source = InBackground(lambda: client.run(*send, timeout=PATIENCE))
+    try:
+        time.sleep(2)
+        for index, link in LINKS.items():
+            ipsec[index].action("rotate-keys", link=link)
+            ipsec.note_secrets()
+            new = ipsec[index].status(link)["public-key"]
+            assert new != before[index]["public-key"]
+        assert source.running, "the stream ended before the rotation did"
+        time.sleep(2)
+    finally:
+        client.run("pkill", "-INT", "-x", "iperf3")
+    for report in (json.loads(end.result().stdout) for end in (source, sink)):
+        assert len(report["start"]["connected"]) == 1
+        seconds = [i["sum"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
+        assert len(seconds) >= 4
+        assert [s["bytes"] for s in seconds if not s["bytes"]] == []
+    for index, link in LINKS.items():
+        after = ipsec[index].status(link)
+        assert after["key-generation"] == before[index]["key-generation"] + 1
+        assert (after["state"], after["rotation"]) == ("up", "none")
+        assert len(associations(ipsec[index])) == 1
+        text = ipsec[index].out("cat", f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf")
+        assert not any(told["public-key"] in text for told in before.values())
+
+
+def test_other_algorithms_and_credentials(ipsec: Service, server: Vnf, client: Vnf) -> None:
+    configure(ipsec, proposal="aes256-sha512-ecp256", credentials="psk")
+    ipsec.note_secrets()
+    (peer,) = client.status("vpn-client")["peers"]
+    assert (peer["esp"], peer["preshared-key"]) == ("AES_CBC-256-HMAC_SHA2_512_256", True)
+    assert client.pings(SERVER)
+    assert "authentication of" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
+    configure(ipsec, preshared_key=True, proposal="chacha20poly1305-curve25519")
+    (peer,) = client.status("vpn-client")["peers"]
+    assert (peer["esp"], peer["preshared-key"]) == ("CHACHA20_POLY1305", True)
+    assert client.pings(SERVER)
+    assert "using PPK" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
+    configure(ipsec)
+    assert client.pings(SERVER)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"proposal": "3des-sha1-modp1024"}, "proposal: 3des is too weak"),
+        ({"ipsec_options": "esn=yes"}, "kernel has no ESP"),
+        ({"ipsec_options": "replay=1"}, "not an option"),
+        ({"listen_port": 500}, "500 is not IKE's"),
+    ],
+)
+def test_refused_parameters_leave_the_tunnel_alone(
+    client: Vnf, options: dict[str, object], reason: str
+) -> None:
+    if "kernel" in reason and client.status("vpn-client")["dataplane"] != "userspace":
+        pytest.skip("this kernel has ESP")
+    before = associations(client)
+    with pytest.raises(ActionError, match=reason):
+        client.action(
+            "configure",
+            link="vpn-client",
+            technology="ipsec",
+            inner_address=f"{CLIENT}/24",
+            underlay_interface="ens4",
+            **options,
+        )
+    assert associations(client) == before
+    assert client.pings(SERVER)
+
+
+def test_restart(client: Vnf) -> None:
+    assert client.action("restart", link="vpn-client")["vpn-client"]["state"] == "up"
+    assert client.pings(SERVER)
+
+
+def test_nothing_leaves_in_clear_while_the_daemon_is_down(
+    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+) -> None:
+    client.out("systemctl", "stop", "strongswan.service")
+    try:
+        with captured(ipsec, "data", tmp_path / "down.pcap") as capture:
+            assert not client.pings(SERVER, *MARKED, tries=10)
+            assert not server.pings(CLIENT, *MARKED, tries=10)
+        assert not capture.holds(MARKER)
+        assert capture.count(f"host {SERVER} or host {CLIENT}") == 0
+    finally:
+        client.out("systemctl", "start", "strongswan.service")
+    # The keeper opens the tunnel, no charm.
+    ipsec.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
+
+
+def test_link_comes_back_with_the_vdu_and_without_the_charm(
+    ipsec: Service, server: Vnf, client: Vnf
+) -> None:
+    logged = ipsec.hook_log()
+    with ipsec.controller() as controlled:
+        ipsec.vim.reboot(client.server_id)
+        ipsec.vim.wait_active(client.server_id, PATIENCE)
+        ipsec.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
+        assert server.pings(CLIENT)
+        assert ipsec.hook_log() == logged
+        controlled.update_status()
+        assert controlled.status("client")[0] == "active"
+
+
+def test_unrelated_ends_part_at_once(
+    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+) -> None:
+    ends = [f"{vnf.application}:{LINKS[vnf.index]}" for vnf in (server, client)]
+    with ipsec.controller() as controlled:
+        controlled.model.remove_relation(*ends)
+        controlled.settle()
+        assert associations(server) == associations(client) == []
+        with captured(ipsec, "data", tmp_path / "parted.pcap") as capture:
+            assert not client.pings(SERVER, *MARKED, tries=5)
+            assert not server.pings(CLIENT, *MARKED, tries=5)
+        assert not capture.holds(MARKER)
+        controlled.model.add_relation(*ends)
+        controlled.settle()
+        assert client.pings(SERVER, tries=60)
+
+
+def test_ipsec_and_wireguard_replace_each_other(
+    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+) -> None:
+    for index, address in (("server", SERVER), ("client", CLIENT)):
+        ipsec[index].action(
+            "configure",
+            link=LINKS[index],
+            inner_address=f"{address}/24",
+            underlay_interface="ens4",
+        )
+    ipsec.note_secrets()
+    assert client.pings(SERVER)
+    for vnf in (server, client):
+        assert associations(vnf) == []
+        assert vnf.run("ip", "link", "show", f"xf-{LINKS[vnf.index]}").returncode != 0
+    configure(ipsec)
+    assert client.pings(SERVER)
+    for vnf in (server, client):
+        assert vnf.out("wg", "show", "interfaces").strip() == ""
+        assert vnf.status(LINKS[vnf.index])["state"] == "up"
