@@ -251,7 +251,10 @@ def main(what: str, rounds: int, seconds: int, dist: Path, out: Path) -> None:
 
 
 #: Benchmarks with a command line of their own.
-SUITES = {"ipsec-scale": "benchmarks.ipsec_scale"}
+SUITES = {
+    "hot-standby": "benchmarks.hot_standby",
+    "ipsec-scale": "benchmarks.ipsec_scale",
+}
 
 
 def suite() -> None:

@@ -1,0 +1,363 @@
+"""Two gateways of a hot-standby pair, their peers and a core, in namespaces.
+
+The pair runs what the charm gives a VDU: keepalived with the configuration of `vpnaas.standby` and
+its watch program. What systemd does there when the daemon ends is done by `kill_daemon` here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from vpnaas import standby
+from vpnaas.gateway_tuning import GatewayTuning
+
+from benchmarks.swan.charon import Charon
+from benchmarks.swan.netns import Namespaces
+from benchmarks.swan.pki import Authority
+from benchmarks.swan.site import ESP, IKE
+
+OUTER = {"a": "10.100.0.1", "b": "10.100.0.2"}
+TRUSTED = {"a": "10.201.0.1", "b": "10.201.0.2"}
+VIRTUAL = "10.201.0.254"
+CORE = "10.200.0.1"
+CORE_PREFIX = "10.200.0.0/16"
+PEERS_PREFIX = "10.10.0.0/16"
+GATEWAY_ID = "gw.secgw.example"
+PORT = "9000"
+PROBE = str(Path(__file__).with_name("probe.py"))
+LIMIT = 120.0
+
+
+class Pair:
+    """Gateways `a` (primary) and `b`; every peer has a tunnel to each.
+
+    Attributes:
+        dpd: Seconds of silence after which an end of a tunnel asks the other one.
+        claim: Seconds after which the active gateway claims its peers again.
+    """
+
+    def __init__(
+        self, folder: Path, count: int, *, advert: int = 3, dpd: int = 10, claim: int = 30
+    ) -> None:
+        self.folder, self.count, self.advert, self.dpd, self.claim = (
+            folder,
+            count,
+            advert,
+            dpd,
+            claim,
+        )
+        self.spaces = Namespaces("out", "a", "b", "in", "core", "peers")
+        self.authority = Authority()
+        self.daemons: dict[str, Charon] = {}
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.keepaliveds: dict[str, subprocess.Popen[bytes]] = {}
+        self._certificates: dict[int, bytes] = {}
+
+    @staticmethod
+    def inner(number: int) -> str:
+        """Return the address of a peer inside its tunnels."""
+        return str(ipaddress.ip_address("10.10.0.1") + number)
+
+    @staticmethod
+    def outer(number: int) -> str:
+        """Return the address of a peer outside."""
+        return str(ipaddress.ip_address("10.100.4.1") + number)
+
+    def __enter__(self) -> Pair:
+        self.spaces.__enter__()
+        try:
+            self._network()
+            for name in "ab":
+                self.start_gateway(name)
+            self._start_peers()
+            for name in "ab":
+                self._watch(name)
+            self.start_keepalived("a")
+            self.wait_active("a")
+            self.start_keepalived("b")
+            time.sleep(0.5)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in (*self.keepaliveds.values(), *self.children):
+            process.terminate()
+        for process in (*self.keepaliveds.values(), *self.children):
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for daemon in self.daemons.values():
+            daemon.stop(signal.SIGKILL)
+        self.spaces.__exit__(kind, error, trace)
+
+    def _network(self) -> None:
+        spaces = self.spaces
+        free = {"net__ipv4__conf__all__rp_filter": 0, "net__ipv4__conf__default__rp_filter": 0}
+        spaces.bridge("out", "br0")
+        spaces.bridge("in", "br0")
+        for index, name in enumerate("ab"):
+            for side, device in (("out", "out0"), ("in", "in0")):
+                spaces.wire(name, side, names=(device, f"g{name}"))
+                spaces.ip(side, "link", "set", f"g{name}", "master", "br0")
+            spaces.ip(name, "address", "add", f"{OUTER[name]}/16", "dev", "out0")
+            spaces.ip(name, "address", "add", f"{TRUSTED[name]}/24", "dev", "in0")
+            # kernel-libipsec looks for an address of ours inside the selectors.
+            spaces.ip(name, "address", "add", f"10.200.255.{index + 1}/32", "dev", "lo")
+            spaces.sysctl(name, net__ipv4__ip_forward=1, **free)
+            spaces.ip(name, "route", "add", CORE, "via", "10.201.0.10")
+            spaces.ip(name, "route", "add", "10.100.4.0/22", "via", "10.100.0.10")
+        for name, side, address in (
+            ("core", "in", "10.201.0.10/24"),
+            ("peers", "out", "10.100.0.10/16"),
+        ):
+            spaces.wire(name, side, names=("eth0", f"g{name}"))
+            spaces.ip(side, "link", "set", f"g{name}", "master", "br0")
+            spaces.ip(name, "address", "add", address, "dev", "eth0")
+            spaces.sysctl(name, **free)
+        spaces.ip("core", "address", "add", CORE, "dev", "lo")
+        spaces.ip("core", "route", "add", PEERS_PREFIX, "via", VIRTUAL)
+        numbers = range(self.count)
+        addresses = [f(number) for number in numbers for f in (self.outer, self.inner)]
+        spaces.batch("peers", [f"address add {address}/32 dev lo" for address in addresses])
+
+    def start_gateway(self, name: str) -> None:
+        """Start the daemon of a gateway, with a key of its own under the common identity."""
+        # Peers may come one by one after each other's storms; none is to be kept waiting.
+        tuned = GatewayTuning(self.count).settings()
+        daemon = Charon(self.spaces, name, self.folder, tuned)
+        self.daemons[name] = daemon.start()
+        key, certificate = self.authority.issue(GATEWAY_ID)
+        daemon.credentials(self.authority.pem, key, certificate)
+        daemon.vici.load_conn(
+            {
+                "peers": {
+                    "version": "2",
+                    "local_addrs": [OUTER[name]],
+                    "proposals": [IKE],
+                    "unique": "replace",
+                    "mobike": "no",
+                    "dpd_delay": f"{self.dpd}s",
+                    "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
+                    "remote": {"auth": "pubkey", "cacerts": [self.authority.pem]},
+                    "children": {
+                        "s1": {
+                            "local_ts": [CORE_PREFIX],
+                            "remote_ts": [PEERS_PREFIX],
+                            "esp_proposals": [ESP],
+                            "dpd_action": "clear",
+                        }
+                    },
+                }
+            }
+        )
+
+    def _start_peers(self) -> None:
+        tuned = GatewayTuning(2 * self.count).settings()
+        daemon = Charon(
+            self.spaces, "peers", self.folder, {**tuned, "threads": 32, "retransmit_tries": 3}
+        )
+        self.daemons["peers"] = daemon.start()
+        daemon.credentials(self.authority.pem)
+        for gateway in "ba":  # The primary's tunnels come last, and so are used first.
+            for number in range(self.count):
+                self._load_peer(daemon, number, gateway)
+            self.daemons[gateway].wait_for(self.count, LIMIT)
+
+    def _load_peer(self, daemon: Charon, number: int, gateway: str) -> None:
+        identity = f"enb{number}.secgw.example"
+        if number not in self._certificates:
+            key, self._certificates[number] = self.authority.issue(identity)
+            daemon.vici.load_key({"type": "any", "data": key})
+        child = {
+            "local_ts": [f"{self.inner(number)}/32"],
+            "remote_ts": [CORE_PREFIX],
+            "esp_proposals": [ESP],
+            "start_action": "start",
+            "dpd_action": "restart",
+            "close_action": "start",
+        }
+        connection = {
+            "version": "2",
+            "local_addrs": [self.outer(number)],
+            "remote_addrs": [OUTER[gateway]],
+            "proposals": [IKE],
+            "mobike": "no",
+            "unique": "never",
+            "keyingtries": "0",
+            "dpd_delay": f"{self.dpd}s",
+            "local": {"auth": "pubkey", "id": identity, "certs": [self._certificates[number]]},
+            "remote": {"auth": "pubkey", "id": GATEWAY_ID},
+            "children": {"s1": child},
+        }
+        daemon.vici.load_conn({f"{gateway}{number}": connection})
+
+    def _watch(self, name: str) -> None:
+        program = self.folder / "watch"
+        program.write_text(standby.WATCH, encoding="utf-8")
+        words = (str(self.health(name)), str(self.count), str(standby.SPAN), VIRTUAL)
+        uri = f"unix://{self.daemons[name].socket}"
+        self.children.append(
+            subprocess.Popen(
+                self.spaces.argv(
+                    name, sys.executable, str(program), *words, str(self.claim), "s1", uri
+                )
+            )
+        )
+
+    def health(self, name: str) -> Path:
+        """Return the file that tells a gateway's keepalived of its tunnels."""
+        return self.folder / name / "tunnels"
+
+    def start_keepalived(self, name: str, *, keep: bool = False) -> None:
+        """Start VRRP on a gateway, with a configuration that is there already if `keep`."""
+        other = "b" if name == "a" else "a"
+        gateway = standby.Standby(
+            role=standby.PRIMARY if name == "a" else standby.SECONDARY,
+            trusted="in0",
+            untrusted="out0",
+            own=ipaddress.ip_address(TRUSTED[name]),
+            other=ipaddress.ip_address(TRUSTED[other]),
+            virtual=ipaddress.ip_interface(f"{VIRTUAL}/24"),
+            peers=self.count,
+            child="s1",
+            advert=self.advert,
+        )
+        uri = f"unix://{self.daemons[name].socket}"
+        claim = (*standby.claim_command(gateway), "--uri", uri)
+        home = self.folder / name
+        health = self.health(name)
+        if not health.exists():
+            health.write_text("0\n", encoding="ascii")
+        if not keep:
+            (home / "keepalived.conf").write_text(
+                standby.keepalived_conf(gateway, str(health), claim), encoding="ascii"
+            )
+        files = ("-f", home / "keepalived.conf", "-p", home / "ka.pid", "-r", home / "vrrp.pid")
+        self.keepaliveds[name] = subprocess.Popen(
+            self.spaces.argv(name, "keepalived", "-n", "-l", *map(str, files)),
+            stdout=(home / "keepalived.log").open("ab"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def active(self) -> str:
+        """Return the names of the gateways that hold the virtual address."""
+        return "".join(
+            n for n in "ab" if f" {VIRTUAL}/" in self.spaces.ip(n, "-br", "address", check=False)
+        )
+
+    def wait_active(self, names: str, seconds: float = LIMIT) -> float:
+        """Wait until exactly these gateways hold the virtual address; return the seconds."""
+        started = time.monotonic()
+        while self.active() != names:
+            if time.monotonic() - started > seconds:
+                raise RuntimeError(f"active is {self.active()!r}, not {names!r}")
+            time.sleep(0.05)
+        return time.monotonic() - started
+
+    # What goes wrong
+
+    def lose(self, name: str, side: str = "both") -> None:
+        """Let nothing pass from and to a gateway any more, carrier stays: a host that died."""
+        for each in ("out", "in") if side == "both" else (side,):
+            self.spaces.ip(each, "link", "set", f"g{name}", "nomaster")
+
+    def regain(self, name: str, side: str = "both") -> None:
+        """Undo `lose`."""
+        for each in ("out", "in") if side == "both" else (side,):
+            self.spaces.ip(each, "link", "set", f"g{name}", "master", "br0")
+
+    def unplug(self, name: str) -> None:
+        """Take the carrier from a gateway's untrusted interface."""
+        self.spaces.ip("out", "link", "set", f"g{name}", "down")
+
+    def plug(self, name: str) -> None:
+        """Undo `unplug`."""
+        self.spaces.ip("out", "link", "set", f"g{name}", "up")
+
+    def kill_daemon(self, name: str) -> None:
+        """Kill a gateway's charon with SIGKILL; what its unit's ExecStopPost does follows."""
+        self.daemons[name].stop(signal.SIGKILL)
+        self.health(name).write_text("0\n", encoding="ascii")
+
+    def deafen(self, *names: str) -> None:
+        """Let gateways not hear each other's VRRP any more, while all else passes."""
+        for name in names:
+            rule = "table ip split { chain input { type filter hook input priority 0;"
+            self.spaces.run(name, "nft", rule + " ip protocol 112 drop; }; }")
+
+    def heal(self, *names: str) -> None:
+        """Undo `deafen`."""
+        for name in names:
+            self.spaces.run(name, "nft", "delete table ip split")
+
+    def attack(self, name: str, seconds: float, pause: float) -> subprocess.Popen[bytes]:
+        """Record what peers send, pause, and send it to a gateway again, see `replay`."""
+        device = json.loads(self.spaces.ip(name, "-j", "link", "show", "out0"))[0]
+        words = (str(seconds), str(pause), device["address"], OUTER[name])
+        program = str(Path(__file__).with_name("replay.py"))
+        return subprocess.Popen(
+            self.spaces.argv("out", sys.executable, program, *words), stdout=subprocess.PIPE
+        )
+
+    def ready(self, names: str, seconds: float = LIMIT) -> float:
+        """Wait until gateways have all tunnels and their keepalived knows; return the seconds."""
+        started = time.monotonic()
+        while any(self.health(n).read_text().strip() != str(standby.SPAN) for n in names):
+            if time.monotonic() - started > seconds:
+                raise RuntimeError(f"not all tunnels of {names} are up")
+            time.sleep(0.1)
+        return time.monotonic() - started
+
+    def probe(
+        self, seconds: float, *actions: tuple[float, Callable[[], object]], samples: int = 3
+    ) -> dict[str, Any]:
+        """Probe the core from some peers every millisecond while things happen.
+
+        Args:
+            seconds: How long.
+            actions: (seconds after the start, what happens) in order.
+            samples: Peers, from the first to the last.
+        """
+        step = max(1, (self.count - 1) // max(1, samples - 1))
+        numbers = sorted({*range(0, self.count, step), self.count - 1})[:samples]
+        sources = [self.inner(number) for number in numbers]
+        argv = (sys.executable, PROBE)
+        echo = subprocess.Popen(
+            self.spaces.argv("core", *argv, "echo", CORE, PORT), stdout=subprocess.PIPE
+        )
+        try:
+            time.sleep(0.5)
+            sender = subprocess.Popen(
+                self.spaces.argv("peers", *argv, "send", CORE, PORT, str(seconds), *sources),
+                stdout=subprocess.PIPE,
+            )
+            started = time.monotonic()
+            for at, action in actions:
+                time.sleep(max(0.0, started + at - time.monotonic()))
+                action()
+            told: dict[str, Any] = json.loads(sender.communicate(timeout=seconds + 30)[0])
+        finally:
+            echo.terminate()
+            received = echo.communicate(timeout=30)[0]
+        told["echo"] = json.loads(received)
+        told["gap-ms"] = max(flow["gap-ms"] for flow in told["flows"])
+        told["duplicates"] = told["echo"]["duplicates"]
+        return told

@@ -1,0 +1,77 @@
+"""Rendering of a gateway pair, and what makes no pair."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from vpnaas import standby
+from vpnaas.errors import InputError
+from vpnaas.standby import PRIMARY, SECONDARY, SPAN, Standby, health, keepalived_conf
+
+
+def gateway(**changed: Any) -> Standby:
+    values: dict[str, Any] = {
+        "role": PRIMARY,
+        "trusted": "ens5",
+        "untrusted": "ens4",
+        "own": ipaddress.ip_address("10.9.0.1"),
+        "other": ipaddress.ip_address("10.9.0.2"),
+        "virtual": ipaddress.ip_interface("10.9.0.254/24"),
+        "peers": 8,
+        "child": "s1",
+    }
+    return Standby(**{**values, **changed})
+
+
+def test_configuration_names_all_that_decides_who_is_active() -> None:
+    text = keepalived_conf(gateway(advert=105))
+    for line in (
+        "advert_int 1.05",
+        "priority 60",
+        "10.9.0.254/24 dev ens5",
+        'notify_master "/usr/sbin/swanctl --rekey --child s1"',
+        'notify_master_rx_lower_pri "/usr/sbin/swanctl --rekey --child s1"',
+        f'file "{standby.HEALTH_FILE}"',
+    ):
+        assert line in text
+    assert "priority 50" in keepalived_conf(gateway(role=SECONDARY))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"role": "third"}, "role"),
+        ({"other": ipaddress.ip_address("10.9.0.1")}, "other"),
+        ({"own": ipaddress.ip_address("10.8.0.1")}, "own"),
+        ({"own": ipaddress.ip_address("10.9.0.254")}, "own"),
+        ({"router_id": 256}, "router-id"),
+        ({"advert": 0}, "advert"),
+        ({"peers": 0}, "peers"),
+    ],
+)
+def test_what_makes_no_pair_is_refused(changed: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        gateway(**changed)
+
+
+@given(peers=st.integers(1, 5000), up=st.integers(0, 6000))
+def test_health_grows_with_tunnels_and_is_full_with_all(peers: int, up: int) -> None:
+    assert 0 <= health(up, peers) <= SPAN
+    assert health(up, peers) <= health(up + 1, peers)
+    assert health(peers, peers) == SPAN
+    assert standby.BASE[PRIMARY] + SPAN < 255
+
+
+def test_a_primary_without_tunnels_never_beats_a_standby_with_all() -> None:
+    assert standby.BASE[PRIMARY] + health(0, 10) < standby.BASE[SECONDARY] + health(10, 10)
+    # Equal ones keep the primary.
+    assert standby.BASE[PRIMARY] > standby.BASE[SECONDARY]
+
+
+def test_the_watch_program_is_old_python() -> None:
+    compile(standby.WATCH, "watch", "exec")
+    assert "{}" not in standby.watch_unit(gateway())
