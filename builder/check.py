@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from builder import identities
 from builder.packages import Package
 from builder.validate import Catalog, Problem, validate_package, validate_params
 from builder.validate.context import Document
@@ -57,6 +58,10 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
         if not services:
             sentence = f"no service has exactly the members {', '.join(sorted(members))}"
             found.append(Problem(path.name, "silent", "params-no-service", sentence))
+        found += [
+            Problem(path.name, "silent", "params-disagree", told)
+            for told in identities.disagreements(document)
+        ]
         for nsd in services:
             alone = Catalog(vnfds=catalog.vnfds, nsds={nsd["id"]: nsd}, packages=catalog.packages)
             found += validate_params("ns", document, alone, path.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from builder import check, packages
+from builder import check, identities, packages, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Problem
@@ -83,6 +83,19 @@ def validate(paths: tuple[Path, ...], strict: bool) -> None:
     References between packages are looked up among the packages given.
     """
     if not _good(check.packages(paths, check.catalog_of(paths)), strict):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+def agree(files: tuple[Path, ...]) -> None:
+    """Say what the network functions of parameter files do not agree on."""
+    good = True
+    for file in files:
+        for told in identities.disagreements(variants.read(file)):
+            click.echo(f"{file}: {told}", err=True)
+            good = False
+    if not good:
         sys.exit(1)
 
 

@@ -10,7 +10,7 @@ import jsonpatch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from builder import slices
+from builder import sites, slices
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
@@ -55,7 +55,7 @@ def load(tree: Tree) -> list[Variant]:
     """Read the variants of services."""
     path = tree.root / "ns-packages/variants.yaml"
     try:
-        return _Variants.model_validate(_read(path)).variants
+        return _Variants.model_validate(read(path)).variants
     except ValidationError as error:
         raise BuildError(f"ns-packages/variants.yaml: {sentence(error)}") from None
 
@@ -97,17 +97,21 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
     """Return every instantiation parameter file, written or derived, complete, by name."""
     folder = tree.root / "params"
     written = {
-        path.stem: _plain(_read(path))
+        path.stem: _plain(read(path))
         for path in sorted(folder.glob("*.yaml"))
         if path.name not in ("variants.yaml", "slices.yaml")
     }
+    for name, document in sites.parameter_files(tree).items():
+        if name in written:
+            raise BuildError(f"params/{name}.yaml: a site file makes it as well")
+        written[name] = _plain(document)
     files: dict[str, dict[str, Any]] = dict(written)
-    for name, entry in _read(folder / "variants.yaml").items():
+    for name, entry in read(folder / "variants.yaml").items():
         if name in written:
             raise BuildError(f"params/variants.yaml: {name}: params/{name}.yaml exists as well")
         files[name] = _derive(str(name), entry, written)
     services = dict(files)
-    for name, entry in _read(folder / "slices.yaml").items():
+    for name, entry in read(folder / "slices.yaml").items():
         if name in services:
             raise BuildError(f"params/slices.yaml: {name}: a service has parameters of that name")
         files[name] = slices.parameter_file(str(name), entry, services)
@@ -135,7 +139,8 @@ def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
     return patched
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """Return a YAML file that is a mapping."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

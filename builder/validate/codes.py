@@ -309,6 +309,10 @@ GROUPS: dict[str, dict[str, Code]] = {
         "params-no-service": _silent(
             "A parameter file of this tree fits no service of it.", "Correct its members."
         ),
+        "params-disagree": _silent(
+            "Network functions of one file differ in what they must agree on, and would not serve.",
+            "Correct the site file or the value.",
+        ),
         "params-member": _refused("The service has no such member.", "Correct the index."),
         "params-member-ignored": _silent(
             "Parameters of a member the service does not have.", "Correct the index."

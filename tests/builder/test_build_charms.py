@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from oai.charm import NfCharm
 from vpnaas.charm import VnfCharm
 
 from builder import charms
@@ -152,7 +153,10 @@ def test_the_library_needs_no_python_newer_than_the_proxy_machines(tree):
 
 
 def test_every_action_has_a_handler_and_every_handler_an_action(unpacked):
-    handlers = set(VnfCharm.action_handlers(Mock(spec=VnfCharm)))
+    common = set(VnfCharm.action_handlers(Mock(spec=VnfCharm)))
     for folder in charm_folders(unpacked):
         actions = yaml.safe_load((folder / "actions.yaml").read_text())
+        handlers = set(common)
+        if (folder / "lib/oai").is_dir():
+            handlers |= set(NfCharm.own_action_handlers(Mock(spec=NfCharm, kind=folder.name)))
         assert set(actions) == handlers, folder.name

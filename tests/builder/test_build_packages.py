@@ -171,8 +171,15 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
         assert [step["seq"] for step in steps] == list(range(1, len(steps) + 1))
         assert steps[0]["name"] == "config"
         assert {p["data-type"] for p in steps[0]["parameter"]} == {"STRING"}
-        assert {step["name"] for step in steps[1:]} == {"configure"}
         charm = charms.load(tree, entry["execution-environment-list"][0]["juju"]["charm"])
+        if charm.network_function:
+            # Last: it needs the links.
+            last = steps.pop()
+            assert last["name"] == "configure-nf"
+            given = {p["name"]: p["value"] for p in last["parameter"]}
+            assert set(given) == set(charm.actions["configure-nf"]["params"])
+            assert all(isinstance(value, str) for value in given.values())
+        assert {step["name"] for step in steps[1:]} == {"configure"}
         known = charm.actions["configure"]["params"]
         for step in steps:
             for parameter in step["parameter"]:
@@ -204,6 +211,9 @@ def test_underlay_interfaces_are_those_of_the_links(documents):
             assert card["name"] == f"ens{card['position'] + 2}"
         for step in day_1_2(document)["initial-config-primitive"][1:]:
             given = {p["name"]: p["value"] for p in step["parameter"]}
+            if step["name"] == "configure-nf":
+                assert given.get("sgi-interface") == interfaces.get("sgi", {}).get("name")
+                continue
             assert given["underlay-interface"] == interfaces[given["link"]]["name"]
 
 
@@ -346,7 +356,10 @@ def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
         ("params/variants.yaml", "vpn_technology", "technology", ["no parameter technology"]),
         ("params/variants.yaml", "/vld/0", "/vld/77", ["epc_multisite", "patch"]),
         ("params/variants.yaml", "description:", "descripton:", ["description"]),
-        ("params/epc.yaml", "vld:", "vld: [", ["params/epc.yaml", "not YAML"]),
+        ("params/vpn_basic.yaml", "vld:", "vld: [", ["params/vpn_basic.yaml", "not YAML"]),
+        ("params/sites/epc.site.yaml", "links:", "links: [", ["epc.site.yaml", "not YAML"]),
+        ("params/sites/epc.site.yaml", 'mnc: "88"', "mnc: 88", ["epc.site.yaml", "network/mnc"]),
+        ("params/sites/epc.site.yaml", "epc_oai:", "vpn_basic:", ["a site file makes it as well"]),
     ],
 )
 def test_wrong_parameter_sources_leave_nothing_behind(

@@ -22,7 +22,7 @@ from lab.vca.python import choose_python
 WAIT = 90.0
 """Upper bound in seconds of waits; they end as soon as what they wait for is there."""
 QUICK = Settings(retry_start=0.05, retry_max=0.4, lock_timeout=10, stop_timeout=20)
-CHARMS = ("hss", "mme")
+CHARMS = ("hss", "mme", "spgwc")
 
 
 @dataclass(frozen=True)

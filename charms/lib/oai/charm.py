@@ -56,16 +56,17 @@ class NfCharm(VnfCharm):
 
     def action_handlers(self) -> Dict[str, Callable[[ActionEvent], None]]:
         """Return the handler of each action."""
-        handlers = super().action_handlers()
-        handlers.update(
-            {
-                "configure-nf": self._on_configure_nf_action,
-                "restart-nf": self._on_restart_nf_action,
-                "health": self._on_health_action,
-                "show-config": self._on_show_config_action,
-                "set-log-level": self._on_set_log_level_action,
-            }
-        )
+        return dict(super().action_handlers(), **self.own_action_handlers())
+
+    def own_action_handlers(self) -> Dict[str, Callable[[ActionEvent], None]]:
+        """Return the handlers of the network function's actions."""
+        handlers: Dict[str, Callable[[ActionEvent], None]] = {
+            "configure-nf": self._on_configure_nf_action,
+            "restart-nf": self._on_restart_nf_action,
+            "health": self._on_health_action,
+            "show-config": self._on_show_config_action,
+            "set-log-level": self._on_set_log_level_action,
+        }
         more: Dict[str, Dict[str, Callable[[ActionEvent], None]]] = {
             "hss": {
                 "add-subscriber": self._on_add_subscriber_action,

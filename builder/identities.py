@@ -1,0 +1,104 @@
+"""Do the network functions of one parameter file agree? Asked before OSM is.
+
+A core whose MME and HSS name different realms, or whose eNB is in another tracking area, comes up
+and then serves nobody. What has to be the same stands in several VNFs' parameters; here it is
+compared, for files that the build made and for files that were edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_interface, ip_network
+from typing import Any
+
+#: Parameters that all network functions having them must agree on, and what they mean.
+SAME = {
+    "nf_software": "network function software",
+    "nf_mcc": "mobile country code",
+    "nf_mnc": "mobile network code",
+    "nf_realm": "realm",
+    "nf_tac": "tracking area code",
+    "nf_apn": "APN",
+    "nf_second_apn": "second APN",
+    "nf_ue_pool": "pool of UE addresses",
+    "nf_gateway_id": "number of the user plane",
+    "nf_operator_key": "operator key",
+    "nf_subscriber_key": "subscriber key",
+    "nf_downlink_mhz": "downlink carrier",
+    "nf_resource_blocks": "bandwidth",
+    "vpn_technology": "technology of the links",
+}
+SECRET = ("nf_operator_key", "nf_subscriber_key")
+INNER = "_inner_address"
+
+
+def disagreements(document: dict[str, Any]) -> list[str]:
+    """Return a sentence for everything two members of a parameter file do not agree on."""
+    members = {
+        str(member["member-vnf-index"]): member.get("additionalParams") or {}
+        for member in document.get("additionalParamsForVnf", ())
+    }
+    functions = {name: given for name, given in members.items() if "nf_mcc" in given}
+    if not functions:
+        return []
+    return [*_same(functions), *_texts(functions), *_subscribers(functions), *_addresses(functions)]
+
+
+def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for key, title in SAME.items():
+        told = {name: given[key] for name, given in functions.items() if key in given}
+        first = next(iter(told), "")
+        for name, value in told.items():
+            # As text too: 600 and "600" are one area, 88 and "088" are two networks.
+            if str(value) != str(told[first]):
+                shown = ("", "") if key in SECRET else (f" {value}", f" {told[first]}")
+                yield f"{key}: {name} has {title}{shown[0]}, {first} has{shown[1] or ' another'}"
+
+
+def _texts(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for name, given in functions.items():
+        for key, lengths in (("nf_mcc", (3,)), ("nf_mnc", (2, 3))):
+            value = given.get(key, "")
+            if not isinstance(value, str) or not value.isdigit() or len(value) not in lengths:
+                count = " or ".join(str(length) for length in lengths)
+                yield f"{key}: {name} has {value!r}; allowed: {count} digits in quotes"
+
+
+def _subscribers(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for name, given in functions.items():
+        network = f"{given['nf_mcc']}{given.get('nf_mnc', '')}"
+        for key in ("nf_first_imsi", "nf_imsi"):
+            imsi = str(given.get(key, network))
+            if not imsi.startswith(network):
+                yield f"{key}: {name} has {imsi}, which is not of network {network}"
+
+
+def _addresses(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    subnets: dict[str, Any] = {}
+    taken: dict[Any, str] = {}
+    for name, given in functions.items():
+        for key, value in given.items():
+            if not key.endswith(INNER):
+                continue
+            link = key.removesuffix(INNER)
+            try:
+                address = ip_interface(str(value))
+            except ValueError:
+                yield f"{key}: {name} has {value!r}, which is no address with prefix length"
+                continue
+            owner = f"{name} on {link}"
+            if address.ip in taken:
+                yield f"{key}: {owner} has {address.ip}, which is that of {taken[address.ip]}"
+            taken[address.ip] = owner
+            if link in subnets and address.network != subnets[link]:
+                yield f"{key}: {owner} is in {address.network}, the other end in {subnets[link]}"
+            subnets.setdefault(link, address.network)
+    for name, given in functions.items():
+        try:
+            pool = ip_network(str(given.get("nf_ue_pool", "0.0.0.0/32")))
+        except ValueError:
+            yield f"nf_ue_pool: {name} has {given['nf_ue_pool']!r}, which is no prefix"
+            continue
+        for link, subnet in subnets.items():
+            if pool.version == subnet.version and pool.overlaps(subnet):
+                yield f"nf_ue_pool: {pool} of {name} overlaps {subnet} of link {link}"

@@ -1,0 +1,131 @@
+"""The site file makes files whose network functions agree; the check finds each way not to."""
+
+import copy
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from oai import params
+from vpnaas.intent import link_params
+
+from builder import charms, identities, variants
+from builder.cli import main
+from builder.tree import Tree
+
+
+@pytest.fixture(scope="module")
+def files(tree):
+    return variants.parameter_files(tree)
+
+
+def member(document, name):
+    (found,) = [
+        m["additionalParams"]
+        for m in document["additionalParamsForVnf"]
+        if m["member-vnf-index"] == name
+    ]
+    return found
+
+
+@pytest.mark.parametrize("name", ["epc", "epc_oai", "epc_oai_novpn", "epc_multisite"])
+def test_what_the_build_makes_agrees(files, name):
+    assert identities.disagreements(files[name]) == []
+
+
+def test_the_two_files_differ_in_the_software_only(files):
+    without, software = copy.deepcopy(files["epc"]), files["epc_oai"]
+    for entry in without["additionalParamsForVnf"]:
+        entry["additionalParams"]["nf_software"] = "oai"
+    assert without == software
+
+
+@pytest.mark.parametrize("kind", ["hss", "mme", "spgwc", "spgwu", "enb"])
+def test_the_charms_take_every_value(tree, files, kind):
+    """As OSM hands them over: by data type of the primitive, then by the schema of the action."""
+    given = member(files["epc_oai"], kind)
+    schema = charms.load(tree, kind).actions["configure-nf"]["params"]
+    told = {}
+    for name, entry in schema.items():
+        value = given.get("nf_" + name.replace("-", "_"), "ens6")
+        casts = {"integer": int, "boolean": lambda text: text == "true", "string": str}
+        told[name] = casts[entry["type"]](value)
+    parsed = params.parse(kind, told)
+    persisted = {name for name in params.to_given(parsed) if name != "log-level"}
+    assert persisted == set(schema) - set(params.SECRET_NAMES)
+    assert bool(params.parse_secrets(kind, told)) == (kind == "hss")
+    for key, value in given.items():
+        if key.endswith("_inner_address"):
+            link = key.removesuffix("_inner_address")
+            link_params({"link": link, "inner-address": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "words"),
+    [
+        ("mme", "nf_realm", "other.example.org", "nf_realm: mme has realm other.example.org, hss"),
+        ("enb", "nf_tac", 7, "nf_tac: enb has tracking area code 7, mme has 600"),
+        ("enb", "nf_mnc", "088", "nf_mnc: enb has mobile network code 088, hss has 88"),
+        ("hss", "nf_mnc", 88, "nf_mnc: hss has 88; allowed: 2 or 3 digits in quotes"),
+        ("spgwc", "nf_apn", "ims", "nf_apn: spgwc has APN ims, hss has internet"),
+        ("spgwu", "nf_ue_pool", "10.9.0.0/16", "nf_ue_pool: spgwu has pool of UE addresses"),
+        ("spgwu", "nf_gateway_id", 2, "nf_gateway_id: spgwu has number of the user plane 2"),
+        ("spgwu", "nf_software", "none", "nf_software: spgwu has network function software none"),
+        ("hss", "nf_first_imsi", "208951234500000", "which is not of network 24288"),
+        ("mme", "s6a_inner_address", "172.16.7.2/24", "mme on s6a is in 172.16.7.0/24"),
+        ("mme", "s6a_inner_address", "172.16.6.129/24", "which is that of hss on s6a"),
+        ("mme", "s6a_inner_address", "nowhere", "is no address with prefix length"),
+        ("enb", "vpn_technology", "none", "vpn_technology: enb has technology of the links none"),
+    ],
+)
+def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
+    document = copy.deepcopy(files["epc_oai"])
+    member(document, name)[key] = value
+    told = identities.disagreements(document)
+    assert any(words in sentence for sentence in told), told
+    assert all("\n" not in sentence for sentence in told)
+
+
+def test_a_pool_of_ues_inside_a_link_is_found(files):
+    document = copy.deepcopy(files["epc_oai"])
+    for name in ("spgwc", "spgwu"):
+        member(document, name)["nf_ue_pool"] = "172.16.0.0/16"
+    told = identities.disagreements(document)
+    assert any("overlaps 172.16.6.0/24 of link s6a" in sentence for sentence in told)
+
+
+def test_keys_that_differ_are_not_shown(files):
+    document = copy.deepcopy(files["epc_oai"])
+    key = "f" * 32
+    member(document, "enb")["nf_subscriber_key"] = key
+    (told,) = identities.disagreements(document)
+    assert "subscriber key" in told
+    assert key not in told
+    assert member(document, "hss")["nf_subscriber_key"] not in told
+
+
+def test_files_without_network_functions_have_nothing_to_agree_on(files):
+    assert identities.disagreements(files["vpn_basic"]) == []
+    assert identities.disagreements({}) == []
+
+
+def test_the_verb_says_what_an_edited_file_lacks(files, tmp_path):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(yaml.safe_dump(files["epc_oai"]))
+    edited = copy.deepcopy(files["epc_oai"])
+    member(edited, "enb")["nf_tac"] = 7
+    bad.write_text(yaml.safe_dump(edited))
+    assert CliRunner().invoke(main, ["agree", str(good)]).exit_code == 0
+    result = CliRunner().invoke(main, ["agree", str(good), str(bad)])
+    assert result.exit_code == 1
+    assert f"{bad}: nf_tac: enb has tracking area code 7, mme has 600" in result.output
+
+
+def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatch):
+    path = sources.root / "params/sites/epc.site.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("inner: 172.16.6.129}", "inner: 172.16.6.2}"))
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
+    result = CliRunner().invoke(main, ["build", "vpn_basic_ns", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "172.16.6.2, which is that of" in result.output
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,324 @@
+"""Charms with their network functions: order, readiness, day-2 primitives, refusals, secrets.
+
+The container engine of these VDUs is `tests/support/engine.py`: what it runs speaks no protocol.
+The tests share the service and follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import WAIT, Flavour, once
+from test_dispatch import healthy, refused
+
+from lab.vca import Model
+from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
+
+pytestmark = [pytest.mark.lab, once]
+
+USER = "ubuntu"
+TAG = "nf-tests"
+ENGINE = (Path(__file__).parents[1] / "support/engine.py").read_text(encoding="utf-8")
+OP = "1006020f0a478bf6b699f15c062e42b3"
+K = "449c4b91aeacd0ace182cf3a5a72bfa1"
+OPC = "9245cd6283cc53ce24ac1186a60dee6b"
+NETWORK = {"mcc": "242", "mnc": "88", "realm": "epc.mnc088.mcc242.3gppnetwork.org"}
+HSS = {
+    **NETWORK,
+    "operator-key": OP,
+    "subscriber-key": K,
+    "first-imsi": "242881234500000",
+    "first-msisdn": "24288880000000",
+    "subscribers": 3,
+    "apn": "internet",
+}
+MME = {**NETWORK, "tac": 600, "mme-group": 32768, "mme-code": 3}
+SPGWC = {
+    **NETWORK,
+    "tac": 600,
+    "apn": "internet",
+    "dns": "192.0.2.53",
+    "second-dns": "192.0.2.54",
+    "ue-pool": "10.250.0.0/16",
+    "ue-mtu": 1384,
+}
+#: Underlay networks of each VDU in the order of its NICs, then link, NIC and inner address.
+MEMBERS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]] = {
+    "hss": (("s6a",), (("s6a", "ens4", "172.16.6.129/24"),)),
+    "mme": (
+        ("s6a", "s11"),
+        (
+            ("s6a", "ens4", "172.16.6.2/24"),
+            ("s11", "ens5", "172.16.1.102/24"),
+            ("s1c", "ens3", "192.168.247.102/24"),
+        ),
+    ),
+    "spgwc": (("s11",), (("s11", "ens4", "172.16.1.104/24"), ("sxab", "ens3", "172.30.55.101/24"))),
+}
+
+
+@dataclass(frozen=True)
+class Service:
+    """An HSS, an MME and an SPGW-C, each on a VDU."""
+
+    model: Model
+    vim: Vim
+    servers: Mapping[str, str]
+    home: Path
+
+    def out(self, vnf: str, *argv: str) -> str:
+        """Run a command as root in a VDU; return what it printed."""
+        done = self.vim.console(self.servers[vnf], list(argv), timeout=30)
+        assert done.returncode == 0, (argv, done.stdout, done.stderr)
+        return str(done.stdout)
+
+    def put(self, vnf: str, path: str, text: str, mode: str = "644") -> None:
+        """Write a file in a VDU."""
+        words = ["sh", "-c", f"mkdir -p $(dirname {path}); cat > {path}; chmod {mode} {path}"]
+        assert self.vim.console(self.servers[vnf], words, input=text).returncode == 0
+
+    def act(self, vnf: str, action: str, **params: Any) -> Any:
+        """Run an action that must work; return what its output holds."""
+        given = {name.replace("_", "-"): value for name, value in params.items()}
+        result = self.model.run_action(vnf, action, given, timeout=WAIT)
+        assert result.status == "completed", result.results
+        return json.loads(result.results["output"])
+
+    def message(self, vnf: str) -> tuple[str, str]:
+        """Return status and message of a charm."""
+        return healthy(self.model)[f"{vnf}/0"]
+
+    def started(self, vnf: str, unit: str) -> str:
+        """Return when a unit was last started."""
+        shown = ("systemctl", "show", "--value", "-p", "ExecMainStartTimestampMonotonic")
+        return self.out(vnf, *shown, f"{unit}.service").strip()
+
+
+@pytest.fixture(scope="module")
+def service(flavour: Flavour, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    home = tmp_path_factory.mktemp("nf")
+    vim = Vim.create(home, "site")
+    try:
+        subnets = {"s6a": "192.168.8.0/24", "s11": "192.168.10.0/24"}
+        networks = {
+            name: vim.create_network(NetworkSpec(name, subnet=subnet), TAG).id
+            for name, subnet in subnets.items()
+        }
+        made = {
+            vnf: vim.create_server(
+                ServerSpec(
+                    name=vnf,
+                    hostname=vnf,
+                    image="ubuntu22.04",
+                    vcpus=1,
+                    ram_mib=512,
+                    disk_gb=1,
+                    ports=(
+                        PortSpec(vim.management_network().id),
+                        *(PortSpec(networks[name]) for name in nics),
+                    ),
+                ),
+                TAG,
+            ).id
+            for vnf, (nics, _) in MEMBERS.items()
+        }
+        with flavour.model(home, tuple(vca_prefix(home))) as model:
+            for vnf in MEMBERS:
+                model.deploy(vnf, flavour.charm(vnf))
+            model.add_relation("hss:s6a", "mme:s6a")
+            model.add_relation("spgwc:s11", "mme:s11")
+            model.wait_idle(WAIT)
+            found = Service(model, vim, made, home)
+            for vnf, (_, links) in MEMBERS.items():
+                address = vim.wait_active(made[vnf], WAIT).ports[0].ip
+                key = model.run_action(vnf, "get-ssh-public-key", timeout=WAIT).results["pubkey"]
+                found.put(vnf, f"/home/{USER}/.ssh/authorized_keys", key + "\n", "600")
+                found.out(vnf, "chown", "-R", f"{USER}:", f"/home/{USER}/.ssh")
+                found.put(vnf, "/usr/bin/podman", ENGINE, "755")
+                model.set_config(vnf, {"ssh-hostname": f"{address};", "ssh-username": USER})
+                for link, nic, inner in links:
+                    found.act(
+                        vnf, "configure", link=link, underlay_interface=nic, inner_address=inner
+                    )
+            yield found
+    finally:
+        vim.destroy()
+        clean(home)
+
+
+def test_before_configure_nf_there_are_links_only(service: Service) -> None:
+    assert service.message("hss") == ("active", "s6a up")
+    sentence = "no network function is configured yet; run configure-nf first"
+    for action in ("health", "restart-nf", "show-config", "list-subscribers"):
+        assert refused(service.model, "hss", action) == sentence
+    assert refused(service.model, "mme", "show-connected") == sentence
+
+
+def test_the_mme_waits_for_the_hss_and_starts_when_it_is_ready(service: Service) -> None:
+    told = service.act("mme", "configure-nf", **{k.replace("-", "_"): v for k, v in MME.items()})
+    assert told["state"] == "waiting"
+    assert service.message("mme")[1].startswith("mme waiting (waiting for the other end of s6a")
+    units = service.out("mme", "systemctl", "list-units", "--all", "--plain", "mme.service")
+    assert "mme.service" not in units.split("0 loaded")[0]
+
+    # An HSS whose image has to be pulled is not ready, and says why; nothing waits for it.
+    service.put("hss", "/var/lib/engine/pulling", "")
+    service.put("hss", "/tmp/unpull", "#!/bin/sh\nsleep 4; rm /var/lib/engine/pulling\n", "755")
+    service.out("hss", "systemd-run", "--quiet", "/tmp/unpull")
+    told = service.act("hss", "configure-nf", **{k.replace("-", "_"): v for k, v in HSS.items()})
+    assert told["state"] == "ready"
+    assert told["units"] == {"cassandra": "active", "hss": "active"}
+    assert service.message("hss") == ("active", "hss ready, s6a up")
+
+    # Nobody touched the MME.
+    status, message = service.message("mme")
+    assert (status, message.split(",")[0]) == ("active", "mme ready"), message
+    told = service.act(
+        "spgwc", "configure-nf", **{k.replace("-", "_"): v for k, v in SPGWC.items()}
+    )
+    assert told["state"] == "ready"
+    assert service.message("mme")[0] == "active"
+
+
+def test_health_of_what_runs_changes_nothing(service: Service) -> None:
+    before = [service.started("mme", unit) for unit in ("redis", "mme")]
+    told = service.act("mme", "health")
+    assert (told["state"], told["network"]) == ("ready", "242-88")
+    assert told["images"]["mme"] == "docker.io/oaisoftwarealliance/magma-mme:latest"
+    service.model.update_status()
+    healthy(service.model)
+    assert [service.started("mme", unit) for unit in ("redis", "mme")] == before
+
+
+def test_subscribers_come_and_go_while_the_hss_runs(service: Service) -> None:
+    before = service.started("hss", "hss")
+    listed = service.act("hss", "list-subscribers")
+    assert [s["imsi"] for s in listed["subscribers"]] == [f"24288123450000{n}" for n in range(3)]
+    assert listed["more"] is False
+    assert service.act("hss", "list-subscribers", limit=2)["more"] is True
+    new = {"imsi": "242880000000007", "msisdn": "24288990000007"}
+    service.act("hss", "add-subscriber", **new)
+    sentence = refused(service.model, "hss", "add-subscriber", **new)
+    assert sentence.startswith("add-subscriber: imsi: 242880000000007 is a subscriber already")
+    for imsi in ("242880000000007", "242881234500001"):
+        assert service.act("hss", "remove-subscriber", imsi=imsi) == {"removed": imsi}
+    sentence = refused(service.model, "hss", "remove-subscriber", imsi="242880000000007")
+    assert "is no subscriber" in sentence
+    for imsi, word in (("1", "15 digits"), ("208950000000001", "is not of network 242-88")):
+        told = refused(service.model, "hss", "add-subscriber", imsi=imsi, msisdn="4712345678")
+        assert word in told
+    # A restart must not bring back who was removed.
+    service.act("hss", "restart-nf")
+    listed = service.act("hss", "list-subscribers")["subscribers"]
+    assert [s["imsi"] for s in listed] == ["242881234500000", "242881234500002"]
+    assert service.started("hss", "hss") != before
+
+
+def test_the_mme_tells_who_is_connected(service: Service) -> None:
+    told = service.act("mme", "show-connected")
+    assert told["enbs"] == {"now": 1, "added": 0, "removed": 0}
+    assert set(told) == {"enbs", "attached-ues", "connected-ues", "default-bearers", "s1u-bearers"}
+
+
+def test_only_what_changed_is_restarted(service: Service) -> None:
+    redis, mme = (service.started("mme", unit) for unit in ("redis", "mme"))
+    told = service.act("mme", "set-log-level", log_level="debug")
+    assert told["state"] == "ready"
+    assert 'S1AP_LOG_LEVEL = "DEBUG"' in service.out("mme", "cat", "/etc/osm-vpnaas/nf/mme.conf")
+    assert service.started("mme", "redis") == redis
+    assert service.started("mme", "mme") != mme
+    sentence = refused(service.model, "hss", "set-log-level", **{"log-level": "debug"})
+    assert sentence == "OAI's hss has one log level only"
+
+
+def test_ends_that_do_not_agree_block_and_leave_what_runs(service: Service) -> None:
+    before = service.started("mme", "mme")
+    wrong = {**MME, "realm": "other.example.org"}
+    told = service.act("mme", "configure-nf", **{k.replace("-", "_"): v for k, v in wrong.items()})
+    assert told["state"] == "failed"
+    status, message = service.message("mme")
+    assert status == "blocked"
+    assert "s6a: realm of hss is epc.mnc088" in message
+    assert "as here" in message
+    assert service.started("mme", "mme") == before
+    service.act("mme", "configure-nf", **{k.replace("-", "_"): v for k, v in MME.items()})
+    assert service.message("mme")[0] == "active"
+    for params, word in (
+        ({**MME, "mnc": "8"}, "configure-nf: mnc: "),
+        ({**MME, "realm": "x; reboot"}, "configure-nf: realm: "),
+    ):
+        assert refused(service.model, "mme", "configure-nf", **params).startswith(word)
+    assert service.message("mme")[0] == "active"
+
+
+def test_an_hss_that_crashes_is_told_and_heals_alone(service: Service) -> None:
+    mme = service.started("mme", "mme")
+    service.put("hss", "/var/lib/engine/crash-hss", "")
+    service.out("hss", "systemctl", "kill", "-s", "SIGKILL", "hss.service")
+    told = service.act("hss", "health")
+    assert told["state"] == "starting"
+    assert "hss" in told["reason"]
+    assert service.message("hss")[1].startswith("hss starting (")
+    service.out("hss", "rm", "/var/lib/engine/crash-hss")
+    assert service.act("hss", "restart-nf")["state"] == "ready"
+    assert service.message("hss") == ("active", "hss ready, s6a up")
+    assert service.started("mme", "mme") == mme
+
+
+def test_keys_stay_on_the_vdu(service: Service) -> None:
+    for path in ("secrets.json", "hss_rel14.json", "provision.json"):
+        mode = service.out("hss", "stat", "-c", "%a %U", f"/etc/osm-vpnaas/nf/{path}").split()
+        assert mode == ["600", "root"], path
+    shown = service.act("hss", "show-config")
+    assert '"optkey": "********"' in shown["files"]["/etc/osm-vpnaas/nf/hss_rel14.json"]
+    assert shown["parameters"]["subscribers"] == 3
+    told = json.dumps([shown, service.model.show_unit("hss/0"), service.model.show_unit("mme/0")])
+    for unit in ("hss/0", "mme/0"):
+        told += service.model.log_path(unit).read_text()
+    told += service.out("hss", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    told += service.out("hss", "sh", "-c", "cat /var/log/hss.log /var/log/cassandra.log")
+    told += service.out("hss", "journalctl", "--no-pager", "-o", "cat")
+    for secret in (OP, K, OPC):
+        assert secret not in told
+    # Juju's own record of the action is where the operator put them; nothing of ours adds to it.
+    found = subprocess.run(
+        ["grep", "-rlF", OPC, str(service.home), "--exclude-dir=disk"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.stdout == ""
+
+
+def test_a_vdu_that_lost_its_keys_says_so(service: Service) -> None:
+    service.out("hss", "rm", "/etc/osm-vpnaas/nf/secrets.json")
+    service.model.update_status()
+    status, message = service.message("hss")
+    assert status == "blocked"
+    assert "run configure-nf again" in message
+    service.act("hss", "configure-nf", **{k.replace("-", "_"): v for k, v in HSS.items()})
+    assert service.message("hss") == ("active", "hss ready, s6a up")
+
+
+def test_without_an_engine_the_reason_is_one_sentence(service: Service) -> None:
+    service.out("spgwc", "mv", "/usr/bin/podman", "/usr/bin/podman-away")
+    given = {**SPGWC, "ue-mtu": 1300}
+    sentence = refused(service.model, "spgwc", "configure-nf", **given)
+    assert sentence.startswith("the VDU has no container engine")
+    service.out("spgwc", "mv", "/usr/bin/podman-away", "/usr/bin/podman")
+    assert service.act("spgwc", "health")["state"] == "ready"
+
+
+def test_software_none_takes_the_network_function_away(service: Service) -> None:
+    given = {k.replace("-", "_"): v for k, v in {**SPGWC, "software": "none"}.items()}
+    assert service.act("spgwc", "configure-nf", **given) == {"state": "off"}
+    assert "spgwc " not in service.message("spgwc")[1].replace("spgwc:", "")
+    assert "0 loaded" in service.out(
+        "spgwc", "systemctl", "list-units", "--all", "--plain", "spgwc.service"
+    )
