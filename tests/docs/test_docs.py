@@ -12,6 +12,10 @@ from typing import Any
 import click
 import pytest
 import yaml
+from oai import hss as nf_hss
+from oai import images, model, units
+from oai import part as nf_part
+from oai import plan as nf_plan
 from vpnaas import agent, clear, fields, guard, links, measure, preshared, responder, wireguard
 from vpnaas.offer import PREFIX, KeyOffer, Offer, encode
 
@@ -152,6 +156,41 @@ def test_the_charms_and_their_links_are_documented() -> None:
         assert told == charms.load(tree, name).links
 
 
+def nf_actions() -> dict[str, dict[str, Any]]:
+    """Return the actions of network functions by the heading of their section."""
+    found = yaml.safe_load((COMMON / "nf-actions.yaml").read_text())
+    for kind in nf_plan.CONTAINERS:
+        file = ROOT / f"charms/{kind}/actions.yaml"
+        own = yaml.safe_load(file.read_text()) if file.is_file() else {}
+        found |= {f"{kind} {name}": action for name, action in own.items()}
+    return dict(found)
+
+
+def test_actions_of_network_functions_are_documented_with_their_parameters() -> None:
+    page = "reference/nf-actions.md"
+    actions = nf_actions()
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (.+)$", text, re.M)) == sorted(actions)
+    for heading, action in actions.items():
+        documented = rows(section(page, heading))
+        parameters = action.get("params") or {}
+        assert sorted(documented) == sorted(parameters), heading
+        for name, schema in parameters.items():
+            _, kind, default, _ = documented[name]
+            assert bool(default) == (name not in action.get("required", ())), (heading, name)
+            if default:
+                value = str(schema["default"])
+                assert default == f"`{value.lower() if schema['default'] is True else value}`"
+            if "minimum" in schema:
+                assert f"{schema['minimum']}-{schema['maximum']}" in kind, (heading, name)
+            assert all(f"`{word}`" in kind for word in schema.get("enum", ())), (heading, name)
+
+
+def test_images_of_network_functions_are_documented() -> None:
+    text = section("reference/network-functions.md", "Images")
+    assert [name for name in images.IMAGES if images.reference(name) not in text] == []
+
+
 def test_every_primitive_is_in_the_how_to() -> None:
     text = (DOCS / "how-to/day-2-primitives.md").read_text(encoding="utf-8")
     assert [name for name in ACTIONS if f"`{name}`" not in text] == []
@@ -194,11 +233,18 @@ def test_exactly_the_databag_keys_there_are_are_documented() -> None:
     assert all(key.startswith(PREFIX) for key in told)
 
 
+def test_exactly_the_keys_of_network_functions_are_documented() -> None:
+    told = rows(section("reference/relation-data.md", "Network functions in the same relations"))
+    assert sorted(told) == sorted(nf_part.encode(None))
+
+
 def test_exactly_the_keys_of_the_peer_relation_are_documented() -> None:
     constants = {}
-    for node in ast.parse((LIBRARY / "charm.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            constants |= {t.id: node.value.value for t in node.targets if isinstance(t, ast.Name)}
+    for folder in (LIBRARY, LIBRARY.with_name("oai")):
+        for node in ast.parse((folder / "charm.py").read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+                constants |= dict.fromkeys(names, node.value.value)
     wanted = {constants[name] for name in constants if name.endswith("_KEY")}
     told = rows(section("reference/relation-data.md", "Peer relation (`proxypeer`)"))
     assert set(told) == wanted
@@ -221,6 +267,14 @@ def test_files_on_the_vdu_are_documented() -> None:
         wireguard.key_file("LINK"),
         wireguard.next_key_file("LINK"),
         wireguard.preshared_file("LINK", "PEER"),
+        model.SECRETS_FILE,
+        model.TLS,
+        nf_hss.DATA,
+        nf_hss.PROVISION_PROGRAM,
+        units.PREPARE_PROGRAM,
+        units.LOGROTATE,
+        units.RUN,
+        units.RULES_FILE,
     ]
     assert [path for path in paths if path not in text] == []
     assert f"TCP {responder.RESPONDER_PORT}" in text
