@@ -167,7 +167,7 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
         if "vnfd" not in document:
             continue
         entry = day_1_2(document)
-        steps = entry["initial-config-primitive"]
+        steps = list(entry["initial-config-primitive"])
         assert [step["seq"] for step in steps] == list(range(1, len(steps) + 1))
         assert steps[0]["name"] == "config"
         assert {p["data-type"] for p in steps[0]["parameter"]} == {"STRING"}
