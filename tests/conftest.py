@@ -10,6 +10,7 @@ import os
 import shutil
 
 import pytest
+from support import uml
 
 from lab.vim import VimError, probe
 
@@ -39,6 +40,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("lab") is None:
         return
     reason = missing_capability()
+    if not reason and item.get_closest_marker("uml") is not None:
+        reason = uml.missing()
     if not reason:
         return
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":
