@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from builder import check, identities, packages, variants
+from builder import check, deployment, identities, packages, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Problem
@@ -72,6 +72,27 @@ def build(names: tuple[str, ...], out: Path | None, architecture: str) -> None:
             if path.is_file():
                 path.replace(target / path.relative_to(staging))
     click.echo(f"{len(paths)} packages in {target} after {time.monotonic() - started:.1f} s")
+
+
+@main.command(name="deployment")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Target file."
+)
+@click.option("--ns_name", help="Name of the service in the command that is shown.")
+def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
+    """Make OSM's instantiation parameters of a deployment FILE, and validate them."""
+    tree = Tree.find()
+    known = packages.catalogue(tree)
+    document = packages.deployed(file, known, variants.parameter_files(tree))
+    wanted = deployment.read(file)
+    with tempfile.TemporaryDirectory() as scratch:
+        variants.dump(document, Path(scratch, out.name))
+        if not _good(check.parameters(Path(scratch), check.catalog_of([], known.values())), True):
+            sys.exit(1)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    variants.dump(document, out)
+    click.echo(deployment.command(wanted, ns_name or file.stem, str(out)))
 
 
 @main.command()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder import archive, charms, descriptors, variants
+from builder import archive, charms, deployment, descriptors, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 
@@ -88,6 +88,7 @@ def build(
             raise BuildError(f"no package {name}; allowed: {', '.join(packages)}")
     # Everything that can be wrong in the sources shows before anything is written.
     parameters = variants.parameter_files(tree)
+    parameters |= deployments(tree, packages, parameters)
     target.mkdir(parents=True, exist_ok=True)
     built = []
     for name in chosen:
@@ -98,6 +99,33 @@ def build(
     for name, document in parameters.items():
         variants.dump(document, folder / f"{name}.yaml")
     return built
+
+
+def deployments(
+    tree: Tree, packages: dict[str, Package], files: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the parameters of every deployment file of the tree, by name."""
+    found = {}
+    for path in sorted((tree.root / "params/deployments").glob("*.yaml")):
+        if path.stem in files:
+            raise BuildError(f"{path}: a service or slice has parameters of that name")
+        found[path.stem] = deployed(path, packages, files)
+    return found
+
+
+def deployed(
+    path: Path, packages: dict[str, Package], files: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return OSM's parameters of a deployment file."""
+    wanted = deployment.read(path)
+    if wanted.service not in packages or packages[wanted.service].kind != "ns":
+        raise BuildError(f"{path}: service: no service {wanted.service}")
+    if "additionalParamsForVnf" not in files.get(wanted.parameters, {}):
+        raise BuildError(f"{path}: parameters: no parameters of a service {wanted.parameters}")
+    bodies = [p.descriptor["vnfd"] for p in packages.values() if p.kind == "vnf"]
+    vnfds = {body["id"]: body for body in bodies}
+    nsd = packages[wanted.service].descriptor["nsd"]["nsd"][0]
+    return deployment.parameters(wanted, nsd, vnfds, files[wanted.parameters], path.name)
 
 
 def _build_one(tree: Tree, package: Package, target: Path, architecture: str) -> Path:

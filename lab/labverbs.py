@@ -105,6 +105,22 @@ def capture(
         stop.wait(seconds)
 
 
+@lab_group.command("capture-uplink")
+@click.argument("vim")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--seconds", type=click.FloatRange(0.1), help="Stop after this time, else on ^C.")
+@pass_lab
+def capture_uplink(lab: Lab, vim: str, file: Path, seconds: float | None) -> None:
+    """Write what passes between the site of VIM and the others into a pcap FILE."""
+    account = RealBackends(lab.home).vim(lab.engine.store.resolve(VIMS, vim)["_id"])
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with account.capture_uplink(file):
+        lab.out.remark(f"capturing the uplink of {vim} to {file}")
+        stop.wait(seconds)
+
+
 @lab_group.command("juju-status")
 @click.argument("ns")
 @pass_lab

@@ -73,7 +73,14 @@ class VimCloud:
             ram_mib=server.ram_mib,
             disk_gb=server.disk_gb,
             ports=tuple(
-                PortSpec(network_id=network, ip=p.ip, mac=p.mac, port_security=p.port_security)
+                PortSpec(
+                    network_id=network,
+                    ip=p.ip,
+                    mac=p.mac,
+                    port_security=p.port_security,
+                    # RO asks for one for management interfaces only.
+                    floating=p.management and bool(self.vim.account.config.use_floating_ip),
+                )
                 for p, network in zip(server.ports, networks, strict=True)
             ),
             user_data=user_data,
@@ -88,7 +95,8 @@ class VimCloud:
             server = self.vim.wait_active(server_id, timeout)
         return BootedServer(
             id=server.id,
-            addresses=tuple(p.ip for p in server.ports),
+            # As OpenStack's connector reports it: the floating address first.
+            addresses=tuple(f"{p.floating};{p.ip}" if p.floating else p.ip for p in server.ports),
             macs=tuple(p.mac for p in server.ports),
             notes=tuple(server.notes),
         )

@@ -153,10 +153,11 @@ class Instantiation:
         for port, address in zip(server.ports, result.addresses, strict=True):
             if address is None:
                 continue
+            reached = address.partition(";")[0]
             if port.management:
-                self.board.set_address(index, vdu, count, address)
+                self.board.set_address(index, vdu, count, reached)
             if port.management_vnf and count == 0:
-                self.board.set_address(index, None, 0, address)
+                self.board.set_address(index, None, 0, reached)
 
     # -- execution environments -----------------------------------------------------------------
 

@@ -206,10 +206,11 @@ class Operations:
                     vdur["interfaces"], result.addresses, macs, strict=True
                 ):
                     port["ip-address"], port["mac-address"] = address, mac
+                    reached = address and address.partition(";")[0]
                     if port["mgmt-interface"] and vdur["ip-address"] is None:
-                        vdur["ip-address"] = address
+                        vdur["ip-address"] = reached
                     if port["mgmt-vnf"] and vnfr["ip-address"] is None:
-                        vnfr["ip-address"] = address
+                        vnfr["ip-address"] = reached
 
         self.store.update(VNFRS, record["_id"], change)
 

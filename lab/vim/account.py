@@ -35,6 +35,7 @@ from lab.vim.model import (
     nic_name,
 )
 from lab.vim.server import Vdu, mounts_below, unmount
+from lab.vim.site import UPLINK, Site, router_address
 from lab.vim.store import (
     NAME,
     Account,
@@ -42,6 +43,7 @@ from lab.vim.store import (
     Home,
     Image,
     ServerRecord,
+    SiteNetwork,
     State,
     Stored,
     locked,
@@ -135,16 +137,21 @@ class Vim:
                     raise VimError(
                         f"The management subnet {subnet} overlaps {used} of VIM '{other.name}'."
                     )
+            _check_site(settings, others, subnet)
             account = Account(name=name, number=number, config=settings)
+            floating = bool(settings.use_floating_ip)
             spec = NetworkSpec(
                 settings.management_network_name,
                 str(subnet),
                 gateway=str(subnet.network_address + 1),
                 management=True,
+                routed=floating,
+                nat=floating,
             )
-            network = _plan_network(spec, "", [])
+            networks = [_plan_network(spec, "", [])]
+            networks += [_plan_network(_site_spec(given), "", []) for given in settings.networks]
             vim = cls(place, name, account)
-            vim._state.write(State(networks={network.id: network}))
+            vim._state.write(State(networks={network.id: network for network in networks}))
             Stored(directory / "account.json", Account).write(account)  # last: now it exists
             try:
                 vim._restore()
@@ -192,9 +199,27 @@ class Vim:
         fabric.make_vca(self.home.vca_netns)
         fabric.make_fabric(self.fabric)
         state = self._state.read()
+        config = self.account.config
+        if config.external_subnet is not None:
+            routed = [n.subnet for n in config.networks if not n.nat]
+            self.site.make(config.external_subnet, routed, config.uplink)
+            if config.use_floating_ip:
+                self.site.join_vca(self.home.vca_netns)
         for network in state.networks.values():
             self._make_network(network)
         self._apply_rules(state)
+
+    @property
+    def site(self) -> Site:
+        """The router of this VIM and its uplink; there only with an external network."""
+        number = self.account.number
+        return Site(
+            self.home.router_netns(number),
+            self.home.wan_netns,
+            number,
+            self._hierarchy() / self.home.prefix / f"wire{number}",
+            self.directory,
+        )
 
     def destroy(self) -> None:
         """Remove the account with all its servers and networks; also after a crash."""
@@ -209,12 +234,14 @@ class Vim:
             self._vdu(directory.name).remove()
         for point in mounts_below(self.directory):
             unmount(point)
+        self.site.remove()
         fabric.delete_netns(self.fabric)
         leg = f"vim{self.account.number}"
         fabric.delete_device(self.home.vca_netns, leg)
         shutil.rmtree(self.directory, ignore_errors=True)
         if not self.names(self.home.path):
             fabric.delete_netns(self.home.vca_netns)
+            fabric.delete_netns(self.home.wan_netns)
             limits.restore_limit(self.home.path)
             with contextlib.suppress(OSError):  # not empty: not ours alone
                 (self._hierarchy() / self.home.prefix).rmdir()
@@ -284,7 +311,9 @@ class Vim:
 
     def _make_network(self, network: Network) -> None:
         fabric.make_network(self.fabric, network)
-        if network.management:
+        if network.routed:
+            self.site.attach(self.fabric, network)
+        elif network.management:
             fabric.join_vca(self.fabric, self.home.vca_netns, self.account.number, network)
 
     def _forget_network(self, network: Network) -> None:
@@ -301,6 +330,18 @@ class Vim:
         """
         network = self.network(network_id)
         with fabric.capture(self.fabric, network.bridge, Path(path)):
+            yield
+
+    @contextlib.contextmanager
+    def capture_uplink(self, path: Path | str) -> Iterator[None]:
+        """Write every packet on the site's uplink to a pcap file while the block runs.
+
+        Raises:
+            VimError: the VIM has no external network, or tcpdump does not start.
+        """
+        if self.account.config.external_subnet is None:
+            raise VimError(f"VIM account '{self.name}' has no external network.")
+        with fabric.capture(self.site.router, UPLINK, Path(path)):
             yield
 
     # --- servers -----------------------------------------------------------------------------
@@ -527,7 +568,10 @@ class Vim:
     def _plan_server(self, spec: ServerSpec, tag: str, state: State) -> ServerRecord:
         ports: list[Port] = []
         for index, wanted in enumerate(spec.ports):
-            ports.append(_plan_port(wanted, index, state, ports))
+            port = _plan_port(wanted, index, state, ports)
+            if wanted.floating:
+                port = replace(port, floating=self._take_floating(state, ports))
+            ports.append(port)
         server = Server(
             id=str(uuid.uuid4()),
             name=spec.name,
@@ -540,6 +584,15 @@ class Vim:
         return ServerRecord(
             server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb
         )
+
+    def _take_floating(self, state: State, own: Sequence[Port]) -> str:
+        config = self.account.config
+        if config.external_subnet is None:
+            raise VimError("No external network with floating IPs could be found.")
+        used = {p.floating for p in (*_ports(state), *own) if p.floating}
+        used |= {address for given in config.networks for address in given.floating.values()}
+        used |= {router_address(config.external_subnet)}
+        return addresses.take_ip(addresses.parse_subnet(config.external_subnet), None, used)
 
     def _power_on(self, vdu: Vdu, record: ServerRecord) -> list[str]:
         (vdu.group / "keeper").mkdir(parents=True, exist_ok=True)
@@ -564,6 +617,12 @@ class Vim:
 
     def _apply_rules(self, state: State) -> None:
         fabric.apply_rules(self.fabric, _ports(state))
+        config = self.account.config
+        if config.external_subnet is not None:
+            floating = {p.ip: p.floating for p in _ports(state) if p.floating}
+            for given in config.networks:
+                floating |= given.floating
+            self.site.translate(config.external_subnet, floating, state.networks.values())
 
     @staticmethod
     def _parallel(work: Callable[[str], None], items: Sequence[str]) -> None:
@@ -607,7 +666,58 @@ def _plan_network(spec: NetworkSpec, tag: str, taken: Sequence[str]) -> Network:
         mtu=spec.mtu,
         management=spec.management,
         bridge=f"n{uuid.UUID(network_id).hex[:12]}",
+        routed=spec.routed,
+        nat=spec.nat,
+        host_routes=spec.host_routes,
     )
+
+
+def _site_spec(given: SiteNetwork) -> NetworkSpec:
+    subnet = addresses.parse_subnet(given.subnet)
+    for target in given.host_routes:
+        addresses.parse_subnet(target)
+    return NetworkSpec(
+        given.name,
+        str(subnet),
+        gateway=str(subnet.network_address + 1),
+        mtu=given.mtu,
+        routed=True,
+        nat=given.nat,
+        host_routes=tuple(given.host_routes),
+    )
+
+
+def _check_site(settings: Config, others: Sequence[Vim], management: addresses.IPNetwork) -> None:
+    """Refuse a site that cannot be: no external network, or ranges its router has twice."""
+    if settings.external_subnet is None:
+        if settings.use_floating_ip or settings.networks:
+            raise VimError(
+                "The VIM configuration is wrong at 'external_subnet': floating addresses and "
+                "networks of the site need the range of its external network."
+            )
+        return
+    external = addresses.parse_subnet(settings.external_subnet)
+    outside = [external]
+    inside = [external, *([management] if settings.use_floating_ip else [])]
+    for given in settings.networks:
+        subnet = addresses.parse_subnet(given.subnet)
+        for known in inside:
+            if known.version == subnet.version and known.overlaps(subnet):
+                raise VimError(f"The range {subnet} of network '{given.name}' overlaps {known}.")
+        inside.append(subnet)
+        if not given.nat:
+            outside.append(subnet)
+        for fixed, floating in given.floating.items():
+            addresses.take_ip(subnet, fixed, ())
+            addresses.take_ip(external, floating, (router_address(str(external)),))
+    for other in others:
+        config = other.account.config
+        taken = [config.external_subnet] if config.external_subnet else []
+        taken += [n.subnet for n in config.networks if not n.nat]
+        for used in map(ipaddress.ip_network, taken):
+            for mine in outside:
+                if used.version == mine.version and used.overlaps(mine):
+                    raise VimError(f"The range {mine} overlaps {used} of VIM '{other.name}'.")
 
 
 def _plan_port(wanted: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:

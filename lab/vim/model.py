@@ -32,6 +32,8 @@ class NetworkSpec:
         mtu: bytes, set on every NIC of the network.
         management: a network over which the charms reach the servers. There is one per
             VIM, made with the account; asking for another is refused.
+        routed: the site's router is its gateway; with ``nat`` its range stays at the site.
+        host_routes: ranges the servers reach through the gateway.
     """
 
     name: str
@@ -39,6 +41,9 @@ class NetworkSpec:
     gateway: str | None = None
     mtu: int = 1500
     management: bool = False
+    routed: bool = False
+    nat: bool = False
+    host_routes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,15 @@ class PortSpec:
     """A NIC to make: on which network, and with which address when it must be a given one.
 
     ``port_security`` is Neutron's: when on, frames whose source MAC or IP address is not the
-    port's own are dropped where they enter the network.
+    port's own are dropped where they enter the network. ``floating`` asks for an address of the
+    external network as well.
     """
 
     network_id: str
     ip: str | None = None
     mac: str | None = None
     port_security: bool = True
+    floating: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,9 @@ class Network:
     mtu: int
     management: bool
     bridge: str
+    routed: bool = False
+    nat: bool = False
+    host_routes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,7 @@ class Port:
     ip: str
     mac: str
     port_security: bool
+    floating: str | None = None
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ class Vdu:
                     "address": f"{port.ip}/{length}",
                     "gateway": network.gateway,
                     "mtu": network.mtu,
+                    "routes": list(network.host_routes),
                 }
             )
         config = {

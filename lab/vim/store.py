@@ -58,6 +58,15 @@ class Home:
         """Name of the network namespace the charms run in."""
         return f"{self.prefix}-vca"
 
+    @property
+    def wan_netns(self) -> str:
+        """Name of the network namespace in which the uplinks of all sites end."""
+        return f"{self.prefix}-wan"
+
+    def router_netns(self, number: int) -> str:
+        """Name of the network namespace with the router of VIM ``number``."""
+        return f"{self.prefix}-rt{number}"
+
     def fabric_netns(self, number: int) -> str:
         """Name of the network namespace with the bridges of VIM ``number``."""
         return f"{self.prefix}-vim{number}"
@@ -126,6 +135,31 @@ class Image(BaseModel):
     keep: list[str] = Field(default_factory=list)
 
 
+class Uplink(BaseModel):
+    """A site's connection to the others: what it adds to a round trip, and its rate each way."""
+
+    model_config = ConfigDict(extra="forbid")
+    rate_mbit: float = Field(default=0, ge=0, le=10_000)
+    rtt_ms: float = Field(default=0, ge=0, le=4000)
+
+
+class SiteNetwork(BaseModel):
+    """A network the operator of the VIM has made before, attached to the site's router.
+
+    Without ``nat`` the other sites know its range; with it servers are known by floating
+    addresses, given by ``floating`` (fixed to floating).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    subnet: str
+    nat: bool = True
+    floating: dict[str, str] = Field(default_factory=dict)
+    #: Ranges the servers are told to reach through the network's gateway (DHCP's option 121).
+    host_routes: list[str] = Field(default_factory=list)
+    mtu: int = 1500
+
+
 class Config(BaseModel):
     """The account's configuration: the part of OSM's VIM config this VIM understands.
 
@@ -137,6 +171,12 @@ class Config(BaseModel):
     #: None: 10.250.<number>.0/24.
     management_subnet: str | None = None
     images: dict[str, Image] = Field(default_factory=lambda: {"ubuntu22.04": Image()})
+    #: As OSM's: management interfaces get a floating address; true, or the name of a pool.
+    use_floating_ip: bool | str = False
+    #: Range of the floating addresses; with it the VIM has a router.
+    external_subnet: str | None = None
+    uplink: Uplink = Field(default_factory=Uplink)
+    networks: list[SiteNetwork] = Field(default_factory=list)
 
 
 class Account(BaseModel):

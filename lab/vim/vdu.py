@@ -208,6 +208,8 @@ def connect(config: dict[str, Any], pid: int) -> None:
         if port["gateway"]:
             route = f"default via {port['gateway']} dev {nic} metric {100 + metric}"
             inside.append(f"route add {route}")
+        for target in port["routes"]:
+            inside.append(f"route add {target} via {port['gateway']} dev {nic}")
     stale = [f"link delete {port['device']}" for port in config["ports"]]
     _batch(["ip", "-force", "-n", fabric, "-batch", "-"], stale, check=False)
     _batch(["ip", "-n", fabric, "-batch", "-"], outside)

@@ -1,0 +1,218 @@
+"""Deployments over several sites: one file that says what is where, made into OSM's parameters.
+
+OSM spreads the same facts over four places of a parameter file: `vnf[].vim_account`, a dictionary
+of network names for each link that crosses, fixed addresses of its ends, and the gateways in
+`additionalParams`. A deployment file has them in one, and what does not fit is an error here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError
+
+from builder.errors import BuildError, sentence
+
+Document = dict[str, Any]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Place(_Model):
+    """A site: its VIM account, and the networks there by the service's virtual link."""
+
+    vim: str = Field(min_length=1)
+    networks: dict[str, str] = Field(default_factory=dict)
+
+
+class Endpoint(_Model):
+    """An end of a link between sites.
+
+    Attributes:
+        address: Fixed address on the site's network; without, the VIM chooses one.
+        floating: Where the other site reaches it, if not at its own address.
+    """
+
+    address: IPvAnyAddress | None = None
+    floating: IPvAnyAddress | None = None
+
+
+class Deployment(_Model):
+    """A deployment file.
+
+    Attributes:
+        service: NSD.
+        parameters: Parameter file of the service that is completed.
+        description: For people.
+        sites: By name.
+        default: Site of the members that `members` does not name.
+        members: Site by member.
+        endpoints: Ends by virtual link and member.
+    """
+
+    service: str
+    parameters: str
+    description: str = ""
+    sites: dict[str, Place] = Field(min_length=2)
+    default: str
+    members: dict[str, str] = Field(min_length=1)
+    endpoints: dict[str, dict[str, Endpoint]] = Field(default_factory=dict)
+
+    def site_of(self, member: str) -> str:
+        """Return the name of a member's site."""
+        return self.members.get(member, self.default)
+
+
+def read(path: Path) -> Deployment:
+    """Read a deployment file.
+
+    Raises:
+        BuildError: It is not one.
+    """
+    try:
+        return Deployment.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise BuildError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise BuildError(f"{path}: {sentence(error)}") from None
+
+
+def parameters(
+    deployment: Deployment,
+    nsd: Mapping[str, Any],
+    vnfds: Mapping[str, Mapping[str, Any]],
+    base: Mapping[str, Any],
+    where: str,
+) -> Document:
+    """Return OSM's parameters of a deployment.
+
+    Args:
+        deployment: As read.
+        nsd: Of its service.
+        vnfds: VNFD by id.
+        base: The service's parameters at one site.
+        where: Name of the file, for messages.
+
+    Raises:
+        BuildError: Something is missing, or fits nothing.
+    """
+    profiles = {str(p["id"]): p for p in nsd["df"][0]["vnf-profile"]}
+    _check_names(deployment, set(profiles), where)
+    document = copy.deepcopy(dict(base))
+    document["vnf"] = [
+        {"member-vnf-index": member, "vim_account": deployment.sites[site].vim}
+        for member, site in deployment.members.items()
+        if site != deployment.default
+    ]
+    # No WAN manager: the sites' routers join them.
+    document["wimAccountId"] = False
+    links = {link["name"]: link for link in document.get("vld", ())}
+    crossing = dict(_crossing(deployment, nsd, profiles))
+    for link in deployment.endpoints:
+        if link not in crossing:
+            known = ", ".join(sorted(crossing)) or "none"
+            raise BuildError(f"{where}: endpoints: {link} does not cross; links that do: {known}")
+    values = {str(v["member-vnf-index"]): v for v in document["additionalParamsForVnf"]}
+    for link, ends in crossing.items():
+        links[link] = _link(deployment, link, ends, where)
+        for member, point in ends.items():
+            end = deployment.endpoints.get(link, {}).get(member, Endpoint())
+            name = _gateway_parameter(vnfds[profiles[member]["vnfd-id"]], point)
+            given = values[member]["additionalParams"]
+            if name is None or name not in given:
+                continue  # no VPN over this interface
+            given[name] = "auto" if end.floating is None else str(end.floating)
+    document["vld"] = list(links.values())
+    return document
+
+
+def _check_names(deployment: Deployment, members: set[str], where: str) -> None:
+    sites = ", ".join(sorted(deployment.sites))
+    for name in (deployment.default, *deployment.members.values()):
+        if name not in deployment.sites:
+            raise BuildError(f"{where}: {name} is no site; allowed: {sites}")
+    vims = [site.vim for site in deployment.sites.values()]
+    if len(set(vims)) != len(vims):
+        raise BuildError(f"{where}: sites: two have the same vim; allowed: one site for a VIM")
+    ends = {member for link in deployment.endpoints.values() for member in link}
+    for member in sorted(set(deployment.members) | ends):
+        if member not in members:
+            raise BuildError(
+                f"{where}: {member} is no member of {deployment.service}; "
+                f"allowed: {', '.join(sorted(members))}"
+            )
+
+
+def _crossing(
+    deployment: Deployment, nsd: Mapping[str, Any], profiles: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each link between sites with its ends: connection point by member."""
+    for link in nsd.get("virtual-link-desc") or ():
+        if link.get("mgmt-network"):
+            continue  # each VIM has a management network of its own
+        ends = {
+            member: str(point["constituent-cpd-id"])
+            for member, profile in profiles.items()
+            for connection in profile.get("virtual-link-connectivity") or ()
+            if connection["virtual-link-profile-id"] == link["id"]
+            for point in connection["constituent-cpd-id"]
+        }
+        if len({deployment.site_of(member) for member in ends}) > 1:
+            yield str(link["id"]), ends
+
+
+def _link(deployment: Deployment, link: str, ends: Mapping[str, str], where: str) -> Document:
+    networks = {}
+    for name in sorted({deployment.site_of(member) for member in ends}):
+        site = deployment.sites[name]
+        if link not in site.networks:
+            raise BuildError(
+                f"{where}: sites: {name}: networks: link {link} crosses sites and needs a network "
+                "there"
+            )
+        networks[site.vim] = site.networks[link]
+    entry: Document = {"name": link, "vim-network-name": networks}
+    points = [
+        {
+            "member-vnf-index-ref": member,
+            "vnfd-connection-point-ref": point,
+            "ip-address": str(end.address),
+        }
+        for member, point in ends.items()
+        if (end := deployment.endpoints.get(link, {}).get(member)) and end.address is not None
+    ]
+    if points:
+        entry["vnfd-connection-point-ref"] = points
+    return entry
+
+
+def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
+    """Return the instantiation parameter with the gateway of the link over a connection point."""
+    external = next(e for e in vnfd["ext-cpd"] if e["id"] == point)["int-cpd"]
+    vdu = next(v for v in vnfd["vdu"] if v["id"] == external["vdu-id"])
+    cpd = next(c for c in vdu["int-cpd"] if c["id"] == external["cpd"])
+    nics = {r["name"] for r in cpd["virtual-network-interface-requirement"]}
+    operations = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
+    for entry in operations["day1-2"]:
+        for primitive in entry.get("initial-config-primitive") or ():
+            given = {p["name"]: p.get("value") for p in primitive.get("parameter") or ()}
+            if given.get("underlay-interface") in nics and "gateway" in given:
+                return str(given["gateway"]).strip("<>")
+    return None
+
+
+def command(deployment: Deployment, name: str, file: str) -> str:
+    """Return the command that instantiates a deployment."""
+    vim = deployment.sites[deployment.default].vim
+    return (
+        f"osm ns-create --ns_name {name} --nsd_name {deployment.service} --vim_account {vim} "
+        f"--config_file {file}"
+    )
