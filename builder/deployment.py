@@ -126,6 +126,8 @@ def parameters(
         for member, point in ends.items():
             end = deployment.endpoints.get(link, {}).get(member, Endpoint())
             name = _gateway_parameter(vnfds[profiles[member]["vnfd-id"]], point)
+            if member not in values:
+                raise BuildError(f"{where}: parameters: {deployment.parameters} has no {member}")
             given = values[member]["additionalParams"]
             if name is None or name not in given:
                 continue  # no VPN over this interface
@@ -196,10 +198,17 @@ def _link(deployment: Deployment, link: str, ends: Mapping[str, str], where: str
 
 def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
     """Return the instantiation parameter with the gateway of the link over a connection point."""
-    external = next(e for e in vnfd["ext-cpd"] if e["id"] == point)["int-cpd"]
-    vdu = next(v for v in vnfd["vdu"] if v["id"] == external["vdu-id"])
-    cpd = next(c for c in vdu["int-cpd"] if c["id"] == external["cpd"])
-    nics = {r["name"] for r in cpd["virtual-network-interface-requirement"]}
+    # What leads nowhere is for the validator to report, which sees the same descriptors.
+    places = {
+        (e["int-cpd"]["vdu-id"], e["int-cpd"]["cpd"]) for e in vnfd["ext-cpd"] if e["id"] == point
+    }
+    nics = {
+        nic["name"]
+        for vdu in vnfd["vdu"]
+        for cpd in vdu["int-cpd"]
+        if (vdu["id"], cpd["id"]) in places
+        for nic in cpd["virtual-network-interface-requirement"]
+    }
     operations = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
     for entry in operations["day1-2"]:
         for primitive in entry.get("initial-config-primitive") or ():

@@ -6,7 +6,6 @@ import copy
 from pathlib import Path
 from typing import Annotated, Any
 
-import jsonpatch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -48,7 +47,6 @@ class _Derived(BaseModel):
     of: str
     description: str
     additional_params: dict[str, Any] = Field(alias="additional-params", default_factory=dict)
-    patch: list[dict[str, Any]] = Field(default_factory=list)
 
 
 def load(tree: Tree) -> list[Variant]:
@@ -126,17 +124,13 @@ def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
         raise BuildError(f"{where}: {sentence(error)}") from None
     if derived.of not in written:
         raise BuildError(f"{where}: of: must be one of {', '.join(sorted(written))}")
-    document = _plain(written[derived.of])
+    document: dict[str, Any] = _plain(written[derived.of])
     for member in document["additionalParamsForVnf"]:
         for key, value in derived.additional_params.items():
             if key not in member["additionalParams"]:
                 raise BuildError(f"{where}: additional-params: {derived.of} has no parameter {key}")
             member["additionalParams"][key] = value
-    try:
-        patched: dict[str, Any] = jsonpatch.apply_patch(document, derived.patch)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        raise BuildError(f"{where}: patch: {error}") from None
-    return patched
+    return document
 
 
 def read(path: Path) -> dict[str, Any]:

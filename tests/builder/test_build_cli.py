@@ -1,3 +1,5 @@
+import shutil
+
 from click.testing import CliRunner
 
 from builder.cli import main
@@ -71,6 +73,7 @@ def test_a_parameter_file_that_fits_no_service_fails_the_build(sources, tmp_path
     path.write_text(path.read_text().replace("member-vnf-index: server", "member-vnf-index: x"))
     for name in ("variants", "slices"):
         (sources.root / f"params/{name}.yaml").write_text("{}\n")
+    shutil.rmtree(sources.root / "params/deployments")
     monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
     result = run("build", "vpn_basic_ns", "--out", str(tmp_path / "o" / "out"))
     assert result.exit_code == 1

@@ -354,7 +354,9 @@ def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
     [
         ("params/variants.yaml", "of: epc\n", "of: epq\n", ["of: must be one of epc"]),
         ("params/variants.yaml", "vpn_technology", "technology", ["no parameter technology"]),
-        ("params/variants.yaml", "/vld/0", "/vld/77", ["epc_multisite", "patch"]),
+        ("params/slices.yaml", "members: {hss: hss}", "members: {hs: hss}", ["epc has no hs"]),
+        ("params/slices.yaml", "s6a_inner_address", "s6a_inner", ["no parameter s6a_inner"]),
+        ("params/deployments/epc_multisite.yaml", "hss: home}", "hss: moon}", ["no site"]),
         ("params/variants.yaml", "description:", "descripton:", ["description"]),
         ("params/vpn_basic.yaml", "vld:", "vld: [", ["params/vpn_basic.yaml", "not YAML"]),
         ("params/sites/epc.site.yaml", "links:", "links: [", ["epc.site.yaml", "not YAML"]),

@@ -1,0 +1,148 @@
+"""Deployment files: what comes out, and what is refused with a sentence."""
+
+import copy
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from builder import deployment, packages, variants
+from builder.cli import main
+from builder.errors import BuildError
+
+
+@pytest.fixture(scope="module")
+def known(tree):
+    return packages.catalogue(tree)
+
+
+@pytest.fixture
+def given(tree):
+    """A deployment of the core, and a function that makes its parameters."""
+    path = tree.root / "params/deployments/epc_multisite.yaml"
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.fixture
+def make(tree, known, tmp_path):
+    files = variants.parameter_files(tree)
+
+    def run(document):
+        path = tmp_path / "d.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return packages.deployed(path, known, files)
+
+    return run
+
+
+def test_parameters_have_the_form_osm_takes(given, make, tree):
+    document = make(given)
+    assert document["vnf"] == [{"member-vnf-index": "hss", "vim_account": "site-b"}]
+    assert document["wimAccountId"] is False
+    (s6a,) = [link for link in document["vld"] if link["name"] == "s6a"]
+    assert s6a == {
+        "name": "s6a",
+        "vim-network-name": {"site-a": "transit", "site-b": "transit"},
+        "vnfd-connection-point-ref": [
+            {
+                "member-vnf-index-ref": "hss",
+                "vnfd-connection-point-ref": "s6a-ext",
+                "ip-address": "10.30.0.129",
+            },
+            {
+                "member-vnf-index-ref": "mme",
+                "vnfd-connection-point-ref": "s6a-ext",
+                "ip-address": "10.20.0.2",
+            },
+        ],
+    }
+    values = {
+        m["member-vnf-index"]: m["additionalParams"] for m in document["additionalParamsForVnf"]
+    }
+    assert values["hss"]["s6a_gateway"] == "203.0.113.129"
+    assert values["mme"]["s6a_gateway"] == "198.51.100.2"
+    # Everything else is as at one site.
+    base = variants.parameter_files(tree)["epc"]
+    assert [link for link in document["vld"] if link["name"] != "s6a"] == [
+        link for link in base["vld"] if link["name"] != "s6a"
+    ]
+    for member in base["additionalParamsForVnf"]:
+        before = dict(member["additionalParams"])
+        after = dict(values[member["member-vnf-index"]])
+        for params in (before, after):
+            params.pop("s6a_gateway", None)
+        assert before == after
+
+
+def test_an_end_without_floating_address_offers_its_own(given, make):
+    del given["endpoints"]["s6a"]["mme"]["floating"]
+    document = make(given)
+    values = {
+        m["member-vnf-index"]: m["additionalParams"] for m in document["additionalParamsForVnf"]
+    }
+    assert (values["mme"]["s6a_gateway"], values["hss"]["s6a_gateway"]) == ("auto", "203.0.113.129")
+
+
+def test_the_gateway_of_a_link_is_found_by_its_interface(tree, make):
+    path = tree.root / "params/deployments/vpn_two_sites.yaml"
+    document = make(yaml.safe_load(path.read_text()))
+    gateways = [m["additionalParams"]["vpn_gateway"] for m in document["additionalParamsForVnf"]]
+    assert gateways == ["198.51.100.11", "203.0.113.12"]
+
+
+def test_a_link_without_vpn_crosses_as_well(tree, known):
+    """SGi has no tunnel and so no gateway; its networks are told all the same."""
+    nsd = copy.deepcopy(known["epc_ns"].descriptor["nsd"]["nsd"][0])
+    profiles = {p["id"]: p for p in nsd["df"][0]["vnf-profile"]}
+    sgi = profiles["spgwu"]["virtual-link-connectivity"][-1]
+    assert sgi["virtual-link-profile-id"] == "sgi"
+    vnfds = {n: p.descriptor["vnfd"] for n, p in known.items() if p.kind == "vnf"}
+    assert deployment._gateway_parameter(vnfds["spgwu_vnf"], "sgi-ext") is None
+    assert deployment._gateway_parameter(vnfds["spgwu_vnf"], "s1u-ext") == "s1u_gateway"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("default", "moon", "moon is no site; allowed: core, home"),
+        ("members", {"hss": "moon"}, "moon is no site"),
+        ("members", {"hsm": "home"}, "hsm is no member of epc_ns; allowed: enb, hss"),
+        ("service", "x_ns", "no service x_ns"),
+        ("service", "hss_vnf", "no service hss_vnf"),
+        ("parameters", "embb", "no parameters of a service embb"),
+        ("endpoints/s11", {"mme": {}}, "s11 does not cross; links that do: s6a"),
+        ("endpoints/s6a/mme/address", "10.20.0", "endpoints/s6a/mme/address"),
+        ("endpoints/s6a/mme/gateway", "10.20.0.1", "endpoints/s6a/mme/gateway"),
+        ("sites/home/vim", "site-a", "two have the same vim"),
+        ("sites/home/networks", {}, "home: networks: link s6a crosses sites"),
+        ("sites", {"core": {"vim": "site-a"}}, "sites"),
+    ],
+)
+def test_what_fits_nothing_is_refused(given, make, path, value, words):
+    *parents, last = path.split("/")
+    node = given
+    for part in parents:
+        node = node[part]
+    node[last] = value
+    with pytest.raises(BuildError) as caught:
+        make(given)
+    assert words in str(caught.value)
+
+
+def test_the_command_writes_valid_parameters_and_says_how_to_use_them(tree, tmp_path):
+    source = tree.root / "params/deployments/epc_edge.yaml"
+    out = tmp_path / "sub" / "mine.yaml"
+    result = CliRunner().invoke(main, ["deployment", str(source), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert result.output.strip() == (
+        "osm ns-create --ns_name epc_edge --nsd_name epc_ns --vim_account site-a "
+        f"--config_file {out}"
+    )
+    document = yaml.safe_load(out.read_text())
+    assert [v["member-vnf-index"] for v in document["vnf"]] == ["spgwu", "enb"]
+
+
+def test_the_build_has_a_file_for_every_deployment(dist, tree):
+    names = {path.stem for path in (tree.root / "params/deployments").glob("*.yaml")}
+    assert names == {"epc_multisite", "epc_edge", "vpn_two_sites"}
+    assert names <= {path.stem for path in (dist / "params").iterdir()}
