@@ -44,4 +44,4 @@ class Statistics:
 
 
 def _line(name: str, *cells: str) -> str:
-    return f"{name:<15}|" + "|".join(cell.center(28)[:28] for cell in cells) + "|"
+    return f"{name:<16}|" + "|".join(cell.center(28)[:28] for cell in cells) + "|"

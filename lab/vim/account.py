@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lab.vim import addresses, cgroups, cloudinit, dataplane, fabric, image, limits
+from lab.vim import addresses, cgroups, cloudinit, dataplane, engine, fabric, image, limits
 from lab.vim.errors import VimError
 from lab.vim.model import (
     ACTIVE,
@@ -383,11 +383,12 @@ class Vim:
             wireguard_go=plane.binary,
             keep=frozenset(settings.keep),
             hide=(self.home.path,),
+            simulators=engine.simulators(),
         )
         try:
             with locked(vdu.directory / "lock"):
                 vdu.make_disk(spec.disk_gb, look)
-                vdu.configure(server, networks, self.fabric, init)
+                vdu.configure(server, networks, self.fabric, init, look.binds)
                 server = replace(server, notes=tuple(self._power_on(vdu, record)))
             with self._state.change() as state:
                 if server.id not in state.servers:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.vim.cloudinit import SEED, cloud_cfg
+from lab.vim.engine import Simulators
 from lab.vim.errors import VimError
 
 #: Top-level entries that are the operating system.
@@ -171,6 +172,7 @@ class Look:
         wireguard_go: program to appear as /usr/bin/wireguard-go, or None to leave it be.
         keep: further top-level directories to show.
         hide: absolute paths of the machine never to be shown (the lab's own state).
+        simulators: what stands for a container engine and images, or None for the machine's.
     """
 
     hostname: str
@@ -179,6 +181,14 @@ class Look:
     wireguard_go: Path | None = None
     keep: frozenset[str] = frozenset()
     hide: tuple[Path, ...] = ()
+    simulators: Simulators | None = None
+
+    @property
+    def binds(self) -> dict[str, str]:
+        """Directories of the machine that the VDU shows read-only, by path in the VDU."""
+        if self.simulators is None:
+            return {}
+        return {name: str(source) for name, source in self.simulators.binds.items()}
 
 
 class Layer:
@@ -297,6 +307,11 @@ def build(upper: Path, look: Look, lower: Path = Path("/")) -> None:
         program = layer.directory("usr/bin") / "wireguard-go"
         shutil.copyfile(look.wireguard_go, program)
         os.chmod(program, 0o755)  # noqa: S103
+    if look.simulators is not None:
+        for name, text in look.simulators.files.items():
+            layer.write(name, text, 0o755)
+        for name in look.simulators.binds:
+            layer.directory(name)
     for path in look.hide:
         _hide_path(layer, path)
 

@@ -92,7 +92,12 @@ class Vdu:
             raise VimError(f"The server's disk could not be made: {error}.") from None
 
     def configure(
-        self, server: Server, networks: Mapping[str, Network], fabric: str, init: str
+        self,
+        server: Server,
+        networks: Mapping[str, Network],
+        fabric: str,
+        init: str,
+        binds: Mapping[str, str],
     ) -> None:
         """Write what the keeper needs to know."""
         ports = []
@@ -115,6 +120,7 @@ class Vdu:
             "hostname": server.hostname,
             "disk": str(self.disk),
             "lower": "/",
+            "binds": dict(binds),
             "init": init,
             "cgroup": str(self.group),
             "fabric": fabric,

@@ -121,12 +121,18 @@ def _mount_proc(proc: Path) -> None:
             mount("/dev/null", proc / name, flags=MS_BIND)
 
 
-def build_root(disk: Path, lower: str, console: str) -> Path:
-    """Mount the VDU's root and what a kernel and its boot would give it; returns the root."""
+def build_root(disk: Path, lower: str, console: str, binds: dict[str, str]) -> Path:
+    """Mount the VDU's root and what a kernel and its boot would give it; returns the root.
+
+    ``binds`` are directories of the machine to show, read-only, by path in the VDU.
+    """
     root = disk / "root"
     os.chdir(disk)  # relative names: a path may hold what the options' syntax does not
     layers = f"lowerdir={lower},upperdir=upper,workdir=work"
     mount("overlay", root, "overlay", 0, layers)
+    for target, source in binds.items():
+        mount(source, root / target, flags=MS_BIND)
+        mount("none", root / target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
     _mount_proc(root / "proc")
     mount("sysfs", root / "sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("cgroup2", root / "sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -164,7 +170,7 @@ def run_init(config: dict[str, Any], console: str, go: int, failure: int) -> NoR
         os.setsid()
         mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
         socket.sethostname(config["hostname"])
-        root = build_root(Path(config["disk"]), config["lower"], console)
+        root = build_root(Path(config["disk"]), config["lower"], console, config["binds"])
         if os.read(go, 1) != b"g":
             os._exit(1)  # the keeper is gone or could not connect the NICs
         enter_root(root)

@@ -1,0 +1,84 @@
+"""The container engine of VDUs: the simulators of the EPC's images, or the machine's own engine.
+
+An offline machine has no images, so by default a VDU's ``podman`` knows simulators of them (see
+``lab.epcsim``). With ``OSMLAB_ENGINE=machine`` a VDU shows the engine that the machine has, which
+pulls images or finds them in a store.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.vim.errors import VimError
+
+VARIABLE = "OSMLAB_ENGINE"
+SIMULATORS, MACHINE = "simulators", "machine"
+
+#: Where a VDU finds the simulators and what they need.
+BASE = Path("usr/lib/osm-lab")
+_PYTHON = "/usr/bin/python3"
+_PROGRAM = """#!/usr/bin/python3 -IB
+import sys
+sys.path[:0] = ["/usr/lib/osm-lab/python", "/usr/lib/osm-lab/site-packages"]
+from lab.epcsim.{module} import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@dataclass(frozen=True)
+class Simulators:
+    """What a VDU gets.
+
+    Attributes:
+        files: programs by path in the VDU.
+        binds: directories of the machine by path in the VDU, shown read-only.
+    """
+
+    files: dict[str, str]
+    binds: dict[str, Path]
+
+
+@functools.cache
+def simulators() -> Simulators | None:
+    """The simulators, or None when the machine's own engine is wanted.
+
+    Raises:
+        VimError: the variable has another value, or VDUs have another Python than the lab.
+    """
+    wanted = os.environ.get(VARIABLE, SIMULATORS)
+    if wanted == MACHINE:
+        return None
+    if wanted != SIMULATORS:
+        raise VimError(f"{VARIABLE} is '{wanted}': '{SIMULATORS}' and '{MACHINE}' are allowed.")
+    found = importlib.util.find_spec("diameter")
+    if found is None or found.origin is None:
+        raise VimError("The simulators' libraries are not installed: run the set-up script.")
+    version = subprocess.run(
+        [_PYTHON, "-c", "import sys; print(*sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own = f"{sys.version_info[0]} {sys.version_info[1]}"
+    if version.stdout.strip() != own:
+        # The libraries in binary form are for one version of Python.
+        raise VimError(
+            f"{_PYTHON} is not Python {own.replace(' ', '.')}, which the lab runs on: the "
+            f"simulators need the same. {VARIABLE}={MACHINE} does without them."
+        )
+    return Simulators(
+        {
+            "usr/bin/podman": _PROGRAM.format(module="podman"),
+            str(BASE / "launch"): _PROGRAM.format(module="programs"),
+        },
+        {
+            str(BASE / "python/lab"): Path(__file__).resolve().parents[1],
+            str(BASE / "site-packages"): Path(found.origin).resolve().parents[1],
+        },
+    )
