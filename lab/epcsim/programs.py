@@ -138,7 +138,7 @@ async def cassandra(words: list[str]) -> None:
     from lab.epcsim.cassandra import Database, Server
 
     address = os.environ.get("CASSANDRA_RPC_ADDRESS", "127.0.0.1")
-    database = Database("/var/lib/cassandra/epcsim.sqlite")
+    database = Database(Path(os.environ.get("EPCSIM_DATA", "/var/lib/cassandra"), "rows.sqlite"))
     server = Server(database)
     server.delay = float(os.environ.get("EPCSIM_CASSANDRA_DELAY", "0"))
     await server.start(address)
