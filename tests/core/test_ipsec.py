@@ -253,6 +253,27 @@ def test_with_esp_in_the_kernel_the_link_has_an_xfrm_interface():
     assert "esn-noesn" in hss.vdu.files[CONF]
 
 
+def test_post_quantum_exchanges_need_a_strongswan_that_has_them():
+    juju, hss, mme, _ = ipsec_pair()
+    before = hss.vdu.files[CONF]
+    options = {"underlay-interface": "ens4", "proposal": "aes256gcm-curve25519-mlkem768"}
+    hss.configure("s6a", "172.16.6.129/24", technology="ipsec", **options)
+    hss.reconcile()
+    assert hss.plans["s6a"].unusable
+    assert "strongSwan 5.9 has no mlkem768" in hss.plans["s6a"].problems[0]
+    assert hss.vdu.files[CONF] == before
+
+
+def test_a_connection_that_swanctl_did_not_load_is_told():
+    juju, hss, mme, relation = ipsec_pair()
+    juju.unrelate(relation)
+    juju.settle()
+    hss.vdu.charon._load_conns = lambda: None
+    juju.relate("s6a", "hss", "mme")
+    juju.settle()
+    assert "did not load its connection" in hss.plans["s6a"].problems[0]
+
+
 def test_extended_sequence_numbers_need_the_kernel():
     juju, hss, mme, _ = ipsec_pair()
     before = hss.vdu.files[CONF]

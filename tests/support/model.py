@@ -173,6 +173,8 @@ class Charon:
             sa.other.owner.sas.remove(sa.other)
 
     def swanctl(self, words: list[str]) -> tuple[int, str]:
+        if words == ["--version"]:
+            return 0, "strongSwan swanctl 5.9.8\n"
         if not self.running:
             return 2, ""
         verb = words[0]
@@ -272,6 +274,9 @@ class Charon:
     def _establish(
         self, name: str, mine: Connection, theirs: Charon, other: str, answer: Connection
     ) -> None:
+        # RFC 7296 section 2.4, and `unique = replace`: a caller that starts anew has nothing older.
+        self.sas = [sa for sa in self.sas if sa.name != name]
+        theirs.sas = [sa for sa in theirs.sas if sa.name != other]
         one = ModelSa(
             name,
             next(self.vdu.world.serial),

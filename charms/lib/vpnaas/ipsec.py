@@ -252,6 +252,7 @@ def observe(links: Sequence[str]) -> List[Step]:
             *[unit(link) for link in links],
             any_exit=True,
         ),
+        run("ipsec/version", "swanctl", "--version", any_exit=True),
         run("ipsec/active", "systemctl", "is-active", DAEMON, KEEPER, any_exit=True),
     ]
     return steps + _probe() + look()
@@ -302,6 +303,12 @@ def parse_plane(results: Results) -> str:
     return XFRM if can("ipsec/if") else POLICY
 
 
+def parse_version(results: Results) -> Tuple[int, ...]:
+    """Return the version of strongSwan, () where swanctl does not tell."""
+    found = re.search(r"([0-9]+)\.([0-9]+)", results.output("ipsec/version"))
+    return tuple(int(part) for part in found.groups()) if found else ()
+
+
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
     """Read what `observe(links)` brought back of one link."""
     generation = (results.text(link + "/generation") or "1").strip()
@@ -337,7 +344,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
             up_file(link): results.text(link + "/file/up"),
             keep_file(link): results.text(link + "/file/keep"),
         },
-        loaded=frozenset(section for section, _ in _events(results.output("ipsec/conns"))),
+        loaded=parse_loaded(results),
         sas=parse_sas(link, results),
         interface=vdu.interfaces.get(ipsec_interface(link)),
         routes=_routes(link, results),
@@ -360,6 +367,14 @@ def _routes(link: str, results: Results) -> FrozenSet[fields.IPNetwork]:
     except (ValueError, KeyError):
         raise VduError("`ip -j route` printed something unexpected")
     return frozenset(found)
+
+
+def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:
+    """Return the names of the loaded connections."""
+    try:
+        return frozenset(name for name, _ in _events(results.output(prefix + "ipsec/conns")))
+    except ValueError:
+        raise VduError("`swanctl --list-conns --raw` printed something unexpected")
 
 
 def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:

@@ -30,8 +30,8 @@ _AEAD = {
 _BLOCK = ("aes256", "aes192", "aes128")
 _INTEGRITY = ("sha256", "sha384", "sha512")
 _GROUPS = ("curve25519", "curve448", "ecp256", "ecp384", "ecp521")
-_HYBRID = {"mlkem512": "ML_KEM_512", "mlkem768": "ML_KEM_768", "mlkem1024": "ML_KEM_1024"}
-"""FIPS 203 as an additional key exchange (RFC 9370), and its name in `swanctl --list-algs`."""
+_HYBRID = ("mlkem512", "mlkem768", "mlkem1024")
+"""FIPS 203 as an additional key exchange (RFC 9370)."""
 WEAK = {
     "3des": "its 64-bit blocks leak after some GByte (RFC 8247)",
     "des": "its 56-bit keys are searched in hours (RFC 8247)",
@@ -106,11 +106,6 @@ class Proposal:
 
     def _exchanges(self) -> List[str]:
         return [self.group] + (["ke1_" + self.hybrid] if self.hybrid else [])
-
-    @property
-    def hybrid_name(self) -> str:
-        """Return what `swanctl --list-algs` calls the post-quantum key exchange, "" for none."""
-        return _HYBRID[self.hybrid] if self.hybrid else ""
 
     def overhead(self) -> int:
         """Return by how many bytes tunnel-mode ESP in UDP over IPv6 grows a packet at most.

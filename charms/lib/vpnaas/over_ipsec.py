@@ -14,6 +14,9 @@ from .steps import Results, Step
 from .technology import LinkPlan, Seen, Situation, View
 from .tunnel import KeyState, Peer
 
+HYBRID_SINCE = (6, 0)
+"""strongSwan's first version with additional key exchanges (RFC 9370) and ML-KEM."""
+
 
 class Ipsec(KeyedTechnology):
     """IKEv2 and ESP by strongSwan."""
@@ -59,6 +62,15 @@ class Ipsec(KeyedTechnology):
     def plan(self, view: View) -> LinkPlan:
         """Decide what a link should be."""
         params = view.params
+        version = ipsec.parse_version(view.results)
+        if params.ipsec.proposal.hybrid and version < HYBRID_SINCE:
+            raise InputError(
+                "configure: proposal",
+                "this VDU's strongSwan {} has no {}".format(
+                    ".".join(str(part) for part in version), params.ipsec.proposal.hybrid
+                ),
+                "a proposal without it, or an image with strongSwan 6.0 or newer",
+            )
         if ipsec.parse_plane(view.results) == ipsec.USERSPACE:
             if params.ipsec.esn == "yes":
                 raise InputError(
@@ -154,7 +166,18 @@ class Ipsec(KeyedTechnology):
         state = plan.state
         if isinstance(state, ipsec.State) and prefix + "ipsec/sas" in results:
             sas = ipsec.parse_sas(plan.params.link, results, prefix)
-            return attr.evolve(plan, state=attr.evolve(state, sas=sas))
+            loaded = ipsec.parse_loaded(results, prefix)
+            problems = list(plan.problems)
+            for peer in plan.peers:
+                start = "{}_{}_".format(plan.params.link, peer.name)
+                if not any(name.startswith(start) for name in loaded):
+                    # swanctl says nothing by its exit code.
+                    problems.append(
+                        "{}: strongSwan did not load its connection, see the VDU's"
+                        " `swanctl --load-conns`".format(peer.label)
+                    )
+            state = attr.evolve(state, sas=sas, loaded=loaded)
+            return attr.evolve(plan, state=state, problems=tuple(problems))
         return plan
 
     def absent(self, link: str) -> List[Step]:
