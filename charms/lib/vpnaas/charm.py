@@ -553,7 +553,8 @@ class VnfCharm(CharmBase):
             self._store(INTENT_KEY, intent.to_json())
             view = self._view(outcome, frozenset([peer.link]))[peer.link]
             # What the administrator of the other end has to enter there.
-            offered = {key: view.get(key) for key in ("public-key", "listen-port", "inner-address")}
+            keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
+            offered = {key: view[key] for key in keys if key in view}
             return {"output": dump(dict(offered, added=peer.name))}
 
         self._answer(event, work)

@@ -224,9 +224,37 @@ def test_unrelated_ends_part_at_once(
             assert not client.pings(SERVER, *MARKED, tries=5)
             assert not server.pings(CLIENT, *MARKED, tries=5)
         assert not capture.holds(MARKER)
+    by_hand(ipsec, server, client)
+    with ipsec.controller() as controlled:
         controlled.model.add_relation(*ends)
         controlled.settle()
         assert client.pings(SERVER, tries=60)
+
+
+def by_hand(ipsec: Service, server: Vnf, client: Vnf) -> None:
+    """Two VNFs that no relation joins add each other under their IKE identities."""
+    told = {index: ipsec[index].status(link) for index, link in LINKS.items()}
+    addresses = {"server": SERVER, "client": CLIENT}
+    for index, other, endpoint in (
+        ("server", "client", "none"),
+        ("client", "server", "192.168.100.11:4500"),
+    ):
+        answer = ipsec[index].action(
+            "add-peer",
+            link=LINKS[index],
+            name=told[other]["ike-identity"],
+            public_key=told[other]["public-key"],
+            allowed_prefixes=f"{addresses[other]}/32",
+            endpoint=endpoint,
+        )
+        assert answer["ike-identity"] == told[index]["ike-identity"]
+    ipsec.wait(lambda: client.pings(SERVER, tries=5), "the keeper opens the tunnel", 60)
+    assert server.status("vpn-server")["peers"][0]["state"] == "up"
+    name = told["client"]["ike-identity"]
+    server.action("delete-peer", link="vpn-server", name=name)
+    assert associations(server) == []
+    assert not client.pings(SERVER, tries=5)
+    client.action("delete-peer", link="vpn-client", name=told["server"]["ike-identity"])
 
 
 def test_ipsec_and_wireguard_replace_each_other(
