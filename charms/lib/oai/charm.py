@@ -12,7 +12,7 @@ from vpnaas.status import Extra
 from vpnaas.steps import Step, changes, read, run, which
 from vpnaas.technology import LinkPlan
 
-from . import cql, hss, params, part, plan, provision, statistics, units, values
+from . import cql, hss, meters, params, part, plan, provision, statistics, units, values
 from .milenage import opc
 from .model import SECRETS_FILE, End
 from .params import Common, Hss, Secrets
@@ -73,7 +73,10 @@ class NfCharm(VnfCharm):
                 "remove-subscriber": self._on_remove_subscriber_action,
                 "list-subscribers": self._on_list_subscribers_action,
             },
-            "mme": {"show-connected": self._on_show_connected_action},
+            "mme": {
+                "show-connected": self._on_show_connected_action,
+                "measure-s6a": self._on_measure_s6a_action,
+            },
             "spgwc": {"configure-sgi": self._on_configure_sgi_action},
             "spgwu": {"configure-sgi": self._on_configure_sgi_action},
             "enb": {"configure-cell": self._on_configure_cell_action},
@@ -329,6 +332,29 @@ class NfCharm(VnfCharm):
             if results.exit_code("active") != 0:
                 raise VpnaasError("the MME does not run; health says why")
             return {"output": dump(statistics.latest(results.output("log")))}
+
+        self._answer(event, work)
+
+    def _on_measure_s6a_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            where = "measure-s6a: "
+            request: Dict[str, Any] = {
+                "seconds": fields.integer(
+                    where + "duration", event.params.get("duration", 60), 1, 1500
+                ),
+                "count": fields.integer(where + "count", event.params.get("count", 0), 0, 1000000)
+                or 1 << 30,
+            }
+            with self._vdu() as vdu:
+                plan_now = self._plan(self._situation(), vdu)
+                decided = plan_now.links.get("s6a")
+                if decided is None or not decided.interface:
+                    raise VpnaasError("s6a is not configured; run configure first")
+                request["interface"] = decided.interface
+                results = vdu.execute([meters.step(request)], exclusive=False)
+            told = meters.answer(results)
+            return {"output": dump(dict(told, technology=decided.params.technology))}
 
         self._answer(event, work)
 

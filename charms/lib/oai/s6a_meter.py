@@ -1,0 +1,197 @@
+#!/usr/bin/python3
+"""How long the HSS takes to answer, seen on the MME's VDU where S6a comes out of its tunnel.
+
+This file is the program that the charm sends there: it must not import anything but the standard
+library and must run on any Python from 3.6 on. It changes nothing and asks nobody: it reads copies
+of the packets on one interface, puts the TCP streams together, pairs Diameter requests and answers
+by their hop-by-hop identifiers (RFC 6733 clause 3), and prints times in milliseconds.
+
+It reads a JSON object on standard input: {"interface", "seconds", "count"}; it ends after that
+time, or when that many requests of the wanted commands were answered.
+"""
+
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+PORT = 3868
+COMMANDS = {318: "AIR", 316: "ULR"}
+"""Authentication-Information and Update-Location (TS 29.272 clause 7.2.2)."""
+ETH_P_ALL = 3
+RESULT_CODE = 268
+EXPERIMENTAL_RESULT = 297
+EXPERIMENTAL_RESULT_CODE = 298
+
+Flow = Tuple[bytes, int, bytes, int]
+
+
+class Stream:
+    """One direction of a TCP connection, from the first message boundary that was seen."""
+
+    def __init__(self) -> None:
+        self.expected: Optional[int] = None
+        self.ahead: Dict[int, bytes] = {}
+        self.data = b""
+
+    def feed(self, sequence: int, payload: bytes) -> List[bytes]:
+        """Take a segment; return the Diameter messages that are complete now."""
+        if self.expected is None:
+            # Recording starts in the middle: at a segment that looks like a message's first.
+            if not _starts(payload):
+                return []
+            self.expected = sequence
+        self.ahead[sequence] = payload
+        while True:
+            segment = self.ahead.pop(self.expected, None)
+            if segment is None:
+                break
+            self.data += segment
+            self.expected = (self.expected + len(segment)) & 0xFFFFFFFF
+        if len(self.ahead) > 64:
+            # A segment that was never seen: go on at the next message.
+            self.__init__()  # type: ignore[misc]
+            return self.feed(sequence, payload)
+        messages = []
+        while len(self.data) >= 20:
+            size = struct.unpack("!I", b"\0" + self.data[1:4])[0]
+            if self.data[0] != 1 or size < 20:
+                self.__init__()  # type: ignore[misc]
+                break
+            if len(self.data) < size:
+                break
+            messages.append(self.data[:size])
+            self.data = self.data[size:]
+        return messages
+
+
+def _starts(payload: bytes) -> bool:
+    return len(payload) >= 20 and payload[0] == 1 and payload[4] & 0x0F == 0
+
+
+class Meter:
+    """Pairs requests and answers."""
+
+    def __init__(self) -> None:
+        self.streams: Dict[Flow, Stream] = {}
+        self.open: Dict[Tuple[int, int], float] = {}
+        self.times: Dict[str, List[float]] = {name: [] for name in COMMANDS.values()}
+        self.results: Dict[str, Dict[str, int]] = {name: {} for name in COMMANDS.values()}
+
+    def packet(self, packet: bytes, now: float) -> None:
+        """Take an IPv4 packet."""
+        if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
+            return
+        header = (packet[0] & 15) * 4
+        total = struct.unpack("!H", packet[2:4])[0]
+        tcp = packet[header:total]
+        source, target, sequence = struct.unpack("!HHI", tcp[:8])
+        if PORT not in (source, target):
+            return
+        payload = tcp[(tcp[12] >> 4) * 4 :]
+        if not payload:
+            return
+        flow = (packet[12:16], source, packet[16:20], target)
+        for message in self.streams.setdefault(flow, Stream()).feed(sequence, payload):
+            self.message(message, now)
+
+    def message(self, message: bytes, now: float) -> None:
+        """Take a Diameter message."""
+        command = struct.unpack("!I", b"\0" + message[5:8])[0]
+        if command not in COMMANDS:
+            return
+        name, key = COMMANDS[command], (command, struct.unpack("!I", message[12:16])[0])
+        if message[4] & 0x80:
+            # A repetition counts from its first sending.
+            self.open.setdefault(key, now)
+        elif key in self.open:
+            self.times[name].append((now - self.open.pop(key)) * 1000.0)
+            code = str(result_code(message[20:]))
+            self.results[name][code] = self.results[name].get(code, 0) + 1
+
+    def answered(self) -> int:
+        """Return how many requests were answered."""
+        return sum(len(times) for times in self.times.values())
+
+    def summary(self) -> Dict[str, Any]:
+        """Return what was measured, by command."""
+        told: Dict[str, Any] = {}
+        for command, name in COMMANDS.items():
+            open_ones = sum(1 for code, _ in self.open if code == command)
+            told[name] = dict(statistics(self.times[name]), unanswered=open_ones)
+            told[name]["results"] = self.results[name]
+        return told
+
+
+def result_code(avps: bytes) -> int:
+    """Return the Result-Code, or that in Experimental-Result; 0 where there is neither."""
+    place = 0
+    while place + 8 <= len(avps):
+        code, flags = struct.unpack("!IB", avps[place : place + 5])
+        size = struct.unpack("!I", b"\0" + avps[place + 5 : place + 8])[0]
+        if size < 8:
+            return 0
+        start = place + (12 if flags & 0x80 else 8)
+        data = avps[start : place + size]
+        if code in (RESULT_CODE, EXPERIMENTAL_RESULT_CODE) and len(data) == 4:
+            return int(struct.unpack("!I", data)[0])
+        if code == EXPERIMENTAL_RESULT:
+            return result_code(data)
+        place += (size + 3) & ~3
+    return 0
+
+
+def statistics(times: List[float]) -> Dict[str, Any]:
+    """Return count and order statistics of times in ms."""
+    ordered = sorted(times)
+    if not ordered:
+        return {"count": 0}
+
+    def at(share: float) -> float:
+        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
+
+    return {
+        "count": len(ordered),
+        "min-ms": at(0),
+        "median-ms": at(0.5),
+        "mean-ms": round(sum(ordered) / len(ordered), 3),
+        "p95-ms": at(0.95),
+        "p99-ms": at(0.99),
+        "max-ms": at(1),
+    }
+
+
+def main(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Listen, then tell."""
+    interface = request["interface"]
+    with open("/sys/class/net/{}/type".format(interface), encoding="ascii") as stream:
+        # ARPHRD_ETHER; a tunnel's packets start with their IP header.
+        skip = 14 if stream.read().strip() == "1" else 0
+    meter = Meter()
+    until = time.monotonic() + request["seconds"]
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as tap:
+        tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        tap.bind((interface, 0))
+        tap.settimeout(0.5)
+        while time.monotonic() < until and meter.answered() < request["count"]:
+            try:
+                packet = tap.recv(65535)
+            except socket.timeout:
+                continue
+            meter.packet(packet[skip:], time.monotonic())
+        # PACKET_STATISTICS (packet(7)): packets, then drops.
+        lost = struct.unpack("II", tap.getsockopt(263, 6, 8))[1]
+    return dict(meter.summary(), **{"packets-lost-by-the-meter": lost})
+
+
+def source() -> str:
+    """Return the text of this program."""
+    with open(os.path.splitext(os.path.abspath(__file__))[0] + ".py", encoding="utf-8") as stream:
+        return stream.read()
+
+
+if __name__ == "__main__":
+    json.dump(main(json.load(sys.stdin)), sys.stdout)

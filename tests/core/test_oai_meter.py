@@ -1,0 +1,154 @@
+"""The S6a meter on packets made by hand, and what cqlsh and the MME's log say."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from oai import cql, meters, s6a_meter, statistics
+from vpnaas.errors import InputError, VpnaasError
+from vpnaas.steps import Results
+
+MME, HSS = bytes([172, 16, 6, 2]), bytes([172, 16, 6, 129])
+
+
+def avp(code: int, data: bytes, vendor: bool = False) -> bytes:
+    head = 12 if vendor else 8
+    padding = bytes(-len(data) % 4)
+    extra = struct.pack("!I", 10415) if vendor else b""
+    flags = 0xC0 if vendor else 0x40
+    size = struct.pack("!I", head + len(data))[1:]
+    return struct.pack("!IB", code, flags) + size + extra + data + padding
+
+
+def message(command: int, hop: int, request: bool, *avps: bytes) -> bytes:
+    body = b"".join(avps)
+    head = b"\x01" + struct.pack("!I", 20 + len(body))[1:]
+    flags = 0xC0 if request else 0x40
+    head += bytes([flags]) + struct.pack("!I", command)[1:]
+    return head + struct.pack("!III", 16777251, hop, hop) + body
+
+
+def packet(source: bytes, target: bytes, ports: tuple[int, int], sequence: int, data: bytes):
+    tcp = struct.pack("!HHIIBBHHH", *ports, sequence, 0, 5 << 4, 0x18, 1000, 0, 0) + data
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0, 64, 6, 0, source, target)
+    return ip + tcp
+
+
+class Wire:
+    """Both directions of one connection."""
+
+    def __init__(self) -> None:
+        self.meter = s6a_meter.Meter()
+        self.place = {MME: 1000, HSS: 0xFFFFFFF0}  # one wraps around
+
+    def send(self, source: bytes, data: bytes, now: float) -> None:
+        ports = (40000, 3868) if source == MME else (3868, 40000)
+        target = HSS if source == MME else MME
+        self.meter.packet(packet(source, target, ports, self.place[source], data), now)
+        self.place[source] = (self.place[source] + len(data)) & 0xFFFFFFFF
+
+
+SUCCESS = avp(268, struct.pack("!I", 2001))
+
+
+def test_requests_and_answers_are_paired_by_their_identifier() -> None:
+    wire = Wire()
+    wire.send(MME, message(318, 1, True) + message(318, 2, True), 10.0)
+    wire.send(HSS, message(318, 2, False, SUCCESS), 10.005)
+    wire.send(HSS, message(318, 1, False, SUCCESS), 10.010)
+    wire.send(MME, message(316, 3, True), 11.0)
+    unknown = avp(297, avp(266, b"\0\0\x28\xaf") + avp(298, struct.pack("!I", 5001)))
+    wire.send(HSS, message(316, 3, False, unknown), 11.002)
+    wire.send(MME, message(316, 4, True), 12.0)
+    wire.send(MME, message(280, 9, True), 12.0)  # a watchdog is nobody's registration
+    told = wire.meter.summary()
+    assert told["AIR"]["count"] == 2
+    assert (told["AIR"]["min-ms"], told["AIR"]["max-ms"]) == (5.0, 10.0)
+    assert told["AIR"]["results"] == {"2001": 2}
+    assert (told["ULR"]["count"], told["ULR"]["unanswered"]) == (1, 1)
+    assert told["ULR"]["results"] == {"5001": 1}
+
+
+def test_messages_cut_anywhere_and_segments_out_of_order_are_put_together() -> None:
+    wire = Wire()
+    wire.send(MME, message(318, 1, True), 1.0)
+    answer = message(318, 1, False, avp(1, bytes(range(200))), SUCCESS)
+    parts = [answer[:7], answer[7:30], answer[30:100], answer[100:]]
+    # The first segment starts the stream; the others may come in any order.
+    wire.send(HSS, message(280, 5, False, SUCCESS), 1.0)
+    start = wire.place[HSS]
+    offsets = [(start + sum(map(len, parts[:i]))) & 0xFFFFFFFF for i in range(len(parts))]
+    order = list(range(len(parts)))
+    random.Random(7).shuffle(order)  # noqa: S311
+    for index in order:
+        segment = packet(HSS, MME, (3868, 40000), offsets[index], parts[index])
+        wire.meter.packet(segment, 1.5)
+        wire.meter.packet(segment, 1.6)  # and twice
+    assert wire.meter.summary()["AIR"]["count"] == 1
+    assert wire.meter.summary()["AIR"]["results"] == {"2001": 1}
+
+
+def test_other_packets_are_nothing() -> None:
+    meter = s6a_meter.Meter()
+    generator = random.Random(1)  # noqa: S311
+    for size in range(0, 200, 7):
+        meter.packet(bytes(generator.randrange(256) for _ in range(size)), 1.0)
+        meter.packet(packet(MME, HSS, (1, 3868), size, bytes([1] * size)), 1.0)
+    assert meter.answered() == 0
+
+
+def test_a_measurement_without_registrations_is_a_sentence() -> None:
+    empty = '{"AIR": {"count": 0}, "ULR": {"count": 0}}'
+    with pytest.raises(VpnaasError, match="no UE registered"):
+        meters.answer(Results({"s6a-meter": {"code": 0, "out": empty}}))
+    error = {"code": 1, "out": "", "err": "Traceback\nOSError: No such device"}
+    with pytest.raises(VpnaasError, match="No such device"):
+        meters.answer(Results({"s6a-meter": error}))
+
+
+# -- what programs print -------------------------------------------------------------------------
+
+ROWS = """
+ imsi            | msisdn         | mmehost
+-----------------+----------------+---------
+ 242881234500001 | 24288880000001 | mme.x
+ 242881234500000 | 24288880000000 | null
+
+(2 rows)
+"""
+
+
+def test_tables_of_cqlsh_are_read() -> None:
+    rows = cql.table(ROWS)
+    assert [row["imsi"] for row in rows] == ["242881234500001", "242881234500000"]
+    assert cql.shown(rows, 1) == {
+        "subscribers": [{"imsi": "242881234500000", "msisdn": "24288880000000"}],
+        "more": True,
+    }
+    assert cql.table("\n(0 rows)\n") == []
+    assert cql.table("") == []
+    cql.applied(cql.table("\n [applied]\n-----------\n      True\n\n"), "1")
+    with pytest.raises(InputError, match="242 is a subscriber already"):
+        cql.applied(cql.table(" [applied] | imsi\n-----------+------\n False | 242\n"), "242")
+    with pytest.raises(VpnaasError, match="Unable to connect"):
+        cql.answer(Results({"x": {"code": 1, "out": "", "err": "Unable to connect"}}), "x")
+
+
+TABLE = """000311 DEBUG MME-AP |   Current Status| Added since last display|  Removed |
+000312 DEBUG MME-AP mme_app_statistics.c:0048    Connected eNBs |  {0} |  1  |  0  |
+000313 DEBUG MME-AP mme_app_statistics.c:0054    Attached UEs   |  7 |  2  |  1  |
+000314 DEBUG MME-AP mme_app_statistics.c:0060    Connected UEs  |  5 |  0  |  0  |
+000315 DEBUG MME-AP mme_app_statistics.c:0066    Default Bearers|  7 |  0  |  0  |
+000316 DEBUG MME-AP mme_app_statistics.c:0072    S1-U Bearers   |  5 |  0  |  0  |
+"""
+
+
+def test_the_last_complete_table_of_the_mme_counts() -> None:
+    log = TABLE.format(1) + "noise\n" + TABLE.format(3) + TABLE.format(9)[:200]
+    told = statistics.latest(log)
+    assert told["enbs"] == {"now": 3, "added": 1, "removed": 0}
+    assert told["attached-ues"] == {"now": 7, "added": 2, "removed": 1}
+    with pytest.raises(VpnaasError, match="no statistics yet"):
+        statistics.latest("nothing")
