@@ -199,7 +199,7 @@ def test_manual_peers_that_make_no_sense_are_one_sentence(
     [
         ("configure", {**LINK, "link": "s1u"}),
         ("configure", {"link": "s6a"}),
-        ("configure", {**LINK, "technology": "ipsec"}),
+        ("configure", {**LINK, "technology": "openvpn"}),
         ("configure", {**LINK, "listen-port": 70000}),
         ("configure", {**LINK, "mtu": 70000}),
         ("configure", {**LINK, "keepalive": -2}),
