@@ -270,7 +270,7 @@ def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool
 
 
 def _join(ports: list[int]) -> str:
-    return ",".join(str(port) for port in ports)
+    return ", ".join(str(port) for port in ports)
 
 
 def _count(table: dict[str, int], name: str) -> None:

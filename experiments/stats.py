@@ -14,27 +14,29 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and the half-width of its confidence interval (LEVEL); NaN where n is below 2."""
+    """A mean with the ends of its confidence interval (LEVEL), NaN where n is below 2."""
 
     mean: float
-    half: float
+    low: float
+    high: float
     n: int
 
     @property
-    def low(self) -> float:
-        """Lower end of the interval."""
-        return self.mean - self.half
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval."""
-        return self.mean + self.half
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return not math.isnan(self.low)
 
     def __str__(self) -> str:
-        """Return mean and half-width with as many digits as they tell."""
+        """Return mean and interval with as many digits as they tell."""
         digits = 0 if self.mean >= 100 else 1 if self.mean >= 10 else 2 if self.mean >= 0.1 else 3
-        spread = "" if math.isnan(self.half) else f" ± {self.half:.{digits}f}"
-        return f"{self.mean:.{digits}f}{spread}"
+        if not self.known:
+            return f"{self.mean:.{digits}f}"
+        return f"{self.mean:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
+
+
+def single(value: float) -> Estimate:
+    """Return a figure of which there is no more than its mean."""
+    return Estimate(value, math.nan, math.nan, 1)
 
 
 def mean(values: Sequence[float]) -> Estimate:
@@ -47,9 +49,9 @@ def mean(values: Sequence[float]) -> Estimate:
         raise ValueError("no value")
     middle, n = statistics.fmean(values), len(values)
     if n < 2:
-        return Estimate(middle, math.nan, n)
-    quantile = float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
-    return Estimate(middle, quantile * statistics.stdev(values) / math.sqrt(n), n)
+        return single(middle)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
+    return Estimate(middle, middle - half, middle + half, n)
 
 
 def ratio(values: Sequence[float], baseline: Sequence[float]) -> Estimate:
@@ -57,7 +59,7 @@ def ratio(values: Sequence[float], baseline: Sequence[float]) -> Estimate:
 
     Values and baseline of a round were measured close together, so each round gives one ratio; they
     are averaged geometrically (a ratio and its inverse are the same finding), with Student's t
-    interval on the logarithms. The half-width is that of the wider, upper side.
+    interval on the logarithms.
 
     Raises:
         ValueError: lengths differ, or a value is not positive.
@@ -67,8 +69,7 @@ def ratio(values: Sequence[float], baseline: Sequence[float]) -> Estimate:
     if min(*values, *baseline) <= 0:
         raise ValueError("a ratio needs positive values")
     logs = mean([math.log(a / b) for a, b in zip(values, baseline, strict=True)])
-    centre = math.exp(logs.mean)
-    return Estimate(centre, math.exp(logs.high) - centre, logs.n)
+    return Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), logs.n)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -225,16 +225,70 @@ class Testbed:
             raise click.ClickException(f"osm-lab {words[0]} failed: {reason}")
         return done.stdout
 
-    def action(self, where: Vnf, primitive: str, **params: object) -> Any:
-        """Run a day-2 primitive and return its result, parsed where it is JSON."""
+    def start_action(self, where: Vnf, primitive: str, **params: object) -> str:
+        """Start a day-2 primitive; return the operation."""
         text = json.dumps({key.replace("_", "-"): value for key, value in params.items()})
-        words = ("--vnf_name", where.name, "--action_name", primitive, "--params", text, "--wait")
-        operation = json.loads(self.verb("ns-action", where.slice, *words))
-        output = operation["detailed-status"]["output"]
+        words = ("--vnf_name", where.name, "--action_name", primitive, "--params", text)
+        told: dict[str, Any] = json.loads(self.verb("ns-action", where.slice, *words))
+        return str(told["id"])
+
+    def wait_action(self, operation: str, patience: float = 180.0) -> dict[str, Any]:
+        """Wait for the end of an operation, however it ends, and return its record.
+
+        Raises:
+            click.ClickException: it does not end.
+        """
+        until = time.monotonic() + patience
+        while True:
+            record: dict[str, Any] = json.loads(self.verb("ns-op-show", operation))
+            if record["operationState"] != "PROCESSING":
+                return record
+            if time.monotonic() > until:
+                raise click.ClickException(f"operation {operation} does not end")
+            time.sleep(0.3)
+
+    def action(self, where: Vnf, primitive: str, **params: object) -> Any:
+        """Run a day-2 primitive and return its result, parsed where it is JSON.
+
+        Raises:
+            click.ClickException: it failed.
+        """
+        record = self.wait_action(self.start_action(where, primitive, **params))
+        if record["operationState"] != "COMPLETED":
+            raise click.ClickException(f"{primitive} of {where}: {record.get('errorMessage')}")
+        output = record["detailed-status"].get("output", "")
         try:
             return json.loads(output)
         except ValueError:
             return output
+
+    def configure(self, name: str, link: str, technology: str) -> None:
+        """Set what secures a link of a slice, at both of its ends at once."""
+        found, point = self.slices[name], LINKS[link]
+        network, operations = found.network(link), []
+        for end in (point.near, point.far):
+            port = next(
+                p for p in found.vim.server(found[end].server).ports if p.network_id == network
+            )
+            operations.append(
+                self.start_action(
+                    found[end],
+                    "configure",
+                    link=link,
+                    technology=technology,
+                    inner_address=f"{found.inner(end, link)}/24",
+                    underlay_interface=port.interface,
+                )
+            )
+        for operation in operations:
+            record = self.wait_action(operation)
+            if record["operationState"] != "COMPLETED":
+                raise click.ClickException(f"configure {link}: {record.get('errorMessage')}")
+        until = time.monotonic() + 60
+        words = ("ping", "-n", "-q", "-c", "1", "-w", "2", found.target(link, "tunnel"))
+        while found[point.near].run(*words).returncode:
+            if time.monotonic() > until:
+                raise click.ClickException(f"{name}: {link} does not come up with {technology}")
 
     # -- slices --------------------------------------------------------------------------------
 

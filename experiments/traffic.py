@@ -222,7 +222,7 @@ class Flow:
     ) -> None:
         self.rate = rate
         port = next(_ports)
-        limit = seconds + 20
+        limit = seconds + 4
         receive = {"address": address, "port": port, "limit": limit}
         self._receiver = InBackground(lambda: far.python(RECEIVE, receive, limit + 20))
         send = {"address": address, "port": port, "rate": rate, "seconds": seconds, "size": size,

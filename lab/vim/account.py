@@ -34,7 +34,7 @@ from lab.vim.model import (
     ServerSpec,
     nic_name,
 )
-from lab.vim.server import Vdu, mounts_below, unmount
+from lab.vim.server import SHUTDOWN_TIMEOUT, Vdu, mounts_below, unmount
 from lab.vim.site import UPLINK, Site, router_address
 from lab.vim.store import (
     NAME,
@@ -441,11 +441,14 @@ class Vim:
             time.sleep(0.02)
         return self.server(server_id)
 
-    def stop(self, server_id: str) -> Server:
-        """Shut a server down; it keeps its disk, addresses and networks."""
+    def stop(self, server_id: str, timeout: float = SHUTDOWN_TIMEOUT) -> Server:
+        """Shut a server down; it keeps its disk, addresses and networks.
+
+        With a timeout of 0 seconds its power is cut instead.
+        """
         vdu = self._vdu(server_id)
         with self._held(vdu, server_id):
-            vdu.power_off()
+            vdu.power_off(timeout)
         return self.server(server_id)
 
     def start(self, server_id: str) -> Server:

@@ -1,0 +1,1 @@
+"""From the runs of a campaign to a page and tables."""

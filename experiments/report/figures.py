@@ -1,0 +1,94 @@
+"""Plots of a report, as SVG text to put into the page."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib import pyplot
+
+from experiments.report.summary import Ratio
+
+matplotlib.use("svg")
+
+#: Distinct in grey too: shape and fill tell as much as colour (Okabe and Ito's palette).
+OURS: dict[str, Any] = {"color": "#0072B2", "marker": "o"}
+PUBLISHED: dict[str, Any] = {"color": "#D55E00", "marker": "D", "markerfacecolor": "white"}
+STYLE: Any = {
+    "font.size": 10.5,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "svg.fonttype": "none",
+    # Stable names inside the SVG: the same runs give the same bytes.
+    "svg.hashsalt": "osm-vpnaas",
+}
+WIDTH = 5.6
+
+
+def _svg(figure: Any, title: str) -> str:
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    # Scale with the page; the browser's own font, which a reader can enlarge.
+    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+
+
+def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: str) -> str:
+    """Plot ratios as points with their confidence intervals, ours above the published ones.
+
+    The axis is logarithmic: half and double are equally far from one.
+    """
+    rows = [*((r, OURS) for r in ours), *((r, PUBLISHED) for r in published)]
+    with pyplot.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 0.75 + 0.29 * len(rows)))
+        axes.axvline(1, color="#555555", linewidth=1)
+        for y, (row, look) in enumerate(reversed(rows)):
+            value = row.value
+            if value.known:
+                ends = [value.low, value.high]
+                axes.plot(ends, [y, y], color=look["color"], linewidth=2)
+            axes.plot([value.mean], [y], linestyle="none", markersize=7, **look)
+        axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, 0.8), max(high, 1.25))
+        ticks = [t for t in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+                 if axes.get_xlim()[0] <= t <= axes.get_xlim()[1]]  # fmt: skip
+        axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+        axes.minorticks_off()
+        axes.set_yticks(range(len(rows)), [r.label for r, _ in reversed(rows)])
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(axis)
+        figure.tight_layout()
+        return _svg(figure, title)
+
+
+def delays(rows: Sequence[tuple[str, float, float, float]], budget: float, title: str) -> str:
+    """Plot median, 99th percentile and maximum of one-way delays (ms) against a budget."""
+    with pyplot.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 0.95 + 0.42 * len(rows)))
+        for y, (_, median, tail, most) in enumerate(reversed(rows)):
+            axes.plot([median, most], [y, y], color="#999999", linewidth=1.5, zorder=1)
+            axes.plot([median], [y], linestyle="none", markersize=7, **OURS)
+            axes.plot([tail], [y], linestyle="none", markersize=7, color="#0072B2", marker="|",
+                      markeredgewidth=2)  # fmt: skip
+            axes.plot([most], [y], linestyle="none", markersize=6, color="#D55E00", marker="x")
+        axes.axvline(budget, color="#D55E00", linestyle="--", linewidth=1.2)
+        axes.text(budget, len(rows) - 0.45, f" budget {budget:g} ms", va="bottom", color="#D55E00")
+        axes.set_xscale("log")
+        axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
+        axes.set_ylim(-0.6, len(rows) - 0.05)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("one-way delay in ms: dot median, bar 99 %, cross maximum")
+        figure.tight_layout()
+        return _svg(figure, title)

@@ -1,0 +1,259 @@
+"""Write report.html and runs.csv of a campaign."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from experiments import diameter
+from experiments.model import Run
+from experiments.performance import UDP_MBPS
+from experiments.report import figures, summary
+from experiments.report.summary import Ratio
+from experiments.stats import Estimate
+from experiments.store import Campaign
+from experiments.wire import NEIGHBOURS
+
+TITLES = {
+    "confidentiality": ("Confidentiality", "underlays carry nothing but WireGuard, ESP and address "
+                        "resolution; the control shows an IMSI"),
+    "reach": ("Isolation", "no VNF reaches an address or port it has no business with"),
+    "dependability": ("Dependability", "a fault in one slice costs the other no packet"),
+    "revocation": ("Revocation", "a deleted peer's packets stop"),
+    "qos": ("Quality of service", "the URLLC slice keeps its delay budget while eMBB is saturated"),
+}  # fmt: skip
+
+
+def write(campaign: Campaign) -> tuple[Path, Path]:
+    """Write the page and the table of a campaign; return their paths."""
+    runs = campaign.runs()
+    page, table = campaign.directory / "report.html", campaign.directory / "runs.csv"
+    page.write_text(html(campaign.describe(), runs), encoding="utf-8")
+    with open(table, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(summary.CSV_HEAD)
+        writer.writerows(summary.csv_rows(runs))
+    return page, table
+
+
+def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
+    """Return the page; it needs no other file and no network."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    made = summary.by_experiment(runs)
+    measured = made.get("performance", [])
+    stamp = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
+    loads = [run.load for run in runs]
+    return environment.get_template("page.html.j2").render(
+        campaign=described,
+        env=described["environment"],
+        runs=runs,
+        begun=min(stamp, default="-"),
+        ended=max(stamp, default="-"),
+        load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
+        slices=sorted({str(run.params["slice"]) for run in measured}) or ["embb", "urllc"],
+        cards=[
+            {"title": TITLES[name][0], "text": f"{TITLES[name][1]} ({passed} of {count} runs).",
+             "good": passed == count}
+            for name, passed, count in summary.verdicts(runs)
+        ],
+        imsi=diameter.TEST_IMSI,
+        wires=_wires(made.get("confidentiality", [])),
+        reach=made["reach"][-1].result if "reach" in made else None,
+        reach_rows=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
+        figures=_cost(measured) if measured else [],
+        performance=_performance(measured),
+        udp_mbps=UDP_MBPS,
+        neighbour_figures=_neighbour(measured),
+        qos=_qos(made.get("qos", [])),
+        dependability=[_fault(run) for run in made.get("dependability", [])],
+        revocation=[
+            {"victim": run.params["victim"], "thief": run.params["thief"],
+             "sent": run.result["sent"], "before": run.result["arrived"],
+             "after": run.result["after-deletion"], "stopped": _number(run.result["stopped-s"])}
+            for run in made.get("revocation", [])
+        ],
+        repetitions=max((run.repetition + 1 for run in measured), default=0),
+        references=summary.reference(),
+    )  # fmt: skip
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _wires(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    latest = {run.params["path"]: run.result["links"] for run in runs}
+    rows = []
+    for where, seen in latest.get("tunnel", {}).items():
+        control = latest.get("underlay", {}).get(where)
+        shown = "-"
+        if control:
+            kinds = [k for k in control["frames"] if k not in {"wg", "esp", "isakmp"} | NEIGHBOURS]
+            shown = ", ".join([*kinds, *(f"IMSI {imsi}" for imsi in control["imsis"])])
+        rows.append(
+            {
+                "where": where.replace("/", " "),
+                "protected": seen["protected"],
+                "neighbours": sum(n for k, n in seen["frames"].items() if k in NEIGHBOURS),
+                "clear": seen["clear"],
+                "control": control["clear"] if control else "-",
+                "shown": shown,
+            }
+        )
+    return rows
+
+
+def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+    rows = []
+    for way, table in outcomes.items():
+        tcp = {k.removeprefix("tcp "): n for k, n in table.items() if k.startswith("tcp ")}
+        known = ("refused", "silent", "open")
+        rows.append(
+            {
+                "way": {
+                    "routed": "as routes lead",
+                    "forced": "by force",
+                    "forged": "forged source",
+                }[way],
+                "tcp": sum(tcp.values()),
+                **{name: tcp.get(name, 0) for name in known},
+                "unreachable": sum(n for name, n in tcp.items() if name not in known),
+                "udp": sum(n for k, n in table.items() if k.startswith("udp ")),
+            }
+        )
+    return rows
+
+
+def _cost(runs: Sequence[Run]) -> list[dict[str, str]]:
+    made = []
+    for metric, axis, text in (
+        ("mbps", "throughput with VPN / without",
+         "TCP throughput. Filled: this campaign, with 95 % intervals. Hollow: published."),
+        ("rtt_ms", "round trip with VPN / without",
+         "Round trip of echo requests, mean. Filled: this campaign. Hollow: published."),
+    ):  # fmt: skip
+        ours = [r for r in summary.vpn_ratios(runs, metric) if "saturated" not in r.label]
+        theirs = [
+            Ratio(f"{r.label} ({r.source.split('-')[0]})", r.value)
+            for r in summary.published_ratios(metric)
+        ]
+        if ours:
+            made.append({"svg": figures.ratios(ours, theirs, text, axis), "text": text})
+    return made
+
+
+def _neighbour(runs: Sequence[Run]) -> list[dict[str, str]]:
+    made = []
+    for metric, axis, text in (
+        ("mbps", "throughput beside a saturated neighbour / alone",
+         "TCP throughput of a slice while the other sends as fast as it can, over that alone."),
+        ("rtt_ms", "round trip beside a saturated neighbour / alone",
+         "Round trip of a slice while the other sends as fast as it can, over that alone."),
+    ):  # fmt: skip
+        ours = summary.neighbour_ratios(runs, metric)
+        if ours:
+            made.append({"svg": figures.ratios(ours, [], text, axis), "text": text})
+    return made
+
+
+def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    table = {metric: summary.estimates(runs, metric) for metric in summary.METRICS}
+    ratio = {
+        metric: {r.label: r.value for r in summary.vpn_ratios(runs, metric)}
+        for metric in ("mbps", "rtt_ms")
+    }
+    rows = []
+    for name, link, path, load in sorted(table.get("mbps", {})):
+        plain = (name, link, "underlay", load)
+        if path != "tunnel" or plain not in table["mbps"]:
+            continue
+        label = f"{link} {name}" + (", neighbour saturated" if load else "")
+        tunnel = (name, link, path, load)
+        rows.append(
+            {
+                "where": f"{name} {link}",
+                "neighbour": load or "idle",
+                "mbps": _estimate(ratio["mbps"].get(label)),
+                "rtt": _estimate(ratio["rtt_ms"].get(label)),
+                "jitter": _estimate(table["jitter_ms"][tunnel]),
+                "jitter_plain": _estimate(table["jitter_ms"][plain]),
+                "loss": _estimate(table["loss_percent"][tunnel]),
+                "loss_plain": _estimate(table["loss_percent"][plain]),
+                "n": table["mbps"][tunnel].n,
+            }
+        )
+    return rows
+
+
+def _estimate(value: Estimate | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _fault(run: Run) -> dict[str, Any]:
+    told, own = run.result["neighbour"], run.result["victim"]["lost"]
+    return {
+        "fault": run.params["fault"],
+        "victim": run.params["victim"],
+        "neighbour": run.params["neighbour"],
+        "sent": told["sent"],
+        "lost": told["lost"],
+        "gap": _number(told["gap_ms"], 1),
+        "p99": _number(told["delay_p99_ms"]),
+        "own": "all after it" if own is None else own,
+    }
+
+
+def _qos(runs: Sequence[Run]) -> dict[str, Any] | None:
+    if not runs:
+        return None
+    by_state: dict[str, list[Run]] = {}
+    for run in runs:
+        by_state.setdefault("enforced" if run.params["enforced"] else "control", []).append(run)
+    names = {"control": "not enforced (control)", "enforced": "enforced"}
+    rows, points = [], []
+    budget = float(runs[0].result["budget_ms"])
+    for state in ("control", "enforced"):
+        for run in by_state.get(state, []):
+            stream = run.result["urllc"]
+            rows.append(
+                {
+                    "condition": names[state],
+                    "p50": _number(stream["delay_p50_ms"]),
+                    "p99": _number(stream["delay_p99_ms"]),
+                    "max": _number(stream["delay_max_ms"]),
+                    "within": f"{run.result['within_percent']:.2f} %",
+                    "lost": stream["lost"],
+                    "embb": _number(run.result["embb_mbps"], 1),
+                }
+            )
+            if stream["delay_p50_ms"] is not None:
+                points.append(
+                    (
+                        names[state],
+                        stream["delay_p50_ms"],
+                        stream["delay_p99_ms"],
+                        stream["delay_max_ms"],
+                    )
+                )
+    told = runs[0].result
+    caption = (
+        f"One-way delay of the URLLC slice's datagrams. The budget of {budget:g} ms is what TS "
+        f"23.501 leaves to the core network for 5QI {told['urllc_5qi']}."
+    )
+    return {
+        "text": told["text"],
+        "svg": figures.delays(points, budget, caption),
+        "caption": caption,
+        "rows": rows,
+    }

@@ -1,0 +1,170 @@
+"""Keys, order, storage and statistics of campaigns."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import stats, traffic, wire
+from experiments.campaign import EXPERIMENTS, plan
+from experiments.model import Cell, Run
+from experiments.profiles import PROFILES
+from experiments.schedule import interleaved
+from experiments.store import Campaign
+from experiments.testbed import Addresses, second
+
+ENVIRONMENT = {"host": {"cpus": 2, "kernel": "6.1"}}
+
+
+def test_equal_parameters_have_equal_keys_whatever_their_order() -> None:
+    assert Cell("x", {"a": 1, "b": "2"}).key == Cell("x", {"b": "2", "a": 1}).key
+    keys = {Cell("x", {"a": 1}).key, Cell("x", {"a": 2}).key, Cell("y", {"a": 1}).key}
+    assert len(keys) == 3
+
+
+@given(st.integers(1, 6), st.integers(1, 5), st.integers())
+def test_each_round_has_every_cell_once(cells: int, repetitions: int, seed: int) -> None:
+    table = [Cell("x", {"n": n}) for n in range(cells)]
+    made = list(interleaved(table, repetitions, seed))
+    assert made == list(interleaved(table, repetitions, seed))
+    assert [item.order for item in made] == list(range(cells * repetitions))
+    for number in range(repetitions):
+        turn = [i.cell.params["n"] for i in made[number * cells : (number + 1) * cells]]
+        assert sorted(turn) == list(range(cells))
+
+
+def test_rounds_differ_in_order() -> None:
+    table = [Cell("x", {"n": n}) for n in range(8)]
+    made = [item.cell.params["n"] for item in interleaved(table, 5, 1)]
+    assert len({tuple(made[n : n + 8]) for n in range(0, 40, 8)}) > 1
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_a_profile_names_experiments_and_no_run_twice(name: str) -> None:
+    steps = plan(PROFILES[name], seed=1)
+    runs = {(step.cell.experiment, step.cell.key, step.repetition) for step in steps}
+    assert len(runs) == len(steps)
+    assert {step.cell.experiment for step in steps} <= set(EXPERIMENTS)
+    assert [step.order for step in steps] == list(range(len(steps)))
+
+
+def test_the_full_profile_repeats_often_enough() -> None:
+    assert PROFILES["full"].repetitions >= 5
+
+
+def test_a_campaign_goes_on_where_it_was(tmp_path: Path, runs: list[Run]) -> None:
+    campaign = Campaign(tmp_path / "c")
+    campaign.begin("quick", 7, ENVIRONMENT)
+    campaign.add(runs[0])
+    again = Campaign(tmp_path / "c")
+    assert again.begin("quick", 8, ENVIRONMENT)["seed"] == 7
+    cell = Cell(runs[0].experiment, runs[0].params)
+    assert again.has(cell, 0)
+    assert not again.has(cell, 1)
+    assert again.runs() == [runs[0]]
+
+
+def test_runs_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
+    Campaign(tmp_path).begin("quick", 1, ENVIRONMENT)
+    other = {"host": {"cpus": 2, "kernel": "6.8"}}
+    with pytest.raises(click.ClickException, match=r"environment.*kernel '6\.1' there, '6\.8'"):
+        Campaign(tmp_path).begin("quick", 1, other)
+    with pytest.raises(click.ClickException, match="another profile"):
+        Campaign(tmp_path).begin("full", 1, ENVIRONMENT)
+
+
+@pytest.mark.parametrize("spoil", ["{", '{"schema": 0}', "key", "extra"])
+def test_a_file_that_is_no_run_is_told(tmp_path: Path, runs: list[Run], spoil: str) -> None:
+    campaign = Campaign(tmp_path)
+    campaign.begin("quick", 1, ENVIRONMENT)
+    campaign.add(runs[0])
+    (file,) = (tmp_path / "runs").glob("*.json")
+    document = json.loads(file.read_text())
+    if spoil == "key":
+        document["params"]["link"] = "s1u"
+        spoil = json.dumps(document)
+    elif spoil == "extra":
+        spoil = json.dumps(dict(document, extra=1))
+    file.write_text(spoil)
+    with pytest.raises(click.ClickException, match=f"{file.name} is not a run"):
+        campaign.runs()
+
+
+def test_an_interval_is_students() -> None:
+    found = stats.mean([10.0, 12.0, 14.0])
+    # t(0.975, 2) = 4.3027; s = 2, n = 3.
+    assert (found.mean, found.n) == (12, 3)
+    assert found.high - found.mean == pytest.approx(4.3027 * 2 / math.sqrt(3), rel=1e-4)
+    assert str(found) == "12.0 (7.0 to 17.0)"
+    assert not stats.mean([5.0]).known
+    assert str(stats.mean([0.5])) == "0.50"
+    with pytest.raises(ValueError, match="no value"):
+        stats.mean([])
+
+
+def test_a_ratio_is_paired_and_symmetric() -> None:
+    one, base = [2.0, 4.4, 1.8], [4.0, 8.0, 4.0]
+    there, back = stats.ratio(one, base), stats.ratio(base, one)
+    assert there.mean * back.mean == pytest.approx(1)
+    assert there.low * back.high == pytest.approx(1)
+    # Drift that both share leaves the ratio alone.
+    assert stats.ratio([1.0, 2.0], [2.0, 4.0]).high == pytest.approx(0.5)
+    for bad in (([1.0], [1.0, 2.0]), ([0.0, 1.0], [1.0, 1.0]), ([], [])):
+        with pytest.raises(ValueError, match="value"):
+            stats.ratio(*bad)
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    values = [float(n) for n in range(1, 101)]
+    assert [stats.percentile(values, share) for share in (0, 0.5, 0.99, 1)] == [1, 50, 99, 100]
+
+
+def test_losses_and_gaps_of_a_stream() -> None:
+    seen = [(n, n * 0.005, n * 0.005 + 0.001) for n in range(100) if not 40 <= n < 60]
+    stream = traffic.Stream(200.0, 100, 0.0, seen)
+    assert stream.lost == 20
+    assert stream.longest_loss_ms == pytest.approx(100)
+    # The sender's own pause is none of the network's.
+    late = [(n, n * 0.005 + (0.5 if n >= 50 else 0), n * 0.005 + (0.5 if n >= 50 else 0) + 0.001)
+            for n in range(100)]  # fmt: skip
+    assert traffic.Stream(200.0, 100, 500.0, late).gap_ms == pytest.approx(0, abs=1e-6)
+    assert traffic.Stream(200.0, 10, 0.0, []).summary()["delay_max_ms"] is None
+
+
+@pytest.mark.parametrize(
+    ("protocols", "icmp6", "kind"),
+    [
+        ("eth:ethertype:ip:udp:wg", "", "wg"),
+        ("eth:ethertype:ip:udp:udpencap:esp", "", "esp"),
+        ("eth:ethertype:ip:udp:udpencap:isakmp", "", "isakmp"),
+        ("eth:ethertype:arp", "", "arp"),
+        ("eth:ethertype:ipv6:icmpv6", "135", "icmpv6-nd"),
+        ("eth:ethertype:ipv6:icmpv6", "143", "icmpv6-mld"),
+        ("eth:ethertype:ipv6:icmpv6", "128", "icmpv6"),
+        ("eth:ethertype:ip:tcp:diameter", "", "diameter"),
+        ("eth:ethertype:ip:udp:gtp:ip:icmp:data", "", "gtp"),
+        ("eth:ethertype:ip:udp:data", "", "udp"),
+        ("eth:ethertype:ip:tcp", "", "tcp"),
+    ],
+)
+def test_frames_are_what_the_dissector_says(protocols: str, icmp6: str, kind: str) -> None:
+    assert wire.kind(protocols, icmp6) == kind
+    clear = wire.Wire({kind: 1}, ()).clear
+    assert bool(clear) == (kind in {"icmpv6", "diameter", "gtp", "udp", "tcp"})
+
+
+def test_a_second_slice_shares_no_address_with_the_first() -> None:
+    text = (Path(__file__).resolve().parents[2] / "params/epc.yaml").read_text(encoding="utf-8")
+    import yaml
+
+    one, two = (Addresses.of(yaml.safe_load(t)) for t in (text, second(text)))
+    assert one.inner.keys() == two.inner.keys()
+    mine = {*one.inner.values(), *one.outer.values()}
+    assert not mine & {*two.inner.values(), *two.outer.values()}
+    assert len(one.inner) == 10

@@ -1,0 +1,93 @@
+"""The report: what it says of runs, and that it stands alone."""
+
+from __future__ import annotations
+
+import csv
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from support.campaigns import ENVIRONMENT
+
+from experiments.model import Run
+from experiments.report import render, summary
+from experiments.store import Campaign
+
+DESCRIBED = {"profile": "quick", "seed": 1, "environment": ENVIRONMENT}
+VOID = {"meta", "br", "hr", "img", "input", "link", "use", "path", "circle", "rect"}
+
+
+class Balance(HTMLParser):
+    """Notes elements that are not closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def test_ratios_are_to_the_own_baseline(runs: list[Run]) -> None:
+    vpn = {r.label: r.value for r in summary.vpn_ratios(runs, "mbps")}
+    assert vpn["s6a embb"].mean == pytest.approx(0.25)
+    beside = {r.label: r.value for r in summary.neighbour_ratios(runs, "rtt_ms")}
+    assert beside["s6a urllc, tunnel"].mean == pytest.approx(2.0)
+
+
+def test_published_figures_are_ratios_too() -> None:
+    rate = {(r.source, r.label): r.value.mean for r in summary.published_ratios("mbps")}
+    assert rate["ntnu-2022", "s6a vpn"] == pytest.approx(918 / 21700)
+    assert rate["ntnu-2022", "s6a between sites"] == pytest.approx(156 / 179)
+    delay = {(r.source, r.label): r.value.mean for r in summary.published_ratios("rtt_ms")}
+    assert delay["ntnu-2022", "s1u vpn"] == pytest.approx(0.784 / 0.364)
+    assert all(item["source"] for item in summary.reference())
+
+
+def test_the_page_stands_alone_and_is_well_formed(runs: list[Run], judged: list[Run]) -> None:
+    page = render.html(DESCRIBED, [*runs, *judged])
+    parser = Balance()
+    parser.feed(page)
+    assert (parser.wrong, parser.open) == ([], [])
+    outside = [url for url in re.findall(r'(?:src|href)="([^"#]+)', page) if "w3.org" not in url]
+    assert not outside
+    assert "<script" not in page
+    assert 'name="viewport"' in page
+    assert page.count("<svg") == 4
+    assert "0x7f" not in page  # no object's address where a figure should be
+
+
+def test_what_does_not_hold_is_said(runs: list[Run], judged: list[Run]) -> None:
+    page = render.html(DESCRIBED, judged)
+    assert page.count("DOES NOT HOLD") == 1
+    assert "a/hss reached b/&lt;mme&gt; at inner/s6a" in page
+    assert "IMSI 001010000000001" in page
+    assert summary.verdicts(judged)[0] == ("confidentiality", 2, 2)
+
+
+def test_a_campaign_without_runs_has_a_page() -> None:
+    assert "How this was measured" in render.html(DESCRIBED, [])
+
+
+def test_files_of_a_campaign(tmp_path: Path, runs: list[Run]) -> None:
+    campaign = Campaign(tmp_path)
+    campaign.begin("quick", 1, ENVIRONMENT)
+    for run in runs:
+        campaign.add(run)
+    page, table = render.write(campaign)
+    rows = list(csv.DictReader(table.open(encoding="utf-8")))
+    assert len(rows) == 5 * len(runs)
+    rates = [float(r["value"]) for r in rows if r["metric"] == "mbps" and r["path"] == "tunnel"]
+    assert max(rates) == 2200
+    # The same runs give the same page.
+    first = page.read_bytes()
+    assert render.write(campaign)[0].read_bytes() == first
