@@ -70,7 +70,7 @@ PROFILES = {
             repetitions=3,
             last=[
                 *_faults(_BOTH[:1], ["tunnel", "link"], 4),
-                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 5}),
+                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
             ],
         ),
         Profile(
@@ -80,8 +80,8 @@ PROFILES = {
             repetitions=5,
             last=[
                 *_faults(_BOTH, FAULTS, 12),
-                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 10}),
-                Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 10}),
+                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 5}),
+                Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 5}),
             ],
         ),
     )

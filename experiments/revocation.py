@@ -16,6 +16,8 @@ from experiments.traffic import Flow
 
 LINK, PORT = "s6a", 51821
 INTERFACE = "thief0"
+LIMIT = 60.0
+"""Seconds after which the thief gives up in any case."""
 
 
 def _address(inner: str) -> str:
@@ -43,7 +45,7 @@ def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str
         bed: with the slices.
         victim: slice whose HSS ends the tunnel.
         thief: slice whose HSS has the key.
-        seconds: that the thief goes on sending.
+        seconds: that the thief goes on sending after the deletion.
 
     Returns:
         How much of the stream arrived, and how long after the primitive had ended the last of it
@@ -58,11 +60,13 @@ def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str
         bed.action(server, "add-peer", link=LINK, name="laptop", public_key=key,
                    allowed_prefixes=f"{own}/32")  # fmt: skip
         robber.out("ping", "-n", "-q", "-c", "1", "-w", "10", inner)
-        flow = Flow(robber, server, inner, seconds=seconds, rate=100)
+        flow = Flow(robber, server, inner, seconds=LIMIT, rate=100)
         time.sleep(1)
         asked = time.monotonic()
         bed.action(server, "delete-peer", link=LINK, name="laptop")
         deleted = time.monotonic()
+        time.sleep(seconds)
+        flow.stop()
         stream = flow.result()
         knows = key in server.out("wg", "show", f"wg-{LINK}", "peers")
     finally:

@@ -124,7 +124,7 @@ json.dump(seen, sys.stdout)
 """
 
 SEND = r"""
-import json, socket, struct, sys, time
+import json, os, socket, struct, sys, time
 request = json.load(sys.stdin)
 family = socket.AF_INET6 if ":" in request["address"] else socket.AF_INET
 sock = socket.socket(family, socket.SOCK_DGRAM)
@@ -133,6 +133,10 @@ fill = b"\0" * max(0, request["size"] - 16)
 step, start = 1 / request["rate"], time.monotonic() + 0.1
 failed, late, count = 0, 0.0, int(request["seconds"] * request["rate"])
 for number in range(count):
+    if number % 20 == 0 and os.path.exists(request["stop"]):
+        os.unlink(request["stop"])
+        count = number
+        break
     due = start + number * step
     pause = due - time.monotonic()
     if pause > 0:
@@ -223,12 +227,17 @@ class Flow:
         self.rate = rate
         port = next(_ports)
         limit = seconds + 4
+        self._near, self._stop = near, f"/run/stop-{port}"
         receive = {"address": address, "port": port, "limit": limit}
         self._receiver = InBackground(lambda: far.python(RECEIVE, receive, limit + 20))
         send = {"address": address, "port": port, "rate": rate, "seconds": seconds, "size": size,
-                "linger": 0.5}  # fmt: skip
+                "linger": 0.5, "stop": self._stop}  # fmt: skip
         far.out("sh", "-c", f"until ss -Hlnu | grep -q ':{port} '; do sleep 0.02; done", timeout=20)
         self._sender = InBackground(lambda: near.python(SEND, send, limit + 20))
+
+    def stop(self) -> None:
+        """Let the sender end now, before its time."""
+        self._near.out("touch", self._stop)
 
     def result(self) -> Stream:
         """Wait for the end of the stream and return what became of it."""
