@@ -98,7 +98,8 @@ sniff = subprocess.Popen(
 time.sleep(2)
 told["initiate"] = swanctl("left", "--initiate", "--ike", name, "--child", name, check=False)
 told["ping"] = within(
-    "left", "ping", "-n", "-c", "20", "-i", "0.05", "-p", b"esp-in-the-kernel".hex()[:32],
+    "left", "ping", "-n", "-c", "20", "-Q", "0xb8", "-i", "0.05",
+    "-p", b"esp-in-the-kernel".hex()[:32],
     "172.16.6.2", check=False,
 )
 told["sas"] = swanctl("left", "--list-sas", "--raw")
@@ -110,6 +111,13 @@ told["rekeyed"] = swanctl("left", "--list-sas", "--raw")
 swanctl("left", "--terminate", "--ike", name, check=False)
 told["down"] = within("left", "ping", "-n", "-q", "-c", "2", "-W", "1", "-i", "0.2",
                       "-p", b"esp-in-the-kernel".hex()[:32], "172.16.6.2", check=False)
+# The other configuration: opened by the first packet, ESP in UDP though no NAT is there.
+os.rename("left/trap.conf", "left/swanctl/conf.d/osm-vpnaas-s6a.conf")
+swanctl("left", "--load-conns")
+told["trapped"] = within(
+    "left", "ping", "-n", "-q", "-c", "5", "-W", "5", "-Q", "0xb8", "172.16.6.2", check=False
+)
+told["in-udp"] = swanctl("left", "--list-sas", "--raw")
 time.sleep(1)
 sniff.terminate()
 sniff.wait()
@@ -119,14 +127,16 @@ json.dump(told, open("told.json", "w"))
 """
 
 
-def end(name: str, other: str, keys: dict[str, str]) -> tuple[ipsec.Wanted, ipsec.State]:
+def end(
+    name: str, other: str, keys: dict[str, str], options: str = "esn=yes,replay-window=256"
+) -> tuple[ipsec.Wanted, ipsec.State]:
     """Return what one end wants, with extended sequence numbers demanded."""
     params: LinkParams = link_params(
         {
             "link": "s6a",
             "technology": "ipsec",
             "inner-address": f"{INNER[name]}/24",
-            "ipsec-options": "esn=yes,replay-window=256",
+            "ipsec-options": options,
         }
     )
     peer = Peer(
@@ -188,6 +198,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         if name == "left":
             ((connection,),) = ipsec.connections(wanted, state).values()
             (folder / "name.json").write_text(json.dumps(connection.name))
+            trap = ipsec.render(*end(name, other, keys, "esn=yes,start=trap,encap=yes"))
+            (folder / name / "trap.conf").write_text(trap)
         files = {
             "swanctl/swanctl.conf": "include conf.d/*.conf\n",
             "swanctl/conf.d/osm-vpnaas-s6a.conf": ipsec.render(wanted, state),
@@ -250,9 +262,29 @@ def test_only_ike_and_esp_were_on_the_wire_even_without_a_tunnel(told: dict[str,
         )
 
     assert count("ip proto 50") >= 40
+    assert count("udp port 4500 and udp[8:4] != 0") >= 8  # not IKE's marker, RFC 3948
     assert count("udp port 4500") >= 4
     assert count("not ip proto 50 and not udp port 4500 and not arp and not icmp6") == 0
     assert b"esp-in-the-kerne" not in pcap.read_bytes()
+
+
+def test_the_first_packet_opens_a_trapped_tunnel_and_esp_can_be_forced_into_udp(
+    told: dict[str, str],
+) -> None:
+    # The packet that opens it is lost.
+    assert re.search(r" [45] received", told["trapped"]), told["trapped"]
+    (sa,) = ipsec.parse_sas("s6a", _results(told["in-udp"]))
+    (child,) = sa.children
+    assert (child.esn, child.encap) == (True, True)
+
+
+def test_the_outer_header_has_the_dscp_of_the_inner_one(told: dict[str, str]) -> None:
+    words = ["tcpdump", "-nn", "-r", f"{told['folder']}/pcap"]
+    for kind in ("ip proto 50", "udp port 4500"):
+        listed = subprocess.run(
+            [*words, f"{kind} and ip[1] & 0xfc = 0xb8"], capture_output=True, text=True, check=True
+        )
+        assert len(listed.stdout.splitlines()) >= 8
 
 
 def _results(text: str) -> Results:
