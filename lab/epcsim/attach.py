@@ -115,7 +115,8 @@ async def serve(mme: Mme, ue: Ue, first: bytes) -> None:
     try:
         kind = nas.kind_of(nas.inner(first))
         if kind == nas.ATTACH_REQUEST:
-            await attach(mme, ue, nas.inner(first))
+            async with mme.admission:
+                await attach(mme, ue, nas.inner(first))
         elif kind == nas.DETACH_REQUEST:
             await _leave(mme, ue, nas.inner(first))
             return

@@ -191,8 +191,14 @@ class Enb:
                     self._drop(ue, tell=True)
                 return
             ue = self._ues.get(message.need("enb"))
-            if ue is None:
-                raise ProtocolError(f"{message.name} for a UE that is not known")
+            if ue is None:  # it left meanwhile: the MME shall forget it too (section 10.6)
+                self._tell(
+                    "ErrorIndication",
+                    mme=message.need("mme"),
+                    enb=message.need("enb"),
+                    cause=("radioNetwork", "unknown-enb-ue-s1ap-id"),
+                )
+                return
             ue.mme = message.need("mme")
             if message.name == "DownlinkNASTransport":
                 ue.link.send(uu.NAS, ue.radio, message.need("nas"))

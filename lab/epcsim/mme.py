@@ -26,6 +26,10 @@ log = logging.getLogger("mme")
 ECHO = 10.0
 
 
+#: Attaches under way at once; further ones wait, so that a storm is late instead of timing out.
+ADMITTED = 32
+
+
 @dataclass(frozen=True)
 class Config:
     """How the MME is set up.
@@ -82,6 +86,7 @@ class Mme:
         self.response_times: dict[str, list[float]] = {"AIR": [], "ULR": []}
         self.hss = diameter.Client(config.s6a, self._from_hss, config.hss_host, config.s6a.address)
         self.s11 = udp.Endpoint(gtpc.CODEC, self._from_sgw)
+        self.admission = asyncio.Semaphore(ADMITTED)
         self._numbers = itertools.count(1)
         self._tmsi = itertools.count(int.from_bytes(os.urandom(3), "big") << 8)
         self._listener: sctp.Listener | None = None
@@ -268,7 +273,7 @@ class Mme:
             raise ProtocolError(f"{message.name} for a UE that is not known")
         if message.name == "UEContextReleaseRequest":
             attach.release(self, ue, ("radioNetwork", "radio-connection-with-ue-lost"))
-        elif message.name == "UEContextReleaseComplete":
+        elif message.name in ("UEContextReleaseComplete", "ErrorIndication"):
             attach.disconnected(self, ue)
         else:
             ue.inbox.put_nowait(message)

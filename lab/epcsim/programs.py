@@ -181,6 +181,10 @@ def main(words: list[str]) -> int:
         from lab.epcsim import cqlsh
 
         return cqlsh.main(rest)
+    if name == "load":
+        from lab.epcsim import load
+
+        return load.main()
     logging.basicConfig(
         stream=sys.stdout,
         level=logging.INFO,

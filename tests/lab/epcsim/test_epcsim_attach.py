@@ -161,6 +161,27 @@ def test_a_storm_loses_nobody(epc: Run, monkeypatch: pytest.MonkeyPatch) -> None
     epc(go)
 
 
+def test_a_ue_that_left_while_it_waited_takes_no_place(
+    epc: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ue, "T3410", 0.3)
+
+    async def go(parts: Epc) -> None:
+        for _ in range(32):
+            await parts.mme.admission.acquire()
+        one = await parts.ue(usim())
+        with pytest.raises(EpcError, match="No answer to the attach request"):
+            await one.attach()
+        for _ in range(32):
+            parts.mme.admission.release()
+        await parts.counts(connected=0)
+        ue.T3410 = 15.0
+        await one.attach()
+        await parts.counts(attached=1)
+
+    epc(go)
+
+
 def test_no_address_left_and_an_apn_that_is_not_subscribed(epc: Run) -> None:
     async def go(parts: Epc) -> None:
         radio = await parts.radio()
