@@ -16,6 +16,8 @@ from builder.tree import Tree
 from builder.vendor import vendored
 
 INTERFACE = "vpnaas-link"
+FUNCTIONS = "oai-function"
+"""Interface of relations between network functions that are no links."""
 SERIES = ("bionic", "focal", "jammy")
 MARK = "x-link"
 
@@ -33,6 +35,7 @@ class _Declaration(BaseModel):
     description: str
     network_function: bool = Field(alias="network-function", default=False)
     links: dict[Link, Literal["provider", "requirer"]]
+    relations: dict[Link, Literal["provider", "requirer"]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ def load(tree: Tree, name: str) -> Charm:
     for role, key in (("provider", "provides"), ("requirer", "requires")):
         ends = {
             link: {"interface": INTERFACE} for link, its in declared.links.items() if its == role
+        } | {
+            name: {"interface": FUNCTIONS}
+            for name, its in declared.relations.items()
+            if its == role
         }
         if ends:
             metadata[key] = ends
@@ -115,9 +122,17 @@ def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def _params(action: dict[str, Any]) -> list[dict[str, Any]]:
+    return list((action.get("params") or {}).values())
+
+
 def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
-    """Turn the `x-link` marks into the links this charm has."""
+    """Turn the `x-link` marks into the links this charm has; without any, their actions go."""
     expanded = copy.deepcopy(actions)
+    if not links:
+        marked = [n for n, a in expanded.items() if any(MARK in p for p in _params(a))]
+        for name in marked:
+            del expanded[name]
     for name, action in expanded.items():
         for parameter in (action.get("params") or {}).values():
             mark = parameter.pop(MARK, None)

@@ -62,7 +62,7 @@ class _Day2(BaseModel):
 class _Day1(_Day2):
     """Keys of `!day-1`."""
 
-    links: dict[str, str] = Field(min_length=1)
+    links: dict[str, str]
     network_function: dict[str, str] = Field(alias="network-function", default_factory=dict)
     named_by: str | None = Field(alias="named-by", default=None, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
 
@@ -115,7 +115,9 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
     tag = _Day1.model_validate(value)
     reference, named_by = tag.execution_environment_ref, tag.named_by
     charm = charms.load(tree, tag.charm)
-    parameters = charm.actions["configure"]["params"]
+    if not tag.links and charm.links:
+        raise BuildError(f"links: charm {charm.name} has some, none is configured")
+    parameters = charm.actions["configure"]["params"] if tag.links else {}
     steps = [
         {
             "seq": 1,

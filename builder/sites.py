@@ -34,6 +34,7 @@ class File(_Model):
     """One parameter file to make."""
 
     software: Literal["oai", "none"]
+    ue: bool = False
 
 
 class Network(_Model):
@@ -78,6 +79,13 @@ class Radio(_Model):
     resource_blocks: Literal[25, 50, 100] = 25
 
 
+class Equipment(_Model):
+    """A UE, for the files of `ue-files`; one of the subscribers."""
+
+    imsi: Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
+    msisdn: Digits
+
+
 class End(_Model):
     """Addresses of one member on a link."""
 
@@ -109,6 +117,7 @@ class Site(_Model):
     subscribers: Subscribers
     data_network: DataNetwork
     radio: Radio
+    ue: Equipment | None = None
     image_prefix: str = "docker.io"
     vpn: dict[str, Any]
     links: dict[str, Link]
@@ -138,22 +147,25 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
         for name, file in site.files.items():
             if name in found:
                 raise BuildError(f"{path.name}: {name}: another site file makes it as well")
-            found[name] = document(site, file.software)
+            found[name] = document(site, file)
     return found
 
 
-def document(site: Site, software: str) -> dict[str, Any]:
-    """Return the instantiation parameters of a site."""
+def document(site: Site, file: File) -> dict[str, Any]:
+    """Return the instantiation parameters of a site, for one of its files."""
+    software = file.software
+    if file.ue and site.ue is None:
+        raise BuildError("files: ue is true, but the site file has no ue")
     return {
         "vld": [_vld(name, link) for name, link in (site.links | site.networks).items()],
         "additionalParamsForVnf": [
             {
                 "member-vnf-index": member,
-                "additionalParams": site.vpn
+                "additionalParams": _shared(site, member)
                 | _link_params(site, member)
                 | _nf_params(site, member, software),
             }
-            for member in site.order
+            for member in [*site.order, *(["ue"] if file.ue else [])]
         ],
     }
 
@@ -179,6 +191,12 @@ def _vld(name: str, network: Link | Plain) -> dict[str, Any]:
             for member, address in ends.items()
         ],
     }
+
+
+def _shared(site: Site, member: str) -> dict[str, Any]:
+    """Return what every member gets; a UE has no links, and so nothing of a VPN."""
+    given = site.vpn.items()
+    return {key: v for key, v in given if member != "ue" or not key.startswith("vpn_")}
 
 
 def _link_params(site: Site, member: str) -> dict[str, Any]:
@@ -225,6 +243,15 @@ def _nf_params(site: Site, member: str, software: str) -> dict[str, Any]:
             "resource_blocks": site.radio.resource_blocks,
         },
     }
+    if site.ue is not None:
+        own["ue"] = {
+            "operator_key": users.operator_key,
+            "subscriber_key": users.subscriber_key,
+            "imsi": site.ue.imsi,
+            "msisdn": site.ue.msisdn,
+            "downlink_mhz": site.radio.downlink_mhz,
+            "resource_blocks": site.radio.resource_blocks,
+        }
     common = {
         "software": software,
         "image_prefix": site.image_prefix,

@@ -152,6 +152,13 @@ def test_the_library_needs_no_python_newer_than_the_proxy_machines(tree):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+ABOUT_LINKS = {
+    *("configure", "rotate-keys", "add-peer", "delete-peer", "restart", "show-status"),
+    *("measure-throughput", "measure-latency"),
+}
+"""Actions that a charm without links does not have."""
+
+
 def test_every_action_has_a_handler_and_every_handler_an_action(unpacked):
     common = set(VnfCharm.action_handlers(Mock(spec=VnfCharm)))
     for folder in charm_folders(unpacked):
@@ -159,4 +166,6 @@ def test_every_action_has_a_handler_and_every_handler_an_action(unpacked):
         handlers = set(common)
         if (folder / "lib/oai").is_dir():
             handlers |= set(NfCharm.own_action_handlers(Mock(spec=NfCharm, kind=folder.name)))
+        if folder.name == "ue":
+            handlers -= ABOUT_LINKS
         assert set(actions) == handlers, folder.name

@@ -26,6 +26,7 @@ VDUS = [
     ("spgwu_vnf", "spgwu"),
     ("spgwu_vnf_double", "spgwu"),
     ("enb_vnf", "enb"),
+    ("ue_vnf", "ue"),
     ("vpn_endpoint_vnf", "endpoint"),
 ]
 

@@ -15,6 +15,7 @@ RESOURCES = {  # vCPU, GiB, GB
     "spgwc_vnf": (3, 4, 30),
     "spgwu_vnf": (1, 3, 20),
     "enb_vnf": (4, 8, 20),
+    "ue_vnf": (4, 8, 20),
     "vpn_endpoint_vnf": (1, 1, 10),
 }
 

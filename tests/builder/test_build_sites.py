@@ -27,7 +27,7 @@ def member(document, name):
     return found
 
 
-@pytest.mark.parametrize("name", ["epc", "epc_oai", "epc_oai_novpn", "epc_multisite"])
+@pytest.mark.parametrize("name", ["epc", "epc_oai", "epc_oai_novpn", "epc_ue", "epc_multisite"])
 def test_what_the_build_makes_agrees(files, name):
     assert identities.disagreements(files[name]) == []
 
@@ -39,10 +39,10 @@ def test_the_two_files_differ_in_the_software_only(files):
     assert without == software
 
 
-@pytest.mark.parametrize("kind", ["hss", "mme", "spgwc", "spgwu", "enb"])
+@pytest.mark.parametrize("kind", ["hss", "mme", "spgwc", "spgwu", "enb", "ue"])
 def test_the_charms_take_every_value(tree, files, kind):
     """As OSM hands them over: by data type of the primitive, then by the schema of the action."""
-    given = member(files["epc_oai"], kind)
+    given = member(files["epc_ue"], kind)
     schema = charms.load(tree, kind).actions["configure-nf"]["params"]
     told = {}
     for name, entry in schema.items():
@@ -52,7 +52,7 @@ def test_the_charms_take_every_value(tree, files, kind):
     parsed = params.parse(kind, told)
     persisted = {name for name in params.to_given(parsed) if name != "log-level"}
     assert persisted == set(schema) - set(params.SECRET_NAMES)
-    assert bool(params.parse_secrets(kind, told)) == (kind == "hss")
+    assert bool(params.parse_secrets(kind, told)) == (kind in ("hss", "ue"))
     for key, value in given.items():
         if key.endswith("_inner_address"):
             link = key.removesuffix("_inner_address")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attr
 from oai import plan, units
 from oai.milenage import opc
 from oai.model import End
@@ -43,7 +44,6 @@ GIVEN: dict[str, dict[str, Any]] = {
         **NETWORK,
         "imsi": "242881234500000",
         "msisdn": "24288880000000",
-        "enb-address": "192.168.77.10",
     },
 }
 ADDRESSES = {
@@ -87,12 +87,18 @@ def parts(kind: str, ready: bool = True) -> dict[str, tuple[tuple[str, Part], ..
     }
 
 
+def air() -> dict[str, tuple[tuple[str, Part], ...]]:
+    """Return what a UE hears of its eNB."""
+    told = of("enb", params("enb"), True)
+    return {"uu": (("enb", attr.evolve(told, address="192.168.77.10")),)}
+
+
 def situation(kind: str, **changes: Any) -> plan.Situation:
     given = {
         "kind": kind,
         "params": params(kind),
         "ends": ends(kind),
-        "parts": parts(kind) if kind != "ue" else {},
+        "parts": parts(kind) if kind != "ue" else air(),
         "link_units": tuple(f"wg-quick@wg-{link}.service" for link in sorted(ends(kind))),
         "given": SECRETS if kind in ("hss", "ue") else None,
     }

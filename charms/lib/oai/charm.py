@@ -1,8 +1,10 @@
 """ops edge of a network function: `VnfCharm` with OpenAirInterface on top of its links."""
 
+import json
 import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+import attr
 from ops.charm import ActionEvent
 from vpnaas import fields
 from vpnaas.charm import VnfCharm, dump
@@ -20,6 +22,8 @@ from .params import Common, Hss, Secrets
 logger = logging.getLogger(__name__)
 
 NF_KEY = "nf"
+FUNCTIONS = "oai-function"
+"""Juju interface of relations between network functions that are no links."""
 HOOK_WAIT = 20
 """Seconds a hook waits on the VDU for what it has just started; less where that is ready."""
 ACTION_WAIT = 90
@@ -87,6 +91,13 @@ class NfCharm(VnfCharm):
 
     # The reconcile
 
+    def _more_relations(self) -> List[str]:
+        return sorted(
+            name
+            for name, endpoint in self.meta.relations.items()
+            if endpoint.interface_name == FUNCTIONS
+        )
+
     def _stored_params(self) -> Optional[Common]:
         return params.from_json(self.kind, self._stored(NF_KEY))
 
@@ -94,7 +105,11 @@ class NfCharm(VnfCharm):
         return self._request.params is not None or self._stored_params() is not None
 
     def _extra_state(self) -> str:
-        return self._stored(NF_KEY)
+        seen = {
+            name: [(remote.label, sorted(remote.bag.items())) for remote in self._remotes(name)]
+            for name in self._more_relations()
+        }
+        return self._stored(NF_KEY) + json.dumps(seen, sort_keys=True)
 
     def _extra_absent(self) -> List[Step]:
         return plan.removal_steps(self.kind)
@@ -137,16 +152,8 @@ class NfCharm(VnfCharm):
                 continue
             inner = [str(p.inner_address) for p in decided.peers if p.inner_address is not None]
             ends[link] = End(decided.interface, address, tuple(inner))
-            found = []
-            for remote in self._remotes(link):
-                try:
-                    told = part.decode(remote.bag, remote.label)
-                except InputError as error:
-                    problems.append(str(error))
-                    continue
-                if told is not None:
-                    found.append((remote.label, told))
-            parts[link] = tuple(found)
+        for name in sorted(ends) + self._more_relations():
+            parts[name] = self._parts(name, problems)
         request = self._request
         return plan.Situation(
             kind=self.kind,
@@ -160,13 +167,38 @@ class NfCharm(VnfCharm):
             wait=request.wait,
         )
 
+    def _parts(self, relation: str, problems: List[str]) -> Tuple[Tuple[str, part.Part], ...]:
+        """Return what the network functions at the other end told; adds to `problems`."""
+        found = []
+        for remote in self._remotes(relation):
+            try:
+                told = part.decode(remote.bag, remote.label)
+            except InputError as error:
+                problems.append(str(error))
+                continue
+            if told is not None:
+                found.append((remote.label, told))
+        return tuple(found)
+
     def _publish_part(self, own: Optional[part.Part]) -> None:
-        for link in self.roles:
-            for relation in self.model.relations[link]:
+        more = self._more_relations()
+        for name in sorted(self.roles) + more:
+            told = own
+            if own is not None and name in more:
+                # No link gives an address there: it is that of management.
+                told = attr.evolve(own, address=self._management_address())
+            for relation in self.model.relations[name]:
                 bag = relation.data[self.app]
-                for key, value in part.encode(own).items():
+                for key, value in part.encode(told).items():
                     if bag.get(key, "") != value:
                         bag[key] = value
+
+    def _management_address(self) -> str:
+        login = self._login()
+        try:
+            return values.ipv4("ssh-hostname", login.host if login else "")
+        except InputError:
+            return ""
 
     # Actions
 

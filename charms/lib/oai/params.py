@@ -144,7 +144,6 @@ class Ue(Common):
 
     imsi: str = ""
     msisdn: str = ""
-    enb_address: str = ""
     downlink_mhz: int = 2680
     resource_blocks: int = 25
 
@@ -268,7 +267,6 @@ def _ue(reader: _Reader) -> Ue:
     return Ue(
         imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
         msisdn=values.msisdn(at("msisdn"), reader.text("msisdn")),
-        enb_address=values.ipv4(at("enb-address"), reader.text("enb-address")),
         **dict(common, **_cell(reader)),
     )
 

@@ -29,6 +29,8 @@ EXPECTED = {
     ("spgwu", "s1u"): "enb",
     ("enb", "s1c"): "mme",
     ("enb", "s1u"): "spgwu",
+    ("enb", "uu"): "ue",
+    ("ue", "uu"): "enb",
 }
 """Kind of network function at the other end, by own kind and link."""
 
@@ -38,7 +40,7 @@ class Part:
     """What one network function tells another.
 
     Attributes:
-        kind: "hss", "mme", "spgwc", "spgwu" or "enb".
+        kind: "hss", "mme", "spgwc", "spgwu", "enb" or "ue".
         realm: Diameter realm.
         plmn: Digits of MCC and MNC.
         ready: Whether it can be talked to.
@@ -46,6 +48,7 @@ class Part:
         apn: Default APN, "" where it has none.
         ue_pool: Prefix of the UEs, "" where it has none.
         gateway: Name of the user plane, "" where it has none.
+        address: Where it is reached over a relation that is no link, "" where by none.
     """
 
     kind: str
@@ -56,6 +59,7 @@ class Part:
     apn: str = ""
     ue_pool: str = ""
     gateway: str = ""
+    address: str = ""
 
 
 def of(kind: str, params: Common, ready: bool) -> Part:
@@ -75,26 +79,16 @@ def of(kind: str, params: Common, ready: bool) -> Part:
     )
 
 
+_FIELDS = ("kind", "realm", "plmn", "tac", "apn", "ue_pool", "gateway", "address")
+
+
 def encode(part: Optional[Part]) -> Dict[str, str]:
     """Return the databag content; None clears it."""
-    told = (
-        {
-            "version": VERSION,
-            "kind": part.kind,
-            "realm": part.realm,
-            "plmn": part.plmn,
-            "ready": "yes" if part.ready else "no",
-            "tac": part.tac,
-            "apn": part.apn,
-            "ue-pool": part.ue_pool,
-            "gateway": part.gateway,
-        }
-        if part
-        else dict.fromkeys(
-            ("version", "kind", "realm", "plmn", "ready", "tac", "apn", "ue-pool", "gateway"), ""
-        )
-    )
-    return {PREFIX + key: value for key, value in told.items()}
+    bag = {PREFIX + "version": VERSION if part else ""}
+    bag[PREFIX + "ready"] = ("yes" if part.ready else "no") if part else ""
+    for name in _FIELDS:
+        bag[PREFIX + name.replace("_", "-")] = getattr(part, name) if part else ""
+    return bag
 
 
 def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
@@ -126,6 +120,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         apn=values.apn(at("apn"), text("apn")) if text("apn") else "",
         ue_pool=str(values.pool(at("ue-pool"), text("ue-pool"))) if text("ue-pool") else "",
         gateway=values.realm(at("gateway"), text("gateway")) if text("gateway") else "",
+        address=values.ipv4(at("address"), text("address")) if text("address") else "",
     )
 
 

@@ -50,7 +50,12 @@ NEEDS: Mapping[str, Mapping[str, bool]] = {
     "ue": {},
 }
 """Links a network function needs, and whether it has to know the address of the one there."""
-GATES: Mapping[str, Tuple[str, ...]] = {"mme": ("s6a",), "spgwu": ("sxab",), "enb": ("s1c",)}
+GATES: Mapping[str, Tuple[str, ...]] = {
+    "mme": ("s6a",),
+    "spgwu": ("sxab",),
+    "enb": ("s1c",),
+    "ue": ("uu",),
+}
 """Links over which another one must have said that it is ready before the first start."""
 CONTAINERS: Mapping[str, Tuple[str, ...]] = {
     "hss": ("cassandra", "hss"),
@@ -156,12 +161,19 @@ def build(situation: Situation, secrets: Secrets, opc: str) -> Software:
         return spgwu.software(expect(SpgwU, params), ends)
     if kind == "enb":
         return enb.software(expect(Enb, params), ends)
-    return ue.software(expect(Ue, params), secrets, opc)
+    return ue.software(expect(Ue, params), station(situation), secrets, opc)
+
+
+def station(situation: Situation) -> str:
+    """Return the address of the eNB that a UE is related to, "" where it is not known."""
+    return next((told.address for _, told in situation.parts.get("uu", ()) if told.address), "")
 
 
 def lacking(situation: Situation) -> List[str]:
     """Return what is missing before the network function can be rendered."""
     found = []
+    if situation.kind == "ue" and not station(situation):
+        found.append("waiting for the eNB")
     for link, address in sorted(NEEDS[situation.kind].items()):
         end = situation.ends.get(link)
         if end is None:
@@ -254,11 +266,11 @@ def engine(results: Results) -> str:
 
 
 def _disagreements(situation: Situation) -> List[str]:
-    own = of(situation.kind, situation.params, False) if situation.kind != "ue" else None
+    own = of(situation.kind, situation.params, False)
     found: List[str] = []
     for link, parts in sorted(situation.parts.items()):
         for label, part in parts:
-            found += disagreements(own, part, link, label) if own else []
+            found += disagreements(own, part, link, label)
     return found
 
 
@@ -386,7 +398,7 @@ def _removal(names: Iterable[str]) -> List[Step]:
 
 def failed(kind: str, params: Optional[Common], reason: str) -> Outcome:
     """Return the outcome of a reconcile that could not decide anything."""
-    told = of(kind, params, False) if params is not None and kind != "ue" else None
+    told = of(kind, params, False) if params is not None else None
     details = {"state": "failed", "reason": reason}
     return Outcome(kind, "failed", reason, told, details, refused=True)
 
@@ -430,7 +442,7 @@ def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Ou
         kind=kind,
         state=state,
         reason=reason,
-        part=of(kind, params, ready) if kind != "ue" else None,
+        part=of(kind, params, ready),
         details=details,
         files={
             path: masked(file.text, plan.hidden)

@@ -56,8 +56,8 @@ def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
     )
 
 
-def software(params: Ue, secrets: Secrets, opc: str) -> Software:
-    """Render everything."""
+def software(params: Ue, enb: str, secrets: Secrets, opc: str) -> Software:
+    """Render everything; `enb` is the address of the related eNB."""
     script = START_SCRIPT.format(
         frequency=params.downlink_mhz * MHZ,
         blocks=params.resource_blocks,
@@ -69,7 +69,7 @@ def software(params: Ue, secrets: Secrets, opc: str) -> Software:
                 "ue",
                 words=(START,),
                 volumes=((conf("ue_usim.conf"), FILE), (conf("start-ue.sh"), START)),
-                environment=(("RFSIMULATOR", params.enb_address),),
+                environment=(("RFSIMULATOR", enb),),
                 entrypoint="/bin/bash",
             ),
         ),

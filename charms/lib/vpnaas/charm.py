@@ -85,7 +85,7 @@ class VnfCharm(CharmBase):
             self.on.upgrade_charm,
             self.on.update_status,
         ]
-        for endpoint in [PEER_RELATION] + sorted(self.roles):
+        for endpoint in [PEER_RELATION] + sorted(self.roles) + self._more_relations():
             relation = self.on[endpoint]
             events += [
                 relation.relation_created,
@@ -98,6 +98,8 @@ class VnfCharm(CharmBase):
             self.framework.observe(event, self._on_event)
         self.framework.observe(self.on.stop, self._on_stop)
         for name, handler in self.action_handlers().items():
+            if name not in self.meta.actions:
+                continue  # A charm without links has no actions for them.
             bound = getattr(self.on, name.replace("-", "_") + "_action")
             self.framework.observe(bound, handler)
 
@@ -120,6 +122,10 @@ class VnfCharm(CharmBase):
         }
 
     # What a VNF with more than links overrides
+
+    def _more_relations(self) -> List[str]:
+        """Return the endpoints that are no links."""
+        return []
 
     def _has_more(self) -> bool:
         """Tell whether there is something to reconcile besides links."""
@@ -161,7 +167,8 @@ class VnfCharm(CharmBase):
 
     def _report(self, outcome: Optional[Outcome]) -> None:
         if outcome is None:
-            missing = "ssh-hostname and ssh-username" if not self._login() else "a link"
+            wanted = "a link" if self.roles else "its parameters"
+            missing = "ssh-hostname and ssh-username" if not self._login() else wanted
             self.unit.status = ActiveStatus("ready, waiting for OSM to set {}".format(missing))
             return
         bad, links = status.summary(outcome.links)
