@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from lab.vim import engine
 from lab.vim.errors import VimError
 
 #: Where cloud-init looks for a NoCloud seed, below the VDU's root.
@@ -220,6 +221,8 @@ def check_packages(user_data: str) -> None:
     if not wanted:
         return
     installed = installed_packages()
+    if engine.simulators() is not None:
+        installed |= engine.PACKAGES
     missing = [name for name in wanted if name not in installed]
     if missing:
         raise VimError(

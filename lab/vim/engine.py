@@ -20,6 +20,9 @@ from lab.vim.errors import VimError
 VARIABLE = "OSMLAB_ENGINE"
 SIMULATORS, MACHINE = "simulators", "machine"
 
+#: Packages of an engine, which a VDU with simulators does without.
+PACKAGES = frozenset({"podman"})
+
 #: Where a VDU finds the simulators and what they need.
 BASE = Path("usr/lib/osm-lab")
 _PYTHON = "/usr/bin/python3"

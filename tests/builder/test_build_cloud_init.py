@@ -35,6 +35,7 @@ VDUS = [
 def test_it_survives_osm_and_opens_no_door(unpacked, package, vdu):
     document = rendered(unpacked, package, vdu)
     assert {"wireguard-tools", "iperf3"} <= set(document["packages"])
+    assert ("podman" in document["packages"]) == (vdu != "endpoint")
     assert document["package_update"] is True
     assert document["ssh_pwauth"] is False
     for key in ("password", "chpasswd", "users", "passwd"):

@@ -16,7 +16,10 @@ from lab.vim.store import Home
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
 SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
-EPC = ("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "epc_ns")
+EPC = (
+    *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "ue_vnf"),
+    "epc_ue_ns",
+)
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +89,6 @@ def psk(lab: Lab) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def epc(lab: Lab) -> Service:
-    """The core with its five links, shared."""
+    """The core with its five links, its network functions and a UE, shared."""
     lab.onboard(*EPC)
-    return lab.create("epc", "epc_ns", "epc")
+    return lab.create("epc", "epc_ue_ns", "epc_ue")

@@ -45,7 +45,7 @@ LINKS = (
 @pytest.fixture(scope="module")
 def inner(dist: Path) -> dict[tuple[str, str], str]:
     """The inner address of each end of each link, from the parameter file given to OSM."""
-    document = yaml.safe_load((dist / "params" / "epc.yaml").read_text(encoding="utf-8"))
+    document = yaml.safe_load((dist / "params" / "epc_ue.yaml").read_text(encoding="utf-8"))
     return {
         (item["member-vnf-index"], link.name): address.split("/")[0]
         for item in document["additionalParamsForVnf"]
@@ -62,7 +62,7 @@ def test_links_are_up_with_no_manual_step(epc: Service, inner: dict[tuple[str, s
             record["_admin"]["deployed"]["VCA"]}  # fmt: skip
     shown = {told[app]: charm for app, charm in record["lab"]["charms"].items()}
     assert {index: charm["status"] for index, charm in shown.items()} == dict.fromkeys(
-        ("hss", "mme", "spgwc", "spgwu", "enb"), "active"
+        ("hss", "mme", "spgwc", "spgwu", "enb", "ue"), "active"
     )
     for link in LINKS:
         for end, other in ((link.near, link.far), (link.far, link.near)):

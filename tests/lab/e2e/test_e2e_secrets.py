@@ -20,6 +20,8 @@ def test_key_files_are_for_root_only(basic: Service, epc: Service) -> None:
     for service in (basic, epc):
         for vnf in service.vnfs.values():
             files = secret_files(vnf)
+            if vnf.index == "ue":
+                continue  # It has no links.
             assert any(path.endswith("/private.key") for path in files)
             for path in files:
                 assert vnf.out("stat", "-c", "%a %U %G", path).split() == ["600", "root", "root"]
