@@ -398,13 +398,14 @@ def test_commands_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_parameters_shown_for_actions_are_accepted(page: Path) -> None:
     """Check `--action_name X --params '{...}'` in shell blocks against the action's schema."""
+    known = ACTIONS | {name.split()[-1]: action for name, action in nf_actions().items()}
     text = page.read_text(encoding="utf-8")
     pattern = re.compile(r"--action_name\s+([a-z-]+)(?:\s|\\)*(?:--params\s+'([^']*)')?")
     for _, kind, block in FENCE.findall(text):
         if kind != "sh":
             continue
         for action, given in pattern.findall(block):
-            assert action in ACTIONS, action
+            assert action in known, action
             params = yaml.safe_load(given) or {}
-            assert set(params) <= set(ACTIONS[action].get("params") or {}), (action, params)
-            assert set(ACTIONS[action].get("required", ())) <= set(params), (action, params)
+            assert set(params) <= set(known[action].get("params") or {}), (action, params)
+            assert set(known[action].get("required", ())) <= set(params), (action, params)
