@@ -400,7 +400,7 @@ def test_parameters_shown_for_actions_are_accepted(page: Path) -> None:
     """Check `--action_name X --params '{...}'` in shell blocks against the action's schema."""
     known = ACTIONS | {name.split()[-1]: action for name, action in nf_actions().items()}
     text = page.read_text(encoding="utf-8")
-    pattern = re.compile(r"--action_name\s+([a-z-]+)(?:\s|\\)*(?:--params\s+'([^']*)')?")
+    pattern = re.compile(r"--action_name\s+([a-z0-9-]+)(?:\s|\\)*(?:--params\s+'([^']*)')?")
     for _, kind, block in FENCE.findall(text):
         if kind != "sh":
             continue
