@@ -303,7 +303,10 @@ def _apply(
     due = []
     for container in software.containers:
         wanted = files[units.digest_file(container.name)].text
-        if situation.restart or results.text("nf/started/" + container.name) != wanted:
+        current = results.text("nf/started/" + container.name) == wanted
+        # Whoever edited a file may have restarted the container with it.
+        edited = {file.path for file in units.used_files(container, software.files)}
+        if situation.restart or not current or edited & set(different):
             due.append(container.name)
     if due:
         if software.common_name:

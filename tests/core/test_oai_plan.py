@@ -1,0 +1,193 @@
+"""The reconcile of a network function: order, restarts, what is kept, and what is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attr
+import pytest
+from oai import plan, units
+from oai.milenage import opc
+from oai.params import Secrets
+from oai.part import of
+from oai_support import OP, SECRETS, K, params, parts, situation
+from vpnaas.errors import VpnaasError
+from vpnaas.steps import Results
+
+KINDS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
+
+
+class Vdu:
+    """Files and started units of one VDU; runs nothing."""
+
+    def __init__(self, engine: str | None = "/usr/bin/podman") -> None:
+        self.engine = engine
+        self.files: dict[str, str] = {}
+        self.restarted: list[str] = []
+        self.probe: dict[str, Any] = {"reasons": [], "units": {}, "restarts": 0}
+
+    def execute(self, steps: list[Any]) -> Results:
+        found: dict[str, Any] = {}
+        for step in steps:
+            body, result = step.body, {}
+            if body["do"] == "read":
+                result = {"text": self.files.get(body["path"])}
+            elif body["do"] == "write":
+                self.files[body["path"]] = body["text"]
+            elif body["do"] == "remove":
+                self.files.pop(body["path"], None)
+            elif body["do"] == "which":
+                result = {"found": {"podman": self.engine, "docker": None}}
+            elif body["do"] == "run":
+                self._run(body["argv"])
+                result = {"code": 0, "out": ""}
+                if step.id == "nf/probe":
+                    result["out"] = json.dumps(self.probe)
+            found[step.id] = result
+        return Results(found)
+
+    def _run(self, argv: list[str]) -> None:
+        assert not any(secret in word for word in argv for secret in (OP, K))
+        if argv[:2] == ["systemctl", "restart"]:
+            for unit in argv[3:]:
+                name = unit.removesuffix(".service")
+                self.restarted.append(name)
+                text = self.files[units.digest_file(name)]
+                self.files[f"{units.RUN}/{name}.digest"] = text
+
+
+def reconcile(vdu: Vdu, asked: plan.Situation) -> plan.Outcome:
+    decided = plan.make_plan(asked, vdu.execute(plan.observe_steps(asked)), opc)
+    results = vdu.execute(list(decided.steps)) if decided.steps else None
+    return plan.conclude(asked, decided, results)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_started_once_and_then_left_alone(kind: str) -> None:
+    vdu, asked = Vdu(), situation(kind)
+    outcome = reconcile(vdu, asked)
+    assert (outcome.state, outcome.summary()) == ("ready", f"{kind} ready")
+    assert tuple(vdu.restarted) == plan.CONTAINERS[kind]
+    before = dict(vdu.files)
+    assert reconcile(vdu, attr.evolve(asked, given=None)).state == "ready"
+    assert tuple(vdu.restarted) == plan.CONTAINERS[kind]
+    assert vdu.files == before
+    assert reconcile(vdu, attr.evolve(asked, restart=True)).state == "ready"
+    assert tuple(vdu.restarted) == plan.CONTAINERS[kind] * 2
+
+
+@pytest.mark.parametrize(("kind", "link"), [("mme", "s6a"), ("spgwu", "sxab"), ("enb", "s1c")])
+def test_the_first_start_waits_for_the_other_end_and_no_later_one_does(
+    kind: str, link: str
+) -> None:
+    vdu = Vdu()
+    unready = situation(kind, parts=parts(kind, ready=False))
+    for asked in (unready, situation(kind, parts={})):
+        outcome = reconcile(vdu, asked)
+        assert outcome.state == "waiting"
+        assert link in outcome.reason
+        assert not outcome.bad
+        assert vdu.restarted == []
+    assert reconcile(vdu, situation(kind)).state == "ready"
+    started = list(vdu.restarted)
+    # The other end went away: what runs goes on, and is still looked at.
+    assert reconcile(vdu, unready).state == "ready"
+    assert vdu.restarted == started
+
+
+def test_links_and_addresses_that_are_missing_are_named() -> None:
+    mme = situation("mme")
+    without = {name: end for name, end in mme.ends.items() if name != "s1c"}
+    assert "s1c is not configured" in reconcile(Vdu(), attr.evolve(mme, ends=without)).reason
+    silent = {name: attr.evolve(end, peers=()) for name, end in mme.ends.items()}
+    reason = reconcile(Vdu(), attr.evolve(mme, ends=silent)).reason
+    assert "waiting for the other end of s11" in reason
+    assert reconcile(Vdu(), situation("ue", parts={})).reason == "waiting for the eNB"
+
+
+def test_only_the_container_whose_files_changed_is_restarted() -> None:
+    vdu = Vdu()
+    reconcile(vdu, situation("mme"))
+    vdu.restarted.clear()
+    reconcile(vdu, situation("mme", params=params("mme", **{"log-level": "debug"})))
+    assert vdu.restarted == ["mme"]
+    vdu.restarted.clear()
+    reconcile(vdu, situation("hss"))
+    assert vdu.restarted == ["cassandra", "hss"]
+
+
+def test_a_change_of_address_translation_restarts_nothing() -> None:
+    vdu = Vdu()
+    reconcile(vdu, situation("spgwu"))
+    vdu.restarted.clear()
+    reconcile(vdu, situation("spgwu", params=params("spgwu", **{"sgi-nat": False})))
+    assert vdu.restarted == []
+    assert "masquerade" not in vdu.files[units.RULES_FILE]
+
+
+def test_what_somebody_edited_is_put_back_and_restarted() -> None:
+    vdu = Vdu()
+    reconcile(vdu, situation("enb"))
+    vdu.restarted.clear()
+    vdu.files["/etc/osm-vpnaas/nf/enb.conf"] = "edited"
+    assert reconcile(vdu, situation("enb")).state == "ready"
+    assert "edited" not in vdu.files["/etc/osm-vpnaas/nf/enb.conf"]
+    assert vdu.restarted == ["enb"]
+
+
+def test_ends_that_differ_stop_every_change_but_the_keys_are_kept() -> None:
+    vdu = Vdu()
+    wrong = {"s6a": (("mme", of("mme", params("mme", realm="other.example.org"), True)),)}
+    outcome = reconcile(vdu, situation("hss", parts=wrong))
+    assert (outcome.state, outcome.bad) == ("failed", True)
+    assert "realm of mme is other.example.org" in outcome.reason
+    assert vdu.restarted == []
+    assert Secrets.from_json(vdu.files["/etc/osm-vpnaas/nf/secrets.json"]) == SECRETS
+    # Nobody has to give them again when the other end was put right.
+    assert reconcile(vdu, situation("hss", given=None)).state == "ready"
+
+
+def test_without_keys_or_engine_there_is_one_sentence() -> None:
+    with pytest.raises(VpnaasError, match="run configure-nf again"):
+        reconcile(Vdu(), situation("hss", given=None))
+    with pytest.raises(VpnaasError, match="no container engine"):
+        reconcile(Vdu(engine=None), situation("hss"))
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        ({"reasons": []}, "ready"),
+        ({"reasons": ["mme is starting"], "not-ready-seconds": 10}, "starting"),
+        ({"reasons": ["mme is starting"], "not-ready-seconds": 601}, "failed"),
+        ({"reasons": ["mme ended"], "restarts": plan.MAX_RESTARTS}, "failed"),
+    ],
+)
+def test_what_the_probe_saw_becomes_the_state(seen: dict[str, Any], state: str) -> None:
+    vdu = Vdu()
+    vdu.probe = {"units": {}, "restarts": 0, **seen}
+    outcome = reconcile(vdu, situation("mme"))
+    assert outcome.state == state
+    assert outcome.part is not None
+    assert outcome.part.ready == (state == "ready")
+    assert all(reason in outcome.summary() for reason in seen["reasons"])
+
+
+def test_software_none_leaves_nothing_running_and_the_data_where_they_are() -> None:
+    vdu = Vdu()
+    reconcile(vdu, situation("hss"))
+    outcome = reconcile(vdu, situation("hss", params=params("hss", software="none")))
+    assert (outcome.state, outcome.summary(), outcome.part) == ("off", "", None)
+    assert not any(path.startswith("/etc/systemd/system/") for path in vdu.files)
+    before = dict(vdu.files)
+    reconcile(vdu, situation("hss", params=params("hss", software="none")))
+    assert vdu.files == before
+
+
+def test_files_are_shown_without_keys() -> None:
+    outcome = reconcile(Vdu(), situation("ue"))
+    text = json.dumps(dict(outcome.files))
+    assert "********" in text
+    for secret in (OP, K, opc(K, OP)):
+        assert secret not in text
