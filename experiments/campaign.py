@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments import confidentiality, dependability, performance, reach, revocation
+from experiments import confidentiality, dependability, performance, qos, reach, revocation
 from experiments.model import Cell, Run
 from experiments.profiles import Profile
 from experiments.schedule import Planned, interleaved
@@ -23,6 +23,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "reach": reach.run,
     "performance": performance.run,
     "dependability": dependability.run,
+    "qos": qos.run,
     "revocation": revocation.run,
 }
 
@@ -83,6 +84,9 @@ def headline(run: Run) -> str:
     if run.experiment == "dependability":
         own, other = told["victim"]["lost"], told["neighbour"]["lost"]
         return f"neighbour lost {other}, victim {'all' if own is None else own}"
+    if run.experiment == "qos":
+        within, rate = told["within_percent"], told["embb_mbps"]
+        return f"{within:.1f} % of URLLC within {told['budget_ms']:g} ms, eMBB {rate:.0f} Mbit/s"
     if run.experiment == "revocation":
         return f"{told['arrived']} arrived before, {told['after-deletion']} after the deletion"
     return ""

@@ -54,6 +54,13 @@ def _faults(victims: Sequence[tuple[str, str]], faults: Sequence[str], seconds: 
     ]
 
 
+def _qos(seconds: int) -> list[Cell]:
+    return [
+        Cell("qos", {"urllc": URLLC, "embb": EMBB, "enforced": enforced, "seconds": seconds})
+        for enforced in (False, True)
+    ]
+
+
 def _confidentiality() -> list[Cell]:
     return [Cell("confidentiality", {"path": path}) for path in ("tunnel", "underlay")]
 
@@ -69,6 +76,7 @@ PROFILES = {
             measured=_performance(["s6a"], 1),
             repetitions=3,
             last=[
+                *_qos(4),
                 *_faults(_BOTH[:1], ["tunnel", "link"], 4),
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
             ],
@@ -76,7 +84,7 @@ PROFILES = {
         Profile(
             name="full",
             first=[*_confidentiality(), Cell("reach", {"ports": "all", "patience": 1.0})],
-            measured=_performance(list(LINKS), 5),
+            measured=[*_performance(list(LINKS), 5), *_qos(10)],
             repetitions=5,
             last=[
                 *_faults(_BOTH, FAULTS, 12),

@@ -248,8 +248,8 @@ def _qos(runs: Sequence[Run]) -> dict[str, Any] | None:
                 )
     told = runs[0].result
     caption = (
-        f"One-way delay of the URLLC slice's datagrams. The budget of {budget:g} ms is what TS "
-        f"23.501 leaves to the core network for 5QI {told['urllc_5qi']}."
+        f"One-way delay of the URLLC slice's datagrams. The budget of {budget:g} ms is that of 5QI "
+        f"{told['urllc_5qi']} (TS 23.501 table 5.7.4-1)."
     )
     return {
         "text": told["text"],

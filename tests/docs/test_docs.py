@@ -16,7 +16,7 @@ from oai import hss as nf_hss
 from oai import images, model, units
 from oai import part as nf_part
 from oai import plan as nf_plan
-from vpnaas import agent, clear, fields, guard, links, measure, preshared, responder, wireguard
+from vpnaas import agent, clear, fields, guard, links, measure, preshared, qos, responder, wireguard
 from vpnaas.offer import PREFIX, KeyOffer, Offer, encode
 
 from builder import charms
@@ -255,6 +255,8 @@ def test_files_on_the_vdu_are_documented() -> None:
     paths = [
         agent.LOCK,
         clear.UNIT_FILE,
+        qos.UNIT_FILE,
+        qos.NFT_FILE,
         guard.FILE,
         guard.UNIT_FILE,
         clear.up_file("LINK"),

@@ -393,7 +393,15 @@ class ModelVdu:
     def _cmd_true(self, argv, text):
         return 0, ""
 
+    def _cmd_tc(self, argv, text):
+        if "osm-vpnaas-qos.service" not in self.active:
+            return 0, "qdisc noqueue 0: dev ens4 root refcnt 2\n"
+        devices = {line.split()[3] for line in self.files["/etc/osm-vpnaas/qos.tc"].splitlines()}
+        return 0, "".join(f"qdisc htb 1: dev {name} root refcnt 2\n" for name in devices)
+
     def _cmd_nft(self, argv, text):
+        if "osm_vpnaas_qos" in argv:
+            return (0 if "osm-vpnaas-qos.service" in self.active else 1), ""
         if argv[1] == "-f":
             self.guard = self.files[argv[2]]
         elif argv[1] == "delete":

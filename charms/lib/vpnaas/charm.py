@@ -13,16 +13,17 @@ import time
 import uuid
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
+import attr
 from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
-from . import fields, guard, measure, responder, status
+from . import fields, guard, measure, qos, responder, status
 from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from .intent import Intent, link_params, manual_peer
 from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
 from .offer import encode
-from .plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
+from .plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools, shares
 from .ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
 from .steps import Step, changes
 from .technologies import TABLE
@@ -119,6 +120,8 @@ class VnfCharm(CharmBase):
             "show-status": self._on_show_status_action,
             "measure-throughput": self._on_measure_throughput_action,
             "measure-latency": self._on_measure_latency_action,
+            "set-qos": self._on_set_qos_action,
+            "show-qos": self._on_show_qos_action,
         }
 
     # What a VNF with more than links overrides
@@ -185,6 +188,7 @@ class VnfCharm(CharmBase):
             steps += responder.absent(link)
             for _, technology in sorted(TABLE.items()):
                 steps += technology.absent(link)
+        steps += qos.absent()
         # Last: nothing may leave in clear while the tunnels go.
         steps += guard.absent()
         try:
@@ -301,7 +305,7 @@ class VnfCharm(CharmBase):
         intent = intent if intent is not None else self._intent()
         kept = {link: params for link, params in intent.links.items() if link in self.roles}
         return Situation(
-            intent=Intent(kept, intent.peers),
+            intent=attr.evolve(intent, links=kept),
             roles=self.roles,
             remotes={link: self._remotes(link) for link in self.roles},
             management=management,
@@ -623,6 +627,38 @@ class VnfCharm(CharmBase):
             return {"output": dump(measure.latency(test, peer, results))}
 
         self._answer(event, work)
+
+    def _on_set_qos_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            link = self._one_link(event)
+            intent = self._intent().with_qos(link, qos.link_qos(event.params))
+            outcome = self._reconcile_now(intent=intent)
+            refused = [p for p in outcome.plans[link].problems if p.startswith("set-qos")]
+            if refused or outcome.plans[link].unusable:
+                self._reconcile_and_report()
+                raise VpnaasError((refused or list(outcome.plans[link].problems))[0])
+            self._store(INTENT_KEY, intent.to_json())
+            return {"output": dump(self._qos(self._situation(intent), outcome.plans))}
+
+        self._answer(event, work)
+
+    def _on_show_qos_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            with self._vdu() as vdu:
+                situation = self._situation()
+                return {"output": dump(self._qos(situation, self._plan(situation, vdu).links))}
+
+        self._answer(event, work)
+
+    def _qos(self, situation: Situation, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
+        """Return what `show-qos` tells, with the counters of now."""
+        links = shares(situation, plans)
+        if not links:
+            return {}
+        with self._vdu() as vdu:
+            return qos.shown(links, vdu.execute(qos.look(links), exclusive=False).check())
 
     def _measured_plan(self, event: ActionEvent, vdu: Vdu) -> Plan:
         """Look at the VDU without changing it, to know the peers of the link to measure."""

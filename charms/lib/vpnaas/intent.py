@@ -13,6 +13,7 @@ from . import fields, ipsec_params
 from .errors import InputError
 from .ipsec_params import PORT, PSK, PUBKEY, IpsecParams
 from .links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
+from .qos import LinkQos, link_qos
 
 AUTO = ("", "auto")
 NOTHING = ("", "none")
@@ -103,6 +104,16 @@ class Intent:
 
     links: Mapping[str, LinkParams] = attr.Factory(dict)
     peers: Mapping[Tuple[str, str], ManualPeer] = attr.Factory(dict)
+    qos: Mapping[str, LinkQos] = attr.Factory(dict)
+
+    def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":
+        """Return the intent with another quality of service of a link, None for none."""
+        if link not in self.links:
+            raise InputError(
+                "set-qos: link", "{} is not configured".format(link), "run configure first"
+            )
+        others = {name: qos for name, qos in self.qos.items() if name != link}
+        return attr.evolve(self, qos=dict(others, **{link: wanted}) if wanted else others)
 
     def with_link(self, params: LinkParams) -> "Intent":
         """Return the intent with one link configured anew."""
@@ -151,6 +162,7 @@ class Intent:
                 "version": DOCUMENT_VERSION,
                 "links": [self.links[name].to_params() for name in sorted(self.links)],
                 "peers": [self.peers[key].to_params() for key in sorted(self.peers)],
+                "qos": [self.qos[name].to_params() for name in sorted(self.qos)],
             },
             sort_keys=True,
         )
@@ -168,16 +180,22 @@ class Intent:
         try:
             document = json.loads(text)
             version, links, peers = (document.get(key) for key in ("version", "links", "peers"))
+            shares = document.get("qos", [])  # Documents of before there was any have none.
         except (ValueError, AttributeError):
             raise InputError("peer relation: intent", "not a JSON object", "what this charm writes")
         if version != DOCUMENT_VERSION:
             raise InputError("peer relation: version", fields.shown(version), str(DOCUMENT_VERSION))
-        for key, items in (("links", links), ("peers", peers)):
+        for key, items in (("links", links), ("peers", peers), ("qos", shares)):
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise InputError("peer relation: " + key, "not a list of objects", "objects")
         links = [link_params(item) for item in links]
         peers = [manual_peer(item) for item in peers]
-        return cls({p.link: p for p in links}, {(p.link, p.name): p for p in peers})
+        qos = [share for share in (link_qos(item) for item in shares) if share is not None]
+        return cls(
+            {p.link: p for p in links},
+            {(p.link, p.name): p for p in peers},
+            {share.link: share for share in qos},
+        )
 
 
 def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkParams:

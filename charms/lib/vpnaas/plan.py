@@ -15,7 +15,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 
-from . import facts, fields, guard, responder
+from . import facts, fields, guard, qos, responder
 from .errors import InputError, VpnaasError
 from .facts import VduFacts
 from .intent import LinkParams
@@ -43,6 +43,7 @@ def observe_steps(situation: Situation) -> List[Step]:
     """Return the one round trip that makes missing keys and looks at everything."""
     steps = [which("tools", _tools(situation))] + facts.observe()
     steps += guard.observe(tuple(situation.intent.links.values()))
+    steps += qos.observe(bool(situation.intent.qos))
     for name, technology in sorted(TABLE.items()):
         links = situation.using(name)
         if links:
@@ -66,6 +67,8 @@ def _tools(situation: Situation) -> List[str]:
             names += technology.tools
     if any(guard.needed(params) for params in situation.intent.links.values()):
         names.append("nft")
+    if situation.intent.qos:
+        names += [name for name in qos.TOOLS if name not in names]
     return names
 
 
@@ -102,10 +105,34 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
     # The guard first: nothing may leave in clear while a tunnel comes up.
     steps = guard.steps_to(links, results)
     steps += [step for plan in links.values() for step in plan.steps]
+    try:
+        steps += qos.steps_to(shares(situation, links), results)
+    except InputError as error:
+        for link in sorted(set(situation.intent.qos) & set(links)):
+            told = links[link].problems + (str(error),)
+            links[link] = attr.evolve(links[link], problems=told)
     if situation.authorize:
         steps.append(authorize("authorize", situation.user, situation.authorize))
     steps += _probes(situation, vdu, links, changed=bool(steps))
     return Plan(vdu.now, links, tuple(steps))
+
+
+def shares(situation: Situation, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
+    """Return the links of which a quality of service is wanted, as far as they can be used."""
+    return [
+        qos.Share(
+            qos=wanted,
+            technology=plan.params.technology,
+            interface=plan.interface,
+            underlay=plan.underlay,
+            port=plan.params.listen_port,
+            inner=plan.params.inner_address.ip,
+            peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
+        )
+        for link, plan in sorted(links.items())
+        for wanted in [situation.intent.qos.get(link)]
+        if wanted is not None and plan.underlay and not plan.unusable
+    ]
 
 
 def require_tools(situation: Situation, results: Results) -> None:

@@ -1,0 +1,120 @@
+"""Standardised 5QI values (3GPP TS 23.501 clause 5.7.4, table 5.7.4-1) and what marks them."""
+
+from typing import Dict, Optional, Tuple
+
+import attr
+
+GBR = "GBR"
+NON_GBR = "non-GBR"
+DELAY_CRITICAL = "delay-critical GBR"
+
+EF, AF41, AF31, AF32, AF21, AF11, DEFAULT = "ef", "af41", "af31", "af32", "af21", "af11", "cs0"
+"""DSCPs by the names of nft(8); RFC 3246, RFC 2597, RFC 2474."""
+
+
+@attr.frozen
+class FiveQi:
+    """Characteristics of one 5QI.
+
+    Attributes:
+        value: The 5QI.
+        resource: GBR, NON_GBR or DELAY_CRITICAL.
+        priority: Default priority level; lower goes first.
+        budget_ms: Packet delay budget between UE and the UPF that ends N6.
+        error_exponent: The packet error rate is ten to the power of minus this.
+        burst: Default maximum data burst volume in bytes, None where there is none.
+        window_ms: Default averaging window, None where there is none.
+        core_ms: Part of the budget between that UPF and the access network (clause 5.7.3.4 and the
+            table's notes): what links of a core may take.
+    """
+
+    value: int
+    resource: str
+    priority: int
+    budget_ms: int
+    error_exponent: int
+    burst: Optional[int] = None
+    window_ms: Optional[int] = None
+    core_ms: int = 20
+
+    @property
+    def guaranteed(self) -> bool:
+        """Tell whether a flow of this 5QI has a guaranteed bit rate."""
+        return self.resource != NON_GBR
+
+    @property
+    def dscp(self) -> str:
+        """Return the DSCP of the outer header.
+
+        3GPP leaves the mapping to operators (TS 23.501 clause 5.8.2.7). Here it is GSMA IR.34's for
+        the QCIs it knows, and for others that of the QCI which is most alike.
+        """
+        if self.value in _IR34:
+            return _IR34[self.value]
+        if self.resource == DELAY_CRITICAL:
+            return EF
+        if self.guaranteed:
+            return EF if self.budget_ms <= 100 else AF41
+        return _ALIKE.get(self.value, DEFAULT)
+
+    @property
+    def precedence(self) -> int:
+        """Return the priority of its class in HTB, 0 (first) to 6; 7 is for the rest."""
+        if self.resource == DELAY_CRITICAL:
+            return 0
+        return min(6, 1 + self.priority // 16)
+
+
+_IR34 = {1: EF, 2: EF, 3: EF, 4: AF41, 5: AF31, 6: AF32, 7: AF21, 8: AF11, 9: DEFAULT}
+_ALIKE = {69: AF31, 70: AF32, 79: AF21, 80: AF31, 10: DEFAULT}
+
+
+def _rows() -> Tuple[FiveQi, ...]:
+    gbr = (
+        # 5QI, priority, budget in ms, error exponent, core part in ms
+        (1, 20, 100, 2, 20),
+        (2, 40, 150, 3, 20),
+        (3, 30, 50, 3, 20),
+        (4, 50, 300, 6, 20),
+        (65, 7, 75, 2, 10),
+        (66, 20, 100, 2, 20),
+        (67, 15, 100, 3, 20),
+        (71, 56, 150, 6, 20),
+        (72, 56, 300, 4, 20),
+        (73, 56, 300, 8, 20),
+        (74, 56, 500, 8, 20),
+        (76, 56, 500, 4, 20),
+    )
+    other = (
+        (5, 10, 100, 6, 20),
+        (6, 60, 300, 6, 20),
+        (7, 70, 100, 3, 20),
+        (8, 80, 300, 6, 20),
+        (9, 90, 300, 6, 20),
+        (10, 90, 1100, 6, 20),
+        (69, 5, 60, 6, 10),
+        (70, 55, 200, 6, 10),
+        (79, 65, 50, 2, 20),
+        (80, 68, 10, 6, 2),
+    )
+    critical = (
+        # 5QI, priority, budget in ms, error exponent, burst in bytes, core part in ms
+        (82, 19, 10, 4, 255, 1),
+        (83, 22, 10, 4, 1354, 1),
+        (84, 24, 30, 5, 1354, 5),
+        (85, 21, 5, 5, 255, 2),
+        (86, 18, 5, 4, 1354, 2),
+        (87, 25, 5, 3, 500, 1),
+        (88, 25, 10, 3, 1125, 1),
+        (89, 25, 15, 4, 17000, 1),
+        (90, 25, 20, 4, 63000, 1),
+    )
+    return (
+        tuple(FiveQi(v, GBR, p, b, e, None, 2000, c) for v, p, b, e, c in gbr)
+        + tuple(FiveQi(v, NON_GBR, p, b, e, None, None, c) for v, p, b, e, c in other)
+        + tuple(FiveQi(v, DELAY_CRITICAL, p, b, e, m, 2000, c) for v, p, b, e, m, c in critical)
+    )
+
+
+TABLE: Dict[int, FiveQi] = {row.value: row for row in _rows()}
+"""By 5QI."""

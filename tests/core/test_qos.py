@@ -1,0 +1,190 @@
+"""Quality of service: the table, parameters, rules, and what the reconcile does with them."""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+
+import attr
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.juju import pair
+from vpnaas import fiveqi, qos
+from vpnaas.errors import InputError
+from vpnaas.intent import Intent, link_params
+from vpnaas.steps import Results
+
+URLLC = {"link": "s1u", "five-qi": 82, "guaranteed-mbps": 5, "maximum-mbps": 8, "underlay-mbps": 50}
+EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}
+
+
+def share(params: dict[str, object], technology: str = "wireguard", port: int = 51825) -> qos.Share:
+    wanted = qos.link_qos(params)
+    assert wanted is not None
+    address = ipaddress.ip_address
+    return qos.Share(wanted, technology, f"wg-{wanted.link}", "ens4", port,
+                     address("192.168.248.10"), (address("192.168.9.159"),))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (1, ("GBR", 20, 100, 2, None, 2000, 20, "ef")),
+        (9, ("non-GBR", 90, 300, 6, None, None, 20, "cs0")),
+        (5, ("non-GBR", 10, 100, 6, None, None, 20, "af31")),
+        (80, ("non-GBR", 68, 10, 6, None, None, 2, "af31")),
+        (82, ("delay-critical GBR", 19, 10, 4, 255, 2000, 1, "ef")),
+        (84, ("delay-critical GBR", 24, 30, 5, 1354, 2000, 5, "ef")),
+        (85, ("delay-critical GBR", 21, 5, 5, 255, 2000, 2, "ef")),
+        (74, ("GBR", 56, 500, 8, None, 2000, 20, "af41")),
+    ],
+)
+def test_rows_of_the_table(value: int, row: tuple[object, ...]) -> None:
+    found = fiveqi.TABLE[value]
+    assert row == (
+        found.resource,
+        found.priority,
+        found.budget_ms,
+        found.error_exponent,
+        found.burst,
+        found.window_ms,
+        found.core_ms,
+        found.dscp,
+    )
+
+
+def test_the_table_is_whole() -> None:
+    gbr = {1, 2, 3, 4, 65, 66, 67, 71, 72, 73, 74, 76}
+    critical = set(range(82, 91))
+    assert set(fiveqi.TABLE) == gbr | critical | {5, 6, 7, 8, 9, 10, 69, 70, 79, 80}
+    for value, row in fiveqi.TABLE.items():
+        assert row.guaranteed == (value in gbr | critical)
+        assert (row.burst is not None) == (value in critical)
+        assert row.core_ms < row.budget_ms
+        assert row.precedence == 0 if value in critical else 1 <= row.precedence <= 6
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"five-qi": 75}, "five-qi: 75 is not standardised"),
+        ({"five-qi": 300}, "out of range"),
+        ({"guaranteed-mbps": 0}, "5QI 82 is delay-critical GBR and has no guaranteed rate"),
+        ({"five-qi": 9}, "5QI 9 is non-GBR and guarantees nothing"),
+        ({"guaranteed-mbps": 9}, "9 is more than maximum-mbps 8"),
+        ({"guaranteed-mbps": 60, "maximum-mbps": 0}, "60 is more than underlay-mbps 50"),
+        ({"maximum-mbps": "many"}, "not a whole number"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(change: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        qos.link_qos({**URLLC, **change})
+
+
+def test_links_of_an_interface_may_not_contradict_each_other() -> None:
+    one, two = share(URLLC), share(EMBB)
+    qos.fitting([one, two])
+    other = attr.evolve(two, qos=attr.evolve(two.qos, underlay_mbps=70))
+    with pytest.raises(InputError, match="links over ens4 say 50 and 70"):
+        qos.fitting([one, other])
+    greedy = share({"link": "s1c", "five-qi": 3, "guaranteed-mbps": 46, "underlay-mbps": 50})
+    with pytest.raises(InputError, match="51 Mbit/s are guaranteed over ens4, which has 50"):
+        qos.fitting([one, greedy])
+
+
+def test_urgent_links_go_first_and_have_what_was_promised() -> None:
+    files = qos.render([share(EMBB, port=51823), share(URLLC)])
+    tc, nft = files[qos.TC_FILE], files[qos.NFT_FILE]
+    burst = "burst 70000b cburst 70000b"
+    assert f"classid 1:1 htb rate 50mbit ceil 50mbit {burst}" in tc
+    assert f"classid 1:10 htb prio 0 rate 5mbit ceil 8mbit {burst}" in tc
+    assert f"classid 1:11 htb prio 6 rate 1mbit ceil 40mbit {burst}" in tc
+    assert "htb default 2" in tc
+    assert 'oifname "ens4" udp sport 51825 ip dscp set ef' in nft
+    assert 'oifname "ens4" udp sport 51825 counter meta priority set 1:10' in nft
+    assert 'oifname "ens4" udp sport 51823 counter meta priority set 1:11' in nft
+    assert 'oifname "wg-s1u" ip6 dscp set ef' in nft
+    assert "parent 1:11 fq_codel" in files[qos.LEAVES_FILE]
+    assert "1:10" not in files[qos.LEAVES_FILE]
+
+
+def test_other_technologies_are_told_by_their_addresses() -> None:
+    nft = qos.render([share(URLLC, "ipsec")])[qos.NFT_FILE]
+    assert "ip daddr 192.168.9.159 meta l4proto esp ip dscp set ef" in nft
+    assert "ip6 dscp set ef" in nft  # of the inner packets
+    assert "ip daddr 192.168.9.159 udp sport { 500, 4500 } counter meta priority set 1:10" in nft
+    assert "ip saddr 192.168.248.10 counter" in qos.render([share(URLLC, "none")])[qos.NFT_FILE]
+
+
+@given(st.sampled_from(sorted(fiveqi.TABLE)), st.integers(1, 1000))
+def test_a_queue_holds_a_super_packet_and_no_more_than_the_budget_allows(
+    five_qi: int, rate: int
+) -> None:
+    row = fiveqi.TABLE[five_qi]
+    wanted = qos.LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
+    held = qos.queue_bytes(wanted, 0)
+    assert qos.SUPER_PACKET <= held <= qos.LONGEST_QUEUE
+    if held > 4 * qos.SUPER_PACKET:
+        assert held * 8 / (rate * 1000) <= row.core_ms
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none"])
+def test_the_rules_are_nfts(technology: str) -> None:
+    text = qos.render([share(URLLC, technology), share(EMBB, technology)])[qos.NFT_FILE]
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "nft", "--check", "--file", "-"],
+        input=text, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "unshare" in done.stderr:
+        pytest.skip("no user namespaces here")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_intent_keeps_it() -> None:
+    params = link_params({"link": "s1u", "inner-address": "10.0.0.1/24"})
+    intent = Intent().with_link(params).with_qos("s1u", qos.link_qos(URLLC))
+    assert Intent.from_json(intent.to_json()) == intent
+    assert intent.with_qos("s1u", qos.link_qos({"link": "s1u", "five-qi": 0})).qos == {}
+    with pytest.raises(InputError, match="s6a is not configured"):
+        intent.with_qos("s6a", None)
+    before = '{"version": 1, "links": [], "peers": []}'
+    assert Intent.from_json(before).qos == {}
+
+
+def test_the_reconcile_puts_it_into_force_once_and_mends_it() -> None:
+    _, hss, _, _ = pair()
+    vdu = hss.vdu
+    assert qos.NFT_FILE not in vdu.files
+    hss.intent = hss.intent.with_qos("s6a", qos.link_qos({**EMBB, "link": "s6a"}))
+    hss.reconcile()
+    assert {qos.UNIT} <= vdu.active & vdu.enabled
+    assert "1:10 htb prio 6" in vdu.files[qos.TC_FILE]
+    vdu.commands.clear()
+    hss.reconcile()
+    assert not [
+        c for c in vdu.commands if qos.UNIT in c and c[1] not in ("is-active", "is-enabled")
+    ]
+    vdu.active.discard(qos.UNIT)
+    hss.reconcile()
+    assert qos.UNIT in vdu.active
+    hss.intent = hss.intent.with_qos("s6a", None)
+    hss.reconcile()
+    assert not {qos.UNIT} & (vdu.active | vdu.enabled)
+    assert qos.NFT_FILE not in vdu.files
+    assert hss.states() == {"s6a": "up"}
+
+
+def test_counters_are_read_from_what_tc_prints() -> None:
+    classes = """class htb 1:11 parent 1:1 leaf 8006: prio 6 rate 1Mbit ceil 40Mbit burst 70000b
+ Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0)
+class htb 1:10 parent 1:1 leaf 8005: prio 0 rate 5Mbit ceil 8Mbit burst 70000b
+ Sent 1234 bytes 7 pkt (dropped 2, overlimits 3 requeues 0)
+"""
+    queues = "qdisc bfifo 8005: parent 1:10 limit 70000b\n"
+    results = Results({"show/ens4": {"code": 0, "out": classes},
+                       "show-queues/ens4": {"code": 0, "out": queues}})  # fmt: skip
+    told = qos.shown([share(URLLC)], results)["s1u"]
+    assert (told["sent-bytes"], told["sent-packets"], told["dropped"]) == (1234, 7, 2)
+    assert (told["queue"], told["in-force"], told["delay-budget-ms"]) == ("bfifo", True, 10)
+    assert not qos.shown([share(URLLC)], Results({}))["s1u"]["in-force"]
