@@ -133,6 +133,16 @@ def test_preshared_keys_agree_and_nothing_secret_travels(options):
         assert all(key not in word for command in charm.vdu.commands for word in command)
 
 
+def test_a_peer_that_goes_takes_its_preshared_key_along():
+    juju, hss, mme, relation = ipsec_pair(**{"preshared-key": True})
+    path = ipsec.secret_file("s6a", "rel-1")
+    assert path in hss.vdu.files
+    juju.unrelate(relation)
+    juju.settle()
+    assert path not in hss.vdu.files
+    assert "secrets" not in hss.vdu.files[CONF]
+
+
 def test_what_is_not_a_key_never_reaches_the_configuration():
     juju, hss, mme, relation = ipsec_pair(**{"preshared-key": True})
     path = ipsec.secret_file("s6a", "rel-1")

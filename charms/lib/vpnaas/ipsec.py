@@ -43,7 +43,7 @@ KEEPER = "osm-vpnaas-ipsec-keeper.service"
 KEEPER_FILE = "/etc/systemd/system/" + KEEPER
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/ipsec"
 UNIT_FILE = "/etc/systemd/system/osm-vpnaas-ipsec@.service"
-DAEMON_FILE = "/etc/strongswan.d/osm-vpnaas.conf"
+DAEMON_FILE = "/etc/strongswan.d/00-osm-vpnaas.conf"
 DROPIN_FILE = "/etc/systemd/system/strongswan.service.d/osm-vpnaas.conf"
 RESTARTED = "/run/osm-vpnaas-restarted"
 """Tells later steps of the same plan that the daemon was restarted by an earlier one."""
@@ -836,9 +836,13 @@ def wake(wanted: Wanted, state: State, peer: Peer) -> List[Step]:
 
 
 def _secrets(wanted: Wanted, state: State) -> List[Step]:
-    """Return the steps that bring preshared keys into the form swanctl includes."""
+    """Return the steps that bring preshared keys into the form swanctl includes, and out of it."""
     before = {peer.name: peer.preshared for peer in state.applied}
+    needed = {peer.name for peer in wanted.peers if peer.preshared}
     steps = []
+    for name in sorted(name for name, key in before.items() if key and name not in needed):
+        id = "{}/apply/no-secret-{}".format(wanted.link, name)
+        steps.append(remove(id, secret_file(wanted.link, name)))
     for peer in wanted.peers:
         if peer.preshared and (before.get(peer.name) != peer.preshared):
             # Only what is a key in its entirety gets through: the file is read as configuration.
