@@ -4,7 +4,7 @@
   becomes the initial-config-primitive list: `config` with the login, then one `configure` a link,
   then `configure-nf` where the charm runs a network function. With `named-by`, the link's name
   comes from that instantiation parameter; `network-function: {parameter: value}` gives values
-  that the descriptor knows.
+  that the descriptor knows. Links that `clear: [link]` names have technology `none`.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 - `!subnets {virtual link: range}` becomes virtual-link-profile, a profile a link.
@@ -63,6 +63,7 @@ class _Day1(_Day2):
     """Keys of `!day-1`."""
 
     links: dict[str, str]
+    clear: list[str] = Field(default_factory=list)
     network_function: dict[str, str] = Field(alias="network-function", default_factory=dict)
     named_by: str | None = Field(alias="named-by", default=None, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
 
@@ -118,6 +119,9 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
     if not tag.links and charm.links:
         raise BuildError(f"links: charm {charm.name} has some, none is configured")
     parameters = charm.actions["configure"]["params"] if tag.links else {}
+    for link in tag.clear:
+        if link not in tag.links:
+            raise BuildError(f"clear: {link} is none of links: {', '.join(sorted(tag.links))}")
     steps = [
         {
             "seq": 1,
@@ -137,7 +141,11 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
             "link": f"<{named_by}>" if named_by else link,
             "underlay-interface": interface,
         }
+        if link in tag.clear:
+            given["technology"] = "none"
         for name in parameters:
+            if name in SHARED and link in tag.clear:
+                continue
             if name in SHARED:
                 given[name] = f"<vpn_{_word(name)}>"
             elif name not in LITERAL:

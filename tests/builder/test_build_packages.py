@@ -202,7 +202,8 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
 
 def test_underlay_interfaces_are_those_of_the_links(documents):
     for name, document in documents.items():
-        if "vnfd" not in document or name == "vpn_endpoint_vnf":
+        # Here a link's name is a parameter, or several links share an interface.
+        if "vnfd" not in document or name in ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf"):
             continue
         (vdu,) = document["vnfd"]["vdu"]
         interfaces = {
@@ -219,6 +220,16 @@ def test_underlay_interfaces_are_those_of_the_links(documents):
                 assert given.get("sgi-interface") == interfaces.get("sgi", {}).get("name")
                 continue
             assert given["underlay-interface"] == interfaces[given["link"]]["name"]
+
+
+def test_a_gateway_ends_its_tunnels_on_one_side_and_is_in_clear_on_the_other(documents):
+    cards = {"s1c": "ens4", "s1u": "ens4", "trusted": "ens5"}
+    steps = day_1_2(documents["secgw_vnf"])["initial-config-primitive"][1:]
+    given = [{p["name"]: p["value"] for p in step["parameter"]} for step in steps]
+    assert {each["link"]: each["underlay-interface"] for each in given} == cards
+    technologies = {each["link"]: each["technology"] for each in given}
+    assert technologies["trusted"] == "none"
+    assert technologies["s1c"] == technologies["s1u"] == "<vpn_technology>"
 
 
 def test_day_2_primitives_ask_for_nothing_but_what_the_action_requires(documents, tree):

@@ -663,6 +663,13 @@ def render_up(wanted: Wanted, plane: str) -> str:
         ),
         "link set {} mtu {} up".format(interface, wanted.mtu),
     ]
+    if plane == USERSPACE:
+        # kernel-libipsec wants an address of ours inside each selector. That of the subnet itself
+        # is no host's.
+        for prefix in wanted.params.allowed_prefixes:
+            if prefix.prefixlen < prefix.max_prefixlen:
+                own = fields.host_network(prefix.network_address)
+                lines.append("address add {} dev {}".format(own, interface))
     for prefix in _wanted_routes(wanted):
         lines.append("route replace {} dev {}".format(prefix, interface))
     return "\n".join(lines) + "\n"
@@ -724,12 +731,17 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
     return steps
 
 
+def _making(lines: Sequence[str]) -> List[str]:
+    """Return the lines of an `ip -batch` file that only a new interface brings into force."""
+    return [line for line in lines if not line.startswith(("link set", "route"))]
+
+
 def _interface_changes(wanted: Wanted, state: State) -> List[Step]:
     link, interface = wanted.link, ipsec_interface(wanted.link)
     live = state.interface
     text = render_up(wanted, state.plane)
     before = (state.files.get(up_file(link)) or "").splitlines()
-    same_kind = before[:2] == text.splitlines()[:2]
+    same_kind = _making(before) == _making(text.splitlines())
     if live is None or not same_kind or wanted.params.inner_address not in live.addresses:
         return [run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60)]
     steps = []

@@ -1,0 +1,108 @@
+"""What a gateway lets in and out on its untrusted side, and how it stands a flood."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from vpnaas.errors import InputError
+from vpnaas.gateway_firewall import TABLE, GatewayFirewall, render
+
+from benchmarks.swan.site import CORE, GATEWAY, Site
+
+PEERS = 4
+FLOOD = str(Path(__file__).resolve().parents[2] / "benchmarks/swan/flood.py")
+TRY = """
+import socket, sys
+s = socket.socket(); s.settimeout(1)
+try:
+    s.connect((sys.argv[1], 22)); print("open")
+except TimeoutError: print("silence")
+except OSError: print("refused")
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("site"), PEERS, processes=1) as site:
+        firewall = render(GatewayFirewall(("out0",), "mgmt0"))
+        site.spaces.run("gw", "nft", "-f", "-", text=firewall)
+        site.spaces.sysctl("gw", net__ipv4__ip_forward=1)
+        site.call()
+        site.gateway.wait_for(PEERS, 30)
+        yield site
+
+
+def dropped(site: Site) -> int:
+    """Return how many packets the firewall dropped."""
+    shown = site.spaces.run("gw", "nft", "list", "table", "inet", TABLE)
+    counters = (line.split() for line in shown.splitlines() if "counter packets" in line)
+    return sum(int(words[words.index("packets") + 1]) for words in counters)
+
+
+@pytest.mark.lab
+def test_tunnels_come_up_and_carry_through_the_firewall(site: Site) -> None:
+    assert site.carries(PEERS) == PEERS
+
+
+@pytest.mark.lab
+def test_only_ike_and_esp_reach_the_gateway(site: Site) -> None:
+    before = dropped(site)
+    assert site.spaces.run("peers0", sys.executable, "-c", TRY, GATEWAY).strip() == "silence"
+    assert dropped(site) > before
+    # Without the firewall the port answers that it is closed: the test can fail.
+    site.spaces.run("gw", "nft", "delete", "table", "inet", TABLE)
+    try:
+        assert site.spaces.run("peers0", sys.executable, "-c", TRY, GATEWAY).strip() == "refused"
+    finally:
+        firewall = render(GatewayFirewall(("out0",), "mgmt0"))
+        site.spaces.run("gw", "nft", "-f", "-", text=firewall)
+
+
+@pytest.mark.lab
+def test_nothing_is_forwarded_to_or_from_the_untrusted_side_in_clear(site: Site) -> None:
+    spaces = site.spaces
+    spaces.ip("gw", "link", "add", "in0", "type", "bridge")
+    spaces.ip("gw", "address", "add", "10.55.0.1/24", "dev", "in0")
+    spaces.ip("gw", "link", "set", "in0", "up")
+    spaces.ip("peers0", "route", "add", "10.55.0.0/24", "via", GATEWAY)
+    before = dropped(site)
+    spaces.run("peers0", "ping", "-n", "-q", "-c", "2", "-W", "1", "10.55.0.9", check=False)
+    assert dropped(site) > before
+
+
+@pytest.mark.lab
+def test_a_flood_of_requests_meets_cookies_and_tunnels_stay_up(site: Site) -> None:
+    spis = {sa["initiator-spi"] for _, sa in site.gateway.sas()}
+    # Answers go to a router, as on any backhaul.
+    site.spaces.ip("gw", "route", "add", "198.18.0.0/15", "via", "10.100.1.1")
+    argv = site.spaces.argv("peers0", sys.executable, FLOOD, "4", "2000", GATEWAY)
+    flood = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    ping = ("ping", "-n", "-q", "-c", "15", "-i", "0.2", "-I")
+    addresses = [sa["local-vips"][0].decode() for _, sa in site.fields[0].sas()]
+    shown = site.spaces.run("peers0", *ping, addresses[0], CORE, check=False)
+    half_open = int(site.gateway.vici.stats()["ikesas"]["half-open"])
+    sent = int(flood.communicate(timeout=60)[0])
+    assert sent > 2000
+    received = int(re.findall(r"(\d+) received", shown)[0])
+    assert received >= 12, shown
+    # Cookies: the gateway keeps no state for callers that do not show their address is theirs.
+    threshold = int(site.gateway.settings["cookie_threshold"])
+    assert 0 < half_open <= 2 * threshold
+    assert "N(COOKIE)" in site.gateway.log.read_text(errors="replace")
+    assert {sa["initiator-spi"] for _, sa in site.gateway.sas()} >= spis
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "management"),
+    [((), "ens3"), (("ens3", "ens4"), "ens3"), (('ens4"; drop',), "ens3"), (("ens4",), "a b")],
+)
+def test_interfaces_that_make_no_firewall_are_refused(
+    untrusted: tuple[str, ...], management: str
+) -> None:
+    with pytest.raises(InputError):
+        GatewayFirewall(untrusted, management)
