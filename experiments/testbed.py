@@ -196,6 +196,8 @@ class InBackground:
 class Testbed:
     """A lab of its own with the slices of an experiment."""
 
+    __test__ = False  # Its name is the trade's word, not pytest's.
+
     def __init__(self, home: Path, dist: Path, console: Console) -> None:
         self.home = home
         self.dist = dist
