@@ -10,6 +10,7 @@ Source: OSM 19, LCM ``netslice.py``, NBI ``instance_topics.py``.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,22 +33,25 @@ def link_id(nsi_id: str, name: str) -> str:
 
 
 def deployed_links(nsi: Document, others: Iterable[Document]) -> list[dict[str, Any]]:
-    """Return the links of a slice with their ids.
+    """Return the links of a slice with their ids; ``others`` are all slices, oldest first.
 
     A link with an end in a shared service that another slice uses already is that slice's link of
-    the same name: the shared service has one port on it and cannot have another.
+    the same name: the shared service has one port on it and cannot have another. The other may be
+    starting at this very moment and have its ids not written down yet.
     """
+    older = list(itertools.takewhile(lambda other: other["_id"] != nsi["_id"], others))
     links = []
     for vld in nsi["_admin"]["netslice-vld"]:
         scenario = link_id(nsi["_id"], vld["name"])
-        for other in others:
+        for other in older:
             users = {n["nsrId"] for n in other["_admin"]["nsrs-detailed-list"]}
-            if other["_id"] == nsi["_id"] or not users & set(vld["shared-nsrs-list"]):
+            names = {link["name"] for link in other["_admin"]["netslice-vld"]}
+            if vld["name"] not in names or not users & set(vld["shared-nsrs-list"]):
                 continue
             known = {ro["vld_id"]: ro for ro in other["_admin"]["deployed"]["RO"]}
-            if vld["id"] in known:
-                scenario = known[vld["id"]]["netslice_scenario_id"]
-                break
+            found = known.get(vld["name"], {}).get("netslice_scenario_id")
+            scenario = found or link_id(other["_id"], vld["name"])
+            break
         links.append({"vld_id": vld["name"], "netslice_scenario_id": scenario})
     return links
 

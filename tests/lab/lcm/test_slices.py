@@ -121,11 +121,14 @@ def test_a_shared_service_is_used_again_and_its_new_parameters_are_told_to_be_ig
 
 
 def test_a_link_with_a_shared_service_is_one_network_for_all_slices(slices: Slices) -> None:
-    one, two = make(slices, "one").nsr, make(slices, "two").nsr
-    one["_admin"]["deployed"]["RO"] = deployed_links(one, [one, two])
-    (link,) = one["_admin"]["deployed"]["RO"]
-    assert link == {"vld_id": "data", "netslice_scenario_id": f"nsir:{one['_id']}:vld.data"}
-    assert deployed_links(two, [one, two]) == [link]
+    one, two, three = (make(slices, name).nsr for name in ("one", "two", "three"))
+    link = {"vld_id": "data", "netslice_scenario_id": f"nsir:{one['_id']}:vld.data"}
+    # Whoever of them is first to start.
+    assert deployed_links(two, [one, two, three]) == [link]
+    assert deployed_links(one, [one, two, three]) == [link]
+    # The slice that made the link is gone, its id stays.
+    two["_admin"]["deployed"]["RO"] = [link]
+    assert deployed_links(three, [two, three]) == [link]
 
 
 def test_a_link_without_a_shared_service_is_each_slices_own(slices: Slices) -> None:
