@@ -23,6 +23,7 @@ pytestmark = pytest.mark.lab
 
 TREE = Tree.find(Path(__file__).resolve().parent)
 SITES = TREE.root / "lab/sites"
+NESTED_MTU = 1420
 
 
 class Sites:
@@ -97,7 +98,11 @@ def sites(
     prefix = Home.at(home).prefix
     try:
         for name in ("site-a", "site-b"):
-            lab.done("vim-create", "--name", name, "--config_file", str(SITES / f"{name}.yaml"))
+            config = yaml.safe_load((SITES / f"{name}.yaml").read_text())
+            if name == "site-b":
+                # As behind a tunnel between the sites' own gateways, which takes 80 bytes.
+                config["networks"][0]["mtu"] = NESTED_MTU
+            lab.done("vim-create", "--name", name, "--config", json.dumps(config))
         lab.onboard("vpn_endpoint_vnf", "vpn_basic_ns", "hss_vnf", "mme_vnf")
         scratch = tmp_path_factory.mktemp("s6a")
         lab.done("nspkg-create", str(s6a_only(scratch)))
@@ -152,6 +157,14 @@ def test_a_tunnel_runs_between_floating_addresses(
     assert (shown["state"], peer["state"], peer["endpoint"]) == ("up", "up", endpoint)
     # Never below what the two uplinks add; far above only on a very busy machine.
     assert 18.0 <= sites.round_trip(ns, near, far) < 40.0
+
+
+def test_the_mtu_of_a_tunnel_inside_a_tunnel_follows_at_both_ends(sites: Sites) -> None:
+    for member, link in (("client", "vpn-client"), ("server", "vpn-server")):
+        assert sites.status("vpn", member, link)["mtu"] == NESTED_MTU - 80
+    ping = ("ping", "-n", "-q", "-c", "3", "-i", "0.2", "-M", "do", "10.77.0.1", "-s")
+    assert " 0% packet loss" in sites.out("vpn", "client", *ping, str(NESTED_MTU - 80 - 28))
+    assert " 100% packet loss" in sites.out("vpn", "client", *ping, str(NESTED_MTU - 80 - 27))
 
 
 def test_the_rate_is_below_that_of_the_uplinks(sites: Sites) -> None:
