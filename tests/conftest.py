@@ -54,6 +54,7 @@ VDUS = ("charm/test_charm_nf.py", "charm/test_charm_vdu.py", "lab/e2e/", "lab/lc
 """Tests that make VDUs; a lab each at a time, and e2e shares services."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where xdist spreads the tests, keep each module on one worker, and all of VDUS on one."""
     here = Path(__file__).parent
