@@ -189,6 +189,8 @@ def test_no_databag_displaces_the_tunnel_or_reaches_a_command(garbage):
     relation = epc.related["s6a"]
     good = dict(relation.ends["mme"])
     relation.ends["mme"].update({"vpnaas-" + key: value for key, value in garbage.items()})
+    # What is said anyway may hold a short piece of garbage by chance.
+    usual = {word for command in hss.vdu.commands for word in command}
     hss.vdu.commands.clear()
     hss.reconcile()
     own = epc.shape()["hss/wg-s6a"]
@@ -198,7 +200,7 @@ def test_no_databag_displaces_the_tunnel_or_reaches_a_command(garbage):
         for command in hss.vdu.commands:
             for value in garbage.values():
                 if len(value) > 3 and value not in good.values():
-                    assert not any(value in word for word in command), command
+                    assert not any(value in word for word in set(command) - usual), command
     for command in hss.vdu.commands:
         assert not any("\n" in word or "$(" in word for word in command)
     # And the tunnel is as before once the peer is honest again.
