@@ -20,7 +20,7 @@ from test_dispatch import healthy, refused
 from lab.vca import Model
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
 
-pytestmark = [pytest.mark.lab, once]
+pytestmark = [pytest.mark.lab, pytest.mark.long, once]
 
 USER = "ubuntu"
 TAG = "nf-tests"

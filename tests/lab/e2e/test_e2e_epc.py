@@ -18,7 +18,7 @@ from e2e_support import (
     wireguard_only,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 MARKER = b"osm-vpnaas-clear"
 

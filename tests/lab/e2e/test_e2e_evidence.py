@@ -12,7 +12,7 @@ from rich.console import Console
 from experiments import confidentiality, reach
 from experiments.testbed import Testbed
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 LINK = "vpn-client"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from e2e_support import NEIGHBOURS, Service, Vnf, captured
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 #: Link, its ends (who sends first), inner addresses, far underlay address, transport, port.
 LINKS = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from e2e_support import NEIGHBOURS, Service, captured, wait, wireguard_only
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 SGI = "10.254.1.203"
 DEVICE = "oaitun_ue1"

@@ -16,7 +16,7 @@ import yaml
 from conftest import EPC, gone
 from e2e_support import NEIGHBOURS, Capture, Lab, Service, captured, wait, wireguard_only
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 PORTS = {"s6a": 51821, "s11": 51822, "s1c": 51823, "sxab": 51824, "s1u": 51825}
 KEY, OPC = "449c4b91aeacd0ace182cf3a5a72bfa1", "9245cd6283cc53ce24ac1186a60dee6b"

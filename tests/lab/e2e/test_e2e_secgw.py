@@ -9,7 +9,7 @@ import pytest
 from conftest import SECGW, gone
 from e2e_support import NEIGHBOURS, Lab, Service, Vnf, captured, ipsec_only
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 MME, SGW = "10.43.1.10", "10.43.2.10"
 SECOND = "10.44.1.5"

@@ -19,7 +19,7 @@ from builder.tree import Tree
 from lab.vim import Vim, clean
 from lab.vim.store import Home
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TREE = Tree.find(Path(__file__).resolve().parent)
 SITES = TREE.root / "lab/sites"

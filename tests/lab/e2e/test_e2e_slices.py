@@ -20,7 +20,7 @@ from lab.nbi.store import NSIOPS, NSIS, NSRS, OPS
 from operate.client import Client
 from operate.join import End, join, part
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 PACKAGES = ("vpn_endpoint_vnf", "vpn_basic_ns", "vpn_endpoint_ns")
 TEMPLATES = ("vpn_basic_nst", "vpn_shared_nst")
