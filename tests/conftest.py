@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from support import uml
@@ -48,17 +47,3 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":
         pytest.fail(f"lab tests must run here, but this machine {reason}", pytrace=False)
     pytest.skip(reason)
-
-
-VDUS = ("charm/test_charm_nf.py", "charm/test_charm_vdu.py", "lab/e2e/", "lab/lcm/", "lab/vim/")
-"""Tests that make VDUs; a lab each at a time, and e2e shares services."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where xdist spreads the tests, keep each module on one worker, and all of VDUS on one."""
-    here = Path(__file__).parent
-    for item in items:
-        module = item.path.relative_to(here).as_posix()
-        group = "vdus" if module.startswith(VDUS) else module
-        item.add_marker(pytest.mark.xdist_group(group))
