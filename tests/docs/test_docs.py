@@ -293,13 +293,20 @@ def layers() -> dict[str, list[str]]:
 
 
 def imported(module: str) -> set[str]:
-    """Return what a module of the library imports, "." before siblings, also inside functions."""
+    """Return what a module of the library imports, "." before siblings, also inside functions.
+
+    A module that is a folder imports what its files do from outside the folder.
+    """
     names = set()
-    for node in ast.walk(ast.parse((LIBRARY / f"{module}.py").read_text(encoding="utf-8"))):
+    inside = LIBRARY / module
+    files = sorted(inside.glob("*.py")) if inside.is_dir() else [LIBRARY / f"{module}.py"]
+    for node in (n for f in files for n in ast.walk(ast.parse(f.read_text(encoding="utf-8")))):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level:
+        elif isinstance(node, ast.ImportFrom) and node.level == (1 + inside.is_dir()):
             names |= {f".{node.module}"} if node.module else {f".{a.name}" for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            continue
         elif isinstance(node, ast.ImportFrom):
             names.add(str(node.module).partition(".")[0])
     return names
@@ -307,7 +314,9 @@ def imported(module: str) -> set[str]:
 
 def test_architecture_names_exactly_the_modules_there_are() -> None:
     told = [module for modules in layers().values() for module in modules]
-    assert sorted(told) == sorted(p.stem for p in LIBRARY.glob("*.py") if p.stem != "__init__")
+    modules = [p.stem for p in LIBRARY.glob("*.py") if p.stem != "__init__"]
+    modules += [p.parent.name for p in LIBRARY.glob("*/__init__.py")]
+    assert sorted(told) == sorted(modules)
 
 
 def test_layers_import_what_architecture_says() -> None:

@@ -1,0 +1,44 @@
+"""What `swanctl --raw` prints."""
+
+import re
+from typing import Dict, List, Tuple
+
+_WORD = re.compile(r"\[[^\]]*\]|[{}]|[^\s{}=]+=(?:\[[^\]]*\]|[^\s{}]*)|[^\s{}=]+")
+
+
+def events(text: str) -> List[Tuple[str, Dict[str, object]]]:
+    """Read `swanctl --raw`: one line per event, sections in braces, key=value, key=[list].
+
+    Values come from our own configuration and from charon, identities were vetted; whatever does
+    not nest raises ValueError.
+    """
+    found: List[Tuple[str, Dict[str, object]]] = []
+    for line in text.splitlines():
+        words = line.split(" ", 2)
+        if len(words) < 3 or words[1] != "event":
+            continue
+        root: Dict[str, object] = {}
+        stack = [root]
+        name = ""
+        for word in _WORD.findall(words[2]):
+            if word == "{":
+                inner: Dict[str, object] = {}
+                if name:
+                    stack[-1][name] = inner
+                    stack.append(inner)
+                    name = ""
+                else:
+                    stack.append(stack[-1])
+            elif word == "}":
+                if len(stack) < 2:
+                    raise ValueError(line[:60])
+                stack.pop()
+            elif "=" in word:
+                key, _, value = word.partition("=")
+                stack[-1][key] = value
+            else:
+                name = word
+        for section, body in root.items():
+            if isinstance(body, dict):
+                found.append((section, body))
+    return found
