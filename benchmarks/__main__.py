@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.demo import PARAMETERS, SERVICE, VNFS, Demo
+from lab.ending import clean_up_when_ended
 from lab.vim import Vim, probe
 
 TRIPS = re.compile(r"reconciled in (\d+) round trips and ([\d.]+) s")
@@ -260,6 +261,7 @@ SUITES = {
 
 def suite() -> None:
     """Run the benchmark that the first argument names."""
+    clean_up_when_ended()
     module = SUITES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     if module is None:
         main()

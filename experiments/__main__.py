@@ -16,6 +16,7 @@ from experiments.profiles import EMBB, PROFILES, URLLC
 from experiments.report import render, summary
 from experiments.store import Campaign
 from experiments.testbed import Testbed
+from lab.ending import clean_up_when_ended
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -62,6 +63,7 @@ def run(
     profile: str, out: Path | None, home: Path | None, dist: Path, seed: int, keep: bool
 ) -> None:
     """Bring up two slices, make the runs that are missing, write the report, clean up."""
+    clean_up_when_ended()
     screen = console()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")

@@ -194,8 +194,10 @@ def table(results: list[dict[str, Any]], title: str) -> Table:
 @click.option("--keep", is_flag=True, help="Leave the service running.")
 def main(home: Path | None, dist: Path, seconds: int, out: Path, keep: bool) -> None:
     """Bring up the EPC from its packages and measure every link with and without its tunnel."""
+    from lab.ending import clean_up_when_ended
     from lab.vim import probe
 
+    clean_up_when_ended()
     console = Console()
     if not console.is_terminal:  # a log; do not cut the table to 80 columns
         console = Console(width=110)
