@@ -22,16 +22,25 @@ def avp(code: int, data: bytes, vendor: bool = False) -> bytes:
     return struct.pack("!IB", code, flags) + size + extra + data + padding
 
 
-def message(command: int, hop: int, request: bool, *avps: bytes) -> bytes:
+def message(
+    command: int, hop: int, request: bool, *avps: bytes, end: int = 0, again: bool = False
+) -> bytes:
     body = b"".join(avps)
     head = b"\x01" + struct.pack("!I", 20 + len(body))[1:]
-    flags = 0xC0 if request else 0x40
+    flags = (0xC0 if request else 0x40) | (0x10 if again else 0)
     head += bytes([flags]) + struct.pack("!I", command)[1:]
-    return head + struct.pack("!III", 16777251, hop, hop) + body
+    return head + struct.pack("!III", 16777251, hop, end or hop) + body
 
 
-def packet(source: bytes, target: bytes, ports: tuple[int, int], sequence: int, data: bytes):
-    tcp = struct.pack("!HHIIBBHHH", *ports, sequence, 0, 5 << 4, 0x18, 1000, 0, 0) + data
+def packet(
+    source: bytes,
+    target: bytes,
+    ports: tuple[int, int],
+    sequence: int,
+    data: bytes,
+    flags: int = 0x18,
+) -> bytes:
+    tcp = struct.pack("!HHIIBBHHH", *ports, sequence, 0, 5 << 4, flags, 1000, 0, 0) + data
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0, 64, 6, 0, source, target)
     return ip + tcp
 
@@ -88,6 +97,62 @@ def test_messages_cut_anywhere_and_segments_out_of_order_are_put_together() -> N
         wire.meter.packet(segment, 1.6)  # and twice
     assert wire.meter.summary()["AIR"]["count"] == 1
     assert wire.meter.summary()["AIR"]["results"] == {"2001": 1}
+
+
+def test_an_identifier_belongs_to_its_connection() -> None:
+    meter, air = s6a_meter.Meter(), message(318, 7, True)
+    for port, at in ((40000, 1.0), (40001, 2.0)):
+        meter.packet(packet(MME, HSS, (port, 3868), 5, air), at)
+    answer = message(318, 7, False, SUCCESS)
+    meter.packet(packet(HSS, MME, (3868, 40001), 9, answer), 2.004)
+    told = meter.summary()["AIR"]
+    assert (told["count"], told["max-ms"], told["unanswered"]) == (1, 4.0, 1)
+    # The answer to another command is none, though it has the number.
+    meter.packet(packet(HSS, MME, (3868, 40000), 9, message(316, 7, False, SUCCESS)), 3.0)
+    assert meter.answered() == 1
+
+
+def test_a_request_sent_again_over_a_new_connection_counts_from_its_first_time() -> None:
+    meter = s6a_meter.Meter()
+    meter.packet(packet(MME, HSS, (40000, 3868), 5, message(316, 7, True, end=99)), 1.0)
+    again = message(316, 1, True, end=99, again=True)
+    meter.packet(packet(MME, HSS, (40001, 3868), 5, again), 1.5)
+    answer = message(316, 1, False, SUCCESS, end=99)
+    meter.packet(packet(HSS, MME, (3868, 40001), 9, answer), 1.75)
+    told = meter.summary()["ULR"]
+    assert (told["count"], told["min-ms"], told["unanswered"]) == (1, 750.0, 0)
+
+
+def test_a_connection_with_the_ports_of_an_older_one_is_another_one() -> None:
+    wire = Wire()
+    wire.send(MME, message(318, 1, True), 1.0)
+    wire.place[MME] = 77
+    wire.meter.packet(packet(MME, HSS, (40000, 3868), 76, b"", flags=0x02), 2.0)
+    wire.send(MME, message(318, 2, True), 2.0)
+    wire.send(HSS, message(318, 2, False, SUCCESS), 2.003)
+    assert wire.meter.summary()["AIR"]["min-ms"] == 3.0
+
+
+def test_segments_that_overlap_are_read_once() -> None:
+    wire = Wire()
+    first, second = message(318, 1, True), message(318, 2, True)
+    start = wire.place[MME]
+    wire.send(MME, first, 1.0)
+    # The first is sent again with the second behind it, more often than anything is kept.
+    for _ in range(200):
+        wire.meter.packet(packet(MME, HSS, (40000, 3868), start, first + second), 2.0)
+    for hop in (1, 2):
+        wire.send(HSS, message(318, hop, False, SUCCESS), 2.5)
+    told = wire.meter.summary()["AIR"]
+    assert (told["count"], told["min-ms"], told["max-ms"]) == (2, 500.0, 1500.0)
+
+
+def test_a_clock_that_is_set_back_gives_no_time() -> None:
+    wire = Wire()
+    wire.send(MME, message(318, 1, True), 10.0)
+    wire.send(HSS, message(318, 1, False, SUCCESS), 9.0)
+    told = wire.meter.summary()
+    assert (told["AIR"]["count"], told["clock-set-back"]) == (0, 1)
 
 
 def test_other_packets_are_nothing() -> None:
