@@ -37,7 +37,7 @@ def run(
                 if other is not measured:
                     target = other.target(link, path)
                     ends = other[point.near], other[point.far]
-                    stack.enter_context(load(*ends, target, 3 * seconds + 3))
+                    stack.enter_context(load(*ends, target, 3 * seconds + 60))
         rate = tcp(near, far, address, seconds)
         stream = udp(near, far, address, seconds, UDP_MBPS)
         delay = echoes(near, address, max(20, int(seconds * 50)), 20)

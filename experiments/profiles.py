@@ -77,7 +77,7 @@ PROFILES = {
             repetitions=3,
             last=[
                 *_qos(4),
-                *_faults(_BOTH[:1], ["tunnel", "link"], 4),
+                *_faults(_BOTH[:1], FAULTS, 4),
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
             ],
         ),

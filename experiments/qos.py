@@ -111,7 +111,7 @@ def run(
             target = fast.target(LINK, "tunnel")
             before = _received(bed, embb)
             begun = time.monotonic()
-            with load(fast[link.near], fast[link.far], target, seconds + 3, "-P", "4"):
+            with load(fast[link.near], fast[link.far], target, seconds + 60, "-P", "4"):
                 time.sleep(2)  # TCP has found the rate, and filled what there is to fill.
                 ends, address = (slow[link.near], slow[link.far]), slow.target(LINK, "tunnel")
                 stream = Flow(*ends, address, seconds=seconds, rate=RATE).result()

@@ -179,6 +179,11 @@ class InBackground:
         except BaseException as error:
             self._error = error
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to an end."""
+        return not self._thread.is_alive()
+
     def result(self, timeout: float = 300.0) -> Any:
         """Wait for its end.
 

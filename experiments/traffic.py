@@ -101,7 +101,7 @@ def echoes(near: Vnf, address: str, count: int, interval_ms: int) -> dict[str, A
 
 
 RECEIVE = r"""
-import json, select, socket, struct, sys, time
+import json, os, select, socket, struct, sys, time
 request = json.load(sys.stdin)
 family = socket.AF_INET6 if ":" in request["address"] else socket.AF_INET
 sock = socket.socket(family, socket.SOCK_DGRAM)
@@ -109,11 +109,15 @@ sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
 # IP_FREEBIND: it keeps waiting while the tunnel's address is away.
 sock.setsockopt(socket.SOL_IP, 15, 1)
 sock.bind((request["address"], request["port"]))
-seen, end = [], time.monotonic() + request["limit"]
+seen, end, stopped = [], time.monotonic() + request["limit"], False
 while time.monotonic() < end:
-    ready, _, _ = select.select([sock], [], [], max(0, end - time.monotonic()))
+    ready, _, _ = select.select([sock], [], [], max(0, min(0.2, end - time.monotonic())))
+    # Where the path was closed, the sender's own word that it has ended does not arrive.
+    if not stopped and os.path.exists(request["stop"]):
+        os.unlink(request["stop"])
+        stopped, end = True, min(end, time.monotonic() + request["linger"])
     if not ready:
-        break
+        continue
     data = sock.recv(2048)
     now = time.monotonic()
     number, sent = struct.unpack("!Qd", data[:16])
@@ -227,8 +231,9 @@ class Flow:
         self.rate = rate
         port = next(_ports)
         limit = seconds + 4
-        self._near, self._stop = near, f"/run/stop-{port}"
-        receive = {"address": address, "port": port, "limit": limit}
+        self._ends, self._stop = (near, far), f"/run/stop-{port}"
+        receive = {"address": address, "port": port, "limit": limit,
+                   "stop": f"{self._stop}-receiver", "linger": 1.5}  # fmt: skip
         self._receiver = InBackground(lambda: far.python(RECEIVE, receive, limit + 20))
         send = {"address": address, "port": port, "rate": rate, "seconds": seconds, "size": size,
                 "linger": 0.5, "stop": self._stop}  # fmt: skip
@@ -236,8 +241,10 @@ class Flow:
         self._sender = InBackground(lambda: near.python(SEND, send, limit + 20))
 
     def stop(self) -> None:
-        """Let the sender end now, before its time."""
-        self._near.out("touch", self._stop)
+        """Let both ends finish now, before their time; what is on its way still arrives."""
+        near, far = self._ends
+        near.out("touch", self._stop)
+        far.out("touch", f"{self._stop}-receiver")
 
     def result(self) -> Stream:
         """Wait for the end of the stream and return what became of it."""
@@ -248,9 +255,24 @@ class Flow:
 
 @contextmanager
 def load(near: Vnf, far: Vnf, address: str, seconds: int, *options: str) -> Iterator[None]:
-    """Run iperf3 beside the block, at least until the block ends."""
-    running = InBackground(lambda: _iperf(near, far, address, seconds, *options))
+    """Run iperf3 beside the block, until the block ends or for `seconds`.
+
+    Raises:
+        click.ClickException: it ended before the block did, so that the block was not under load.
+    """
+    port = str(next(_ports))
+    far.out("python3", "-I", "-c", _SERVE, address, port)
+    words = ("iperf3", "-c", address, "-p", port, "-t", str(seconds), *options)
+    running = InBackground(lambda: near.run(*words, timeout=seconds + 60))
+    ended = True
     try:
         yield
+        ended = running.ended
     finally:
-        running.result()
+        # Both ends: a client whose path is gone would not tell its server.
+        for end in (near, far):
+            end.run("pkill", "-INT", "-f", f"^iperf3 .*-p {port}( |$)")
+        told = running.result()
+    if ended:
+        said = (told.stderr or told.stdout).strip().splitlines() or ["no message"]
+        raise click.ClickException(f"{near}: the load to {address} ended early: {said[-1]}")
