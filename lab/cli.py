@@ -16,6 +16,7 @@ from lab.lcm.errors import LcmError
 from lab.nbi.errors import NbiError
 from lab.nbi.params import load_mapping, public_keys, yaml_options
 from lab.nbi.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
+from lab.options import instantiation_options
 from lab.render import when
 from lab.sliceverbs import SLICE_VERBS
 
@@ -214,15 +215,7 @@ _package_verbs(NSTS, ("nst", "netslice-template"), "a slice template")
 @verb("ns-create")
 @click.option("--ns_name", required=True, help="Name of the service.")
 @click.option("--nsd_name", required=True, help="Name or id of its NSD.")
-@click.option("--vim_account", required=True, help="VIM account for all VNFs not told otherwise.")
-@click.option("--config", "config_text", default="", help="Instantiation parameters, YAML text.")
-@click.option(
-    "--config_file", type=click.Path(path_type=Path), help="Instantiation parameters, a file."
-)
-@click.option("--ssh_keys", default="", help="Files with public keys, separated by commas.")
-@click.option("--description", default="", hidden=True)
-@click.option("--admin_status", hidden=True)
-@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@instantiation_options
 @click.option("--timeout", type=click.IntRange(1), help="Seconds the deployment may take.")
 @pass_lab
 def ns_create(

@@ -9,21 +9,14 @@ import click
 from lab.context import Lab, pass_lab
 from lab.nbi.params import public_keys, yaml_options
 from lab.nbi.store import NSIS, NSRS, Document
+from lab.options import instantiation_options
 from lab.render import when
 
 
 @click.command("nsi-create")
 @click.option("--nsi_name", required=True, help="Name of the slice.")
 @click.option("--nst_name", required=True, help="Name or id of its template.")
-@click.option("--vim_account", required=True, help="VIM account for all not told otherwise.")
-@click.option("--config", "config_text", default="", help="Instantiation parameters, YAML text.")
-@click.option(
-    "--config_file", type=click.Path(path_type=Path), help="Instantiation parameters, a file."
-)
-@click.option("--ssh_keys", default="", help="Files with public keys, separated by commas.")
-@click.option("--description", default="", hidden=True)
-@click.option("--admin_status", hidden=True)
-@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@instantiation_options
 @pass_lab
 def nsi_create(
     lab: Lab,

@@ -6,20 +6,15 @@ them with all they made.
 
 from __future__ import annotations
 
-import os
-import traceback
 from pathlib import Path
 
 import click
 
 from lab.lcm.backends import RealBackends
-from lab.lcm.errors import LcmError
 from lab.lcm.journal import Journal
-from lab.lcm.operations import operation_folder
+from lab.lcm.running import run_operation
 from lab.lcm.slices import SliceOperations, end_slice_operation
 from lab.lcm.timeouts import lab_timeouts
-from lab.nbi.errors import NbiError
-from lab.nbi.jobs import record_worker
 from lab.nbi.store import NSIOPS, Store
 
 
@@ -34,26 +29,11 @@ def main(home: Path, operation: str) -> None:
 def run(home: Path, op_id: str) -> str:
     """Run an operation; return its final state."""
     store = Store(home)
-    record_worker(store, op_id, os.getpid(), NSIOPS)
-    journal = Journal(operation_folder(home, op_id) / "events.jsonl")
-    try:
+
+    def work(journal: Journal) -> str:
         return SliceOperations(store, RealBackends(home), lab_timeouts(), journal).run(op_id)
-    except (NbiError, LcmError) as error:
-        return _give_up(store, journal, op_id, str(error))
-    except Exception as error:
-        traceback.print_exc()
-        return _give_up(store, journal, op_id, f"internal error: {error!r}")
-    finally:
-        journal.close()
 
-
-def _give_up(store: Store, journal: Journal, op_id: str, reason: str) -> str:
-    document = store.find(NSIOPS, op_id)
-    if document is not None:
-        end_slice_operation(store, document, reason)
-    journal.write("end", "nsi", reason, state="FAILED", detail=reason)
-    journal.write("settled", "nsi", "failed", idle=True)
-    return "FAILED"
+    return run_operation(store, op_id, NSIOPS, "nsi", work, end_slice_operation)
 
 
 if __name__ == "__main__":

@@ -100,13 +100,18 @@ def new_vnfrs(
     return records
 
 
-def new_operation(nsr: Document, kind: str, params: Mapping[str, Any]) -> Document:
-    """Return the document of an operation (``instantiate``, ``action`` or ``terminate``)."""
+def new_operation(
+    instance: Document, kind: str, params: Mapping[str, Any], owner: str = "nsInstanceId"
+) -> Document:
+    """Return the document of an operation (``instantiate``, ``action`` or ``terminate``).
+
+    ``owner`` is the field that names the instance, a service unless told otherwise.
+    """
     now = time.time()
     return {
         "_id": (key := new_id()),
         "id": key,
-        "nsInstanceId": nsr["_id"],
+        owner: instance["_id"],
         "lcmOperationType": kind,
         "operationState": "PROCESSING",
         "startTime": now,

@@ -17,6 +17,7 @@ from lab.nbi.engine import Engine, Prepared, Started
 from lab.nbi.errors import NbiError
 from lab.nbi.ids import admin, new_id
 from lab.nbi.params import slice_params
+from lab.nbi.records import new_operation
 from lab.nbi.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VIMS, VNFDS, Document
 
 
@@ -284,18 +285,4 @@ def _note_shared(nsi: Document) -> None:
 
 
 def _new_operation(nsi: Document, kind: str, params: Mapping[str, Any]) -> Document:
-    now = time.time()
-    return {
-        "_id": (key := new_id()),
-        "id": key,
-        "netsliceInstanceId": nsi["_id"],
-        "lcmOperationType": kind,
-        "operationState": "PROCESSING",
-        "startTime": now,
-        "statusEnteredTime": now,
-        "operationParams": dict(params),
-        "detailed-status": "",
-        "errorMessage": None,
-        "_admin": admin(),
-        "lab": {},
-    }
+    return new_operation(nsi, kind, params, owner="netsliceInstanceId")

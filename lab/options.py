@@ -1,0 +1,32 @@
+"""Options that verbs of services and of slices share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+_INSTANTIATION = (
+    click.option(
+        "--vim_account", required=True, help="VIM account for all VNFs not told otherwise."
+    ),
+    click.option(
+        "--config", "config_text", default="", help="Instantiation parameters, YAML text."
+    ),
+    click.option(
+        "--config_file", type=click.Path(path_type=Path), help="Instantiation parameters, a file."
+    ),
+    click.option("--ssh_keys", default="", help="Files with public keys, separated by commas."),
+    click.option("--description", default="", hidden=True),
+    click.option("--admin_status", hidden=True),
+    click.option("--wait", is_flag=True, help="Show progress until it is done."),
+)
+
+
+def instantiation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what osmclient's ns-create and nsi-create both take."""
+    for option in reversed(_INSTANTIATION):
+        command = option(command)
+    return command
