@@ -4,7 +4,8 @@
   becomes the initial-config-primitive list: `config` with the login, then one `configure` a link,
   then `configure-nf` where the charm runs a network function. With `named-by`, the link's name
   comes from that instantiation parameter; `network-function: {parameter: value}` gives values
-  that the descriptor knows. Links that `clear: [link]` names have technology `none`.
+  that the descriptor knows. Links that `clear: [link]` names have technology `none`. With
+  `standby: true` the instantiation parameter `vpn_standby_group` names a gateway pair.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 - `!subnets {virtual link: range}` becomes virtual-link-profile, a profile a link.
@@ -36,7 +37,7 @@ SHARED = {
     "technology", "preshared-key", "mtu", "keepalive", "credentials", "proposal", "ipsec-options",
 }  # fmt: skip
 """`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
-LITERAL = {"link", "underlay-interface", "listen-port"}
+LITERAL = {"link", "underlay-interface", "listen-port", "standby-group"}
 """`configure` parameters the descriptor knows, or leaves at the charm's default."""
 
 DATA_TYPES = {"integer": "INTEGER", "boolean": "BOOLEAN", "string": "STRING"}
@@ -64,6 +65,7 @@ class _Day1(_Day2):
 
     links: dict[str, str]
     clear: list[str] = Field(default_factory=list)
+    standby: bool = False
     network_function: dict[str, str] = Field(alias="network-function", default_factory=dict)
     named_by: str | None = Field(alias="named-by", default=None, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
 
@@ -143,6 +145,8 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
         }
         if link in tag.clear:
             given["technology"] = "none"
+        if tag.standby:
+            given["standby-group"] = "<vpn_standby_group>"
         for name in parameters:
             if name in SHARED and link in tag.clear:
                 continue

@@ -330,7 +330,7 @@ connections {{
       pubkeys = 0s{peer.public_key}
     }}
     children {{
-      s6a_rel-1_DIGESTS {{
+      s6a {{
         local_ts = 172.16.6.129/32
         remote_ts = 172.16.6.2/32
         esp_proposals = aes256-sha512-ecp384-noesn

@@ -96,7 +96,7 @@ sniff = subprocess.Popen(
      "-w", HERE + "/pcap"], stderr=subprocess.DEVNULL,
 )
 time.sleep(2)
-told["initiate"] = swanctl("left", "--initiate", "--ike", name, "--child", name, check=False)
+told["initiate"] = swanctl("left", "--initiate", "--ike", name, "--child", "s6a", check=False)
 told["ping"] = within(
     "left", "ping", "-n", "-c", "20", "-Q", "0xb8", "-i", "0.05",
     "-p", b"esp-in-the-kernel".hex()[:32],
@@ -104,7 +104,7 @@ told["ping"] = within(
 )
 told["sas"] = swanctl("left", "--list-sas", "--raw")
 told["states"] = within("left", "ip", "-s", "xfrm", "state")
-swanctl("left", "--rekey", "--child", name)
+swanctl("left", "--rekey", "--child", "s6a")
 time.sleep(2)
 told["after"] = within("left", "ping", "-n", "-q", "-c", "5", "172.16.6.2", check=False)
 told["rekeyed"] = swanctl("left", "--list-sas", "--raw")

@@ -36,6 +36,8 @@ class LinkParams:
         mtu: Upper bound in bytes, 0 for none.
         keepalive: Seconds, 0 is off, -1 decides by NAT.
         preshared_key: Whether the link needs a preshared key.
+        standby_group: Name of the gateway pair we are of, or whose members may announce the same
+            prefixes to us; "" for none.
         ipsec: What concerns IPsec only.
     """
 
@@ -50,6 +52,7 @@ class LinkParams:
     mtu: int = 0
     keepalive: int = -1
     preshared_key: bool = False
+    standby_group: str = ""
     ipsec: IpsecParams = attr.Factory(IpsecParams)
 
     @property
@@ -71,6 +74,7 @@ class LinkParams:
             "mtu": self.mtu,
             "keepalive": self.keepalive,
             "preshared-key": self.preshared_key,
+            **({"standby-group": self.standby_group} if self.standby_group else {}),
             **(self.ipsec.to_params() if self.technology == IPSEC else {}),
         }
 
@@ -210,6 +214,7 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     link = text("link")
     inner = fields.interface_address(at("inner-address"), text("inner-address"))
     underlay, gateway = text("underlay-interface"), text("gateway")
+    group = text("standby-group")
     mtu = fields.integer(at("mtu"), params.get("mtu", 0), 0, fields.MAX_MTU)
     if 0 < mtu < fields.MIN_MTU:
         raise InputError(
@@ -221,6 +226,10 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     preshared = fields.boolean(at("preshared-key"), params.get("preshared-key", False))
     if preshared and technology == NONE:
         raise InputError(at("preshared-key"), "technology none has no keys", "false")
+    if group not in NOTHING and technology == WIREGUARD:
+        raise InputError(
+            at("standby-group"), "WireGuard has one peer to a prefix", "technology ipsec, or none"
+        )
     port = fields.integer(at("listen-port"), params.get("listen-port", 0), 0, 65535)
     if technology == IPSEC:
         if port not in (0, PORT):
@@ -247,6 +256,7 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
         mtu=mtu,
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", -1), -1, 65535),
         preshared_key=preshared,
+        standby_group="" if group in NOTHING else fields.name(at("standby-group"), group),
         ipsec=ipsec if technology == IPSEC else IpsecParams(),
     )
     own = fields.host_network(inner)

@@ -122,6 +122,7 @@ class KeyedTechnology(Technology):
                 mtu=view.mtu,
                 endpoint=view.endpoint,
                 allowed_prefixes=view.params.allowed_prefixes,
+                standby_group=view.params.standby_group,
                 keys=attr.evolve(
                     keys,
                     acknowledged=installed.get(remote.peer_name, ()),

@@ -61,6 +61,7 @@ class Offer:
         inner_address: Address inside the tunnel, a host without subnet.
         allowed_prefixes: Prefixes behind the owner.
         mtu: Largest inner packet in bytes the owner's underlay can carry.
+        standby_group: Name of the gateway pair the owner is of, "" for none.
         keys: Credentials, in the form of the technology; None where it has no keys.
     """
 
@@ -70,6 +71,7 @@ class Offer:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
     keys: Optional[KeyOffer] = None
+    standby_group: str = ""
 
     def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
         """Return all the owner may send from: its inner address and what lies behind it."""
@@ -97,6 +99,7 @@ def encode(offer: Offer) -> Dict[str, str]:
         "ike-identity": keys.identity if keys else "",
         "proposal": keys.proposal if keys else "",
         "credentials": keys.credentials if keys else "",
+        "standby-group": offer.standby_group,
     }
     return {PREFIX + key: value for key, value in bag.items()}
 
@@ -134,6 +137,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
             fields.address(at("endpoint-address"), host),
             fields.integer(at("endpoint-port"), port, 1, 65535),
         )
+    group = text("standby-group")
     return Offer(
         technology=technology,
         inner_address=fields.address(at("inner-address"), text("inner-address")),
@@ -141,6 +145,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
         endpoint=endpoint,
         allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
         keys=_PARTS[technology](text, at),
+        standby_group=fields.name(at("standby-group"), group) if group else "",
     )
 
 

@@ -31,6 +31,8 @@ class Peer:
         mtu: Largest inner packet it can take, 0 where unknown.
         preshared: Identifies the preshared key in force (a digest of its encrypted form), "" for
             none.
+        standby_group: Gateway pair it is a member of, of those that were declared to us; its
+            `prefixes` may be the other member's as well.
         reached: Whether it says that it has us installed, so that a probe must succeed.
     """
 
@@ -46,6 +48,7 @@ class Peer:
     keepalive: int = 0
     mtu: int = 0
     preshared: str = ""
+    standby_group: str = ""
     reached: bool = False
 
     def public_keys(self) -> Tuple[str, ...]:
@@ -107,6 +110,7 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "keepalive": peer.keepalive,
         "mtu": peer.mtu,
         "preshared": peer.preshared,
+        "standby-group": peer.standby_group,
     }
 
 
@@ -126,6 +130,7 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         keepalive=int(item["keepalive"]),
         mtu=int(item["mtu"]),
         preshared=item["preshared"],
+        standby_group=item.get("standby-group", ""),
     )
 
 

@@ -207,6 +207,7 @@ def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) 
         keepalive=_keepalive(params, context.vdu),
         mtu=offer.mtu,
         preshared=preshared,
+        standby_group=offer.standby_group if offer.standby_group == params.standby_group else "",
         reached=bool(context.own_keys) and context.own_keys[0] in keys.acknowledged,
     )
 
@@ -234,6 +235,8 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
                     "prefixes that are not on the VDU's own networks",
                 )
         for other in others:
+            if _standby_of(peer, prefix, other, others):
+                continue
             if any(fields.overlaps(prefix, taken) for taken in other.prefixes):
                 raise InputError(
                     peer.label,
@@ -254,6 +257,20 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
             raise InputError(
                 peer.label, "its key is already in use by {}".format(taken[key]), "its own key"
             )
+
+
+def _standby_of(peer: Peer, prefix: fields.IPNetwork, other: Peer, others: Sequence[Peer]) -> bool:
+    """Tell whether a peer and another one are a gateway pair, which lead to the same prefix.
+
+    A pair is what the operator declared here and both members tell; it has two members, and each
+    has an inner address of its own.
+    """
+    if not peer.standby_group or peer.standby_group != other.standby_group:
+        return False
+    members = sum(1 for each in others if each.standby_group == peer.standby_group)
+    inner = {str(each.inner_address) for each in (peer, other)}
+    own = {str(fields.host_network(a)) for a in (peer.inner_address, other.inner_address) if a}
+    return members == 1 and len(inner) == 2 and prefix in other.prefixes and str(prefix) not in own
 
 
 def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:

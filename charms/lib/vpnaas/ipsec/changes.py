@@ -175,7 +175,7 @@ def wake(wanted: Wanted, state: State, peer: Peer) -> List[Step]:
     done = "/run/osm-vpnaas-woken-{}-{}".format(link, peer.name)
     steps: List[Step] = []
     if not up:
-        words = ("--initiate", "--ike", names[0], "--child", names[0], "--timeout", "5")
+        words = ("--initiate", "--ike", names[0], "--child", link, "--timeout", "5")
         steps += [
             remove(at + "/before", done),
             run(at + "/initiate", "swanctl", *words, stdout_file=done, any_exit=True, timeout=20),

@@ -67,7 +67,8 @@ def keep():
             if now < due:
                 continue
             for name in names:
-                swanctl("--initiate", "--ike", name, "--child", name, "--timeout", "10")
+                link = name.partition("_")[0]
+                swanctl("--initiate", "--ike", name, "--child", link, "--timeout", "10")
                 if any(n == name and passing for n, _, passing in associations()):
                     break
             waits[names] = (time.monotonic() + wait, min(2 * wait, LONGEST))

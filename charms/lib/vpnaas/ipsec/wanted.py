@@ -106,7 +106,8 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
     lines += [
         "}",
         "children {",
-        "  <name> {",
+        # All of a link have one name, so that one command rekeys them (ADR 0030).
+        "  {} {{".format(params.link),
         "    local_ts = {}".format(", ".join(str(prefix) for prefix in own)),
         "    remote_ts = {}".format(", ".join(str(prefix) for prefix in peer.prefixes)),
         "    esp_proposals = {}".format(chosen.proposal.esp(esn)),
@@ -129,7 +130,7 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
     # A preshared key has no place in the file; its identity stands for it.
     policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
     name = "{}_{}".format(policy, _short(state.public_key))
-    whole = body.replace("<own>", state.public_key).replace("<name>", name)
+    whole = body.replace("<own>", state.public_key)
     text = "  {} {{\n{}\n  }}\n".format(name, whole)
     return Connection(name, policy, text)
 
