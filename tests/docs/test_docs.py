@@ -16,7 +16,19 @@ from oai import hss as nf_hss
 from oai import images, model, units
 from oai import part as nf_part
 from oai import plan as nf_plan
-from vpnaas import agent, clear, fields, guard, links, measure, preshared, qos, responder, wireguard
+from vpnaas import (
+    agent,
+    clear,
+    fields,
+    guard,
+    holder,
+    links,
+    measure,
+    preshared,
+    qos,
+    responder,
+    wireguard,
+)
 from vpnaas.offer import PREFIX, KeyOffer, Offer, encode
 
 from builder import charms
@@ -260,6 +272,7 @@ def test_files_on_the_vdu_are_documented() -> None:
         guard.FILE,
         guard.UNIT_FILE,
         clear.up_file("LINK"),
+        holder.PROGRAM_FILE,
         measure.KEPT,
         preshared.wrap_key_file("LINK"),
         responder.PROGRAM_FILE,

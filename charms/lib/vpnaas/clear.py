@@ -1,14 +1,15 @@
 """Technology `none`: the inner addresses in clear over the underlay, the baseline of a measurement.
 
 Applications keep the addresses they have in a tunnel, so that a run without VPN differs from one
-with it in nothing else. A templated oneshot unit makes it survive a reboot.
+with it in nothing else. A templated unit makes it survive a reboot, and the underlay going down and
+up.
 """
 
 from typing import List, Optional, Sequence, Tuple
 
 import attr
 
-from . import fields
+from . import fields, holder
 from .intent import LinkParams
 from .links import directory
 from .steps import Results, Step, read, remove, run, write
@@ -22,22 +23,31 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/bin/ip -batch /etc/osm-vpnaas/%i/clear.up
-ExecStop=/bin/ip -force -batch /etc/osm-vpnaas/%i/clear.down
+Type=notify
+ExecStart={program} /etc/osm-vpnaas/%i/clear.up
+ExecStopPost=/bin/ip -force -batch /etc/osm-vpnaas/%i/clear.down
+Restart=on-failure
+RestartSec=2
 
 [Install]
 WantedBy=multi-user.target
-"""
+""".format(program=holder.PROGRAM_FILE)
 
 
 @attr.frozen
 class State:
-    """What was observed of one link without VPN."""
+    """What was observed of one link without VPN.
+
+    Attributes:
+        up: The `ip -batch` file in force, None where there is none.
+        active: Whether the unit runs.
+        current: Whether unit and program are those of this release.
+        applied: Peers of the last successful reconcile.
+    """
 
     up: Optional[str]
     active: bool
+    current: bool
     applied: Tuple[Peer, ...]
 
 
@@ -56,6 +66,8 @@ def observe(link: str) -> List[Step]:
     return [
         make_directory(link + "/dir", directory(link)),
         read(link + "/up", up_file(link)),
+        read(link + "/unit", UNIT_FILE),
+        read(link + "/holder", holder.PROGRAM_FILE),
         run(link + "/active", "systemctl", "is-active", unit(link), any_exit=True),
         read(link + "/applied", directory(link) + "/applied.json"),
     ]
@@ -66,6 +78,10 @@ def parse(link: str, results: Results) -> State:
     return State(
         up=results.text(link + "/up"),
         active=(results.out(link + "/active") or "").strip() == "active",
+        current=(
+            results.text(link + "/unit") == UNIT
+            and results.text(link + "/holder") == holder.PROGRAM
+        ),
         applied=read_record(results.text(link + "/applied")),
     )
 
@@ -91,10 +107,12 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
     """Return the steps from what was observed to what is wanted; none where they agree."""
     link = params.link
     up = render(params, underlay, peers)
-    if state.up == up and state.active and record(peers) == record(state.applied):
+    if state.up == up and state.active and state.current and record(peers) == record(state.applied):
         return []
     base = directory(link)
     return [
+        make_directory(link + "/apply/lib", holder.PROGRAM_FILE.rpartition("/")[0], 0o755),
+        write(link + "/apply/holder", holder.PROGRAM_FILE, holder.PROGRAM, 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
         run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30),
         # Stop with the old file first, so that what is no longer wanted goes away.

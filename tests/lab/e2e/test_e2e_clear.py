@@ -65,8 +65,20 @@ def test_services_of_equal_ranges_do_not_meet(
             assert not clear["client"].pings(address)
     finally:
         clear["server"].out("ip", "link", "set", "ens4", "up")
-    # The inner addresses come back with the next reconcile, for routes went with the interface.
-    assert clear["client"].pings(OUTER, tries=60)
+    # The kernel dropped the routes with the interface; no charm brings them back.
+    for address in (OUTER, SERVER):
+        assert clear["client"].pings(address, tries=60)
+
+
+def test_a_tunnel_outlives_its_underlay_going_down_and_up(basic: Service) -> None:
+    """Routes of the tunnel lead into its own interface, and its peer's address into the underlay."""
+    basic["server"].out("ip", "link", "set", "ens4", "down")
+    try:
+        assert not basic["client"].pings(SERVER, tries=5)
+    finally:
+        basic["server"].out("ip", "link", "set", "ens4", "up")
+    assert basic["client"].pings(SERVER, tries=60)
+    assert basic["server"].pings(CLIENT)
 
 
 def macs(service: Service) -> set[str]:

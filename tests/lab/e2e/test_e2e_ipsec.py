@@ -182,6 +182,19 @@ def test_restart(client: Vnf) -> None:
     assert client.pings(SERVER)
 
 
+@pytest.mark.parametrize("index", ["server", "client"])
+def test_a_tunnel_outlives_its_underlay_going_down_and_up(
+    ipsec: Service, client: Vnf, index: str
+) -> None:
+    ipsec[index].out("ip", "link", "set", "ens4", "down")
+    try:
+        assert not client.pings(SERVER, tries=5)
+    finally:
+        ipsec[index].out("ip", "link", "set", "ens4", "up")
+    # Neither a charm nor anybody who restarts the daemon.
+    assert client.pings(SERVER, tries=300)
+
+
 def test_nothing_leaves_in_clear_while_the_daemon_is_down(
     ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:
