@@ -71,7 +71,7 @@ def test_services_of_equal_ranges_do_not_meet(
 
 
 def test_a_tunnel_outlives_its_underlay_going_down_and_up(basic: Service) -> None:
-    """Routes of the tunnel lead into its own interface, and its peer's address into the underlay."""
+    """Its routes lead into an interface of its own, which stays."""
     basic["server"].out("ip", "link", "set", "ens4", "down")
     try:
         assert not basic["client"].pings(SERVER, tries=5)
