@@ -6,8 +6,8 @@ import ipaddress
 from dataclasses import dataclass, field
 
 from vpnaas.errors import VpnaasError
-from vpnaas.intent import Intent, link_params
-from vpnaas.offer import encode
+from vpnaas.intent import Intent
+from vpnaas.offer import declined, encode
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.status import statuses
 from vpnaas.technology import Situation
@@ -41,12 +41,12 @@ class Charm:
 
     def configure(self, link: str, inner: str, **options) -> None:
         params = {"link": link, "inner-address": inner, **options}
-        self.intent = self.intent.with_link(link_params(params))
+        self.intent = self.intent.configured(params)
 
     def reconcile(self, **options) -> int:
         """Run once; return the number of round trips."""
         before = self.vdu.round_trips
-        if not self.reachable or not self.intent.links:
+        if not self.reachable or self.intent.empty:
             return 0
         remotes = {link: [] for link in self.roles}
         for relation in self.juju.relations:
@@ -74,18 +74,25 @@ class Charm:
         except VpnaasError as error:
             self.error = str(error)
             return self.vdu.round_trips - before
-        for link, decided in self.plans.items():
-            for relation in self.juju.relations:
-                if relation.link == link and relation.id in decided.offers:
-                    bag = encode(decided.offers[relation.id])
-                    bag = {key: value for key, value in bag.items() if value}
-                    if relation.ends[self.name] != bag:
-                        relation.ends[self.name] = bag
-                        self.juju.changed.add(relation.remote(self.name))
+        for relation in self.juju.relations:
+            if self.name not in relation.ends:
+                continue
+            decided = self.plans.get(relation.link)
+            if relation.link in self.intent.off:
+                bag = declined()
+            elif decided is not None and relation.id in decided.offers:
+                bag = encode(decided.offers[relation.id])
+            else:
+                continue
+            bag = {key: value for key, value in bag.items() if value}
+            if relation.ends[self.name] != bag:
+                relation.ends[self.name] = bag
+                self.juju.changed.add(relation.remote(self.name))
         return self.vdu.round_trips - before
 
     def states(self) -> dict[str, str]:
-        found = statuses(tuple(self.roles), self.plans, self.juju.world.clock)
+        clock = self.juju.world.clock
+        found = statuses(tuple(self.roles), self.plans, clock, self.intent.off)
         return {status.link: status.state for status in found}
 
     def interface(self, link: str):

@@ -20,9 +20,9 @@ from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
 from . import fields, guard, measure, qos, responder, status
 from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
-from .intent import Intent, link_params, manual_peer
+from .intent import Intent, manual_peer
 from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
-from .offer import encode
+from .offer import declined, encode
 from .plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools, shares
 from .ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
 from .steps import Step, changes
@@ -53,10 +53,11 @@ class Outcome:
         now: int,
         declared: Tuple[str, ...],
         extra: Optional[status.Extra] = None,
+        off: FrozenSet[str] = frozenset(),
     ) -> None:
         self.plans = plans
         self.now = now
-        self.links = status.statuses(declared, plans, now)
+        self.links = status.statuses(declared, plans, now, off)
         self.extra = extra or status.Extra()
 
 
@@ -234,7 +235,7 @@ class VnfCharm(CharmBase):
                     for relation in self.model.relations[link]
                     if relation.units
                 ]
-                for link in situation.intent.links
+                for link in sorted(frozenset(situation.intent.links) | situation.intent.off)
             },
         }
         return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
@@ -256,7 +257,7 @@ class VnfCharm(CharmBase):
     ) -> Optional[Outcome]:
         """Bring the VDU to what is wanted; None where there is nothing to reconcile yet."""
         situation = self._situation(intent, rotate, force, restart)
-        if not self._login() or not (situation.intent.links or self._has_more()):
+        if not self._login() or (situation.intent.empty and not self._has_more()):
             return None
         started = time.monotonic()
         with self._vdu() as vdu:
@@ -273,7 +274,7 @@ class VnfCharm(CharmBase):
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
         self._publish(situation, plans)
-        outcome = Outcome(plans, plan.now, tuple(self.roles), extra)
+        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, situation.intent.off)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm
         self._settled.fingerprint = self._fingerprint(situation) if calm else ""
@@ -305,7 +306,7 @@ class VnfCharm(CharmBase):
         intent = intent if intent is not None else self._intent()
         kept = {link: params for link, params in intent.links.items() if link in self.roles}
         return Situation(
-            intent=attr.evolve(intent, links=kept),
+            intent=attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles)),
             roles=self.roles,
             remotes={link: self._remotes(link) for link in self.roles},
             management=management,
@@ -326,15 +327,20 @@ class VnfCharm(CharmBase):
         return tuple(sorted(found, key=lambda remote: remote.relation_id))
 
     def _publish(self, situation: Situation, plans: Mapping[str, LinkPlan]) -> None:
+        for link in sorted(situation.intent.off):
+            for relation in self.model.relations[link]:
+                self._tell(relation, declined())
         for link, plan in plans.items():
             for relation in self.model.relations[link]:
                 offer = plan.offers.get(relation.id)
-                if offer is None:
-                    continue
-                bag = relation.data[self.app]
-                for key, value in encode(offer).items():
-                    if bag.get(key, "") != value:
-                        bag[key] = value
+                if offer is not None:
+                    self._tell(relation, encode(offer))
+
+    def _tell(self, relation: Relation, told: Mapping[str, str]) -> None:
+        bag = relation.data[self.app]
+        for key, value in told.items():
+            if bag.get(key, "") != value:
+                bag[key] = value
 
     # What persists
 
@@ -515,10 +521,10 @@ class VnfCharm(CharmBase):
         def work() -> Dict[str, Any]:
             self._leader_only()
             link = self._one_link(event)
-            intent = self._intent().with_link(link_params(event.params))
+            intent = self._intent().configured(event.params)
             outcome = self._reconcile_now(intent=intent)
-            plan = outcome.plans[link]
-            if plan.unusable:
+            plan = outcome.plans.get(link)
+            if plan is not None and plan.unusable:
                 self._reconcile_and_report()  # The status is to tell of what is in force.
                 raise VpnaasError(plan.problems[0])
             self._store(INTENT_KEY, intent.to_json())

@@ -5,7 +5,7 @@ leader writes and which outlives a unit. Nothing in it is secret.
 """
 
 import json
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Tuple
 
 import attr
 
@@ -17,6 +17,8 @@ from .qos import LinkQos, link_qos
 
 AUTO = ("", "auto")
 NOTHING = ("", "none")
+OFF = "none"
+"""In place of an inner address: the link is not to be had."""
 DOCUMENT_VERSION = 1
 
 
@@ -104,11 +106,21 @@ class ManualPeer:
 
 @attr.frozen
 class Intent:
-    """All the operator asked of this VNF."""
+    """All the operator asked of this VNF.
+
+    Attributes:
+        off: Links that are switched off: declared, possibly related, and not to be had.
+    """
 
     links: Mapping[str, LinkParams] = attr.Factory(dict)
     peers: Mapping[Tuple[str, str], ManualPeer] = attr.Factory(dict)
     qos: Mapping[str, LinkQos] = attr.Factory(dict)
+    off: FrozenSet[str] = frozenset()
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether nothing was asked yet."""
+        return not self.links and not self.off
 
     def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":
         """Return the intent with another quality of service of a link, None for none."""
@@ -122,7 +134,24 @@ class Intent:
     def with_link(self, params: LinkParams) -> "Intent":
         """Return the intent with one link configured anew."""
         conflicting(params, self.links)
-        return attr.evolve(self, links=dict(self.links, **{params.link: params}))
+        links = dict(self.links, **{params.link: params})
+        return attr.evolve(self, links=links, off=self.off - {params.link})
+
+    def without_link(self, link: str) -> "Intent":
+        """Return the intent with one link switched off; what stood on it is forgotten."""
+        return attr.evolve(
+            self,
+            links={name: params for name, params in self.links.items() if name != link},
+            peers={key: peer for key, peer in self.peers.items() if key[0] != link},
+            qos={name: qos for name, qos in self.qos.items() if name != link},
+            off=self.off | {link},
+        )
+
+    def configured(self, params: Mapping[str, Any]) -> "Intent":
+        """Return the intent after `configure`; inner address "none" switches the link off."""
+        if fields.string("configure: inner-address", params.get("inner-address", "")) == OFF:
+            return self.without_link(fields.string("configure: link", params.get("link", "")))
+        return self.with_link(link_params(params))
 
     def with_peer(self, peer: ManualPeer) -> "Intent":
         """Return the intent with one manual peer added or replaced."""
@@ -167,6 +196,7 @@ class Intent:
                 "links": [self.links[name].to_params() for name in sorted(self.links)],
                 "peers": [self.peers[key].to_params() for key in sorted(self.peers)],
                 "qos": [self.qos[name].to_params() for name in sorted(self.qos)],
+                "off": sorted(self.off),
             },
             sort_keys=True,
         )
@@ -185,6 +215,7 @@ class Intent:
             document = json.loads(text)
             version, links, peers = (document.get(key) for key in ("version", "links", "peers"))
             shares = document.get("qos", [])  # Documents of before there was any have none.
+            off = document.get("off", [])
         except (ValueError, AttributeError):
             raise InputError("peer relation: intent", "not a JSON object", "what this charm writes")
         if version != DOCUMENT_VERSION:
@@ -192,6 +223,8 @@ class Intent:
         for key, items in (("links", links), ("peers", peers), ("qos", shares)):
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise InputError("peer relation: " + key, "not a list of objects", "objects")
+        if not isinstance(off, list) or not all(isinstance(link, str) for link in off):
+            raise InputError("peer relation: off", "not a list of names", "names of links")
         links = [link_params(item) for item in links]
         peers = [manual_peer(item) for item in peers]
         qos = [share for share in (link_qos(item) for item in shares) if share is not None]
@@ -199,6 +232,7 @@ class Intent:
             {p.link: p for p in links},
             {(p.link, p.name): p for p in peers},
             {share.link: share for share in qos},
+            frozenset(off),
         )
 
 

@@ -17,6 +17,8 @@ from .links import IPSEC, NONE, TECHNOLOGIES, WIREGUARD
 VERSION = "1"
 PREFIX = "vpnaas-"
 """Keys of ours start with this; Juju and other libraries may put theirs beside them."""
+DECLINED = "off"
+"""In place of a technology: the writer has the link switched off."""
 MAX_KEYS = 4
 MAX_VALUE = 4096
 
@@ -104,16 +106,28 @@ def encode(offer: Offer) -> Dict[str, str]:
     return {PREFIX + key: value for key, value in bag.items()}
 
 
+def declined() -> Dict[str, str]:
+    """Return the databag content of an end that has the link switched off."""
+    nothing = Offer(NONE, fields.address("offer", "192.0.2.1"), fields.MIN_MTU)
+    told = dict.fromkeys(encode(nothing), "")
+    return dict(told, **{PREFIX + "version": VERSION, PREFIX + "technology": DECLINED})
+
+
+def declines(bag: Mapping[str, str]) -> bool:
+    """Tell whether the remote says that it has the link switched off."""
+    return bag.get(PREFIX + "technology") == DECLINED
+
+
 def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
     """Read a remote's databag.
 
     Returns:
-        The offer, or None where the remote has not made one yet.
+        The offer, or None where the remote has not made one yet, or declines to.
 
     Raises:
         InputError: The remote wrote something that is not an offer of a version we know.
     """
-    if not any(key.startswith(PREFIX) for key in bag):
+    if declines(bag) or not any(key.startswith(PREFIX) for key in bag):
         return None
 
     def at(key: str) -> str:

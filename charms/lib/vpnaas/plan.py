@@ -53,6 +53,19 @@ def observe_steps(situation: Situation) -> List[Step]:
             if name != params.technology:
                 steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
         steps += responder.observe(link)
+    for link in sorted(situation.intent.off):
+        for name, technology in sorted(TABLE.items()):
+            steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
+    return steps
+
+
+def _switched_off(situation: Situation, results: Results) -> List[Step]:
+    """Return the steps that take links down which the operator switched off, where they are up."""
+    steps: List[Step] = []
+    for link in sorted(situation.intent.off):
+        for name, technology in sorted(TABLE.items()):
+            if results.exit_code(_other(link, name)) is not None:
+                steps += responder.absent(link) + technology.absent(link)
     return steps
 
 
@@ -102,8 +115,9 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
             links[link] = _plan_link(situation, params, vdu, results, prepared)
         except VpnaasError as error:
             links[link] = LinkPlan(params, unusable=True, problems=(str(error),))
-    # The guard first: nothing may leave in clear while a tunnel comes up.
-    steps = guard.steps_to(links, results)
+    steps = _switched_off(situation, results)
+    # The guard before links: nothing may leave in clear while a tunnel comes up.
+    steps += guard.steps_to(links, results)
     steps += [step for plan in links.values() for step in plan.steps]
     try:
         steps += qos.steps_to(shares(situation, links), results)

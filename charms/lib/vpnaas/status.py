@@ -1,6 +1,6 @@
 """What to tell people: one state and reason per link, one line per unit."""
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -12,6 +12,7 @@ from .technology import LinkPlan
 from .tunnel import Peer
 
 UNCONFIGURED = "unconfigured"
+OFF = "off"
 WAITING = "waiting"
 PENDING = "pending"
 UP = "up"
@@ -19,7 +20,7 @@ CLEAR = "clear"
 DOWN = "down"
 BLOCKED = "blocked"
 
-_WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, CLEAR, UP)
+_WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
 
 
 class Extra:
@@ -45,7 +46,8 @@ class LinkStatus:
     """State of one link.
 
     Attributes:
-        state: "unconfigured", "waiting" (for a peer or its data), "pending" (set up here, the peer
+        state: "unconfigured", "off" (switched off by the operator), "waiting" (for a peer or its
+            data), "pending" (set up here, the peer
             has not confirmed yet), "up" (every peer answered), "clear" (technology none), "down"
             (a peer that has us does not answer), "blocked" (somebody must act).
         reason: Why, "" where there is nothing to add.
@@ -58,10 +60,13 @@ class LinkStatus:
     details: Mapping[str, Any]
 
 
-def link_status(link: str, plan: Optional[LinkPlan], now: int) -> LinkStatus:
+def link_status(
+    link: str, plan: Optional[LinkPlan], now: int, off: FrozenSet[str] = frozenset()
+) -> LinkStatus:
     """Judge one link."""
     if plan is None:
-        return LinkStatus(link, UNCONFIGURED, "", {"state": UNCONFIGURED, "peers": []})
+        state = OFF if link in off else UNCONFIGURED
+        return LinkStatus(link, state, "", {"state": state, "peers": []})
     peers = [_peer(peer, plan, now) for peer in plan.peers]
     states = [peer["state"] for peer in peers]
     reasons = list(plan.problems) + list(plan.waiting)
@@ -122,9 +127,14 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     return view
 
 
-def statuses(declared: Sequence[str], plans: Mapping[str, LinkPlan], now: int) -> List[LinkStatus]:
+def statuses(
+    declared: Sequence[str],
+    plans: Mapping[str, LinkPlan],
+    now: int,
+    off: FrozenSet[str] = frozenset(),
+) -> List[LinkStatus]:
     """Judge every link the charm declares, by name."""
-    return [link_status(link, plans.get(link), now) for link in sorted(declared)]
+    return [link_status(link, plans.get(link), now, off) for link in sorted(declared)]
 
 
 def summary(links: Sequence[LinkStatus]) -> Tuple[bool, str]:

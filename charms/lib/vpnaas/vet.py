@@ -14,7 +14,7 @@ from .errors import InputError
 from .facts import VduFacts
 from .intent import LinkParams, ManualPeer, key_form
 from .links import IPSEC, KEYED, NONE, OWN_INTERFACES
-from .offer import KeyOffer, Offer, decode
+from .offer import KeyOffer, Offer, declines, decode
 from .tunnel import Peer
 
 KEEPALIVE = 25
@@ -110,6 +110,8 @@ def vet(context: Context) -> Vetted:
 
     for remote in sorted(context.remotes, key=lambda r: (r.peer_name not in before, r.relation_id)):
         name = remote.peer_name
+        if declines(remote.bag):
+            continue
         try:
             offer = decode(remote.bag, remote.label)
             if offer is None:
@@ -131,8 +133,9 @@ def vet(context: Context) -> Vetted:
         except InputError as error:
             problems.append(str(error))
             keep("man-" + manual.name)
-    if not context.remotes and not peers:
-        waiting.append("no peer is related")
+    if not peers and all(declines(remote.bag) for remote in context.remotes):
+        told = "every related peer has it switched off" if context.remotes else "no peer is related"
+        waiting.append(told)
     return Vetted(
         tuple(sorted(peers, key=lambda p: p.name)), tuple(problems), tuple(waiting), offers
     )

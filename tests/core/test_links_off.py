@@ -1,0 +1,79 @@
+"""A link that is declared and related, and that the parameters switch off."""
+
+import pytest
+from support.juju import pair
+from vpnaas import offer
+from vpnaas.errors import InputError
+from vpnaas.intent import Intent
+
+TECHNOLOGIES = ["wireguard", "ipsec", "none"]
+INTERFACE = {"wireguard": "wg-s6a", "ipsec": "xf-s6a"}
+
+
+def has_interface(charm, technology):
+    held = {**charm.vdu.interfaces, **charm.vdu.plain}
+    return INTERFACE.get(technology, "") in held
+
+
+@pytest.mark.parametrize("technology", TECHNOLOGIES)
+def test_it_leaves_nothing_behind_and_blocks_nobody(technology):
+    juju, hss, mme, relation = pair(technology)
+    assert hss.states()["s6a"] in ("up", "clear")
+    mme.configure("s6a", "none", technology=technology)
+    mme.reconcile()
+    juju.settle()
+    assert mme.states() == {"s6a": "off"}
+    assert hss.states() == {"s6a": "waiting"}
+    (reason,) = [plan.waiting for plan in hss.plans.values()]
+    assert reason == ("every related peer has it switched off",)
+    assert not has_interface(mme, technology)
+    assert {k: v for k, v in relation.ends["mme"].items() if v} == {
+        "vpnaas-version": "1",
+        "vpnaas-technology": "off",
+    }
+    # Neither end has the other any more, and there is nothing left to do.
+    assert hss.plans["s6a"].peers == ()
+    mme.vdu.commands.clear()
+    assert mme.reconcile() == 1
+
+
+@pytest.mark.parametrize("technology", TECHNOLOGIES)
+def test_it_comes_back(technology):
+    juju, hss, mme, _ = pair(technology)
+    mme.configure("s6a", "none")
+    mme.reconcile()
+    juju.settle()
+    mme.configure("s6a", "172.16.6.2/24", technology=technology, **{"underlay-interface": "ens4"})
+    mme.reconcile()
+    juju.settle()
+    assert mme.states() == hss.states()
+    assert mme.states()["s6a"] in ("up", "clear")
+
+
+def test_a_gateway_waits_for_no_peer_that_declines():
+    juju, hss, mme, _ = pair()
+    other = juju.deploy("mme2", {"s6a": "requirer"}, {"ens3": "10.0.0.3/24"})
+    other.configure("s6a", "none")
+    juju.relate("s6a", "hss", "mme2")
+    juju.settle()
+    assert hss.states() == {"s6a": "up"}
+    assert hss.plans["s6a"].waiting == ()
+    assert other.states() == {"s6a": "off"}
+
+
+def test_the_intent_remembers_it_and_forgets_what_stood_on_the_link():
+    on = {"link": "s6a", "inner-address": "172.16.6.2/24"}
+    intent = Intent().configured(on).configured(dict(on, **{"inner-address": "none"}))
+    assert (dict(intent.links), intent.off) == ({}, frozenset(["s6a"]))
+    assert Intent.from_json(intent.to_json()) == intent
+    assert Intent().empty and not intent.empty
+    assert intent.configured(on).off == frozenset()
+    with pytest.raises(InputError, match="not a list of names"):
+        Intent.from_json('{"version": 1, "links": [], "peers": [], "off": [1]}')
+
+
+def test_what_declines_is_no_offer():
+    bag = offer.declined()
+    assert offer.declines(bag)
+    assert offer.decode(bag, "peer") is None
+    assert not offer.declines({})
