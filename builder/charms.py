@@ -34,6 +34,7 @@ class _Declaration(BaseModel):
     summary: str
     description: str
     network_function: bool = Field(alias="network-function", default=False)
+    gateway: bool = False
     links: dict[Link, Literal["provider", "requirer"]]
     relations: dict[Link, Literal["provider", "requirer"]] = Field(default_factory=dict)
 
@@ -94,6 +95,8 @@ def load(tree: Tree, name: str) -> Charm:
     actions = _yaml(tree.common / "actions.yaml")
     if declared.network_function:
         actions |= _yaml(tree.common / "nf-actions.yaml")
+    if declared.gateway:
+        actions |= _yaml(tree.common / "gateway-actions.yaml")
     actions = _merged(actions, _yaml(source / "actions.yaml", missing={}))
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})

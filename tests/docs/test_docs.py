@@ -20,6 +20,7 @@ from vpnaas import (
     agent,
     clear,
     fields,
+    gateway,
     guard,
     holder,
     links,
@@ -42,7 +43,10 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
 COMMON = ROOT / "charms/common"
 LIBRARY = ROOT / "charms/lib/vpnaas"
-ACTIONS: dict[str, Any] = yaml.safe_load((COMMON / "actions.yaml").read_text())
+ACTIONS: dict[str, Any] = {
+    **yaml.safe_load((COMMON / "actions.yaml").read_text()),
+    **yaml.safe_load((COMMON / "gateway-actions.yaml").read_text()),
+}
 OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -271,6 +275,10 @@ def test_files_on_the_vdu_are_documented() -> None:
         qos.NFT_FILE,
         guard.FILE,
         guard.UNIT_FILE,
+        gateway.FILE,
+        gateway.UNIT_FILE,
+        gateway.DAEMON_FILE,
+        gateway.SYSCTL_FILE,
         clear.up_file("LINK"),
         holder.PROGRAM_FILE,
         measure.KEPT,

@@ -38,6 +38,7 @@ class Charm:
         self.reachable = True
         self.plans = {}
         self.error = ""
+        self.problems = ()
 
     def configure(self, link: str, inner: str, **options) -> None:
         params = {"link": link, "inner-address": inner, **options}
@@ -70,6 +71,7 @@ class Charm:
             plan = make_plan(situation, results, prepared)
             after = self.vdu.execute(list(plan.steps)).check() if plan.steps else None
             self.plans = conclude(plan, after)
+            self.problems = plan.problems
             self.error = ""
         except VpnaasError as error:
             self.error = str(error)

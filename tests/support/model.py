@@ -305,6 +305,8 @@ class ModelVdu:
         self.active: set[str] = set()
         self.commands: list[list[str]] = []
         self.guard = ""
+        self.firewall = ""
+        self.sysctl = {"net.ipv4.ip_forward": "0"}
         self.fail_on: str | None = None
         self.round_trips = 0
         self.plain: dict[str, PlainInterface] = {}
@@ -329,7 +331,7 @@ class ModelVdu:
         self.plain.clear()
         self.charon.stop()
         self.active.clear()
-        self.guard = ""
+        self.guard = self.firewall = ""
         for path in [path for path in self.files if path.startswith("/run/")]:
             del self.files[path]
         for unit in sorted(self.enabled):
@@ -393,6 +395,22 @@ class ModelVdu:
     def _cmd_true(self, argv, text):
         return 0, ""
 
+    def _cmd_nproc(self, argv, text):
+        return 0, "2\n"
+
+    def _cmd_find(self, argv, text):
+        assert argv[-1] == "-writable"
+        paths = ["/proc/sys/" + name.replace(".", "/") for name in self.sysctl]
+        return 0, "\n".join(path for path in argv[1:-1] if path in paths)
+
+    def _cmd_sysctl(self, argv, text):
+        if "-p" in argv:
+            for line in self.files[argv[-1]].splitlines():
+                name, _, value = (part.strip() for part in line.partition("="))
+                if name in self.sysctl:
+                    self.sysctl[name] = value
+        return 0, "".join(f"{n} = {v}\n" for n, v in self.sysctl.items() if n in argv)
+
     def _cmd_tc(self, argv, text):
         if "osm-vpnaas-qos.service" not in self.active:
             return 0, "qdisc noqueue 0: dev ens4 root refcnt 2\n"
@@ -402,6 +420,10 @@ class ModelVdu:
     def _cmd_nft(self, argv, text):
         if "osm_vpnaas_qos" in argv:
             return (0 if "osm-vpnaas-qos.service" in self.active else 1), ""
+        if "gateway" in argv[-1]:
+            if argv[1] in ("-f", "delete"):
+                self.firewall = self.files[argv[2]] if argv[1] == "-f" else ""
+            return (0 if self.firewall else 1), ""
         if argv[1] == "-f":
             self.guard = self.files[argv[2]]
         elif argv[1] == "delete":
@@ -497,6 +519,8 @@ class ModelVdu:
             self.active.add(unit)
             if unit == "osm-vpnaas-guard.service":
                 self.guard = self.files["/etc/osm-vpnaas/guard.nft"]
+            if unit == "osm-vpnaas-gateway.service":
+                self.firewall = self.files["/etc/osm-vpnaas/gateway.nft"]
             if unit.startswith("wg-quick@"):
                 self._wg_quick_up(unit[len("wg-quick@") : -len(".service")])
             if unit.startswith("osm-vpnaas-ipsec@"):

@@ -18,8 +18,9 @@ from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
-from . import fields, guard, measure, qos, responder, status
+from . import fields, gateway, guard, measure, qos, responder, status
 from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
+from .gateway_tuning import GatewayParams
 from .intent import Intent, manual_peer
 from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
 from .offer import declined, encode
@@ -54,8 +55,10 @@ class Outcome:
         declared: Tuple[str, ...],
         extra: Optional[status.Extra] = None,
         off: FrozenSet[str] = frozenset(),
+        problems: Tuple[str, ...] = (),
     ) -> None:
         self.plans = plans
+        self.problems = problems
         self.now = now
         self.links = status.statuses(declared, plans, now, off)
         self.extra = extra or status.Extra()
@@ -123,6 +126,7 @@ class VnfCharm(CharmBase):
             "measure-latency": self._on_measure_latency_action,
             "set-qos": self._on_set_qos_action,
             "show-qos": self._on_show_qos_action,
+            "configure-gateway": self._on_configure_gateway_action,
         }
 
     # What a VNF with more than links overrides
@@ -176,8 +180,9 @@ class VnfCharm(CharmBase):
             self.unit.status = ActiveStatus("ready, waiting for OSM to set {}".format(missing))
             return
         bad, links = status.summary(outcome.links)
-        text = ", ".join(words for words in (outcome.extra.summary(), links) if words)
-        bad = bad or outcome.extra.bad
+        parts = outcome.problems + (outcome.extra.summary(), links)
+        text = ", ".join(words for words in parts if words)
+        bad = bad or outcome.extra.bad or bool(outcome.problems)
         self.unit.status = BlockedStatus(text) if bad else ActiveStatus(text)
 
     def _on_stop(self, event: EventBase) -> None:
@@ -190,6 +195,8 @@ class VnfCharm(CharmBase):
             for _, technology in sorted(TABLE.items()):
                 steps += technology.absent(link)
         steps += qos.absent()
+        if self._is_gateway():
+            steps += gateway.absent()
         # Last: nothing may leave in clear while the tunnels go.
         steps += guard.absent()
         try:
@@ -274,9 +281,10 @@ class VnfCharm(CharmBase):
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
         self._publish(situation, plans)
-        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, situation.intent.off)
+        off = situation.intent.off
+        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, plan.problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
-        calm = calm and outcome.extra.calm
+        calm = calm and outcome.extra.calm and not outcome.problems
         self._settled.fingerprint = self._fingerprint(situation) if calm else ""
         return outcome
 
@@ -315,7 +323,12 @@ class VnfCharm(CharmBase):
             force=force,
             restart=restart,
             authorize=self._other_ssh_keys(),
+            gateway=intent.gateway if self._is_gateway() else None,
         )
+
+    def _is_gateway(self) -> bool:
+        """Tell whether charm.yaml says `gateway: true`, which brings the action."""
+        return "configure-gateway" in self.meta.actions
 
     def _remotes(self, link: str) -> Tuple[Remote, ...]:
         found = []
@@ -655,6 +668,20 @@ class VnfCharm(CharmBase):
             with self._vdu() as vdu:
                 situation = self._situation()
                 return {"output": dump(self._qos(situation, self._plan(situation, vdu).links))}
+
+        self._answer(event, work)
+
+    def _on_configure_gateway_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            params = GatewayParams.parse(event.params)
+            intent = attr.evolve(self._intent(), gateway=params)
+            if intent.links:
+                outcome = self._reconcile_now(intent=intent)
+                if outcome.problems:
+                    raise VpnaasError(outcome.problems[0])
+            self._store(INTENT_KEY, intent.to_json())
+            return {"output": dump(params.to_params())}
 
         self._answer(event, work)
 

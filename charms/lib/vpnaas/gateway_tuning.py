@@ -5,10 +5,11 @@ five half-open ones behind one address are ignored. All here is a function of ho
 expected and of how many CPUs serve them, see strongswan.conf(5) for the meaning of each setting.
 """
 
-from typing import Dict, List, Mapping, Union
+from typing import Any, Dict, List, Mapping, Union
 
 import attr
 
+from . import fields
 from .errors import InputError
 
 MIN_TUNNELS = 1
@@ -16,6 +17,43 @@ MAX_TUNNELS = 100000
 MAX_CPUS = 256
 
 Value = Union[int, float, str]
+
+
+@attr.frozen
+class GatewayParams:
+    """What an operator says of a gateway (the `configure-gateway` primitive).
+
+    Attributes:
+        tunnels: Peers that may be up at the same time.
+        peers_per_address: Peers that may come from one outer address, as behind one NAT.
+        firewall: Whether it is in force.
+    """
+
+    tunnels: int = 1000
+    peers_per_address: int = 32
+    firewall: bool = True
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any], where: str = "configure-gateway") -> "GatewayParams":
+        """Read the parameters of the action; absent ones take its defaults."""
+
+        def number(key: str, default: int) -> int:
+            value = params.get(key, default)
+            return fields.integer("{}: {}".format(where, key), value, MIN_TUNNELS, MAX_TUNNELS)
+
+        return cls(
+            number("tunnels", 1000),
+            number("peers-per-address", 32),
+            fields.boolean(where + ": firewall", params.get("firewall", True)),
+        )
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `parse` would read to this."""
+        return {
+            "tunnels": self.tunnels,
+            "peers-per-address": self.peers_per_address,
+            "firewall": self.firewall,
+        }
 
 
 @attr.frozen
@@ -73,6 +111,24 @@ class GatewayTuning:
             "processor.priority_threads.high": 1,
             "processor.priority_threads.medium": 1,
         }
+
+
+def sysctls(tunnels: int) -> Dict[str, int]:
+    """Return settings of the kernel for so many tunnels; see ip-sysctl of the kernel's documents.
+
+    Peers on one network are neighbours each, and Linux keeps no more than 1,024 of these. What a
+    socket buffers by default is some 250 requests, the daemon's two sockets take all peers' calls.
+    """
+    neighbours = max(1024, 2 * power_of_two(tunnels))
+    settings = {
+        "net.core.netdev_max_backlog": 10000,
+        "net.core.rmem_default": max(212992, min(16777216, 4096 * tunnels)),
+        "net.ipv4.ip_forward": 1,
+    }
+    for family in ("ipv4", "ipv6"):
+        for level, share in (("1", 4), ("2", 2), ("3", 1)):
+            settings["net.{}.neigh.default.gc_thresh{}".format(family, level)] = neighbours // share
+    return settings
 
 
 def power_of_two(number: int) -> int:

@@ -11,6 +11,7 @@ import attr
 
 from . import fields, ipsec_params
 from .errors import InputError
+from .gateway_tuning import GatewayParams
 from .ipsec_params import PORT, PSK, PUBKEY, IpsecParams
 from .links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
 from .qos import LinkQos, link_qos
@@ -116,6 +117,7 @@ class Intent:
     peers: Mapping[Tuple[str, str], ManualPeer] = attr.Factory(dict)
     qos: Mapping[str, LinkQos] = attr.Factory(dict)
     off: FrozenSet[str] = frozenset()
+    gateway: GatewayParams = attr.Factory(GatewayParams)
 
     @property
     def empty(self) -> bool:
@@ -197,6 +199,7 @@ class Intent:
                 "peers": [self.peers[key].to_params() for key in sorted(self.peers)],
                 "qos": [self.qos[name].to_params() for name in sorted(self.qos)],
                 "off": sorted(self.off),
+                "gateway": self.gateway.to_params(),
             },
             sort_keys=True,
         )
@@ -214,13 +217,19 @@ class Intent:
         try:
             document = json.loads(text)
             version, links, peers = (document.get(key) for key in ("version", "links", "peers"))
-            shares = document.get("qos", [])  # Documents of before there was any have none.
+            # Documents of before there were any have none of these.
+            shares, gateway = document.get("qos", []), document.get("gateway", {})
             off = document.get("off", [])
         except (ValueError, AttributeError):
             raise InputError("peer relation: intent", "not a JSON object", "what this charm writes")
         if version != DOCUMENT_VERSION:
             raise InputError("peer relation: version", fields.shown(version), str(DOCUMENT_VERSION))
-        for key, items in (("links", links), ("peers", peers), ("qos", shares)):
+        for key, items in (
+            ("links", links),
+            ("peers", peers),
+            ("qos", shares),
+            ("gateway", [gateway]),
+        ):
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise InputError("peer relation: " + key, "not a list of objects", "objects")
         if not isinstance(off, list) or not all(isinstance(link, str) for link in off):
@@ -233,6 +242,7 @@ class Intent:
             {(p.link, p.name): p for p in peers},
             {share.link: share for share in qos},
             frozenset(off),
+            GatewayParams.parse(gateway),
         )
 
 

@@ -15,10 +15,11 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 
-from . import facts, fields, guard, qos, responder
+from . import facts, fields, gateway, guard, qos, responder
 from .errors import InputError, VpnaasError
 from .facts import VduFacts
 from .intent import LinkParams
+from .links import IPSEC, KEYED, WIREGUARD
 from .steps import Results, Step, authorize, run, which
 from .technologies import TABLE
 from .technology import LinkPlan, Situation, View
@@ -32,11 +33,16 @@ AFTER = "after/"
 
 @attr.frozen
 class Plan:
-    """What to do on the VDU."""
+    """What to do on the VDU.
+
+    Attributes:
+        problems: Sentences, each a reason why something besides a link is not as asked for.
+    """
 
     now: int
     links: Mapping[str, LinkPlan]
     steps: Tuple[Step, ...]
+    problems: Tuple[str, ...] = ()
 
 
 def observe_steps(situation: Situation) -> List[Step]:
@@ -44,6 +50,8 @@ def observe_steps(situation: Situation) -> List[Step]:
     steps = [which("tools", _tools(situation))] + facts.observe()
     steps += guard.observe(tuple(situation.intent.links.values()))
     steps += qos.observe(bool(situation.intent.qos))
+    if situation.gateway is not None:
+        steps += gateway.observe(situation.gateway.tunnels)
     for name, technology in sorted(TABLE.items()):
         links = situation.using(name)
         if links:
@@ -80,6 +88,8 @@ def _tools(situation: Situation) -> List[str]:
             names += technology.tools
     if any(guard.needed(params) for params in situation.intent.links.values()):
         names.append("nft")
+    if situation.gateway is not None:
+        names += ["find", "nproc", "sysctl"]
     if situation.intent.qos:
         names += [name for name in qos.TOOLS if name not in names]
     return names
@@ -118,7 +128,8 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
     steps = _switched_off(situation, results)
     # The guard before links: nothing may leave in clear while a tunnel comes up.
     steps += guard.steps_to(links, results)
-    steps += [step for plan in links.values() for step in plan.steps]
+    first, last, problems = _gateway_steps(situation, vdu, links, results)
+    steps += first + [step for plan in links.values() for step in plan.steps] + last
     try:
         steps += qos.steps_to(shares(situation, links), results)
     except InputError as error:
@@ -128,7 +139,29 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
     if situation.authorize:
         steps.append(authorize("authorize", situation.user, situation.authorize))
     steps += _probes(situation, vdu, links, changed=bool(steps))
-    return Plan(vdu.now, links, tuple(steps))
+    return Plan(vdu.now, links, tuple(steps), tuple(problems))
+
+
+def _gateway_steps(
+    situation: Situation, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
+) -> Tuple[List[Step], List[Step], List[str]]:
+    """Return what makes a gateway before its links and after them, and what is wrong with it."""
+    if situation.gateway is None or any(plan.unusable for plan in links.values()):
+        # What a link that cannot be used should be is not known; what protects it stays.
+        return [], [], []
+    secured = [plan for plan in links.values() if plan.params.technology in KEYED]
+    ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
+    wanted = gateway.Gateway(
+        params=situation.gateway,
+        untrusted=tuple(sorted({plan.underlay for plan in secured})),
+        management=vdu.underlay("", situation.management).name,
+        wireguard=tuple(sorted(ports)),
+        ipsec=bool(situation.using(IPSEC)),
+    )
+    try:
+        return gateway.before_links(wanted, results), gateway.after_links(wanted, results), []
+    except InputError as error:
+        return [], [], [str(error)]
 
 
 def shares(situation: Situation, links: Mapping[str, LinkPlan]) -> List[qos.Share]:

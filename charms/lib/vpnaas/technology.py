@@ -12,6 +12,7 @@ import attr
 from . import facts, fields
 from .errors import InputError
 from .facts import VduFacts
+from .gateway_tuning import GatewayParams
 from .intent import Intent, LinkParams, ManualPeer
 from .offer import Offer, decode
 from .steps import Results, Step
@@ -33,6 +34,7 @@ class Situation:
         force: Switch rotated keys without waiting for acknowledgements.
         restart: Links to take down and up.
         authorize: SSH public keys of our other units, which must be able to take over.
+        gateway: What is asked of a security gateway, None where this VNF is none.
     """
 
     intent: Intent
@@ -44,6 +46,7 @@ class Situation:
     force: bool = False
     restart: FrozenSet[str] = frozenset()
     authorize: Tuple[str, ...] = ()
+    gateway: Optional[GatewayParams] = None
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import SECGW, gone
-from e2e_support import NEIGHBOURS, Lab, Service, Vnf, captured, ipsec_only
+from e2e_support import NEIGHBOURS, InBackground, Lab, Service, Vnf, captured, ipsec_only
+
+FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"
+UNTRUSTED, TRUSTED = "192.168.120.1", "192.168.121.1"
+PORTS = """
+import json, socket, sys
+found = {}
+for port in json.loads(sys.argv[2]):
+    s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET); s.settimeout(1)
+    try:
+        s.connect((sys.argv[1], port)); found[port] = "open"
+    except TimeoutError: found[port] = "silence"
+    except OSError as error: found[port] = error.strerror
+    s.close()
+print(json.dumps(found))
+"""
+"""Tries TCP ports of an address."""
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -28,6 +46,18 @@ def secgw(lab: Lab) -> Iterator[Service]:
 def associations(vnf: Vnf) -> int:
     """Return how many IKE SAs are established."""
     return vnf.out("swanctl", "--list-sas").count(", ESTABLISHED, IKEv2")
+
+
+def tried(vnf: Vnf, address: str, *ports: int) -> dict[str, str]:
+    """Return what each TCP port of an address says to a VNF."""
+    shown = vnf.out("python3", "-", address, json.dumps(ports), input=PORTS)
+    found: dict[str, str] = json.loads(shown)
+    return found
+
+
+def management(vnf: Vnf) -> str:
+    """Return the address OSM logs in to."""
+    return vnf.server.ports[0].ip
 
 
 def test_two_cells_reach_the_core_and_only_ipsec_is_on_the_backhaul(
@@ -72,6 +102,98 @@ def test_a_second_inner_address_uses_the_same_tunnel(secgw: Service) -> None:
     assert cell.pings(SGW, "-I", SECOND, tries=50)
     assert cell.pings(SGW)
     assert associations(secgw["gateway"]) == 4
+
+
+def test_the_gateway_answers_strangers_on_no_port_and_osm_on_that_of_ssh(secgw: Service) -> None:
+    gateway, cell, core = secgw["gateway"], secgw["cell1"], secgw["core"]
+    gateway.out("systemd-run", "--unit=listener", "python3", "-m", "http.server", "8080")
+    try:
+        listens = gateway.listening
+        secgw.wait(lambda: "tcp 0.0.0.0:8080" in listens(), "something listens")
+        silent = {"22": "silence", "8080": "silence"}
+        assert tried(cell, UNTRUSTED, 22, 8080) == silent
+        assert tried(cell, management(gateway), 22, 8080) == dict(silent, **{"22": "open"})
+        # Nor out of a tunnel or from the trusted side, where those are whom it serves.
+        assert tried(cell, "10.42.0.1", 22, 8080) == silent
+        assert tried(core, TRUSTED, 22, 8080) == silent
+        # It can fail: the same without the firewall.
+        gateway.action("configure-gateway", firewall=False)
+        assert tried(cell, UNTRUSTED, 22, 8080) == {"22": "open", "8080": "open"}
+        gateway.action("configure-gateway")
+        assert tried(cell, UNTRUSTED, 22, 8080) == silent
+    finally:
+        gateway.out("systemctl", "stop", "listener")
+    assert gateway.action("run", command="echo there").strip() == "there"
+    assert associations(gateway) == 4
+
+
+def test_the_daemon_and_the_kernel_are_those_of_a_gateway(secgw: Service) -> None:
+    gateway = secgw["gateway"]
+    started = gateway.out("systemctl", "show", "-P", "ExecMainStartTimestamp", "strongswan")
+    assert "ikesa_table_size = 1024" in gateway.out(
+        "cat", "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
+    )
+    threads = 12 + 4 * min(16, int(gateway.out("nproc")))
+    assert f"workers {{total={threads} " in gateway.out("swanctl", "--stats", "--raw")
+    assert gateway.out("sysctl", "-n", "net.ipv4.ip_forward").strip() == "1"
+    with secgw.controller() as controlled:
+        controlled.update_status()
+    # Nothing is done again where all is as it should be.
+    assert started == gateway.out("systemctl", "show", "-P", "ExecMainStartTimestamp", "strongswan")
+
+
+def test_a_flood_of_ike_requests_leaves_the_tunnels_up(secgw: Service) -> None:
+    gateway, cell = secgw["gateway"], secgw["cell1"]
+    known = re.findall(r"[0-9a-f]{16}_i", gateway.out("swanctl", "--list-sas"))
+    gateway.out("ip", "route", "replace", "198.18.0.0/15", "via", "192.168.120.11")
+    # The attacker is on the backhaul, as the other cell is.
+    flood = ("python3", "-", "5", "2000", UNTRUSTED)
+    attacker = InBackground(
+        lambda: secgw["cell2"].run(*flood, input=FLOOD.read_text(), timeout=90).stdout
+    )
+    words = ("ping", "-n", "-q", "-c", "20", "-i", "0.2", MME)
+    shown = cell.run(*words).stdout
+    sent = int(attacker.result())
+    assert sent > 2000
+    assert int(re.findall(r"(\d+) received", shown)[0]) >= 16, shown
+    gateway.out("ip", "route", "del", "198.18.0.0/15")
+    assert set(known) <= set(re.findall(r"[0-9a-f]{16}_i", gateway.out("swanctl", "--list-sas")))
+    rules = gateway.out("nft", "list", "chain", "inet", "osm_vpnaas_gateway", "new_peer")
+    dropped = int(re.findall(r"counter packets (\d+)", rules)[0])
+    assert dropped > sent // 4
+
+
+def test_a_gateway_without_its_daemon_lets_nothing_out_in_clear(
+    secgw: Service, tmp_path: Path
+) -> None:
+    gateway, core = secgw["gateway"], secgw["core"]
+    gateway.out("systemctl", "stop", "strongswan")
+    # Worse: somebody routes the cells in clear.
+    routes = [("10.41.0.11", "192.168.120.11"), ("10.42.0.11", "192.168.120.11")]
+    try:
+        for inner, outer in routes:
+            gateway.out("ip", "route", "replace", inner, "via", outer)
+        with captured(secgw, "backhaul", tmp_path / "gateway-down.pcap") as capture:
+            assert not core.pings("10.41.0.11", "-I", MME, tries=10)
+            assert not core.pings("10.42.0.11", "-I", SGW, tries=10)
+            assert not gateway.pings("10.42.0.11", tries=5)
+        clear = f"(net 10.41.0.0/16 or net 10.42.0.0/15) and not {NEIGHBOURS}"
+        assert capture.count(clear) == 0, capture.sample(clear)
+    finally:
+        for inner, _ in routes:
+            gateway.out("ip", "route", "del", inner)
+        gateway.out("systemctl", "start", "strongswan")
+    secgw.wait(lambda: associations(gateway) == 4, "all tunnels are back", 90)
+    assert core.pings("10.42.0.11", "-I", SGW, tries=25)
+
+
+def test_a_gateway_that_reboots_is_closed_before_it_is_open(secgw: Service) -> None:
+    gateway = secgw["gateway"]
+    secgw.vim.reboot(gateway.server_id)
+    secgw.wait(lambda: associations(gateway) == 4, "all tunnels are back", 120)
+    assert tried(secgw["cell1"], UNTRUSTED, 22) == {"22": "silence"}
+    assert secgw["cell1"].pings(SGW, tries=25)
+    assert gateway.boot_cycles() == ""
 
 
 def test_without_its_daemon_a_cell_sends_nothing_in_clear(secgw: Service, tmp_path: Path) -> None:

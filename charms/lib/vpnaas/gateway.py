@@ -1,0 +1,182 @@
+"""A security gateway as a whole: its firewall, its IKE daemon and its kernel, made so on the VDU.
+
+A charm whose charm.yaml says `gateway: true` gets this with its links, in the same reconcile. The
+untrusted side is wherever a link with a VPN has its underlay.
+"""
+
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import attr
+
+from .gateway_firewall import SSH_PORT, TABLE, GatewayFirewall
+from .gateway_firewall import render as firewall_text
+from .gateway_tuning import GatewayParams, GatewayTuning, sysctls
+from .gateway_tuning import render as daemon_text
+from .guard import NFT
+from .ipsec.names import DAEMON, RESTARTED
+from .steps import Results, Step, read, remove, run, write
+from .steps import directory as make_directory
+
+FILE = "/etc/osm-vpnaas/gateway.nft"
+UNIT = "osm-vpnaas-gateway.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
+"""After what links need of the daemon, which it overrides, and before files of an operator."""
+SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
+HEAD = "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\n"
+
+UNIT_TEXT = """[Unit]
+Description=Firewall of a security gateway (osm-vpnaas)
+DefaultDependencies=no
+After=local-fs.target
+Before=network-pre.target shutdown.target
+Wants=network-pre.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={nft} -f {file}
+
+[Install]
+WantedBy=sysinit.target
+""".format(nft=NFT, file=FILE)
+
+
+@attr.frozen
+class Gateway:
+    """A gateway as it should be.
+
+    Attributes:
+        untrusted: Underlays of links with a VPN, empty where no such link is configured yet.
+        management: Interface of management.
+        wireguard: UDP ports of WireGuard links.
+        ipsec: Whether a link uses the IKE daemon.
+        ports: TCP ports that answer on the interface of management besides SSH.
+    """
+
+    params: GatewayParams
+    untrusted: Tuple[str, ...]
+    management: str
+    wireguard: Tuple[int, ...]
+    ipsec: bool
+    ports: Tuple[int, ...] = ()
+
+
+def observe(tunnels: int) -> List[Step]:
+    """Return the steps that look at a gateway's settings."""
+    names = sorted(sysctls(tunnels))
+    paths = ["/proc/sys/" + name.replace(".", "/") for name in names]
+    return [
+        read("gateway/firewall", FILE),
+        read("gateway/unit", UNIT_FILE),
+        read("gateway/daemon", DAEMON_FILE),
+        read("gateway/sysctl", SYSCTL_FILE),
+        run("gateway/table", "nft", "list", "table", "inet", TABLE, any_exit=True),
+        run("gateway/enabled", "systemctl", "is-enabled", UNIT, any_exit=True),
+        run("gateway/cpus", "nproc"),
+        # Not every kernel has all of these, and inside a container not all can be set.
+        run("gateway/settable", "find", *(paths + ["-writable"]), any_exit=True),
+        run("gateway/live", "sysctl", "-e", *names, any_exit=True),
+    ]
+
+
+def before_links(wanted: Gateway, results: Results) -> List[Step]:
+    """Return the steps that come first: nothing may pass in clear while tunnels come up.
+
+    Raises:
+        InputError: The links' interfaces make no firewall.
+    """
+    steps = _firewall(wanted, results)
+    sysctl = HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(wanted))
+    if results.text("gateway/sysctl") != sysctl:
+        steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
+    if _untuned(wanted, results):
+        words = ("sysctl", "-q", "-e", "-p", SYSCTL_FILE)
+        steps.append(run("gateway/load-sysctl", *words, any_exit=True))
+    text = _daemon(wanted, results)
+    if wanted.ipsec and results.text("gateway/daemon") != text:
+        steps.append(write("gateway/put-daemon", DAEMON_FILE, text))
+    return steps
+
+
+def after_links(wanted: Gateway, results: Results) -> List[Step]:
+    """Return the steps that come last: the daemon reads its settings, unless a link saw to it."""
+    if not wanted.ipsec or results.text("gateway/daemon") == _daemon(wanted, results):
+        return []
+    restart = ("systemctl", "restart", DAEMON)
+    return [
+        run("gateway/restart", *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90),
+    ]
+
+
+def _firewall(wanted: Gateway, results: Results) -> List[Step]:
+    if not wanted.params.firewall:
+        return no_firewall() if results.text("gateway/firewall") is not None else []
+    if not wanted.untrusted:
+        return []  # Nothing is known yet to protect from.
+    ports = tuple(sorted({SSH_PORT} | set(wanted.ports)))
+    text = firewall_text(
+        GatewayFirewall(wanted.untrusted, wanted.management, wanted.wireguard, ports)
+    )
+    in_force = (
+        results.text("gateway/firewall") == text
+        and results.text("gateway/unit") == UNIT_TEXT
+        and results.exit_code("gateway/table") == 0
+        and (results.out("gateway/enabled") or "").strip() == "enabled"
+    )
+    if in_force:
+        return []
+    return [
+        make_directory("gateway/folder", "/etc/osm-vpnaas", 0o755),
+        write("gateway/put", FILE, text, 0o600),
+        write("gateway/put-unit", UNIT_FILE, UNIT_TEXT),
+        run("gateway/load", "nft", "-f", FILE),
+        run("gateway/enable", "systemctl", "enable", UNIT, timeout=30),
+    ]
+
+
+def _cpus(results: Results) -> int:
+    text = (results.out("gateway/cpus") or "").strip()
+    return min(256, max(1, int(text))) if text.isdigit() else 1
+
+
+def _daemon(wanted: Gateway, results: Results) -> str:
+    params = wanted.params
+    tuning = GatewayTuning(params.tunnels, _cpus(results), params.peers_per_address)
+    return HEAD + daemon_text(tuning.settings())
+
+
+def _sysctls(wanted: Gateway) -> Sequence[Tuple[str, int]]:
+    return sorted(sysctls(wanted.params.tunnels).items())
+
+
+def _untuned(wanted: Gateway, results: Results) -> bool:
+    """Tell whether a setting that can be set differs."""
+    settable = set(results.output("gateway/settable").split())
+    live: Dict[str, Optional[str]] = {}
+    for line in results.output("gateway/live").splitlines():
+        name, _, value = line.partition("=")
+        live[name.strip()] = value.strip()
+    return any(
+        "/proc/sys/" + name.replace(".", "/") in settable and live.get(name) != str(value)
+        for name, value in _sysctls(wanted)
+    )
+
+
+def no_firewall() -> List[Step]:
+    """Return the steps that take the firewall away."""
+    return [
+        run("gateway/off", "systemctl", "disable", UNIT, any_exit=True, timeout=30),
+        run("gateway/delete", "nft", "delete", "table", "inet", TABLE, any_exit=True),
+        remove("gateway/no-unit", UNIT_FILE),
+        remove("gateway/no-file", FILE),
+    ]
+
+
+def absent() -> List[Step]:
+    """Return the steps that take all of a gateway away; settings of the kernel go with a reboot."""
+    return no_firewall() + [
+        remove("gateway/no-daemon", DAEMON_FILE),
+        remove("gateway/no-sysctl", SYSCTL_FILE),
+    ]
