@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import ctypes
 import subprocess
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
 
 TIMEOUT = 60
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(*argv: str, check: bool = True, text: str | None = None) -> str:
@@ -88,4 +90,6 @@ class Namespaces:
 def enter(namespace: str) -> None:
     """Move the calling thread into a named namespace."""
     with open(f"/run/netns/{namespace}") as handle:
-        os.setns(handle.fileno(), os.CLONE_NEWNET)  # type: ignore[attr-defined]
+        # os.setns came with Python 3.12.
+        if _libc.setns(handle.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns to {namespace} failed")

@@ -1,0 +1,1 @@
+"""What a gateway's tunnels cost per packet, beside plain forwarding on the same wires."""

@@ -1,0 +1,285 @@
+"""A closed loop of UDP frames: so many under way, never more, as fast as the path takes them.
+
+Frames are put on the wire by sendmmsg(2) on a packet socket, 2 to 4 ms of Python for a thousand
+calls of 32 frames. What arrived is the packet counter of the last device, so that nobody has to
+receive: the sink drops what is not for it. Everything is counted in packets as they arrive: a frame
+too large for a tunnel counts as its fragments.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from benchmarks.gateway.loads import HEADERS, Load, fragments, header
+from benchmarks.swan.netns import enter
+
+BATCH = 32
+#: Seconds without a single arrival after which what is under way counts as lost.
+STALL = 0.5
+_PAUSE = 50e-6
+_SO_SNDBUFFORCE = 32
+_libc = ctypes.CDLL(None, use_errno=True)
+T = TypeVar("T")
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+
+class _Msghdr(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_void_p),
+        ("namelen", ctypes.c_uint32),
+        ("iov", ctypes.POINTER(_Iovec)),
+        ("iovlen", ctypes.c_size_t),
+        ("control", ctypes.c_void_p),
+        ("controllen", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+    ]
+
+
+class _Mmsghdr(ctypes.Structure):
+    _fields_ = [("hdr", _Msghdr), ("len", ctypes.c_uint)]
+
+
+def inside(namespace: str, make: Callable[[], T]) -> T:
+    """Return what `make` returns in a network namespace, in a thread that ends with it."""
+    made: list[T] = []
+    failed: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            enter(namespace)
+            made.append(make())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failed.append(error)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+class Arrivals:
+    """The counter of packets that a device has received."""
+
+    def __init__(self, namespace: str, device: str) -> None:
+        # The file goes on to tell of the namespace it was opened in.
+        self._file = inside(namespace, lambda: os.open("/proc/thread-self/net/dev", os.O_RDONLY))
+        self._mark = f"{device}:".encode()
+
+    def read(self) -> int:
+        """Return packets received since the device was made."""
+        text = os.pread(self._file, 65536, 0)
+        return int(text[text.index(self._mark) + len(self._mark) :].split(None, 2)[1])
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a path: where frames are put on the wire, and where those of the other arrive.
+
+    Attributes:
+        namespace: Network namespace.
+        device: Its only wire.
+        mac: Of the device.
+        router: MAC of the router at the other end of the wire.
+        addresses: Address of each tunnel; one for all at the core.
+    """
+
+    namespace: str
+    device: str
+    mac: bytes
+    router: bytes
+    addresses: Sequence[str]
+
+
+class Sender:
+    """Frames of a load in one direction, ready to be sent again and again."""
+
+    def __init__(self, load: Load, near: End, far: End, mtu: int) -> None:
+        mix = load.sizes()
+        tunnels = max(len(near.addresses), len(far.addresses))
+        # Once through all sizes and all tunnels, in whole.
+        count = math.lcm(len(mix), tunnels)
+        count *= math.ceil(4 * BATCH / count)
+        self._payload = ctypes.create_string_buffer(load.largest)
+        self._keep: list[Any] = []
+        self._frames = (_Mmsghdr * count)()
+        for number in range(count):
+            size = mix[number % len(mix)]
+            source = near.addresses[number % len(near.addresses)]
+            target = far.addresses[number % len(far.addresses)]
+            port = 1024 + number % tunnels
+            text = header((near.router, near.mac), source, target, size, port)
+            head = ctypes.create_string_buffer(text, HEADERS)
+            parts = (_Iovec * 2)(
+                _Iovec(ctypes.addressof(head), HEADERS),
+                _Iovec(ctypes.addressof(self._payload), size - HEADERS),
+            )
+            self._keep += [head, parts]
+            self._frames[number].hdr.iov = parts
+            self._frames[number].hdr.iovlen = 2
+        parts_of = [fragments(mix[number % len(mix)], mtu) for number in range(count)]
+        self._before = [0, *itertools.accumulate(parts_of)]
+        self._count, self._next = count, 0
+        self._socket = inside(near.namespace, lambda: _packet_socket(near.device))
+        self._size = ctypes.sizeof(_Mmsghdr)
+
+    def send(self, count: int) -> int:
+        """Send up to `count` frames; return how many packets of them are to arrive."""
+        count = min(count, self._count - self._next)
+        at = ctypes.byref(self._frames, self._next * self._size)
+        done = _libc.sendmmsg(self._socket.fileno(), at, count, socket.MSG_DONTWAIT)
+        if done < 0:
+            number = ctypes.get_errno()
+            if number in (11, 105):  # EAGAIN, ENOBUFS: the wire is full
+                return 0
+            raise OSError(number, os.strerror(number))
+        last = self._next + int(done)
+        packets = self._before[last] - self._before[self._next]
+        self._next = last % self._count
+        return packets
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+def _packet_socket(device: str) -> socket.socket:
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    made.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 16 << 20)
+    made.bind((device, 0))
+    return made
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a load.
+
+    Attributes:
+        sent: Packets in all, with those of the warm-up.
+        lost: Of them, after everything under way had its time to arrive.
+        arrived: Packets that arrived while it was measured.
+        frames: Frames that these were; fewer than packets where there are fragments.
+        seconds: How long it was measured.
+        marks: What `mark` returned at both ends of that time.
+        window: Packets under way at most.
+    """
+
+    sent: int
+    lost: int
+    arrived: int
+    frames: float
+    seconds: float
+    marks: tuple[Any, Any]
+    window: int
+
+    @property
+    def loss(self) -> float:
+        """Share of packets that were lost."""
+        return self.lost / self.sent if self.sent else 1.0
+
+
+class Loop:
+    """A load through a path between two ends."""
+
+    def __init__(self, load: Load, field: End, core: End, mtu: int) -> None:
+        self.load = load
+        mix = load.sizes()
+        self._packets = sum(fragments(size, mtu) for size in mix) / len(mix)
+        self._down = Sender(load, core, field, mtu) if load.down else None
+        self._up = Sender(load, field, core, mtu) if load.down < 1 else None
+        self._sinks = [Arrivals(end.namespace, end.device) for end in (field, core)]
+
+    def arrived(self) -> int:
+        """Return how many packets have arrived at either end."""
+        return sum(sink.read() for sink in self._sinks)
+
+    def close(self) -> None:
+        """Close sockets and files."""
+        for part in (self._down, self._up, *self._sinks):
+            if part is not None:
+                part.close()
+
+    def run(self, window: int, warm: float, seconds: float, mark: Callable[[], Any]) -> Outcome:
+        """Keep `window` packets under way; measure for `seconds` after `warm` seconds."""
+        start = self.arrived()
+        sent = {"down": 0, "up": 0}
+        given_up = 0
+        measuring: tuple[float, int, Any] | None = None
+        begin = moved = time.monotonic()
+        last = start
+        least = min(BATCH, max(1, window // 2))
+        while True:
+            now = time.monotonic()
+            if measuring is None and now >= begin + warm:
+                measuring = (now, self.arrived(), mark())
+            if measuring is not None and now >= measuring[0] + seconds:
+                break
+            count = self.arrived()
+            total = sent["down"] + sent["up"]
+            if count != last:
+                last, moved = count, now
+            elif now - moved > STALL:
+                given_up, moved = total - (count - start), now
+            free = window - (total - given_up - (count - start))
+            if free < least:
+                time.sleep(_PAUSE)
+                continue
+            self._send(min(free, BATCH), sent)
+        after, end = mark(), time.monotonic()
+        arrived = self.arrived() - measuring[1]
+        total = sent["down"] + sent["up"]
+        lost = self._drain(start, total)
+        marks = (measuring[2], after)
+        frames, took = arrived / self._packets, end - measuring[0]
+        return Outcome(total, lost, arrived, frames, took, marks, window)
+
+    def _send(self, count: int, sent: dict[str, int]) -> None:
+        total = sent["down"] + sent["up"] + count
+        down = min(count, max(0, round(total * self.load.down) - sent["down"]))
+        if self._down is not None and down:
+            sent["down"] += self._down.send(down)
+        if self._up is not None and count > down:
+            sent["up"] += self._up.send(count - down)
+
+    def _drain(self, start: int, sent: int) -> int:
+        """Wait for what is under way; return how many never came."""
+        last, moved = -1, time.monotonic()
+        while time.monotonic() - moved < STALL:
+            count = self.arrived() - start
+            if count >= sent:
+                return 0
+            if count != last:
+                last, moved = count, time.monotonic()
+            time.sleep(0.002)
+        return sent - last
+
+
+def find(
+    loop: Loop, window: int, warm: float, seconds: float, mark: Callable[[], Any], limit: float
+) -> Outcome:
+    """Measure with the largest window, of `window` and its halves, that loses less than `limit`.
+
+    The last try stands where even 16 packets under way lose more; its loss tells so.
+    """
+    while True:
+        outcome = loop.run(window, warm, seconds, mark)
+        if outcome.loss < limit or window <= 16:
+            return outcome
+        window //= 2

@@ -1,0 +1,237 @@
+"""Field, peer, gateway and core in a row, each in a namespace, and the gateway's processor time.
+
+    field --- peer === gateway --- core
+
+The field's and the core's ends are where frames are made and counted. Every wire hands over single
+frames (no segmentation offload), and whoever receives from it does so in a kernel thread of its own
+(threaded NAPI), so that what the kernel does for the gateway is told apart from what it does for
+the others.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from benchmarks.gateway.generator import End
+from benchmarks.swan.netns import Namespaces
+
+#: Inner wires take the largest frame of any load, the underlay that and a tunnel's headers.
+INNER_MTU, UNDERLAY_MTU = 1600, 2000
+GATEWAY, PEER = "10.100.0.1", "10.100.0.2"
+#: One outer address for each tunnel, at the peer.
+OUTER = "10.101"
+CORE_PREFIX, CORE = "10.200.0.0/16", "10.200.0.1"
+FIELD_PREFIX = "10.128.0.0/15"
+GATEWAY_INNER = "10.200.255.254"
+#: What answers; frames of loads go to addresses nobody has.
+SERVER, CLIENT = "10.200.0.2", "10.128.0.1"
+FIELD_NET, CORE_NET = "10.127.0", "10.201.0"
+
+
+def inner(tunnel: int) -> str:
+    """Return the prefix behind a tunnel: for loads, for what answers, for the peer itself."""
+    return f"{address(tunnel)}/30"
+
+
+def address(tunnel: int, host: int = 0) -> str:
+    """Return the address in the field that loads of a tunnel use, or the nth after it."""
+    return f"10.128.{tunnel >> 6 & 255}.{(tunnel << 2 & 255) + host}"
+
+
+def outer(tunnel: int) -> str:
+    """Return the peer's outer address of a tunnel."""
+    return f"{OUTER}.{tunnel >> 8}.{tunnel & 255}"
+
+
+class Backend(Protocol):
+    """What carries packets between peer and gateway.
+
+    Attributes:
+        name: What reports call it.
+        tunnels: How many lead to the gateway.
+        mtu: Of the tunnel; larger IP packets pass as fragments.
+    """
+
+    name: str
+    tunnels: int
+    mtu: int
+
+    def start(self, route: Route) -> None:
+        """Set it up on a route, until it can carry packets."""
+
+    def gateway_pids(self) -> list[int]:
+        """Return processes that are the gateway's data path."""
+
+    def stop(self) -> None:
+        """End its processes."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Processor time in seconds since some beginning.
+
+    Attributes:
+        gateway: Of the gateway: threads of its wires and processes of its data path.
+        others: Of all else that the path itself needs and that can be told apart.
+        busy: Of the whole machine, whatever it was for.
+    """
+
+    gateway: float
+    others: float
+    busy: float
+
+
+class Route:
+    """A path of packets with a backend on it; everything ends with the `with` block."""
+
+    def __init__(self, backend: Backend, folder: Path) -> None:
+        self.backend = backend
+        self.folder = folder
+        self.tag = uuid.uuid4().hex[:4]
+        self.spaces = Namespaces("field", "peer", "gw", "core")
+        self._threads: dict[bool, list[Path]] = {}
+
+    def device(self, letter: str) -> str:
+        """Return the name of a device: f and p, q and g, h and c are ends of one wire."""
+        # Unique on the machine, for the threads' names are made of it.
+        return f"{self.tag}{letter}"
+
+    def __enter__(self) -> Route:
+        self.spaces.__enter__()
+        try:
+            self._network()
+            self.backend.start(self)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.backend.stop()
+        self.spaces.__exit__(kind, error, trace)
+
+    def _network(self) -> None:
+        spaces, wires = self.spaces, (("field", "f", "peer", "p"), ("peer", "q", "gw", "g"),
+                                      ("gw", "h", "core", "c"))  # fmt: skip
+        for name in spaces.names:
+            spaces.sysctl(name, **{f"net__ipv6__conf__{k}__disable_ipv6": 1 for k in _ALL})
+            spaces.sysctl(name, **{f"net__ipv4__conf__{k}__rp_filter": 0 for k in _ALL})
+        for near, one, far, other in wires:
+            mtu = UNDERLAY_MTU if one == "q" else INNER_MTU
+            spaces.wire(near, far, names=(self.device(one), self.device(other)), mtu=mtu)
+            for name, letter in ((near, one), (far, other)):
+                self._single_frames(name, self.device(letter))
+        for name, letter, text in (
+            ("field", "f", f"{FIELD_NET}.2/24"), ("peer", "p", f"{FIELD_NET}.1/24"),
+            ("peer", "q", f"{PEER}/24"), ("gw", "g", f"{GATEWAY}/24"),
+            ("gw", "h", f"{CORE_NET}.1/24"), ("core", "c", f"{CORE_NET}.2/24"),
+        ):  # fmt: skip
+            spaces.ip(name, "address", "add", text, "dev", self.device(letter))
+        spaces.ip("field", "address", "add", f"{CLIENT}/32", "dev", "lo")
+        spaces.ip("core", "address", "add", f"{SERVER}/32", "dev", "lo")
+        for name in ("peer", "gw"):
+            spaces.sysctl(name, net__ipv4__ip_forward=1)
+        # The ends keep TCP below the MTU of every backend; loads know nothing of routes.
+        tcp = ("mtu", "1400")
+        spaces.ip("field", "route", "add", CORE_PREFIX, "via", f"{FIELD_NET}.1", "src", CLIENT, *tcp)
+        spaces.ip("core", "route", "add", FIELD_PREFIX, "via", f"{CORE_NET}.1", "src", SERVER, *tcp)
+        spaces.ip("peer", "route", "add", FIELD_PREFIX, "via", f"{FIELD_NET}.2")
+        spaces.ip("gw", "route", "add", CORE_PREFIX, "via", f"{CORE_NET}.2")
+        spaces.ip("gw", "route", "add", f"{OUTER}.0.0/16", "via", PEER)
+        # strongSwan makes the routes of a policy only where an address of its own is in it.
+        spaces.ip("gw", "address", "add", f"{GATEWAY_INNER}/32", "dev", "lo")
+        own = [a for n in range(self.backend.tunnels) for a in (outer(n), address(n, 2))]
+        spaces.batch("peer", [f"address add {text}/32 dev lo" for text in own])
+        self._neighbours()
+
+    def _single_frames(self, name: str, device: str) -> None:
+        spaces = self.spaces
+        # The driver polls only where it may merge what it receives; UDP it forwards as it came.
+        off = ("tso", "off", "tx-udp-segmentation", "off")
+        spaces.run(name, "ethtool", "-K", device, "gro", "on", *off)
+        # Each device has a poll thread from here on.
+        spaces.run(name, "tee", f"/sys/class/net/{device}/threaded", text="1")
+
+    def _neighbours(self) -> None:
+        for name, letter, ip, other, far in (
+            ("field", "f", f"{FIELD_NET}.1", "peer", "p"), ("peer", "p", f"{FIELD_NET}.2", "field", "f"),
+            ("peer", "q", GATEWAY, "gw", "g"), ("gw", "g", PEER, "peer", "q"),
+            ("gw", "h", f"{CORE_NET}.2", "core", "c"), ("core", "c", f"{CORE_NET}.1", "gw", "h"),
+        ):  # fmt: skip
+            mac, device = self.mac(other, far), self.device(letter)
+            self.spaces.ip(name, "neigh", "replace", ip, "lladdr", mac, "dev", device)
+
+    def mac(self, name: str, letter: str) -> str:
+        """Return the MAC address of a device."""
+        shown = self.spaces.ip(name, "-o", "link", "show", "dev", self.device(letter))
+        return shown.split("link/ether ")[1].split()[0]
+
+    def end(self, name: str) -> End:
+        """Return the end of the path in the field or in the core."""
+        letter, router = ("f", ("peer", "p")) if name == "field" else ("c", ("gw", "h"))
+        tunnels = [address(number) for number in range(self.backend.tunnels)]
+        return End(
+            self.spaces.prefix + name,
+            self.device(letter),
+            bytes.fromhex(self.mac(name, letter).replace(":", "")),
+            bytes.fromhex(self.mac(*router).replace(":", "")),
+            tunnels if name == "field" else [CORE],
+        )
+
+    def spent(self) -> Spent:
+        """Return processor time until now."""
+        if not self._threads:
+            mine = {f"napi/{self.device(letter)}-" for letter in "gh"}
+            wires = [(t, n) for t, n in _kernel_threads() if n.startswith(f"napi/{self.tag}")]
+            self._threads = {
+                own: [t for t, n in wires if any(n.startswith(m) for m in mine) is own]
+                for own in (True, False)
+            }
+        processes = [
+            stat
+            for pid in self.backend.gateway_pids()
+            for stat in Path(f"/proc/{pid}/task").glob("*/schedstat")
+        ]
+        gateway = _run_time([*(t / "schedstat" for t in self._threads[True]), *processes])
+        others = _run_time(t / "schedstat" for t in self._threads[False])
+        return Spent(gateway, others, _busy())
+
+
+_ALL = ("all", "default")
+
+
+def _kernel_threads() -> list[tuple[Path, str]]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            found.append((folder, (folder / "comm").read_text().strip()))
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # It ended meanwhile.
+    return found
+
+
+def _run_time(files: Iterable[Path]) -> float:
+    total = 0
+    for file in files:
+        try:
+            total += int(file.read_text().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # A thread that ended.
+    return total / 1e9
+
+
+def _busy() -> float:
+    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+    user, nice, system, _idle, _wait, irq, softirq = (int(w) for w in words[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
