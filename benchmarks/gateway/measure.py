@@ -1,0 +1,184 @@
+"""Cells of the benchmark, and one run of each."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gateway.backends import Ipsec, Plain, WireGuard
+from benchmarks.gateway.generator import Loop, find
+from benchmarks.gateway.loads import ASYMMETRIC, ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
+from benchmarks.gateway.route import Backend, Route, Spent
+from benchmarks.gateway.users import Server
+from experiments.model import Cell, Run
+from experiments.schedule import Planned, interleaved
+
+#: Packets under way at most: the ring of a veth takes no more.
+WINDOW = 256
+#: Share of packets that may be lost.
+LOSS = 0.001
+FORWARDING, HTTP = "forwarding", "http"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is measured, how often and how long.
+
+    Attributes:
+        loads: Of one tunnel of each backend.
+        many: Counts of tunnels besides.
+        many_loads: Loads of those.
+        users: HTTP users at the same time.
+        seconds: Of each measurement of forwarding.
+        warm: Seconds before.
+        users_seconds: Of each measurement of HTTP.
+        rounds: Repetitions.
+    """
+
+    loads: Sequence[Load]
+    many: Sequence[int]
+    many_loads: Sequence[Load]
+    users: Sequence[int]
+    seconds: float
+    warm: float
+    users_seconds: float
+    rounds: int
+
+
+PROFILES: Mapping[str, Profile] = {
+    "quick": Profile(
+        (*(fixed(size) for size in SIZES), IMIX, IMIX2, ASYMMETRIC2), (32, 1000), (IMIX,),
+        (32, 256), 1.0, 0.2, 2.0, 3,
+    ),
+    "full": Profile(
+        (*(fixed(size, down) for down in (1.0, 0.0) for size in SIZES),
+         IMIX, IMIX2, ASYMMETRIC, ASYMMETRIC2),
+        (32, 1000), (fixed(64), fixed(1514), IMIX, IMIX2, ASYMMETRIC2),
+        (32, 256, 1000), 3.0, 0.5, 10.0, 5,
+    ),
+}  # fmt: skip
+
+
+def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
+    """Return the backends to compare, and what of them is left out and why."""
+    found: list[Backend] = [Plain(), WireGuard(), Ipsec()]
+    without = {}
+    for count in profile.many:
+        if reason := WireGuard.absent(count):
+            without[f"wireguard with {count} tunnels"] = reason
+        else:
+            found.append(WireGuard(count))
+        found.append(Ipsec(count))
+    return found, without
+
+
+def cells(profile: Profile, found: Iterable[Backend]) -> list[Cell]:
+    """Return the cells; `place` is where one stands in a table."""
+    wanted: list[Cell] = []
+    for backend in found:
+        loads = profile.loads if backend.tunnels == 1 else profile.many_loads
+        base = {"backend": backend.name, "tunnels": backend.tunnels}
+        for load in loads:
+            size = load.shares[0][0] if len(load.shares) == 1 else None
+            more = {"load": load.name, "size": size, "down": load.down, "place": len(wanted)}
+            wanted.append(Cell(FORWARDING, base | more))
+        if backend.tunnels == 1:
+            wanted += [
+                Cell(HTTP, base | {"load": str(users), "users": users, "place": len(wanted) + n})
+                for n, users in enumerate(profile.users)
+            ]
+    return wanted
+
+
+class Bench:
+    """All backends up at the same time, each on wires of its own; they end with the block."""
+
+    def __init__(self, profile: Profile, found: Sequence[Backend], folder: Path) -> None:
+        self.profile, self._found, self._folder = profile, found, folder
+        self._loads = {load.name: load for load in (*profile.loads, *profile.many_loads)}
+        self._routes: dict[tuple[str, int], Route] = {}
+        self._servers: dict[str, Server] = {}
+        self._windows: dict[str, int] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Bench:
+        with ExitStack() as stack:
+            for backend in self._found:
+                route = stack.enter_context(Route(backend, self._folder))
+                self._routes[backend.name, backend.tunnels] = route
+                if self.profile.users and backend.tunnels == 1:
+                    self._servers[backend.name] = stack.enter_context(Server(route))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *told: Any) -> None:
+        self._stack.__exit__(*told)
+
+    def runs(self, seed: int, tell: Callable[[Planned, int], None]) -> list[Run]:
+        """Make all runs, round by round, each round in an order of its own."""
+        steps = list(interleaved(cells(self.profile, self._found), self.profile.rounds, seed))
+        made = []
+        for step in steps:
+            tell(step, len(steps))
+            load, started, begin = os.getloadavg()[0], time.time(), time.monotonic()
+            result = self.measure(step.cell)
+            took = time.monotonic() - begin
+            cell = step.cell
+            made.append(Run(cell.experiment, cell.params, cell.key, step.repetition, step.order,
+                            started, took, load, result))  # fmt: skip
+        return made
+
+    def measure(self, cell: Cell) -> dict[str, Any]:
+        """Make one run and return its figures."""
+        p = cell.params
+        if cell.experiment == HTTP:
+            return self._http(p["backend"], p["users"])
+        route = self._routes[p["backend"], p["tunnels"]]
+        load = self._loads[p["load"]]
+        loop = Loop(load, route.end("field"), route.end("core"), route.backend.mtu)
+        try:
+            window = self._windows.get(cell.key, WINDOW)
+            timing = (self.profile.warm, self.profile.seconds)
+            outcome = find(loop, window, *timing, route.spent, LOSS)
+        finally:
+            loop.close()
+        self._windows[cell.key] = outcome.window
+        bits = outcome.frames * load.mean * 8
+        spent = difference(outcome.marks)
+        return {
+            "kpps": outcome.frames / outcome.seconds / 1e3,
+            "gbps": bits / outcome.seconds / 1e9,
+            "us-per-frame": spent.gateway * 1e6 / max(outcome.frames, 1),
+            "gbps-per-core": bits / max(spent.gateway, 1e-9) / 1e9,
+            "kpps-per-core": outcome.frames / max(spent.gateway, 1e-9) / 1e3,
+            "loss": outcome.loss,
+            "window": outcome.window,
+            "gateway-cores": spent.gateway / outcome.seconds,
+            "machine-busy-cores": spent.busy / outcome.seconds,
+            "valid": outcome.loss < LOSS,
+        }
+
+    def _http(self, backend: str, users: int) -> dict[str, Any]:
+        route = self._routes[backend, 1]
+        served = self._servers[backend].ask(users, self.profile.users_seconds, route.spent)
+        spent = difference(served.marks)
+        bits = served.bytes * 8
+        return {
+            "requests-per-s": served.requests / served.seconds,
+            "gbps": bits / served.seconds / 1e9,
+            "gbps-per-core": bits / max(spent.gateway, 1e-9) / 1e9,
+            "gateway-cores": spent.gateway / served.seconds,
+            "latency-ms": served.latency_ms,
+            "errors": served.errors,
+        }
+
+
+def difference(marks: tuple[Spent, Spent]) -> Spent:
+    """Return the time spent between two marks."""
+    one, two = marks
+    return Spent(two.gateway - one.gateway, two.others - one.others, two.busy - one.busy)

@@ -1,0 +1,146 @@
+"""The figures of a gateway benchmark, computed from its runs; no page, no plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.model import Run
+from experiments.stats import Estimate, mean, ratio
+
+PLAIN = "plain"
+REFERENCE = Path(__file__).with_name("reference.yaml")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one cell gave, over all rounds.
+
+    Attributes:
+        backend: plain, wireguard or ipsec.
+        tunnels: How many.
+        load: A load's name, or how many users.
+        size: Frame size in bytes where all have the same, else None.
+        figures: Mean of each figure of the result.
+        to_plain: Rate per core over that of plain forwarding, None for that itself.
+        to_one: Rate per core over that of the same backend with one tunnel.
+    """
+
+    backend: str
+    tunnels: int
+    load: str
+    size: int | None
+    down: float
+    figures: Mapping[str, Estimate]
+    to_plain: Estimate | None
+    to_one: Estimate | None
+
+
+Key = tuple[str, int, str]
+
+
+def _key(run: Run) -> Key:
+    p = run.params
+    return p["backend"], p["tunnels"], p["load"]
+
+
+def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
+    """Return a row for each cell of `experiment`, in the order backends and loads first came."""
+    table: dict[Key, list[Run]] = {}
+    for run in sorted(runs, key=lambda r: r.params["place"]):
+        if run.experiment == experiment:
+            table.setdefault(_key(run), []).append(run)
+    found = []
+    for (backend, tunnels, load), made in table.items():
+        plain, one = table.get((PLAIN, 1, load), []), table.get((backend, 1, load), [])
+        names = [n for n, v in flat(made[0].result).items() if isinstance(v, int | float)]
+        figures = {n: mean([flat(run.result)[n] for run in made]) for n in names}
+        found.append(
+            Row(
+                backend,
+                tunnels,
+                load,
+                made[0].params.get("size"),
+                made[0].params.get("down", 1.0),
+                figures,
+                per_core(made, plain) if backend != PLAIN else None,
+                per_core(made, one) if tunnels > 1 else None,
+            )
+        )
+    return found
+
+
+def per_core(made: Sequence[Run], base: Sequence[Run], name: str = "gbps-per-core") -> (
+    Estimate | None
+):
+    """Return the ratio of a figure to that of other runs, paired by round."""
+    ours = {run.repetition: float(run.result[name]) for run in made}
+    theirs = {run.repetition: float(run.result[name]) for run in base}
+    rounds = sorted(ours.keys() & theirs.keys())
+    values, bases = [ours[r] for r in rounds], [theirs[r] for r in rounds]
+    if not rounds or min(*values, *bases) <= 0:
+        return None
+    return ratio(values, bases)
+
+
+def flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Return the numbers of a nested result by dotted name."""
+    found: dict[str, float] = {}
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float):
+            found[prefix + name] = float(value)
+    return found
+
+
+def curve(table: Sequence[Row], backend: str, down: float, what: str) -> list[
+    tuple[float, Estimate]
+]:
+    """Return (frame size, figure) of a backend's fixed sizes; `to_plain` is a figure too."""
+    points = []
+    for row in table:
+        if (row.backend, row.tunnels, row.down) == (backend, 1, down) and row.size:
+            value = row.to_plain if what == "to_plain" else row.figures[what]
+            if value is not None:
+                points.append((float(row.size), value))
+    return sorted(points, key=lambda point: point[0])
+
+
+def reference() -> list[dict[str, Any]]:
+    """Return the published figures."""
+    loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
+    return loaded
+
+
+def mixes(table: Sequence[Row]) -> list[tuple[str, float]]:
+    """Return whose rate per core with IMIX2 is how many times that with IMIX, published last."""
+    by_name = {(r.backend, r.load): r.figures["gbps-per-core"].mean for r in table
+               if r.tunnels == 1}  # fmt: skip
+    found = [
+        (backend, by_name[backend, "imix2"] / by_name[backend, "imix"])
+        for backend in dict.fromkeys(r.backend for r in table)
+        if by_name.get((backend, "imix")) and (backend, "imix2") in by_name
+    ]
+    return found + [
+        (item["id"], item["mixes"]["imix2"] / item["mixes"]["imix"])
+        for item in reference()
+        if "mixes" in item
+    ]
+
+
+CSV_HEAD = ("experiment", "key", "repetition", "order", "started", "load-average", "backend",
+            "tunnels", "load", "metric", "value")  # fmt: skip
+
+
+def csv_rows(runs: Iterable[Run]) -> Iterable[tuple[Any, ...]]:
+    """Yield one row per figure of each run, long form."""
+    for run in runs:
+        head = (run.experiment, run.key, run.repetition, run.order, f"{run.started:.3f}",
+                f"{run.load:.2f}", *_key(run))  # fmt: skip
+        for metric, value in sorted(flat(run.result).items()):
+            yield (*head, metric, value)
