@@ -254,6 +254,7 @@ def main(what: str, rounds: int, seconds: int, dist: Path, out: Path) -> None:
 #: Benchmarks with a command line of their own.
 SUITES = {
     "epc": "benchmarks.epc",
+    "gateway": "benchmarks.gateway.command",
     "hot-standby": "benchmarks.hot_standby",
     "ipsec-scale": "benchmarks.ipsec_scale",
 }

@@ -37,11 +37,16 @@ class Plain:
     """Routes and nothing else."""
 
     name, tunnels, mtu = "plain", 1, INNER_MTU
+    kernel_workers = False
 
     def start(self, route: Route) -> None:
         """Route through the underlay."""
         route.spaces.ip("peer", "route", "add", CORE_PREFIX, "via", GATEWAY)
         route.spaces.ip("gw", "route", "add", FIELD_PREFIX, "via", PEER)
+
+    def kind(self) -> str:
+        """Return what forwards."""
+        return "the kernel, without tunnels"
 
     def gateway_pids(self) -> list[int]:
         """Return none: the kernel forwards in the threads of the wires."""
@@ -61,15 +66,14 @@ class WireGuard:
 
     def __init__(self, tunnels: int = 1) -> None:
         self.tunnels = tunnels
+        self.kernel_workers = probe().backend == KERNEL
         self._running: list[subprocess.Popen[bytes]] = []
         self._gateway: list[int] = []
 
-    @staticmethod
-    def kind() -> str:
+    def kind(self) -> str:
         """Return the implementation."""
-        return f"WireGuard of the kernel {probe().version}" if probe().backend == KERNEL else (
-            f"wireguard-go {probe().version}"
-        )  # fmt: skip
+        name = "the kernel's" if probe().backend == KERNEL else "wireguard-go"
+        return f"{name} {probe().version}, ChaCha20-Poly1305"
 
     @staticmethod
     def absent(tunnels: int) -> str:
@@ -135,15 +139,22 @@ class WireGuard:
             time.sleep(0.02)
         raise RuntimeError(f"wireguard-go made no {device}, see {log.name}")
 
-    def _configure(
-        self, route: Route, name: str, device: str, pid: int | None, text: str
-    ) -> None:
+    def _configure(self, route: Route, name: str, device: str, pid: int | None, text: str) -> None:
         words = ("wg", "setconf", device, "/dev/stdin")
         if pid is None:
             route.spaces.run(name, *words, text=text)
         else:
             run("nsenter", "-t", str(pid), "-m", "-n", *words, text=text)
         route.spaces.ip(name, "link", "set", device, "mtu", str(INNER_MTU), "up")
+
+    def transferred(self, route: Route) -> list[int]:
+        """Return the bytes the gateway has sent to each peer."""
+        words = ("wg", "show", "wg0", "transfer")
+        if self._gateway:
+            shown = run("nsenter", "-t", str(self._gateway[0]), "-m", "-n", *words)
+        else:
+            shown = route.spaces.run("gw", *words)
+        return [int(line.split()[2]) for line in shown.splitlines()]
 
     def gateway_pids(self) -> list[int]:
         """Return wireguard-go's process at the gateway."""
@@ -170,6 +181,7 @@ class Ipsec:
     """
 
     name = "ipsec"
+    kernel_workers = False
 
     def __init__(self, tunnels: int = 1) -> None:
         self.tunnels = tunnels
@@ -177,12 +189,10 @@ class Ipsec:
         self.mtu = INNER_MTU if charon.backend() == "kernel-netlink" else LIBIPSEC_MTU
         self._daemons: list[charon.Charon] = []
 
-    @staticmethod
-    def kind() -> str:
-        """Return the implementation."""
-        version = run("swanctl", "--version").split()
-        number = next((word for word in version if word[:1].isdigit()), "?")
-        return f"strongSwan {number}, {charon.backend()}, AES-256-GCM"
+    def kind(self) -> str:
+        """Return the implementation; while it runs."""
+        version = self._daemons[0].vici.version()["version"].decode()
+        return f"strongSwan {version}, {charon.backend()}, AES-256-GCM"
 
     def start(self, route: Route) -> None:
         """Start both daemons, bring all tunnels up and route through them."""
@@ -197,9 +207,8 @@ class Ipsec:
         key, certificate = authority.issue(GATEWAY_ID)
         gateway.credentials(authority.pem, key, certificate)
         child = {"esp_proposals": [ESP], "replay_window": "1024", "rekey_time": "0"}
-        common = {
-            "version": "2", "proposals": [IKE], "mobike": "no", "rekey_time": "0", "unique": "never",
-        }  # fmt: skip
+        common = {"version": "2", "proposals": [IKE], "mobike": "no", "rekey_time": "0"}
+        common["unique"] = "never"
         gateway.vici.load_conn({"peers": common | {
             "local_addrs": [GATEWAY],
             "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
@@ -243,6 +252,10 @@ class Ipsec:
     def gateway_pids(self) -> list[int]:
         """Return the gateway's charon; beside kernel ESP it has nothing to do."""
         return [daemon.pid for daemon in self._daemons[:1]]
+
+    def sas(self) -> list[list[dict[str, bytes]]]:
+        """Return the CHILD_SAs of each IKE_SA of the gateway, as `list-sas` tells them."""
+        return [list(sa["child-sas"].values()) for _, sa in self._daemons[0].sas()]
 
     def stop(self) -> None:
         """Kill both daemons."""

@@ -60,7 +60,7 @@ def inside(namespace: str, make: Callable[[], T]) -> T:
         try:
             enter(namespace)
             made.append(make())
-        except BaseException as error:  # noqa: BLE001 - raised again below
+        except BaseException as error:
             failed.append(error)
 
     thread = threading.Thread(target=body)

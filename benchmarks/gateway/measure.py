@@ -119,6 +119,10 @@ class Bench:
     def __exit__(self, *told: Any) -> None:
         self._stack.__exit__(*told)
 
+    def route(self, backend: str, tunnels: int) -> Route:
+        """Return the route of a backend."""
+        return self._routes[backend, tunnels]
+
     def runs(self, seed: int, tell: Callable[[Planned, int], None]) -> list[Run]:
         """Make all runs, round by round, each round in an order of its own."""
         steps = list(interleaved(cells(self.profile, self._found), self.profile.rounds, seed))

@@ -56,14 +56,19 @@ class Backend(Protocol):
         name: What reports call it.
         tunnels: How many lead to the gateway.
         mtu: Of the tunnel; larger IP packets pass as fragments.
+        kernel_workers: The kernel works for it in threads that both ends share.
     """
 
     name: str
     tunnels: int
     mtu: int
+    kernel_workers: bool
 
     def start(self, route: Route) -> None:
         """Set it up on a route, until it can carry packets."""
+
+    def kind(self) -> str:
+        """Return the implementation and its version, while it runs."""
 
     def gateway_pids(self) -> list[int]:
         """Return processes that are the gateway's data path."""
@@ -144,7 +149,9 @@ class Route:
             spaces.sysctl(name, net__ipv4__ip_forward=1)
         # The ends keep TCP below the MTU of every backend; loads know nothing of routes.
         tcp = ("mtu", "1400")
-        spaces.ip("field", "route", "add", CORE_PREFIX, "via", f"{FIELD_NET}.1", "src", CLIENT, *tcp)
+        spaces.ip(
+            "field", "route", "add", CORE_PREFIX, "via", f"{FIELD_NET}.1", "src", CLIENT, *tcp
+        )
         spaces.ip("core", "route", "add", FIELD_PREFIX, "via", f"{CORE_NET}.1", "src", SERVER, *tcp)
         spaces.ip("peer", "route", "add", FIELD_PREFIX, "via", f"{FIELD_NET}.2")
         spaces.ip("gw", "route", "add", CORE_PREFIX, "via", f"{CORE_NET}.2")
@@ -165,7 +172,8 @@ class Route:
 
     def _neighbours(self) -> None:
         for name, letter, ip, other, far in (
-            ("field", "f", f"{FIELD_NET}.1", "peer", "p"), ("peer", "p", f"{FIELD_NET}.2", "field", "f"),
+            ("field", "f", f"{FIELD_NET}.1", "peer", "p"),
+            ("peer", "p", f"{FIELD_NET}.2", "field", "f"),
             ("peer", "q", GATEWAY, "gw", "g"), ("gw", "g", PEER, "peer", "q"),
             ("gw", "h", f"{CORE_NET}.2", "core", "c"), ("core", "c", f"{CORE_NET}.1", "gw", "h"),
         ):  # fmt: skip
@@ -204,6 +212,10 @@ class Route:
             for stat in Path(f"/proc/{pid}/task").glob("*/schedstat")
         ]
         gateway = _run_time([*(t / "schedstat" for t in self._threads[True]), *processes])
+        if self.backend.kernel_workers:
+            # What one end encrypts the other decrypts: half of it is the gateway's.
+            shared = (t for t, n in _kernel_threads() if n.startswith("kworker/"))
+            gateway += _run_time(t / "schedstat" for t in shared) / 2
         others = _run_time(t / "schedstat" for t in self._threads[False])
         return Spent(gateway, others, _busy())
 

@@ -74,9 +74,9 @@ def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
     return found
 
 
-def per_core(made: Sequence[Run], base: Sequence[Run], name: str = "gbps-per-core") -> (
-    Estimate | None
-):
+def per_core(
+    made: Sequence[Run], base: Sequence[Run], name: str = "gbps-per-core"
+) -> Estimate | None:
     """Return the ratio of a figure to that of other runs, paired by round."""
     ours = {run.repetition: float(run.result[name]) for run in made}
     theirs = {run.repetition: float(run.result[name]) for run in base}
@@ -98,9 +98,9 @@ def flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return found
 
 
-def curve(table: Sequence[Row], backend: str, down: float, what: str) -> list[
-    tuple[float, Estimate]
-]:
+def curve(
+    table: Sequence[Row], backend: str, down: float, what: str
+) -> list[tuple[float, Estimate]]:
     """Return (frame size, figure) of a backend's fixed sizes; `to_plain` is a figure too."""
     points = []
     for row in table:

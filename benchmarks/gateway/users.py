@@ -126,8 +126,8 @@ class Server:
         script = self.route.folder / "wrk.lua"
         script.write_text(SCRIPT, encoding="utf-8")
         duration = f"{max(1, round(seconds))}s"
-        words = ("wrk", "-t", "1", "-c", str(users), "-d", duration, "--timeout", "30s")
-        words = (*words, "-s", str(script), f"http://{SERVER}:{PORT}/")
+        target = ("-s", str(script), f"http://{SERVER}:{PORT}/")
+        words = ("wrk", "-t", "1", "-c", str(users), "-d", duration, "--timeout", "30s", *target)
         before = mark()
         shown = run(*self.route.spaces.argv("field", *words))
         marks = (before, mark())

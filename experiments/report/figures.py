@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
-from matplotlib import pyplot
+from matplotlib import pyplot, ticker
 
 from experiments.report.summary import Ratio
+from experiments.stats import Estimate
 
 matplotlib.use("svg")
 
@@ -30,6 +31,16 @@ STYLE: Any = {
     "svg.hashsalt": "osm-vpnaas",
 }
 WIDTH = 5.6
+#: Looks of curves, in the order of their series.
+LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": "#555555", "marker": "s", "linestyle": ":"},
+    {"color": "#0072B2", "marker": "o", "linestyle": "-"},
+    {"color": "#D55E00", "marker": "D", "linestyle": "--"},
+    {"color": "#009E73", "marker": "^", "linestyle": "-."},
+)
+
+Curve = tuple[str, Sequence[tuple[float, Estimate]]]
+"""Its name, and its points with what was measured at each."""
 
 
 def _svg(figure: Any, title: str) -> str:
@@ -90,5 +101,37 @@ def delays(rows: Sequence[tuple[str, float, float, float]], budget: float, title
         axes.set_ylim(-0.6, len(rows) - 0.05)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("one-way delay in ms: dot median, bar 99 %, cross maximum")
+        figure.tight_layout()
+        return _svg(figure, title)
+
+
+def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> str:
+    """Plot curves over sizes with their confidence intervals; the vertical axis is logarithmic.
+
+    A curve without points is left out and keeps its look, so that figures of one page agree.
+    """
+    means = [value.mean for _, points in rows for _, value in points]
+    with pyplot.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 3.4))
+        for (name, points), look in zip(rows, LOOKS, strict=False):
+            if not points:
+                continue
+            line = ([size for size, _ in points], [value.mean for _, value in points])
+            axes.plot(*line, label=name, markersize=5, linewidth=1.6, **look)
+            for size, value in points:
+                # An interval that reaches below zero has no place on this axis.
+                if value.known and value.low > 0:
+                    ends = [value.low, value.high]
+                    axes.plot([size, size], ends, color=look["color"], linewidth=1.2)
+        axes.set_yscale("log")
+        # By the means: one wide interval would make all else flat.
+        axes.set_ylim(min(means) / 2, max(means) * 2)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(ticker.LogLocator(subs=(2, 5)))
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.set_xlim(left=0)
+        axes.set_xlabel(axes_names[0])
+        axes.set_ylabel(axes_names[1])
+        axes.legend(frameon=False, fontsize=9)
         figure.tight_layout()
         return _svg(figure, title)

@@ -1,0 +1,187 @@
+"""Tables on the terminal, and the page and the table of a gateway benchmark."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.gateway.loads import IMIX, IMIX2
+from benchmarks.gateway.measure import FORWARDING, HTTP, LOSS, WINDOW
+from benchmarks.gateway.summary import CSV_HEAD, Row, csv_rows, curve, mixes, reference, rows
+from benchmarks.gateway.users import BODY
+from experiments.model import Run
+from experiments.report import figures
+from experiments.stats import Estimate, single
+
+HERE = Path(__file__).parent
+STYLES = Path(figures.__file__).parent
+
+
+def write(document: Mapping[str, Any], runs: Sequence[Run], file: Path) -> tuple[Path, Path]:
+    """Write the page and the CSV file beside the JSON file; return their paths."""
+    page, table = file.with_suffix(".html"), file.with_suffix(".csv")
+    page.write_text(html(document, runs), encoding="utf-8")
+    with open(table, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(CSV_HEAD)
+        writer.writerows(csv_rows(runs))
+    return page, table
+
+
+def html(document: Mapping[str, Any], runs: Sequence[Run]) -> str:
+    """Return the page; it needs no other file and no network."""
+    environment = Environment(
+        loader=FileSystemLoader([HERE, STYLES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    forwarding = rows(runs, FORWARDING)
+    stamps = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
+    loads = [run.load for run in runs]
+    return environment.get_template("page.html.j2").render(
+        profile=document["profile"],
+        env=document["environment"],
+        kinds=document["backends"],
+        without=document["left-out"],
+        seed=document["seed"],
+        count=len(runs),
+        begun=min(stamps),
+        ended=max(stamps),
+        load=f"{min(loads):.1f} to {max(loads):.1f}",
+        rounds=max(run.repetition for run in runs) + 1,
+        figures=_figures(forwarding),
+        forwarding=[_forwarding(row) for row in forwarding],
+        http=[_http(row) for row in rows(runs, HTTP)],
+        body=BODY >> 10,
+        mixes=mixes(forwarding),
+        size_ratio=IMIX2.mean / IMIX.mean,
+        references=reference(),
+        window=WINDOW,
+        loss=f"{LOSS:.1%}".removesuffix("%"),
+    )
+
+
+def _figures(table: Sequence[Row]) -> list[dict[str, str]]:
+    names = list(dict.fromkeys(row.backend for row in table))
+    size = "frame size in bytes"
+    made = []
+    for down, way in ((1.0, "to the field"), (0.0, "from the field")):
+        for what, axis, text in (
+            ("gbps-per-core", "Gbit/s per core", "Rate per core of the gateway"),
+            ("to_plain", "rate per core, over plain", "The same, over plain forwarding"),
+            ("gbps", "Gbit/s of the path", "Rate of the whole path, all on this machine"),
+        ):
+            series = [(name, curve(table, name, down, what)) for name in names]
+            if any(points for _, points in series):
+                caption = f"{text}, frames {way}; bars are 95 % intervals over rounds."
+                svg = figures.curves(series, caption, (size, axis))
+                made.append({"svg": svg, "text": caption})
+    if published := _shapes(table, names):
+        caption = "Rate per core at each size, over that at 1024 bytes of the same source."
+        svg = figures.curves(published, caption, (size, "over that at 1024 bytes"))
+        made.append({"svg": svg, "text": caption})
+    return made
+
+
+def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
+    found: list[figures.Curve] = []
+    for name in names:
+        points = curve(table, name, 1.0, "gbps-per-core")
+        base = next((value.mean for size, value in points if size == 1024), None)
+        if base:
+            found.append((name, [(size, single(value.mean / base)) for size, value in points]))
+    if found:
+        for item in reference():
+            if told := item.get("sizes"):
+                shape = [(float(size), single(rate / told[1024])) for size, rate in told.items()]
+                found.append((item["id"], shape))
+    return found
+
+
+def _number(value: Estimate, form: str) -> str:
+    return format(value.mean, form)
+
+
+def _brief(text: Any) -> str:
+    """Return a figure without its interval, which a terminal has no room for."""
+    return str(text).split(" (")[0]
+
+
+def _ratio(value: Estimate | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _forwarding(row: Row) -> dict[str, Any]:
+    f = row.figures
+    return {
+        "load": row.load,
+        "backend": row.backend,
+        "tunnels": row.tunnels,
+        "kpps": _number(f["kpps"], ".1f"),
+        "gbps": _number(f["gbps"], ".3f"),
+        "loss": _number(single(f["loss"].mean * 100), ".3f"),
+        "window": _number(f["window"], ".0f"),
+        "us": str(f["us-per-frame"]),
+        "core": str(f["gbps-per-core"]),
+        "plain": _ratio(row.to_plain),
+        "one": _ratio(row.to_one),
+        "valid": f["valid"].mean == 1,
+    }
+
+
+def _http(row: Row) -> dict[str, Any]:
+    f = row.figures
+    return {
+        "load": row.load,
+        "backend": row.backend,
+        "requests": _number(f["requests-per-s"], ".0f"),
+        "gbps": _number(f["gbps"], ".3f"),
+        **{name: _number(f[f"latency-ms.{name}"], ".1f") for name in ("p50", "p90", "p99")},
+        "errors": _number(
+            single(sum(v.mean for n, v in f.items() if n.startswith("errors."))), "g"
+        ),
+        "core": str(f["gbps-per-core"]),
+        "plain": _ratio(row.to_plain),
+    }
+
+
+FORWARDING_COLUMNS = {
+    "load": "load", "backend": "", "tunnels": "tunnels", "kpps": "path kpps",
+    "gbps": "path Gbit/s", "loss": "loss %", "us": "gateway µs a frame",
+    "core": "Gbit/s a core", "plain": "over plain", "one": "over one tunnel",
+}  # fmt: skip
+HTTP_COLUMNS = {
+    "load": "users", "backend": "", "requests": "requests/s", "gbps": "Gbit/s", "p50": "median ms",
+    "p99": "99 % ms", "errors": "errors", "core": "Gbit/s a core", "plain": "over plain",
+}  # fmt: skip
+
+
+def show(runs: Sequence[Run], console: Console) -> None:
+    """Print both tables; intervals are on the page."""
+    for title, columns, lines in (
+        ("Forwarding; 'a core' and 'a frame' are the gateway's own processor time",
+         FORWARDING_COLUMNS, [_forwarding(row) for row in rows(runs, FORWARDING)]),
+        (f"HTTP users, {BODY >> 10} kB a response",
+         HTTP_COLUMNS, [_http(row) for row in rows(runs, HTTP)]),
+    ):  # fmt: skip
+        if not lines:
+            continue
+        view = Table(title=title)
+        for heading in columns.values():
+            view.add_column(heading, justify="right" if heading else "left")
+        for line in sorted(lines, key=lambda entry: _order(lines, entry)):
+            view.add_row(*(_brief(line[name]) for name in columns))
+        console.print(view)
+
+
+def _order(lines: Sequence[Mapping[str, Any]], line: Mapping[str, Any]) -> int:
+    """Sort loads together, so that backends stand side by side."""
+    return list(dict.fromkeys(entry["load"] for entry in lines)).index(line["load"])

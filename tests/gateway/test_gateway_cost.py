@@ -1,0 +1,181 @@
+"""The gateway benchmark: its arithmetic, and all of it once through at the size of a test."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from benchmarks.gateway import measure, render, summary
+from benchmarks.gateway.backends import Ipsec, WireGuard
+from benchmarks.gateway.generator import Loop, find
+from benchmarks.gateway.loads import ASYMMETRIC2, HEADERS, IMIX, IMIX2, fixed, fragments, header
+from benchmarks.gateway.measure import Bench, Profile
+from experiments.model import Cell, Run
+
+SMOKE = Profile((fixed(64), fixed(1514), ASYMMETRIC2), (2,), (IMIX,), (4,), 0.3, 0.1, 1.0, 1)
+
+
+def test_mixes_have_the_mean_sizes_that_go_by_their_names() -> None:
+    assert IMIX.mean == pytest.approx((7 * 64 + 4 * 590 + 1514) / 12)
+    assert IMIX2.mean == pytest.approx(720.02)
+    assert sum(size <= 127 for size in IMIX2.sizes()) == 44
+
+
+def test_a_header_is_one_that_others_can_read() -> None:
+    text = header((b"\2" * 6, b"\4" * 6), "10.200.0.1", "10.128.0.4", 128, 1025)
+    frame = Ether(text + bytes(128 - HEADERS))
+    assert len(text) == HEADERS
+    assert (frame[IP].src, frame[IP].dst, frame[IP].len) == ("10.200.0.1", "10.128.0.4", 114)
+    assert (frame[UDP].sport, frame[UDP].len) == (1025, 94)
+    told = frame[IP].chksum
+    del frame[IP].chksum
+    assert Ether(bytes(frame))[IP].chksum == told
+
+
+@pytest.mark.parametrize(
+    ("size", "mtu", "count"), [(1514, 1500, 1), (1515, 1500, 2), (1414, 1400, 1), (1514, 1400, 2)]
+)
+def test_a_frame_too_large_for_a_tunnel_counts_as_its_fragments(
+    size: int, mtu: int, count: int
+) -> None:
+    assert fragments(size, mtu) == count
+
+
+def test_a_frame_holds_its_headers() -> None:
+    with pytest.raises(ValueError, match="42 bytes or more, not 41"):
+        fixed(41)
+
+
+def _run(backend: str, repetition: int, rate: float, load: str = "64", tunnels: int = 1) -> Run:
+    size = int(load) if load.isdigit() else None
+    params = {"backend": backend, "tunnels": tunnels, "load": load, "size": size, "down": 1.0,
+              "place": 0}  # fmt: skip
+    cell = Cell("forwarding", params)
+    result = dict.fromkeys(("kpps", "gbps", "us-per-frame", "loss", "window"), 1.0)
+    result |= {"gbps-per-core": rate, "valid": True}
+    return Run("forwarding", params, cell.key, repetition, 0, 0.0, 1.0, 0.5, result)
+
+
+def test_ratios_are_paired_by_round_and_stand_beside_plain_and_one_tunnel() -> None:
+    runs = [_run("plain", n, 10.0 * (n + 1)) for n in range(3)]
+    runs += [_run("ipsec", n, 2.0 * (n + 1)) for n in range(3)]
+    runs += [_run("ipsec", n, 1.0 * (n + 1), tunnels=32) for n in range(3)]
+    plain, one, many = summary.rows(runs, "forwarding")
+    assert plain.to_plain is None
+    assert one.to_plain is not None
+    assert one.to_plain.mean == pytest.approx(0.2)
+    assert one.to_plain.high == pytest.approx(0.2), "the same ratio in each round"
+    assert many.to_one is not None
+    assert many.to_one.mean == pytest.approx(0.5)
+
+
+def test_each_source_is_compared_with_itself_only() -> None:
+    runs = [_run("plain", 0, 3.0, "imix"), _run("plain", 0, 6.0, "imix2")]
+    told = summary.mixes(summary.rows(runs, "forwarding"))
+    assert told[0] == ("plain", pytest.approx(2.0))
+    assert told[1][1] == pytest.approx(13.75 / 7.5)
+
+
+def test_profiles_hold_what_the_documentation_says() -> None:
+    for profile in measure.PROFILES.values():
+        names = {load.name for load in profile.loads}
+        assert {"64", "128", "256", "512", "1024", "1280", "1400", "1514"} <= names
+        assert {"imix", "imix2", "imix2 90/10"} <= names
+        assert profile.many == (32, 1000)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    found, _ = measure.backends(SMOKE)
+    with Bench(SMOKE, found, tmp_path_factory.mktemp("gateway")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def runs(bench: Bench) -> list[Run]:
+    return bench.runs(1, lambda step, count: None)
+
+
+def _forwarding(runs: list[Run]) -> dict[tuple[str, int, str], Any]:
+    return {(r.params["backend"], r.params["tunnels"], r.params["load"]): r.result
+            for r in runs if r.experiment == "forwarding"}  # fmt: skip
+
+
+@pytest.mark.lab
+def test_every_load_passes_every_backend(runs: list[Run]) -> None:
+    table = _forwarding(runs)
+    assert len(table) == 11
+    assert {cell: result for cell, result in table.items() if result["kpps"] <= 0} == {}
+    # A busy machine may lose packets; a path that carries none or half of them is another thing.
+    assert {cell: result for cell, result in table.items() if result["loss"] > 0.1} == {}
+
+
+@pytest.mark.lab
+def test_a_tunnel_costs_the_gateway_more_than_forwarding_does(runs: list[Run]) -> None:
+    table = _forwarding(runs)
+    for load in ("64", "1514"):
+        plain = table["plain", 1, load]["us-per-frame"]
+        assert 0 < plain < table["wireguard", 1, load]["us-per-frame"]
+        assert plain < table["ipsec", 1, load]["us-per-frame"]
+
+
+@pytest.mark.lab
+def test_frames_went_through_each_of_the_tunnels(bench: Bench, runs: list[Run]) -> None:
+    route = bench.route("ipsec", 2)
+    assert isinstance(route.backend, Ipsec)
+    carried = [child["packets-out"] for sa in route.backend.sas() for child in sa]
+    assert len(carried) == 2
+    assert min(int(count) for count in carried) > 10
+    route = bench.route("wireguard", 2)
+    assert isinstance(route.backend, WireGuard)
+    assert len(route.backend.transferred(route)) == 2
+    assert min(route.backend.transferred(route)) > 1000
+
+
+@pytest.mark.lab
+def test_users_get_their_answers(runs: list[Run]) -> None:
+    told = {r.params["backend"]: r.result for r in runs if r.experiment == "http"}
+    assert set(told) == {"plain", "wireguard", "ipsec"}
+    for result in told.values():
+        assert result["requests-per-s"] > 0
+        assert sum(result["errors"].values()) == 0
+        assert 0 < result["latency-ms"]["p50"] <= result["latency-ms"]["p99"]
+
+
+@pytest.mark.lab
+def test_loss_is_told_and_not_measured_away(bench: Bench) -> None:
+    route = bench.route("plain", 1)
+    hook = "type filter hook forward priority 0; numgen random mod 10 0 drop;"
+    rules = f"table ip t {{ chain c {{ {hook} }}; }}"
+    route.spaces.run("gw", "nft", "-f", "-", text=rules)
+    try:
+        loop = Loop(fixed(64), route.end("field"), route.end("core"), route.backend.mtu)
+        outcome = find(loop, 32, 0.0, 0.2, route.spent, measure.LOSS)
+        loop.close()
+    finally:
+        route.spaces.run("gw", "nft", "delete", "table", "ip", "t")
+    assert outcome.window == 16
+    assert 0.01 < outcome.loss < 0.4
+
+
+@pytest.mark.lab
+def test_page_and_table_tell_of_every_cell(runs: list[Run], tmp_path: Path) -> None:
+    host = {"cpus": 2, "cpu": "any", "kernel": "any"}
+    document = {"profile": "smoke", "seed": 1, "left-out": {"x": "y"}, "backends": {"plain": "p"},
+                "environment": {"host": host}, "runs": [asdict(run) for run in runs]}  # fmt: skip
+    page, table = render.write(document, runs, tmp_path / "gateway.json")
+    text = page.read_text()
+    assert text.count("<svg") >= 3
+    assert not re.search(r"(src|href)=\"http", text)
+    with table.open() as stream:
+        told = list(csv.DictReader(stream))
+    assert {row["key"] for row in told} == {run.key for run in runs}
+    assert {row["backend"] for row in told} == {"plain", "wireguard", "ipsec"}
