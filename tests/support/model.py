@@ -310,6 +310,10 @@ class ModelVdu:
         self.fail_on: str | None = None
         self.round_trips = 0
         self.plain: dict[str, PlainInterface] = {}
+        self.routes: list[dict[str, str]] = []
+        """Beyond those of tunnels, as `ip -j route show` prints them."""
+        self.pings: dict[str, tuple[int, str]] = {}
+        """Exit code and output of a ping with Don't Fragment, by address; else nobody answers."""
         self.charon = Charon(self)
         world.vdus.append(self)
 
@@ -435,6 +439,8 @@ class ModelVdu:
         return 0, ""
 
     def _cmd_ping(self, argv, text):
+        if "-M" in argv:
+            return self.pings.get(argv[-1], (1, ""))
         return (0 if self.world.ping(self, argv[-1]) else 1), ""
 
     def _cmd_systemd_run(self, argv, text):
@@ -655,6 +661,7 @@ class ModelVdu:
                 for name, wg in self._made()
                 for route in sorted(wg.routes)
             ]
+            routes = self.routes + routes
             return 0, json.dumps([] if "default" in words or "-6" in argv else routes)
         made = dict(self._made())
         if words[:2] == ["xfrm", "state"]:

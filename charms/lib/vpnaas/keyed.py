@@ -16,6 +16,8 @@ from .technology import LinkPlan, Situation, Technology, View
 from .tunnel import KeyState, Peer
 from .vet import Remote, Vetted, vet
 
+AGAIN = "again/"
+
 
 class KeyedTechnology(Technology):
     """A technology with a key pair per link; a subclass says what a key and a peer are there."""
@@ -65,7 +67,7 @@ class KeyedTechnology(Technology):
                     steps += preshared.unwrap(link, remote.peer_name, keys.wrapped)
         if steps:
             for link in links:
-                steps += observe_preshared(situation, link, "again/")
+                steps += observe_preshared(situation, link, AGAIN)
         return steps
 
     def plan(self, view: View) -> LinkPlan:
@@ -197,7 +199,9 @@ def _wrap_key(view: View) -> str:
 def _agreed(view: View) -> Dict[str, Tuple[Optional[str], str]]:
     """Return (identity, ciphertext to publish) of the preshared key of each peer."""
     provider = view.situation.roles[view.link] == PROVIDER
-    results, prefix = (view.results, "") if view.prepared is None else (view.prepared, "again/")
+    # There may be none of these looks, or others than these.
+    again = view.prepared is not None and any(id.startswith(AGAIN) for id in view.prepared.ids())
+    results, prefix = (view.prepared, AGAIN) if again and view.prepared else (view.results, "")
     table = {}
     for remote, keys, state in _agreements(view.situation, view.link, results, prefix):
         identity, _ = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)

@@ -111,6 +111,7 @@ class Ipsec(KeyedTechnology):
             peers=tuple(peers),
             underlay=tuple(addresses),
             initiates=_initiates(view, peers),
+            sources=view.sources(),
         )
 
     def _cap(self, view: View, link: str) -> int:

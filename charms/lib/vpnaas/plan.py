@@ -15,7 +15,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 
-from . import facts, fields, gateway, guard, qos, responder
+from . import facts, fields, gateway, guard, nesting, qos, responder
 from .errors import InputError, VpnaasError
 from .facts import VduFacts
 from .intent import LinkParams
@@ -52,6 +52,7 @@ def observe_steps(situation: Situation) -> List[Step]:
     steps += qos.observe(bool(situation.intent.qos))
     if situation.gateway is not None:
         steps += gateway.observe(situation.gateway.tunnels)
+    steps += nesting.observe(situation)
     for name, technology in sorted(TABLE.items()):
         links = situation.using(name)
         if links:
@@ -96,8 +97,11 @@ def _tools(situation: Situation) -> List[str]:
 
 
 def prepare_steps(situation: Situation, results: Results) -> List[Step]:
-    """Return the steps that move agreements on preshared keys on, with a fresh look; often none."""
-    steps: List[Step] = []
+    """Return the steps of a second look; often none.
+
+    They move agreements on preshared keys on, and ask routers on the way to peers what fits.
+    """
+    steps = nesting.probes(situation, facts.parse(results), results)
     for name, technology in sorted(TABLE.items()):
         links = situation.using(name)
         if links:
@@ -119,17 +123,18 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
     """
     require_tools(situation, results)
     vdu = facts.parse(results)
-    links: Dict[str, LinkPlan] = {}
-    for link, params in sorted(situation.intent.links.items()):
-        try:
-            links[link] = _plan_link(situation, params, vdu, results, prepared)
-        except VpnaasError as error:
-            links[link] = LinkPlan(params, unusable=True, problems=(str(error),))
+    links = {
+        link: _plan_or_refuse(situation, params, vdu, results, prepared)
+        for link, params in sorted(situation.intent.links.items())
+    }
+    known = nesting.learned(results, prepared)
+    links = _nest(situation, links, vdu, results, prepared, known)
     steps = _switched_off(situation, results)
     # The guard before links: nothing may leave in clear while a tunnel comes up.
     steps += guard.steps_to(links, results)
     first, last, problems = _gateway_steps(situation, vdu, links, results)
     steps += first + [step for plan in links.values() for step in plan.steps] + last
+    steps += nesting.steps_to(known, results)
     try:
         steps += qos.steps_to(shares(situation, links), results)
     except InputError as error:
@@ -162,6 +167,33 @@ def _gateway_steps(
         return gateway.before_links(wanted, results), gateway.after_links(wanted, results), []
     except InputError as error:
         return [], [], [str(error)]
+
+
+def _nest(
+    situation: Situation,
+    links: Dict[str, LinkPlan],
+    vdu: VduFacts,
+    results: Results,
+    prepared: Optional[Results],
+    known: Mapping[str, int],
+) -> Dict[str, LinkPlan]:
+    """Plan links anew whose peers are reached through other tunnels, or through narrower paths."""
+    overheads = {
+        link: TABLE[plan.params.technology].overhead(plan.params) for link, plan in links.items()
+    }
+    refused: Dict[str, Dict[str, Tuple[str, str]]] = {link: {} for link in links}
+    # Tunnels nest once: in the second pass those outside have their MTU.
+    for _ in range(2):
+        found = nesting.ways(links, overheads, vdu, results, known)
+        for link, ways in sorted(found.items()):
+            refused[link].update(nesting.refusals(links[link], ways))
+            limit = min([way.mtu for way in ways.values() if way.mtu and not way.refused] or [0])
+            through = {n: way.through for n, way in ways.items() if way.through and not way.refused}
+            if limit or through or refused[link]:
+                nest = _Nest(limit, through, refused[link])
+                params = links[link].params
+                links[link] = _plan_or_refuse(situation, params, vdu, results, prepared, nest)
+    return links
 
 
 def shares(situation: Situation, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
@@ -234,8 +266,21 @@ def fresh(now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
     return TABLE[plan.params.technology].alive(now, plan, peer, grace)
 
 
-def _own_mtu(params: LinkParams, underlay: facts.Interface, overhead: int) -> int:
-    mtu = min(underlay.mtu - overhead, fields.MAX_MTU)
+@attr.frozen
+class _Nest:
+    """What is known of the ways to a link's peers.
+
+    Attributes:
+        limit: Bytes of the largest packet that reaches all of them, 0 where nothing limits it.
+    """
+
+    limit: int = 0
+    through: Mapping[str, str] = attr.Factory(dict)
+    refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+
+
+def _own_mtu(params: LinkParams, underlay: facts.Interface, overhead: int, limit: int) -> int:
+    mtu = min(min(underlay.mtu, limit or underlay.mtu) - overhead, fields.MAX_MTU)
     if mtu < fields.MIN_MTU:
         raise InputError(
             "{}: MTU of {}".format(params.link, underlay.name),
@@ -263,12 +308,27 @@ def _own_endpoint(
     return addresses[0].ip, params.listen_port
 
 
+def _plan_or_refuse(
+    situation: Situation,
+    params: LinkParams,
+    vdu: VduFacts,
+    results: Results,
+    prepared: Optional[Results],
+    nest: _Nest = _Nest(),  # noqa: B008 - frozen
+) -> LinkPlan:
+    try:
+        return _plan_link(situation, params, vdu, results, prepared, nest)
+    except VpnaasError as error:
+        return LinkPlan(params, unusable=True, problems=(str(error),))
+
+
 def _plan_link(
     situation: Situation,
     params: LinkParams,
     vdu: VduFacts,
     results: Results,
     prepared: Optional[Results],
+    nest: _Nest,
 ) -> LinkPlan:
     technology = TABLE[params.technology]
     underlay = vdu.underlay(params.underlay_interface, situation.management)
@@ -278,10 +338,12 @@ def _plan_link(
         params=params,
         vdu=vdu,
         underlay=underlay,
-        mtu=_own_mtu(params, underlay, technology.overhead(params)),
+        mtu=_own_mtu(params, underlay, technology.overhead(params), nest.limit),
         endpoint=endpoint,
         results=results,
         prepared=prepared,
+        through=nest.through,
+        refused=nest.refused,
     )
     plan = technology.plan(view)
     steps: List[Step] = []
@@ -293,7 +355,12 @@ def _plan_link(
     interface, owner = technology.interface(view), technology.owner(view)
     steps += responder.steps_to(params, interface, owner, outer, results)
     return attr.evolve(
-        plan, steps=tuple(steps), interface=interface, underlay=underlay.name, owner=owner
+        plan,
+        steps=tuple(steps),
+        interface=interface,
+        underlay=underlay.name,
+        owner=owner,
+        through=nest.through,
     )
 
 

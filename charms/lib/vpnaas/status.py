@@ -110,6 +110,8 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     seen = TABLE[plan.params.technology].seen(plan, peer)
     view["public-key"] = peer.public_key
     view["preshared-key"] = bool(peer.preshared)
+    if peer.name in plan.through:
+        view["through"] = plan.through[peer.name]
     age = now - seen.handshake if seen.handshake else seen.age
     view["last-handshake-s"] = age
     view["received-bytes"] = seen.received

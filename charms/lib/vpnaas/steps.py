@@ -122,6 +122,10 @@ class Results:
         """Tell whether the step was reached."""
         return id in self._results
 
+    def ids(self) -> List[str]:
+        """Return the ids of all steps that were reached."""
+        return list(self._results)
+
     def check(self) -> "Results":
         """Raise VduError where a step failed."""
         if self.failed is not None:

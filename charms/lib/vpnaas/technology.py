@@ -88,6 +88,7 @@ class LinkPlan:
         interface: Interface that has the inner address, "" where nothing was decided.
         underlay: Interface the link runs over.
         owner: systemd unit that brings the link up.
+        through: Link whose tunnel takes our packets to a peer, by its name, where one does.
     """
 
     params: LinkParams
@@ -102,6 +103,7 @@ class LinkPlan:
     interface: str = ""
     underlay: str = ""
     owner: str = ""
+    through: Mapping[str, str] = attr.Factory(dict)
 
 
 @attr.frozen
@@ -110,6 +112,8 @@ class View:
 
     Attributes:
         prepared: What the steps of `Technology.prepare` brought back, None where there were none.
+        through: As in `LinkPlan`.
+        refused: Why an endpoint cannot be used, and what can, by its address.
     """
 
     situation: Situation
@@ -120,6 +124,8 @@ class View:
     endpoint: Optional[Tuple[fields.IPAddress, int]]
     results: Results
     prepared: Optional[Results] = None
+    through: Mapping[str, str] = attr.Factory(dict)
+    refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
 
     @property
     def link(self) -> str:
@@ -150,7 +156,13 @@ class View:
                 preshared_ids is not None and self.situation.needs_preshared(self.link)
             ),
             preshared_ids=preshared_ids or {},
+            refused=self.refused,
         )
+
+    def sources(self) -> Dict[str, fields.IPAddress]:
+        """Return the address a tunnel inside another one starts from, by peer name."""
+        links = self.situation.intent.links
+        return {name: links[link].inner_address.ip for name, link in self.through.items()}
 
 
 @attr.frozen

@@ -44,6 +44,7 @@ class Context:
         applied: Peers of the last successful reconcile.
         own_keys: Our public key, then the staged one if there is one.
         preshared_required: Whether a relation's peer needs a preshared key.
+        refused: Why an endpoint cannot be used, and what can, by its address.
         preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
     """
 
@@ -55,6 +56,7 @@ class Context:
     own_keys: Tuple[str, ...] = ()
     preshared_required: bool = False
     preshared_ids: Mapping[str, Optional[str]] = attr.Factory(dict)
+    refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
 
 
 @attr.frozen
@@ -97,6 +99,12 @@ def vet(context: Context) -> Vetted:
     peers: List[Peer] = []
     offers: Dict[str, Offer] = {}
 
+    def reachable(peer: Peer) -> Peer:
+        reason = context.refused.get(str(peer.endpoint[0])) if peer.endpoint else None
+        if reason is not None:
+            raise InputError(peer.label, *reason)
+        return peer
+
     def admit(peer: Optional[Peer]) -> None:
         if peer is not None:
             _check(context, peer, peers)
@@ -123,13 +131,13 @@ def vet(context: Context) -> Vetted:
                 waiting.append("waiting for the preshared key with {}".format(remote.label))
                 keep(name)
             else:
-                admit(_from_offer(context, remote, offer, preshared_id or ""))
+                admit(reachable(_from_offer(context, remote, offer, preshared_id or "")))
         except InputError as error:
             problems.append(str(error))
             keep(name)
     for manual in context.manual:
         try:
-            admit(_from_manual(manual, technology))
+            admit(reachable(_from_manual(manual, technology)))
         except InputError as error:
             problems.append(str(error))
             keep("man-" + manual.name)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Dict, FrozenSet, Tuple
+from typing import Dict, FrozenSet, Mapping, Tuple
 
 import attr
 
@@ -39,6 +39,7 @@ class Wanted:
         underlay: Addresses of the VDU the tunnel may use.
         tun_mtu: Bytes, the least of all links of the VDU.
         initiates: Names of the peers towards which this side holds the tunnel up.
+        sources: Address the tunnel starts from, by peer, where it is not one of the underlay.
     """
 
     params: LinkParams
@@ -47,6 +48,7 @@ class Wanted:
     tun_mtu: int
     underlay: Tuple[fields.IPAddress, ...]
     initiates: FrozenSet[str]
+    sources: Mapping[str, fields.IPAddress] = attr.Factory(dict)
 
     @property
     def link(self) -> str:
@@ -70,7 +72,8 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
     params, chosen = wanted.params, wanted.params.ipsec
     initiates = peer.name in wanted.initiates
     yes = {True: "yes", False: "no"}
-    local = list(wanted.underlay)
+    source = wanted.sources.get(peer.name)
+    local = [source] if source else list(wanted.underlay)
     if initiates and peer.endpoint:
         local = [address for address in local if address.version == peer.endpoint[0].version]
     # The side that keeps the tunnel up knows where to; the other one is called, perhaps from behind
