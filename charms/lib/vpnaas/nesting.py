@@ -21,6 +21,7 @@ from .facts import VduFacts
 from .links import IPSEC, KEYED, OWN_INTERFACES
 from .steps import Results, Step, read, remove, run, write
 from .technology import LinkPlan, Situation
+from .tunnel import Peer
 
 PATHS_FILE = "/etc/osm-vpnaas/paths.json"
 """What was learned of ways through routers, for when nobody answers: bytes by endpoint address."""
@@ -148,7 +149,7 @@ def ways(
                 continue
             outer, address = outers[peer.name], peer.endpoint[0]
             mtu = plans[outer].mtu if outer else _limit(address, plan, vdu, table, known)
-            refused = _refused(link, address, outer, plans, through) if outer else None
+            refused = _refused(link, peer, outer, plans, through) if outer else None
             if refused is None and mtu and mtu - overheads[link] < fields.MIN_MTU:
                 refused = (
                     "only {} bytes get to {}".format(mtu, address),
@@ -189,14 +190,21 @@ def _through(
 
 def _refused(
     link: str,
-    address: fields.IPAddress,
+    peer: Peer,
     outer: str,
     plans: Mapping[str, LinkPlan],
     through: Mapping[str, Mapping[str, str]],
 ) -> Optional[Tuple[str, str]]:
+    address = peer.endpoint[0] if peer.endpoint else ""
     if outer == link:
         return "{} lies inside its tunnel".format(address), "an address of the underlay"
-    deeper = sorted({name for name in through[outer].values() if name})
+    # Who runs already is not refused for what a newcomer to another link claims.
+    runs = _runs(plans[link], peer)
+    deeper = sorted(
+        through[outer][other.name]
+        for other in plans[outer].peers
+        if through[outer].get(other.name) and (not runs or _runs(plans[outer], other))
+    )
     if deeper:
         what = "{} is reached through the tunnel of {}, which itself runs through that of {}"
         return what.format(address, outer, deeper[0]), "tunnels nested once"
@@ -204,6 +212,12 @@ def _refused(
         what = "{} is reached through the tunnel of {}, and both are IPsec"
         return what.format(address, outer), "WireGuard for one of them"
     return None
+
+
+def _runs(plan: LinkPlan, peer: Peer) -> bool:
+    """Tell whether a peer was reached at its endpoint before."""
+    applied = plan.state.applied if plan.state is not None else ()
+    return any(p.name == peer.name and p.endpoint == peer.endpoint for p in applied)
 
 
 def _limit(

@@ -187,8 +187,9 @@ def _nest(
         found = nesting.ways(links, overheads, vdu, results, known)
         for link, ways in sorted(found.items()):
             refused[link].update(nesting.refusals(links[link], ways))
-            limit = min([way.mtu for way in ways.values() if way.mtu and not way.refused] or [0])
-            through = {n: way.through for n, way in ways.items() if way.through and not way.refused}
+            least = fields.MIN_MTU + overheads[link]
+            limit = min([way.mtu for way in ways.values() if way.mtu >= least] or [0])
+            through = {name: way.through for name, way in ways.items() if way.through}
             if limit or through or refused[link]:
                 nest = _Nest(limit, through, refused[link])
                 params = links[link].params

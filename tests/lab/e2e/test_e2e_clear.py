@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from e2e_support import NEIGHBOURS, Service, captured, wireguard_only
+from e2e_support import NEIGHBOURS, ActionError, Service, captured, wireguard_only
 
 pytestmark = pytest.mark.lab
 
@@ -79,6 +79,57 @@ def test_a_tunnel_outlives_its_underlay_going_down_and_up(basic: Service) -> Non
         basic["server"].out("ip", "link", "set", "ens4", "up")
     assert basic["client"].pings(SERVER, tries=60)
     assert basic["server"].pings(CLIENT)
+
+
+INNERMOST = {"server": "10.78.0.1", "client": "10.78.0.2"}
+#: The two ends of a second link, inside the first: each VNF has the other role on it.
+SECOND = {"server": "vpn-client", "client": "vpn-server"}
+
+
+def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
+    clear: Service, tmp_path: Path
+) -> None:
+    for index, reached in (("server", SERVER), ("client", CLIENT)):
+        clear[index].action(
+            "configure",
+            link=SECOND[index],
+            inner_address=f"{INNERMOST[index]}/24",
+            underlay_interface="ens4",
+            gateway=reached,
+            listen_port=51830,
+        )
+    clear.note_secrets()
+    for index, other, reached in (("server", "client", CLIENT), ("client", "server", SERVER)):
+        clear[index].action(
+            "add-peer",
+            link=SECOND[index],
+            name=other,
+            public_key=clear[other].public_key(f"wg-{SECOND[other]}"),
+            allowed_prefixes=f"{INNERMOST[other]}/32",
+            endpoint=f"{reached}:51830",
+        )
+    for index, outer in (("server", "vpn-server"), ("client", "vpn-client")):
+        shown = clear[index].action("show-status")
+        (peer,) = shown[SECOND[index]]["peers"]
+        assert peer["through"] == outer
+        assert shown[SECOND[index]]["mtu"] == shown[outer]["mtu"] - 80 == 1340
+    far = INNERMOST["server"]
+    with captured(clear, "data", tmp_path / "nested.pcap") as capture:
+        assert clear["client"].pings(far, "-M", "do", "-s", str(1340 - 28), tries=50)
+        assert not clear["client"].pings(far, "-M", "do", "-s", str(1340 - 27), tries=5)
+    assert capture.count(wireguard_only(51820)) >= 2
+    assert capture.count("ip[6:2] & 0x3fff != 0") == 0
+    # Once more the same inside that is refused, and leaves the link as it is.
+    with pytest.raises(ActionError, match="allowed: tunnels nested once"):
+        clear["client"].action(
+            "add-peer",
+            link="vpn-client",
+            name="deeper",
+            public_key="AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
+            allowed_prefixes="10.77.0.9/32",
+            endpoint=f"{far}:51820",
+        )
+    assert clear["client"].pings(far)
 
 
 def macs(service: Service) -> set[str]:
