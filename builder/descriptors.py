@@ -2,10 +2,11 @@
 
 - `!day-1 {execution-environment-ref, charm, links: {link: interface}[, named-by: parameter]}`
   becomes the initial-config-primitive list: `config` with the login, then one `configure` a link,
-  then `configure-nf` where the charm runs a network function. With `named-by`, the link's name
-  comes from that instantiation parameter; `network-function: {parameter: value}` gives values
-  that the descriptor knows. Links that `clear: [link]` names have technology `none`. With
-  `standby: true` the instantiation parameter `vpn_standby_group` names a gateway pair.
+  then `configure-nf` where the charm runs a network function. With `named-by`, the name of a link
+  that the charm does not have comes from that instantiation parameter;
+  `network-function: {parameter: value}` gives values that the descriptor knows. Links that
+  `clear: [link]` names have technology `none`. With `standby: true` the instantiation parameter
+  `vpn_standby_group` names a gateway pair.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 - `!subnets {virtual link: range}` becomes virtual-link-profile, a profile a link.
@@ -140,7 +141,7 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
                 f"charm {charm.name} has no link {link}; it has {', '.join(sorted(charm.links))}"
             )
         given = {
-            "link": f"<{named_by}>" if named_by else link,
+            "link": link if link in charm.links else f"<{named_by}>",
             "underlay-interface": interface,
         }
         if link in tag.clear:

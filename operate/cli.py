@@ -37,14 +37,17 @@ _client = click.option(
 @main.command(name="join")
 @click.argument("one")
 @click.argument("other")
+@click.option("--prefixes", default="", help="Prefixes behind ONE, separated by commas.")
+@click.option("--other-prefixes", default="", help="Prefixes behind OTHER.")
 @_client
-def join_command(one: str, other: str, client: str) -> None:
+def join_command(one: str, other: str, prefixes: str, other_prefixes: str, client: str) -> None:
     """Join a link of two services: ONE and OTHER are NS/VNF:LINK[@ADDRESS].
 
     ADDRESS is where the other end reaches this one; at least one end needs it. Repeat it after
     the keys of an end have been rotated.
     """
-    for line in join(Client(tuple(shlex.split(client))), End.parse(one), End.parse(other)):
+    ends = End.parse(one, prefixes), End.parse(other, other_prefixes)
+    for line in join(Client(tuple(shlex.split(client))), *ends):
         click.echo(line)
 
 

@@ -19,19 +19,28 @@ _MAX_NAME = 32  # of a manual peer
 
 @dataclass(frozen=True)
 class End:
-    """One end of a link, and the address the other end reaches it at, where there is one."""
+    """One end of a link.
+
+    Attributes:
+        ns: Its service.
+        vnf: Its member.
+        link: Its link.
+        address: Where the other end reaches it, where there is such an address.
+        prefixes: What lies behind it.
+    """
 
     ns: str
     vnf: str
     link: str
     address: str | None = None
+    prefixes: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> End:
-        """Read ``NS/VNF:LINK`` or ``NS/VNF:LINK@ADDRESS``.
+    def parse(cls, text: str, prefixes: str = "") -> End:
+        """Read ``NS/VNF:LINK`` or ``NS/VNF:LINK@ADDRESS``, and prefixes separated by commas.
 
         Raises:
-            OperateError: it is neither.
+            OperateError: it is neither, or they are no prefixes.
         """
         match = _END.fullmatch(text)
         if match is None:
@@ -42,7 +51,8 @@ class End:
                 address = str(ipaddress.ip_address(address))
             except ValueError:
                 raise OperateError(f"'{address}' in '{text}' is no IP address") from None
-        return cls(match["ns"], match["vnf"], match["link"], address)
+        behind = tuple(_prefix(word) for word in prefixes.split(",") if word)
+        return cls(match["ns"], match["vnf"], match["link"], address, behind)
 
     @property
     def name(self) -> str:
@@ -53,6 +63,13 @@ class End:
     def __str__(self) -> str:
         """Return it as it is written, without the address."""
         return f"{self.ns}/{self.vnf}:{self.link}"
+
+
+def _prefix(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text.strip()))
+    except ValueError:
+        raise OperateError(f"'{text}' is no prefix; allowed: one like 10.81.0.0/16") from None
 
 
 @dataclass(frozen=True)
@@ -100,7 +117,7 @@ def _peer(here: End, there: End, state: State) -> dict[str, Any]:
         "link": here.link,
         "name": there.name,
         "public-key": state.public_key,
-        "allowed-prefixes": f"{state.inner_address}/{bits}",
+        "allowed-prefixes": ",".join([f"{state.inner_address}/{bits}", *there.prefixes]),
     }
     if there.address is not None:
         host = f"[{there.address}]" if ":" in there.address else there.address

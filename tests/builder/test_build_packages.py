@@ -195,15 +195,25 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
             assert {"link", "inner-address", "underlay-interface"} <= set(given)
             # Another instance's address could stand there (all instances share the values).
             assert "<rw_mgmt_ip>" not in given.values()
-        if name != "vpn_endpoint_vnf":
+        if name not in ("vpn_endpoint_vnf", "sitegw_vnf"):
             links = [{p["name"]: p["value"] for p in s["parameter"]}["link"] for s in steps[1:]]
             assert sorted(links) == sorted(charm.links)
+
+
+GATEWAYS = ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "sitegw_vnf")
+
+
+def test_a_site_gateway_is_named_by_a_parameter_and_its_lan_is_in_clear(documents):
+    steps = day_1_2(documents["sitegw_vnf"])["initial-config-primitive"][1:]
+    given = [{p["name"]: p["value"] for p in step["parameter"]} for step in steps]
+    told = [(each["link"], each["underlay-interface"], each["technology"]) for each in given]
+    assert told == [("<site_link>", "ens4", "<vpn_technology>"), ("lan", "ens5", "none")]
 
 
 def test_underlay_interfaces_are_those_of_the_links(documents):
     for name, document in documents.items():
         # Here a link's name is a parameter, or several links share an interface.
-        if "vnfd" not in document or name in ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf"):
+        if "vnfd" not in document or name in GATEWAYS:
             continue
         (vdu,) = document["vnfd"]["vdu"]
         interfaces = {

@@ -17,6 +17,7 @@ from lab.vim.store import Home
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
 SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
 SECGW = ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "secgw_ns")
+SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
 EPC = (
     *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "ue_vnf"),
     "epc_ue_ns",
@@ -27,7 +28,7 @@ EPC = (
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("e2e-dist")
     packages.build(
-        Tree.find(Path(__file__).resolve().parent), target, [*BASIC, *EPC, *SECGW, *SLICES]
+        Tree.find(Path(__file__).resolve().parent), target, [*BASIC, *EPC, *SECGW, *SITEGW, *SLICES]
     )
     return target
 

@@ -1,0 +1,44 @@
+"""What joining two services asks of their charms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from operate.client import Client, OperateError
+from operate.join import End, join
+
+KEYS = {"east": "A" * 43 + "=", "west": "B" * 43 + "="}
+
+
+class Charms(Client):
+    """Answers show-status and remembers the rest."""
+
+    def action(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if name == "show-status":
+            told = {"public-key": KEYS[ns], "inner-address": "10.80.0.1/24", "listen-port": 51820}
+            return {params["link"]: told}
+        asked.append((ns, name, dict(params)))
+        return {}
+
+
+asked: list[tuple[str, str, dict[str, Any]]] = []
+
+
+def test_each_end_is_told_what_lies_behind_the_other() -> None:
+    asked.clear()
+    one = End.parse("east/hub:site-hub@198.51.100.20", "10.81.0.0/16,10.91.0.0/24")
+    join(Charms(), one, End.parse("west/spoke:site-spoke"))
+    (ns, name, peer), (_, _, back) = asked
+    assert (ns, name, peer["allowed-prefixes"]) == ("east", "add-peer", "10.80.0.1/32")
+    assert "endpoint" not in peer
+    assert back["allowed-prefixes"] == "10.80.0.1/32,10.81.0.0/16,10.91.0.0/24"
+    assert (back["endpoint"], back["public-key"]) == ("198.51.100.20:51820", KEYS["east"])
+
+
+@pytest.mark.parametrize("text", ["10.81.0.1/16", "everything", "10.81.0.0/16;ls"])
+def test_what_is_no_prefix_is_refused(text: str) -> None:
+    with pytest.raises(OperateError, match="is no prefix"):
+        End.parse("east/hub:site-hub", text)
