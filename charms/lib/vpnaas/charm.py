@@ -18,7 +18,7 @@ from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
-from . import fields, gateway, guard, measure, qos, responder, status
+from . import certificate_actions, fields, gateway, guard, measure, qos, responder, status
 from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from .gateway_tuning import GatewayParams
 from .intent import Intent, manual_peer
@@ -30,6 +30,7 @@ from .steps import Step, changes
 from .technologies import TABLE
 from .technology import LinkPlan, Situation
 from .vet import Remote
+from .x509 import Certificate
 
 logger = logging.getLogger(__name__)
 # Each record costs a juju-log process; paramiko tells of every packet of a login, and of a failed
@@ -120,6 +121,9 @@ class VnfCharm(CharmBase):
             "rotate-keys": self._on_rotate_keys_action,
             "add-peer": self._on_add_peer_action,
             "delete-peer": self._on_delete_peer_action,
+            "revoke-peer": self._on_revoke_peer_action,
+            "show-csr": self._on_show_csr_action,
+            "set-certificate": self._on_set_certificate_action,
             "restart": self._on_restart_action,
             "show-status": self._on_show_status_action,
             "measure-throughput": self._on_measure_throughput_action,
@@ -261,9 +265,11 @@ class VnfCharm(CharmBase):
         rotate: FrozenSet[str] = frozenset(),
         force: bool = False,
         restart: FrozenSet[str] = frozenset(),
+        certificates: Optional[Mapping[str, Tuple[Certificate, Certificate]]] = None,
     ) -> Optional[Outcome]:
         """Bring the VDU to what is wanted; None where there is nothing to reconcile yet."""
         situation = self._situation(intent, rotate, force, restart)
+        situation = attr.evolve(situation, certificates=certificates or {})
         if not self._login() or (situation.intent.empty and not self._has_more()):
             return None
         started = time.monotonic()
@@ -598,6 +604,44 @@ class VnfCharm(CharmBase):
             self._reconcile_now(intent=intent)
             self._store(INTENT_KEY, intent.to_json())
             return {"output": dump({"deleted": name, "link": link})}
+
+        self._answer(event, work)
+
+    def _on_revoke_peer_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            link = self._one_link(event)
+            label = str(event.params.get("peer", ""))
+            keys = certificate_actions.keys_of(self._situation(), link, label)
+            intent = self._intent().with_revoked(link, keys)
+            self._reconcile_now(intent=intent)
+            self._store(INTENT_KEY, intent.to_json())
+            return {"output": dump({"revoked": label, "link": link, "public-keys": keys})}
+
+        self._answer(event, work)
+
+    def _on_show_csr_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            link = self._one_link(event)
+            plan = self._reconcile_now().plans.get(link)
+            return {"output": dump(certificate_actions.requests(link, plan))}
+
+        self._answer(event, work)
+
+    def _on_set_certificate_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            link = self._one_link(event)
+            certificate_actions.require_operated(self._situation().intent, link)
+            given = certificate_actions.given(event.params)
+            outcome = self._reconcile_now(certificates={link: given})
+            if outcome.plans[link].unusable:
+                self._reconcile_and_report()  # The status is to tell of what is in force.
+                raise VpnaasError(outcome.plans[link].problems[0])
+            # A staged key whose peers have acknowledged it takes over now.
+            outcome = self._reconcile_now()
+            return {"output": dump(self._view(outcome, frozenset([link])))}
 
         self._answer(event, work)
 

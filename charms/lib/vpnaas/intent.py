@@ -5,7 +5,7 @@ leader writes and which outlives a unit. Nothing in it is secret.
 """
 
 import json
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -15,6 +15,7 @@ from .gateway_tuning import GatewayParams
 from .ipsec_params import PORT, PSK, PUBKEY, IpsecParams
 from .links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
 from .qos import LinkQos, link_qos
+from .tunnel import digest
 
 AUTO = ("", "auto")
 NOTHING = ("", "none")
@@ -111,6 +112,7 @@ class Intent:
 
     Attributes:
         off: Links that are switched off: declared, possibly related, and not to be had.
+        revoked: Digests of public keys that no peer may have any more, by link.
     """
 
     links: Mapping[str, LinkParams] = attr.Factory(dict)
@@ -118,11 +120,17 @@ class Intent:
     qos: Mapping[str, LinkQos] = attr.Factory(dict)
     off: FrozenSet[str] = frozenset()
     gateway: GatewayParams = attr.Factory(GatewayParams)
+    revoked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
 
     @property
     def empty(self) -> bool:
         """Tell whether nothing was asked yet."""
         return not self.links and not self.off
+
+    def with_revoked(self, link: str, keys: Sequence[str]) -> "Intent":
+        """Return the intent with public keys that no peer of a link may have any more."""
+        known = set(self.revoked.get(link, ())) | {digest(key) for key in keys}
+        return attr.evolve(self, revoked=dict(self.revoked, **{link: tuple(sorted(known))}))
 
     def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":
         """Return the intent with another quality of service of a link, None for none."""
@@ -164,10 +172,11 @@ class Intent:
                 "{} has no VPN".format(peer.link),
                 "a link that `configure` set to {}".format(" or ".join(KEYED)),
             )
-        if params.technology == IPSEC and params.ipsec.credentials == PSK:
+        if params.technology == IPSEC and params.ipsec.credentials != PUBKEY:
+            what = "preshared keys" if params.ipsec.credentials == PSK else "certificates"
             raise InputError(
                 "add-peer: link",
-                "{} proves its ends by preshared keys".format(peer.link),
+                "{} proves its ends by {}".format(peer.link, what),
                 "a link with credentials pubkey",
             )
         key_form(params.technology)("add-peer: public-key", peer.public_key)
@@ -200,6 +209,7 @@ class Intent:
                 "qos": [self.qos[name].to_params() for name in sorted(self.qos)],
                 "off": sorted(self.off),
                 "gateway": self.gateway.to_params(),
+                **({"revoked": dict(self.revoked)} if self.revoked else {}),
             },
             sort_keys=True,
         )
@@ -234,6 +244,12 @@ class Intent:
                 raise InputError("peer relation: " + key, "not a list of objects", "objects")
         if not isinstance(off, list) or not all(isinstance(link, str) for link in off):
             raise InputError("peer relation: off", "not a list of names", "names of links")
+        revoked = document.get("revoked", {})
+        if not isinstance(revoked, dict) or not all(
+            isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+            for keys in revoked.values()
+        ):
+            raise InputError("peer relation: revoked", "not lists by link", "objects")
         links = [link_params(item) for item in links]
         peers = [manual_peer(item) for item in peers]
         qos = [share for share in (link_qos(item) for item in shares) if share is not None]
@@ -243,6 +259,7 @@ class Intent:
             {share.link: share for share in qos},
             frozenset(off),
             GatewayParams.parse(gateway),
+            {link: tuple(keys) for link, keys in revoked.items()},
         )
 
 

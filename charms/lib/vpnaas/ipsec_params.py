@@ -18,7 +18,11 @@ PORT = 4500
 """UDP port of IKE and of ESP in UDP (RFC 3948); IKE starts there, so that it needs no other."""
 PUBKEY = "pubkey"
 PSK = "psk"
-CREDENTIALS = (PUBKEY, PSK)
+CERT = "cert"
+EXTERNAL = "cert-external"
+CREDENTIALS = (PUBKEY, PSK, CERT, EXTERNAL)
+CERTIFIED = (CERT, EXTERNAL)
+"""Credentials that are certificates: of the provider's own authority, or of the operator's."""
 
 _AEAD = {
     "aes256gcm": ("aes256gcm16", "prfsha384"),
@@ -139,7 +143,8 @@ class IpsecParams:
     """IPsec parameters of a link.
 
     Attributes:
-        credentials: How the ends prove themselves: "pubkey" (raw public keys) or "psk".
+        credentials: How the ends prove themselves: "pubkey" (raw public keys), "psk", "cert"
+            (certificates of the provider's authority) or "cert-external".
         proposal: Algorithms.
         esn: Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
         replay_window: Packets, 0 is off.
@@ -153,6 +158,7 @@ class IpsecParams:
         start: "start" keeps the tunnel up, "trap" opens it with the first packet.
         copy_dscp: DSCP copied to the "out"er header, to the "in"ner one, "yes" both, or "no".
         copy_df: Whether the DF bit is copied to the outer header.
+        cert_lifetime: Seconds a certificate that this end issues is good for.
     """
 
     credentials: str = PUBKEY
@@ -169,6 +175,7 @@ class IpsecParams:
     start: str = "start"
     copy_dscp: str = "out"
     copy_df: bool = True
+    cert_lifetime: int = 2592000
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `parse` would parse to this."""
@@ -227,6 +234,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
     "start": _word("start", "trap"),
     "copy-dscp": _word("out", "in", "yes", "no"),
     "copy-df": _switch,
+    "cert-lifetime": _number(60, 315360000),
 }
 """Keys of `ipsec-options` and how their values are read."""
 

@@ -4,7 +4,7 @@ A rotation is two-phase whatever the key is: the next key is offered beside the 
 takes its place when every related peer has acknowledged it.
 """
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -14,7 +14,7 @@ from .offer import KeyOffer, Offer
 from .steps import Results, Step
 from .technology import LinkPlan, Situation, Technology, View
 from .tunnel import KeyState, Peer
-from .vet import Remote, Vetted, vet
+from .vet import Proof, Remote, Vetted, vet
 
 AGAIN = "again/"
 
@@ -28,9 +28,27 @@ class KeyedTechnology(Technology):
         """Read what `observe` brought back of a link."""
         raise NotImplementedError
 
-    def stage_key(self, link: str) -> List[Step]:
+    def stage_key(self, view: View, state: KeyState) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""
         raise NotImplementedError
+
+    def proofs(self, view: View, state: KeyState) -> Optional[Mapping[str, Proof]]:
+        """Return where peers stand with certificates by name, None where there are none."""
+        return None
+
+    def due(self, view: View, state: KeyState) -> bool:
+        """Tell whether the key is to be rotated because its time has come."""
+        return False
+
+    def lacking(self, view: View, state: KeyState) -> Sequence[str]:
+        """Return who has yet to give something without which the staged key is of no use."""
+        return ()
+
+    def told(
+        self, view: View, state: KeyState, peers: Mapping[str, Peer], keys: KeyOffer
+    ) -> Mapping[str, KeyOffer]:
+        """Return what single relations are told of our keys, by their peer's name."""
+        return {}
 
     def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
         """Return the state after the staged key took the current one's place, and the steps."""
@@ -55,7 +73,19 @@ class KeyedTechnology(Technology):
         )
 
     def prepare(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
-        """Return the steps that move agreements on preshared keys on, with a fresh look."""
+        """Return the steps that move agreements on, with a fresh look."""
+        steps = self.agree(situation, links, results)
+        if steps:
+            for link in links:
+                steps += self.look_again(situation, link)
+        return steps
+
+    def look_again(self, situation: Situation, link: str) -> List[Step]:
+        """Return the steps that look at what `agree` may have changed."""
+        return observe_preshared(situation, link, AGAIN)
+
+    def agree(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+        """Return the steps that move agreements on preshared keys on."""
         steps: List[Step] = []
         for link in links:
             for remote, keys, state in _agreements(situation, link, results):
@@ -65,9 +95,6 @@ class KeyedTechnology(Technology):
                     steps += preshared.wrap(link, remote.peer_name, keys.wrap_key)
                 elif act and not provider:
                     steps += preshared.unwrap(link, remote.peer_name, keys.wrapped)
-        if steps:
-            for link in links:
-                steps += observe_preshared(situation, link, AGAIN)
         return steps
 
     def plan(self, view: View) -> LinkPlan:
@@ -78,14 +105,22 @@ class KeyedTechnology(Technology):
         psk_ids = {name: psk for name, (psk, _) in agreed.items()}
         own_keys = [key for key in (state.public_key, state.next_public_key) if key]
         manual = situation.intent.manual(link)
-        vetted = vet(view.context(state.applied, manual, own_keys, psk_ids))
+        proofs = self.proofs(view, state)
+        vetted = vet(view.context(state.applied, manual, own_keys, psk_ids, proofs))
         waiting = list(vetted.waiting)
         steps: List[Step] = []
-        if link in situation.rotate and not state.next_public_key:
-            steps += self.stage_key(link)
-        elif state.next_public_key:
+        if not state.next_public_key:
+            if link in situation.rotate or self.due(view, state):
+                steps += self.stage_key(view, state)
+        else:
             late = _unacknowledged(view.remotes, state.next_public_key, vetted)
-            if late and not (situation.force and link in situation.rotate):
+            lacking = self.lacking(view, state)
+            forced = situation.force and link in situation.rotate
+            if lacking and not forced:
+                waiting.append(
+                    "key rotation waits for a certificate of {}".format(", ".join(lacking))
+                )
+            elif late and not forced:
                 waiting.append("key rotation waits for {}".format(", ".join(late)))
             else:
                 state, promotion = self.promote_key(state, link)
@@ -114,10 +149,12 @@ class KeyedTechnology(Technology):
         agreed: Dict[str, Tuple[Optional[str], str]],
     ) -> Dict[int, Offer]:
         keys = self.key_offer(view, state)
-        installed = {peer.name: peer.public_keys() for peer in peers}
+        installed = {peer.name: peer for peer in peers}
+        told = self.told(view, state, installed, keys)
         offers = {}
         for remote in view.remotes:
             _, wrapped = agreed.get(remote.peer_name, (None, ""))
+            peer = installed.get(remote.peer_name)
             offers[remote.relation_id] = Offer(
                 technology=self.name,
                 inner_address=view.params.inner_address.ip,
@@ -126,8 +163,8 @@ class KeyedTechnology(Technology):
                 allowed_prefixes=view.params.allowed_prefixes,
                 standby_group=view.params.standby_group,
                 keys=attr.evolve(
-                    keys,
-                    acknowledged=installed.get(remote.peer_name, ()),
+                    told.get(remote.peer_name, keys),
+                    acknowledged=peer.public_keys() if peer is not None else (),
                     wrapped=wrapped,
                 ),
             )
@@ -200,7 +237,9 @@ def _agreed(view: View) -> Dict[str, Tuple[Optional[str], str]]:
     """Return (identity, ciphertext to publish) of the preshared key of each peer."""
     provider = view.situation.roles[view.link] == PROVIDER
     # There may be none of these looks, or others than these.
-    again = view.prepared is not None and any(id.startswith(AGAIN) for id in view.prepared.ids())
+    again = view.prepared is not None and any(
+        id.startswith("{}{}/".format(AGAIN, view.link)) for id in view.prepared.ids()
+    )
     results, prefix = (view.prepared, AGAIN) if again and view.prepared else (view.results, "")
     table = {}
     for remote, keys, state in _agreements(view.situation, view.link, results, prefix):

@@ -9,9 +9,9 @@ from typing import Callable, Dict, Mapping, Optional, Tuple
 
 import attr
 
-from . import fields
+from . import fields, x509
 from .errors import InputError
-from .ipsec_params import CREDENTIALS, Proposal
+from .ipsec_params import CERTIFIED, CREDENTIALS, Proposal
 from .links import IPSEC, NONE, TECHNOLOGIES, WIREGUARD
 
 VERSION = "1"
@@ -21,6 +21,29 @@ DECLINED = "off"
 """In place of a technology: the writer has the link switched off."""
 MAX_KEYS = 4
 MAX_VALUE = 4096
+
+
+@attr.frozen
+class CertOffer:
+    """The part of an offer that is about certificates; each is base64 of DER, "" for none.
+
+    Attributes:
+        request: For the owner's public key (PKCS#10), for the provider to sign.
+        next_request: The same for its next key.
+        certificate: For the owner's public key.
+        next_certificate: For its next key.
+        authority: Of the provider, with which it signs.
+        issued: What the provider issued for the reader's public key.
+        next_issued: The same for the reader's next key.
+    """
+
+    request: str = ""
+    next_request: str = ""
+    certificate: str = ""
+    next_certificate: str = ""
+    authority: str = ""
+    issued: str = ""
+    next_issued: str = ""
 
 
 @attr.frozen
@@ -39,6 +62,7 @@ class KeyOffer:
         identity: IKE identity of the owner on this link, "" where the technology has none.
         proposal: Algorithms, which must be equal at both ends, "" where there is no choice.
         credentials: How the ends prove themselves, "" where there is no choice.
+        certs: Certificates, all empty where the ends prove themselves otherwise.
     """
 
     public_key: str
@@ -51,6 +75,7 @@ class KeyOffer:
     identity: str = ""
     proposal: str = ""
     credentials: str = ""
+    certs: CertOffer = CertOffer()
 
 
 @attr.frozen
@@ -103,6 +128,8 @@ def encode(offer: Offer) -> Dict[str, str]:
         "credentials": keys.credentials if keys else "",
         "standby-group": offer.standby_group,
     }
+    certs = keys.certs if keys else CertOffer()
+    bag.update({key: getattr(certs, name) for key, name in _CERTIFICATES})
     return {PREFIX + key: value for key, value in bag.items()}
 
 
@@ -171,13 +198,62 @@ def _wireguard(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer
     return _keys(text, at, fields.wireguard_key)
 
 
+_CERTIFICATES = (
+    ("certificate-request", "request"),
+    ("next-certificate-request", "next_request"),
+    ("certificate", "certificate"),
+    ("next-certificate", "next_certificate"),
+    ("ca-certificate", "authority"),
+    ("issued-certificate", "issued"),
+    ("next-issued-certificate", "next_issued"),
+)
+"""Keys of the databag and names of `CertOffer`."""
+
+
 def _ipsec(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer:
-    return attr.evolve(
+    keys = attr.evolve(
         _keys(text, at, fields.ipsec_key),
         identity=fields.ike_identity(at("ike-identity"), text("ike-identity")),
         proposal=Proposal.parse(at("proposal"), text("proposal")).text,
         credentials=fields.choice(at("credentials"), text("credentials"), CREDENTIALS),
     )
+    if keys.credentials not in CERTIFIED:
+        return keys
+    return attr.evolve(keys, certs=_certificates(keys, text, at))
+
+
+def _certificates(
+    keys: KeyOffer, text: Callable[[str], str], at: Callable[[str], str]
+) -> CertOffer:
+    """Read certificates; those of the owner must be for the key and identity it offers."""
+    found = CertOffer(**{name: text(key) for key, name in _CERTIFICATES})
+    for key, value, public in (
+        ("certificate-request", found.request, keys.public_key),
+        ("next-certificate-request", found.next_request, keys.next_public_key),
+    ):
+        if value:
+            request = x509.request(at(key), value)
+            if request.key != public:
+                raise InputError(at(key), "it is for another key", "one for the key in the offer")
+            if request.name != keys.identity:
+                raise InputError(
+                    at(key), "it names {}".format(request.name), "the identity in the offer"
+                )
+    for key, value, public in (
+        ("certificate", found.certificate, keys.public_key),
+        ("next-certificate", found.next_certificate, keys.next_public_key),
+    ):
+        if value:
+            x509.matching(at(key), x509.certificate(at(key), value), public, keys.identity)
+    if found.authority:
+        x509.authority(at("ca-certificate"), found.authority)
+    for key, value in (
+        ("issued-certificate", found.issued),
+        ("next-issued-certificate", found.next_issued),
+    ):
+        if value:
+            x509.certificate(at(key), value)
+    return found
 
 
 def _keys(

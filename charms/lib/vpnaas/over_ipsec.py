@@ -1,18 +1,20 @@
 """IPsec as a technology of links; `ipsec` holds what is peculiar to strongSwan."""
 
-from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
 from . import fields, ipsec
 from .errors import InputError, VpnaasError
 from .intent import LinkParams
+from .ipsec import certificates
 from .keyed import KeyedTechnology, observe_preshared
 from .links import IPSEC, PROVIDER, ipsec_interface
 from .offer import KeyOffer
 from .steps import Results, Step
 from .technology import LinkPlan, Seen, Situation, View
 from .tunnel import KeyState, Peer
+from .vet import Proof
 
 HYBRID_SINCE = (6, 0)
 """strongSwan's first version with additional key exchanges (RFC 9370) and ML-KEM."""
@@ -57,7 +59,22 @@ class Ipsec(KeyedTechnology):
         steps = ipsec.observe(links)
         for link in links:
             steps += observe_preshared(situation, link)
+            steps += certificates.observe(situation, link)
         return steps
+
+    def agree(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+        """Return the steps that move agreements on keys and certificates on."""
+        steps = super().agree(situation, links, results)
+        for link in links:
+            if certificates.role(situation, link):
+                keys, identity = ipsec.keys_of(link, results)
+                steps += certificates.prepare(situation, link, keys, identity, results)
+        return steps
+
+    def look_again(self, situation: Situation, link: str) -> List[Step]:
+        """Return the steps that look at what `agree` may have changed."""
+        again = certificates.observe(situation, link, certificates.AGAIN)
+        return super().look_again(situation, link) + again
 
     def plan(self, view: View) -> LinkPlan:
         """Decide what a link should be."""
@@ -84,24 +101,97 @@ class Ipsec(KeyedTechnology):
 
     def parse(self, view: View) -> ipsec.State:
         """Read what `observe` brought back of a link."""
-        return ipsec.parse(view.situation.using(self.name), view.link, view.vdu, view.results)
+        situation, link = view.situation, view.link
+        state = ipsec.parse(situation.using(self.name), link, view.vdu, view.results)
+        results, prefix = view.results, ""
+        if view.prepared is not None and certificates.looked_again(link, view.prepared):
+            results, prefix = view.prepared, certificates.AGAIN
+        return attr.evolve(state, held=certificates.parse(situation, link, results, prefix))
 
-    def stage_key(self, link: str) -> List[Step]:
-        """Return the steps that make the next key."""
-        return ipsec.stage_key(link)
+    def _judge(self, view: View, state: KeyState) -> certificates.Judgement:
+        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
+        keys = (state.public_key, state.next_public_key)
+        return certificates.judge(view, state.held, keys, state.identity)
+
+    def proofs(self, view: View, state: KeyState) -> Optional[Mapping[str, Proof]]:
+        """Return where peers stand with certificates."""
+        if not certificates.role(view.situation, view.link):
+            return None
+        return self._judge(view, state).proofs
+
+    def due(self, view: View, state: KeyState) -> bool:
+        """Tell whether two thirds of a certificate's life are over that can be renewed."""
+        if certificates.role(view.situation, view.link) in ("", certificates.OPERATED):
+            return False
+        time = certificates.renewal(self._judge(view, state))
+        return time is not None and view.vdu.now >= time
+
+    def lacking(self, view: View, state: KeyState) -> Sequence[str]:
+        """Return who has yet to certify the staged key."""
+        if not certificates.role(view.situation, view.link):
+            return ()
+        return self._judge(view, state).lacking
+
+    def told(
+        self, view: View, state: KeyState, peers: Mapping[str, Peer], keys: KeyOffer
+    ) -> Mapping[str, KeyOffer]:
+        """Return what single relations are told of our keys and certificates."""
+        kind = certificates.role(view.situation, view.link)
+        if not kind:
+            return {}
+        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
+        judgement = self._judge(view, state)
+        own = (state.public_key, state.next_public_key)
+        offers = view.situation.offers(view.link)
+        told = {}
+        for remote in view.remotes:
+            name = remote.peer_name
+            certs = certificates.offered(view, state.held, judgement, remote, own)
+            if kind == certificates.AUTHORITY:
+                pair = certificates.issued(state.held, judgement, peers.get(name), offers.get(name))
+                certs = attr.evolve(certs, issued=pair[0], next_issued=pair[1])
+            told[name] = attr.evolve(keys, certs=certs)
+        return told
+
+    def stage_key(self, view: View, state: KeyState) -> List[Step]:
+        """Return the steps that make the next key and, for a certificate, its request."""
+        steps = ipsec.stage_key(view.link)
+        if certificates.role(view.situation, view.link):
+            assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
+            steps += certificates.ask(view.link, state.identity, staged=True)
+        return steps
 
     def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
         """Return the state after the switch to the staged key, and the steps."""
+        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
         generation = state.generation + 1
         switched = attr.evolve(
             state,
             public_key=state.next_public_key,
             next_public_key="",
             generation=generation,
+            held=state.held.promoted(),
         )
-        return switched, ipsec.promote_key(link, generation)
+        steps = certificates.promote(link, state.held)
+        return switched, steps + ipsec.promote_key(link, generation)
 
-    def _wanted(self, view: View, mtu: int, peers: Sequence[Peer]) -> ipsec.Wanted:
+    def _wanted(
+        self, view: View, state: ipsec.State, mtu: int, peers: Sequence[Peer]
+    ) -> ipsec.Wanted:
+        kind = certificates.role(view.situation, view.link)
+        chains: Dict[str, ipsec.Chain] = {}
+        brought: List[Step] = []
+        if kind:
+            judgement = self._judge(view, state)
+            brought = certificates.steps_to(view, state.held, judgement, peers, state.applied)
+            for peer in peers:
+                slot = peer.name if kind == certificates.SUBJECT else ""
+                chains[peer.name] = ipsec.Chain(
+                    name=judgement.own_handle(slot),
+                    own=certificates.own_file(view.link, slot),
+                    authority=certificates.trust_file(view.link, slot),
+                    strict=kind == certificates.AUTHORITY,
+                )
         inner = {link.inner_address.ip for link in view.situation.intent.links.values()}
         addresses = [a.ip for a in view.underlay.addresses if a.ip not in inner]
         return ipsec.Wanted(
@@ -112,6 +202,8 @@ class Ipsec(KeyedTechnology):
             underlay=tuple(addresses),
             initiates=_initiates(view, peers),
             sources=view.sources(),
+            chains=chains,
+            certificates=tuple(brought),
         )
 
     def _cap(self, view: View, link: str) -> int:
@@ -127,7 +219,7 @@ class Ipsec(KeyedTechnology):
     def apply(self, view: View, state: KeyState, mtu: int, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps to the wanted connections."""
         assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
-        wanted = self._wanted(view, mtu, peers)
+        wanted = self._wanted(view, state, mtu, peers)
         steps = ipsec.steps_to(wanted, state)
         for peer in peers:
             if peer.reached:
@@ -137,7 +229,7 @@ class Ipsec(KeyedTechnology):
     def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels down and up."""
         assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
-        wanted = self._wanted(view, view.mtu, peers)
+        wanted = self._wanted(view, state, view.mtu, peers)
         steps = ipsec.restart(wanted, state)
         gone = attr.evolve(state, sas=())
         for peer in peers:
@@ -164,6 +256,20 @@ class Ipsec(KeyedTechnology):
     def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
         """Take over the live state of after the steps."""
         plan = super().conclude(plan, results, prefix)
+        plan = attr.evolve(
+            plan,
+            offers={
+                id: attr.evolve(
+                    offer,
+                    keys=offer.keys
+                    and attr.evolve(
+                        offer.keys,
+                        certs=certificates.concluded(plan.params.link, offer.keys.certs, results),
+                    ),
+                )
+                for id, offer in plan.offers.items()
+            },
+        )
         state = plan.state
         if isinstance(state, ipsec.State) and prefix + "ipsec/sas" in results:
             sas = ipsec.parse_sas(plan.params.link, results, prefix)
@@ -237,6 +343,7 @@ class Ipsec(KeyedTechnology):
                     "credentials": plan.params.ipsec.credentials,
                 }
             )
+            told.update(certificates.shown(state.held))
         return told
 
 

@@ -49,9 +49,9 @@ class Wireguard(KeyedTechnology):
         """Read what `observe` brought back of a link."""
         return wireguard.parse(view.situation.using(self.name), view.link, view.results)
 
-    def stage_key(self, link: str) -> List[Step]:
+    def stage_key(self, view: View, state: KeyState) -> List[Step]:
         """Return the steps that make the next key."""
-        return wireguard.stage_key(link)
+        return wireguard.stage_key(view.link)
 
     def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
         """Return the state after the switch to the staged key, and the steps."""

@@ -17,7 +17,8 @@ from .intent import Intent, LinkParams, ManualPeer
 from .offer import Offer, decode
 from .steps import Results, Step
 from .tunnel import KeyState, Peer
-from .vet import Context, Remote
+from .vet import Context, Proof, Remote
+from .x509 import Certificate
 
 
 @attr.frozen
@@ -35,6 +36,7 @@ class Situation:
         restart: Links to take down and up.
         authorize: SSH public keys of our other units, which must be able to take over.
         gateway: What is asked of a security gateway, None where this VNF is none.
+        certificates: What an operator brings for a link: its certificate and its authority's.
     """
 
     intent: Intent
@@ -47,6 +49,7 @@ class Situation:
     restart: FrozenSet[str] = frozenset()
     authorize: Tuple[str, ...] = ()
     gateway: Optional[GatewayParams] = None
+    certificates: Mapping[str, Tuple[Certificate, Certificate]] = attr.Factory(dict)
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""
@@ -143,6 +146,7 @@ class View:
         manual: Sequence[ManualPeer] = (),
         own_keys: Sequence[str] = (),
         preshared_ids: Optional[Mapping[str, Optional[str]]] = None,
+        proofs: Optional[Mapping[str, Proof]] = None,
     ) -> Context:
         """Return what vetting is to know; `preshared_ids` is None where there are no keys."""
         return Context(
@@ -157,6 +161,8 @@ class View:
             ),
             preshared_ids=preshared_ids or {},
             refused=self.refused,
+            proofs=proofs,
+            revoked=frozenset(self.situation.intent.revoked.get(self.link, ())),
         )
 
     def sources(self) -> Dict[str, fields.IPAddress]:

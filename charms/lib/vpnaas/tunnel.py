@@ -34,6 +34,8 @@ class Peer:
         standby_group: Gateway pair it is a member of, of those that were declared to us; its
             `prefixes` may be the other member's as well.
         reached: Whether it says that it has us installed, so that a probe must succeed.
+        certificate: Names the certificate of its key in use, "" where it needs none.
+        next_certificate: The same for its next key.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Peer:
     preshared: str = ""
     standby_group: str = ""
     reached: bool = False
+    certificate: str = ""
+    next_certificate: str = ""
 
     def public_keys(self) -> Tuple[str, ...]:
         """Return its keys, the one in use first."""
@@ -97,6 +101,10 @@ def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
 
 
 def _to_json(peer: Peer) -> Dict[str, Any]:
+    certificates = {
+        "certificate": peer.certificate,
+        "next-certificate": peer.next_certificate,
+    }
     return {
         "name": peer.name,
         "label": peer.label,
@@ -111,6 +119,7 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "mtu": peer.mtu,
         "preshared": peer.preshared,
         "standby-group": peer.standby_group,
+        **{key: text for key, text in certificates.items() if text},
     }
 
 
@@ -131,6 +140,8 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         mtu=int(item["mtu"]),
         preshared=item["preshared"],
         standby_group=item.get("standby-group", ""),
+        certificate=item.get("certificate", ""),
+        next_certificate=item.get("next-certificate", ""),
     )
 
 

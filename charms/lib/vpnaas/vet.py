@@ -5,7 +5,7 @@ applied for it before, and peers that already run come first, so that a newcomer
 prefixes nor keys from them.
 """
 
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -15,7 +15,7 @@ from .facts import VduFacts
 from .intent import LinkParams, ManualPeer, key_form
 from .links import IPSEC, KEYED, NONE, OWN_INTERFACES
 from .offer import KeyOffer, Offer, declines, decode
-from .tunnel import Peer
+from .tunnel import Peer, digest
 
 KEEPALIVE = 25
 """Seconds; keeps the UDP mapping of common NATs open (RFC 4787 REQ-5 asks for two minutes at
@@ -37,6 +37,27 @@ class Remote:
 
 
 @attr.frozen
+class Proof:
+    """Where a peer stands that proves itself by certificates.
+
+    Attributes:
+        certificate: Names the one of its key in use, "" where it has none yet.
+        next_certificate: The same for its next key.
+        waiting: What it waits for where it has none.
+        refused: Why the one of its key in use is not good.
+        problems: Sentences on what is not good besides.
+        keep: Whether what was applied for it before may go on.
+    """
+
+    certificate: str = ""
+    next_certificate: str = ""
+    waiting: str = ""
+    refused: str = ""
+    problems: Tuple[str, ...] = ()
+    keep: bool = True
+
+
+@attr.frozen
 class Context:
     """What vetting needs to know of one link.
 
@@ -46,6 +67,8 @@ class Context:
         preshared_required: Whether a relation's peer needs a preshared key.
         refused: Why an endpoint cannot be used, and what can, by its address.
         preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
+        proofs: Where peers stand with certificates by peer name, None where there are none.
+        revoked: Digests of keys that an operator revoked.
     """
 
     params: LinkParams
@@ -57,6 +80,8 @@ class Context:
     preshared_required: bool = False
     preshared_ids: Mapping[str, Optional[str]] = attr.Factory(dict)
     refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+    proofs: Optional[Mapping[str, Proof]] = None
+    revoked: FrozenSet[str] = frozenset()
 
 
 @attr.frozen
@@ -93,7 +118,13 @@ def vet(context: Context) -> Vetted:
     # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
     # must not live on in clear.
     technology = context.params.technology
-    before = {p.name: p for p in context.applied if p.technology == technology}
+    before = {
+        p.name: p
+        for p in context.applied
+        if p.technology == technology
+        and bool(p.certificate) == (context.proofs is not None)
+        and digest(p.public_key) not in context.revoked
+    }
     problems: List[str] = []
     waiting: List[str] = []
     peers: List[Peer] = []
@@ -126,17 +157,36 @@ def vet(context: Context) -> Vetted:
                 waiting.append("waiting for {}".format(remote.label))
                 continue
             offers[name] = offer
+            offer, reason = _unrevoked(context, remote, offer)
+            if reason:
+                waiting.append(reason)
+                continue
+            proof = _proof(context, name, offers[name], offer)
+            problems.extend(proof.problems)
             preshared_id = context.preshared_ids.get(name)
+            alike = offer.keys and offer.keys.credentials == context.params.ipsec.credentials
+            if context.proofs is not None and alike and not proof.certificate:
+                if proof.refused:
+                    problems.append(proof.refused)
+                else:
+                    waiting.append(proof.waiting or "waiting for {}".format(remote.label))
+                if proof.keep:
+                    keep(name)
+                continue
             if context.preshared_required and preshared_id is None and offer.keys:
                 waiting.append("waiting for the preshared key with {}".format(remote.label))
                 keep(name)
             else:
-                admit(reachable(_from_offer(context, remote, offer, preshared_id or "")))
+                admit(reachable(_from_offer(context, remote, offer, preshared_id or "", proof)))
         except InputError as error:
             problems.append(str(error))
             keep(name)
     for manual in context.manual:
         try:
+            if context.proofs is not None:
+                raise InputError(
+                    manual.name, "a manual peer has no certificate here", "credentials pubkey"
+                )
             admit(reachable(_from_manual(manual, technology)))
         except InputError as error:
             problems.append(str(error))
@@ -147,6 +197,26 @@ def vet(context: Context) -> Vetted:
     return Vetted(
         tuple(sorted(peers, key=lambda p: p.name)), tuple(problems), tuple(waiting), offers
     )
+
+
+def _unrevoked(context: Context, remote: Remote, offer: Offer) -> Tuple[Offer, str]:
+    """Return the offer without a key that was revoked, or why nothing is left of it."""
+    keys = offer.keys
+    if keys is None or digest(keys.public_key) not in context.revoked:
+        return offer, ""
+    following = keys.next_public_key
+    if not following or digest(following) in context.revoked:
+        return offer, "{}: its key was revoked; rotate-keys at that end makes another".format(
+            remote.label
+        )
+    return attr.evolve(offer, keys=attr.evolve(keys, public_key=following, next_public_key="")), ""
+
+
+def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
+    found = (context.proofs or {}).get(name, Proof())
+    if offered is used:
+        return found
+    return attr.evolve(found, certificate=found.next_certificate, next_certificate="", refused="")
 
 
 def _from_manual(manual: ManualPeer, technology: str) -> Peer:
@@ -163,7 +233,9 @@ def _from_manual(manual: ManualPeer, technology: str) -> Peer:
     )
 
 
-def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) -> Peer:
+def _from_offer(
+    context: Context, remote: Remote, offer: Offer, preshared: str, proof: Proof
+) -> Peer:
     params = context.params
 
     def at(what: str) -> str:
@@ -212,7 +284,7 @@ def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) 
         technology=offer.technology,
         inner_address=offer.inner_address,
         public_key=keys.public_key,
-        next_public_key=keys.next_public_key,
+        next_public_key=_next_key(context, keys, proof),
         identity=keys.identity,
         endpoint=offer.endpoint,
         keepalive=_keepalive(params, context.vdu),
@@ -220,7 +292,15 @@ def _from_offer(context: Context, remote: Remote, offer: Offer, preshared: str) 
         preshared=preshared,
         standby_group=offer.standby_group if offer.standby_group == params.standby_group else "",
         reached=bool(context.own_keys) and context.own_keys[0] in keys.acknowledged,
+        certificate=proof.certificate,
+        next_certificate=proof.next_certificate,
     )
+
+
+def _next_key(context: Context, keys: KeyOffer, proof: Proof) -> str:
+    """Return a peer's next key, where it may be installed already."""
+    known = context.proofs is None or bool(proof.next_certificate)
+    return keys.next_public_key if known else ""
 
 
 def _keepalive(params: LinkParams, vdu: VduFacts) -> int:

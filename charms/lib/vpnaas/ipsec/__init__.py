@@ -33,6 +33,7 @@ from .observed import (
     GENERATE,
     Sa,
     State,
+    keys_of,
     look,
     observe,
     parse,
@@ -42,7 +43,7 @@ from .observed import (
     parse_version,
     public_key,
 )
-from .wanted import Wanted, connections, render, render_up
+from .wanted import Chain, Wanted, connections, render, render_up
 
 __all__ = [
     "DAEMON",
@@ -52,6 +53,7 @@ __all__ = [
     "TUN_MTU",
     "USERSPACE",
     "XFRM",
+    "Chain",
     "Sa",
     "State",
     "Wanted",
@@ -61,6 +63,7 @@ __all__ = [
     "daemon_conf",
     "interface_id",
     "keep_file",
+    "keys_of",
     "look",
     "observe",
     "parse",

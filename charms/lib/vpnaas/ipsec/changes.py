@@ -9,6 +9,7 @@ from ..links import directory, ipsec_interface
 from ..steps import Step, move, remove, run, write
 from ..steps import directory as make_directory
 from ..tunnel import Peer, record
+from . import certificates
 from .daemon import KEEPER_UNIT, UNIT, daemon_conf, dropin
 from .names import (
     DAEMON,
@@ -58,6 +59,7 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
     for path in sorted(changed):
         text, mode = texts[path]
         steps.append(write("{}/apply{}".format(link, path), path, text, mode))
+    steps += wanted.certificates
     steps += _secrets(wanted, state)
     if changed & {UNIT_FILE, KEEPER_FILE, DROPIN_FILE}:
         steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30))
@@ -111,7 +113,7 @@ def _daemon_changes(wanted: Wanted, state: State, changed: Set[str]) -> List[Ste
         restart = ("systemctl", "restart", DAEMON)
         at = link + "/apply/daemon"
         steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
-    if names != mine or conf_path(link) in changed:
+    if names != mine or conf_path(link) in changed or wanted.certificates:
         steps += load(link + "/apply")
     if DROPIN_FILE in changed and state.plane == USERSPACE:
         mtu = ("ip", "link", "set", TUN, "mtu", str(wanted.tun_mtu))
@@ -245,7 +247,7 @@ def restart(wanted: Wanted, state: State) -> List[Step]:
 
 def absent(link: str) -> List[Step]:
     """Return the steps that take a link down for good; its keys stay."""
-    return [
+    return certificates.absent(link) + [
         remove(link + "/unsafe/keep", keep_file(link)),
         remove(link + "/unsafe/file", conf_path(link)),
         run(

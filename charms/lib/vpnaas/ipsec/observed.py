@@ -12,6 +12,7 @@ from ..links import directory, ipsec_interface
 from ..steps import Results, Step, read, remove, run
 from ..steps import directory as make_directory
 from ..tunnel import KeyState, read_record
+from .certificates import Held
 from .names import (
     DAEMON,
     DAEMON_FILE,
@@ -94,6 +95,7 @@ class State(KeyState):
         sas: Security associations of the link's connections.
         interface: The link's interface, None where there is none.
         routes: Of the link's interface.
+        held: Certificates.
     """
 
     identity: str
@@ -106,6 +108,7 @@ class State(KeyState):
     sas: Tuple[Sa, ...]
     interface: Optional[facts.Interface]
     routes: FrozenSet[fields.IPNetwork]
+    held: Held = attr.Factory(Held)
 
 
 def observe(links: Sequence[str]) -> List[Step]:
@@ -218,16 +221,13 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     plane = parse_plane(results)
     plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
     running = active[:1] == ["active"] and bool(plugins)
-    public = public_key(results.out(link + "/public") or "")
+    keys, identity = keys_of(link, results)
     return State(
-        public_key=fields.ipsec_key("VDU: {} public key".format(link), public),
-        next_public_key=public_key(results.out(link + "/next") or ""),
+        public_key=keys[0],
+        next_public_key=keys[1],
         generation=fields.integer("VDU: {} generation".format(link), generation, 1, 999999999),
         applied=read_record(results.text(link + "/applied")),
-        identity=fields.ike_identity(
-            "VDU: {} identity".format(link),
-            "{}-{}".format(link, (results.text(link + "/identity") or "").strip()),
-        ),
+        identity=identity,
         plane=plane,
         running=running,
         daemon_plane=running and ("kernel-libipsec" in plugins.split()) == (plane == USERSPACE),
@@ -247,6 +247,21 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         sas=parse_sas(link, results),
         interface=vdu.interfaces.get(ipsec_interface(link)),
         routes=_routes(link, results),
+    )
+
+
+def keys_of(link: str, results: Results) -> Tuple[Tuple[str, str], str]:
+    """Return our key in use, the staged one or "", and our IKE identity."""
+    public = public_key(results.out(link + "/public") or "")
+    return (
+        (
+            fields.ipsec_key("VDU: {} public key".format(link), public),
+            public_key(results.out(link + "/next") or ""),
+        ),
+        fields.ike_identity(
+            "VDU: {} identity".format(link),
+            "{}-{}".format(link, (results.text(link + "/identity") or "").strip()),
+        ),
     )
 
 

@@ -10,7 +10,9 @@ from .. import fields
 from ..intent import LinkParams
 from ..ipsec_params import PORT, PSK
 from ..links import ipsec_interface
+from ..steps import Step
 from ..tunnel import Peer
+from .certificates import pin_file
 from .names import USERSPACE, XFRM, interface_id, secret_file
 from .observed import State
 
@@ -32,6 +34,23 @@ class Connection:
 
 
 @attr.frozen
+class Chain:
+    """By which certificates a peer and we prove ourselves to each other.
+
+    Attributes:
+        name: Names ours.
+        own: File of ours.
+        authority: File of the authority that the peer's must be of.
+        strict: Whether a revocation list must vouch for the peer's.
+    """
+
+    name: str
+    own: str
+    authority: str
+    strict: bool
+
+
+@attr.frozen
 class Wanted:
     """IPsec on a link as it should be.
 
@@ -40,6 +59,8 @@ class Wanted:
         tun_mtu: Bytes, the least of all links of the VDU.
         initiates: Names of the peers towards which this side holds the tunnel up.
         sources: Address the tunnel starts from, by peer, where it is not one of the underlay.
+        chains: Certificates by peer, none where the ends prove themselves otherwise.
+        certificates: Steps that bring certificates onto the VDU.
     """
 
     params: LinkParams
@@ -49,6 +70,8 @@ class Wanted:
     underlay: Tuple[fields.IPAddress, ...]
     initiates: FrozenSet[str]
     sources: Mapping[str, fields.IPAddress] = attr.Factory(dict)
+    chains: Mapping[str, Chain] = attr.Factory(dict)
+    certificates: Tuple[Step, ...] = ()
 
     @property
     def link(self) -> str:
@@ -102,10 +125,22 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
     if peer.preshared and not psk:
         # RFC 8784: whoever breaks the key exchange still lacks this key.
         lines += ["ppk_id = {}".format(_ppk(peer)), "ppk_required = yes"]
-    lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)]
-    lines += [] if psk else ["  pubkeys = 0s<own>"]
-    lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)]
-    lines += [] if psk else ["  pubkeys = 0s{}".format(key)]
+    chain = wanted.chains.get(peer.name)
+    ours, theirs = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)]
+    if psk:
+        ours, theirs = [], []
+    elif chain is not None:
+        # Its very certificate, and besides that one which the authority vouches for.
+        pin = peer.certificate if key == peer.public_key else peer.next_certificate
+        ours = ["  certs = " + chain.own]
+        theirs = [
+            "  # " + pin,
+            "  certs = " + pin_file(params.link, key),
+            "  cacerts = " + chain.authority,
+            "  revocation = {}".format("strict" if chain.strict else "relaxed"),
+        ]
+    lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)] + ours
+    lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
     lines += [
         "}",
         "children {",
@@ -132,7 +167,7 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
     body = "\n".join("    " + line for line in lines)
     # A preshared key has no place in the file; its identity stands for it.
     policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
-    name = "{}_{}".format(policy, _short(state.public_key))
+    name = "{}_{}".format(policy, _short(state.public_key + (chain.name if chain else "")))
     whole = body.replace("<own>", state.public_key)
     text = "  {} {{\n{}\n  }}\n".format(name, whole)
     return Connection(name, policy, text)
