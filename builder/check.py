@@ -41,7 +41,7 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
     """Return the problems of every parameter file, checked with each service or slice it fits.
 
     A file fits the services that have exactly its members, and the slices that have exactly its
-    services; one that fits none is a problem.
+    services and, where one has it, its 5QI; one that fits none is a problem.
     """
     found = []
     for path in sorted(folder.glob("*.yaml")):
@@ -79,7 +79,7 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
     if not fitting:
         sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
         return [Problem(name, "silent", "params-no-service", sentence)]
-    found = []
+    told = []
     for nst in fitting:
         alone = Catalog(
             vnfds=catalog.vnfds,
@@ -87,8 +87,10 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
             nsts={nst["id"]: nst},
             packages=catalog.packages,
         )
-        found += validate_params("nsi", document, alone, name)
-    return found
+        told.append(validate_params("nsi", document, alone, name))
+    # Templates of equal services differ in their 5QI: the file is for those it agrees with.
+    agreeing = [one for one in told if not any(p.code == "params-five-qi" for p in one)]
+    return [problem for one in agreeing or told for problem in one]
 
 
 def _members(document: dict[str, Any]) -> dict[str, set[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,6 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from builder.errors import BuildError, sentence
 
 POINT = "vnfd-connection-point-ref"
+QOS = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
+"""Instantiation parameters of a link that say what it is to get, after its name."""
+
+
+class Rates(BaseModel):
+    """What a link of a slice is to get besides the 5QI of its template, in Mbit/s; 0 is none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    guaranteed_mbps: int = Field(alias="guaranteed-mbps", default=0, ge=0)
+    maximum_mbps: int = Field(alias="maximum-mbps", default=0, ge=0)
+    underlay_mbps: int = Field(alias="underlay-mbps", default=0, ge=0)
 
 
 class Subnet(BaseModel):
@@ -20,6 +33,7 @@ class Subnet(BaseModel):
         members: Those to take, with their names in the slice's service; all where empty.
         addresses: Fixed address by link and member, instead of the service's own.
         additional_params: Values by member, instead of the service's own.
+        qos: Links that get the 5QI of the template at both their ends, with their rates.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -30,6 +44,7 @@ class Subnet(BaseModel):
     additional_params: dict[str, dict[str, Any]] = Field(
         alias="additional-params", default_factory=dict
     )
+    qos: dict[str, Rates] = Field(default_factory=dict)
 
 
 class Slice(BaseModel):
@@ -41,25 +56,47 @@ class Slice(BaseModel):
     subnets: dict[str, Subnet] = Field(min_length=1)
 
 
-def parameter_file(name: str, entry: Any, services: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def parameter_file(
+    name: str, entry: Any, services: dict[str, dict[str, Any]], five_qis: Mapping[str, int]
+) -> dict[str, Any]:
     """Return the parameters of a slice.
 
     Args:
         name: Of the entry, for messages.
         entry: As written.
         services: Parameters of services by file name.
+        five_qis: 5QI by template.
     """
     where = f"params/slices.yaml: {name}"
     try:
         wanted = Slice.model_validate(entry)
     except ValidationError as error:
         raise BuildError(f"{where}: {sentence(error)}") from None
+    if wanted.nst not in five_qis:
+        raise BuildError(f"{where}: nst: must be one of {', '.join(sorted(five_qis))}")
     subnets = []
     for subnet_id, subnet in wanted.subnets.items():
         if subnet.of not in services:
             raise BuildError(f"{where}: of: must be one of {', '.join(sorted(services))}")
-        subnets.append({"id": subnet_id, **_of_service(services[subnet.of], subnet, where)})
+        document = _of_service(services[subnet.of], subnet, where)
+        for link, rates in subnet.qos.items():
+            _enforce(document, link, five_qis[wanted.nst], rates, where)
+        subnets.append({"id": subnet_id, **document})
     return {"netslice-subnet": subnets}
+
+
+def _enforce(document: dict[str, Any], link: str, five_qi: int, rates: Rates, where: str) -> None:
+    """Give a link its 5QI at every member that has it, as OSM itself hands it to none."""
+    wanted = {"five_qi": five_qi, **rates.model_dump()}
+    members = [
+        member["additionalParams"]
+        for member in document["additionalParamsForVnf"]
+        if f"{link}_five_qi" in member["additionalParams"]
+    ]
+    if not members:
+        raise BuildError(f"{where}: qos: no member has a link {link}")
+    for values in members:
+        values.update({f"{link}_{word}": wanted[word] for word in QOS})
 
 
 def _of_service(document: dict[str, Any], subnet: Subnet, where: str) -> dict[str, Any]:

@@ -103,17 +103,38 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
         if name in written:
             raise BuildError(f"params/{name}.yaml: a site file makes it as well")
         written[name] = _plain(document)
+    for document in written.values():
+        _complete(document)
     files: dict[str, dict[str, Any]] = dict(written)
     for name, entry in read(folder / "variants.yaml").items():
         if name in written:
             raise BuildError(f"params/variants.yaml: {name}: params/{name}.yaml exists as well")
         files[name] = _derive(str(name), entry, written)
-    services = dict(files)
+    services, five_qis = dict(files), _five_qis(tree)
     for name, entry in read(folder / "slices.yaml").items():
         if name in services:
             raise BuildError(f"params/slices.yaml: {name}: a service has parameters of that name")
-        files[name] = slices.parameter_file(str(name), entry, services)
+        files[name] = slices.parameter_file(str(name), entry, services, five_qis)
     return files
+
+
+def _complete(document: dict[str, Any]) -> None:
+    """Add what OSM wants of every link and only slices have: no 5QI, so no rates."""
+    for member in document["additionalParamsForVnf"]:
+        values = member["additionalParams"]
+        for key in [key for key in values if key.endswith("_inner_address")]:
+            link = key.removesuffix("_inner_address")
+            for word in slices.QOS:
+                values.setdefault(f"{link}_{word}", 0)
+
+
+def _five_qis(tree: Tree) -> dict[str, int]:
+    """Return the 5QI of each slice template, by its id."""
+    found = {}
+    for path in sorted(tree.root.glob("nst-packages/*/*_nst.yaml")):
+        for template in read(path).get("nst") or ():
+            found[str(template["id"])] = int(template["quality-of-service"]["id"])
+    return found
 
 
 def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:

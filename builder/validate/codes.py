@@ -375,6 +375,14 @@ GROUPS: dict[str, dict[str, Code]] = {
             "LCM drops subnet and network names of links that no netslice-vld connects.",
             "Put the subnet into the NSD, as a virtual-link-profile.",
         ),
+        "params-five-qi": _silent(
+            "A VNF would enforce another 5QI than the template's quality-of-service has.",
+            "Give the template's, or 0.",
+        ),
+        "params-five-qi-unused": _silent(
+            "No VNF enforces the 5QI of the template, and neither does OSM.",
+            "Give it to a link, see `params/slices.yaml`.",
+        ),
     },
 }
 CODES: dict[str, Code] = {code: entry for group in GROUPS.values() for code, entry in group.items()}

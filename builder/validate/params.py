@@ -23,6 +23,7 @@ from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 from builder.validate.schema import problems_of, shown
+from builder.validate.slice_rules import five_qi
 
 
 def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") -> list[Problem]:
@@ -100,8 +101,12 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
                 f"allowed: {choices(links)}"
             )
             yield Problem(f"{where}: {at}/name", "silent", "params-nsi-vld", sentence)
+    nsds = {
+        n: catalog.nsds[s["nsd-ref"]] for n, s in subnets.items() if s["nsd-ref"] in catalog.nsds
+    }
+    yield from five_qi(document, nst, nsds, catalog, where)
     for name, subnet in subnets.items():
-        nsd = catalog.nsds.get(subnet["nsd-ref"])
+        nsd = nsds.get(name)
         if nsd is None or (subnet.get("is-shared-nss") and name not in given):
             continue  # a shared service may be there already, and then needs no parameters
         own = {key: value for key, value in given.get(name, {}).items() if key != "id"}

@@ -155,6 +155,23 @@ def test_slices_that_share_an_hss_differ_on_s6a(dist):
     assert inner == {"172.16.6.2/24", "172.16.6.3/24"}
 
 
+def test_slices_take_the_5qi_of_their_template_to_both_ends_of_s1u(dist):
+    files = parameter_files(dist)
+    for name, five_qi in (("embb", 6), ("urllc", 82), ("mmtc", 9)):
+        (core,) = files[name]["netslice-subnet"]
+        given = {
+            (member["member-vnf-index"], key): value
+            for member in core["additionalParamsForVnf"]
+            for key, value in member["additionalParams"].items()
+            if key.endswith("_five_qi") and value
+        }
+        assert given == {(end, "s1u_five_qi"): five_qi for end in ("spgwu", "enb")}
+    # Outside of a slice nothing is enforced.
+    for member in files["epc"]["additionalParamsForVnf"]:
+        values = member["additionalParams"]
+        assert not any(v for k, v in values.items() if k.endswith(("_five_qi", "_mbps")))
+
+
 def test_every_link_of_the_core_has_one_relation(documents):
     relations = network_services(documents)["epc_ns"]["ns-configuration"]["relation"]
     assert sorted(relation["name"] for relation in relations) == [
@@ -381,6 +398,8 @@ def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
         ("params/variants.yaml", "vpn_technology", "technology", ["no parameter technology"]),
         ("params/slices.yaml", "members: {hss: hss}", "members: {hs: hss}", ["epc has no hs"]),
         ("params/slices.yaml", "s6a_inner_address", "s6a_inner", ["no parameter s6a_inner"]),
+        ("params/slices.yaml", "qos: {s1u: {}}", "qos: {sxu: {}}", ["no member has a link sxu"]),
+        ("params/slices.yaml", "nst: mmtc_nst", "nst: iot_nst", ["nst: must be one of"]),
         ("params/deployments/epc_multisite.yaml", "hss: home}", "hss: moon}", ["no site"]),
         ("params/variants.yaml", "description:", "descripton:", ["description"]),
         ("params/vpn_basic.yaml", "vld:", "vld: [", ["params/vpn_basic.yaml", "not YAML"]),

@@ -158,6 +158,8 @@ LINK = {"link": "s6a", "inner-address": "172.16.6.2/24"}
         ({"accept-prefixes": "172.16.6.0/24"}, "accept-prefixes"),
         ({"accept-prefixes": "10.0.0.0/8 ,, x"}, "accept-prefixes"),
         ({"technology": "none", "preshared-key": True}, "preshared-key"),
+        ({"five-qi": 82}, "guaranteed-mbps"),
+        ({"five-qi": 100}, "five-qi"),
     ],
 )
 def test_values_a_schema_cannot_judge_are_one_sentence(

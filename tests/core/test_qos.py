@@ -188,3 +188,16 @@ class htb 1:10 parent 1:1 leaf 8005: prio 0 rate 5Mbit ceil 8Mbit burst 70000b
     assert (told["sent-bytes"], told["sent-packets"], told["dropped"]) == (1234, 7, 2)
     assert (told["queue"], told["in-force"], told["delay-budget-ms"]) == ("bfifo", True, 10)
     assert not qos.shown([share(URLLC)], Results({}))["s1u"]["in-force"]
+
+
+def test_configure_sets_a_5qi_takes_it_away_or_leaves_it() -> None:
+    day_1 = {"link": "s1u", "inner-address": "192.168.248.10/24"}
+    intent = Intent().configured({**day_1, **URLLC})
+    assert intent.qos["s1u"] == qos.link_qos(URLLC)
+    assert intent.configured({**day_1, "technology": "none"}).qos == intent.qos
+    assert intent.configured({**day_1, "five-qi": -1, "maximum-mbps": 3}).qos == intent.qos
+    assert intent.configured({**day_1, "five-qi": 0}).qos == {}
+    with pytest.raises(InputError, match=r"configure: guaranteed-mbps.*has no guaranteed rate"):
+        Intent().configured({**day_1, "five-qi": 82})
+    with pytest.raises(InputError, match=r"configure: five-qi.*from -1 to 255"):
+        Intent().configured({**day_1, "five-qi": -2})

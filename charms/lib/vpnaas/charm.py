@@ -543,9 +543,11 @@ class VnfCharm(CharmBase):
             intent = self._intent().configured(event.params)
             outcome = self._reconcile_now(intent=intent)
             plan = outcome.plans.get(link)
-            if plan is not None and plan.unusable:
+            told = [(p, plan.unusable) for p in plan.problems] if plan is not None else []
+            refused = [p for p, unusable in told if unusable or p.startswith("set-qos")]
+            if refused:
                 self._reconcile_and_report()  # The status is to tell of what is in force.
-                raise VpnaasError(plan.problems[0])
+                raise VpnaasError(refused[0])
             self._store(INTENT_KEY, intent.to_json())
             return {"output": dump(self._view(outcome, frozenset([link])))}
 

@@ -22,6 +22,8 @@ NOTHING = ("", "none")
 OFF = "none"
 """In place of an inner address: the link is not to be had."""
 DOCUMENT_VERSION = 1
+KEEP_QOS = -1
+"""`five-qi` of `configure` that leaves the quality of service as it is."""
 
 
 @attr.frozen
@@ -158,10 +160,18 @@ class Intent:
         )
 
     def configured(self, params: Mapping[str, Any]) -> "Intent":
-        """Return the intent after `configure`; inner address "none" switches the link off."""
+        """Return the intent after `configure`; inner address "none" switches the link off.
+
+        A 5QI given there is that of the link's slice, which OSM itself enforces nowhere; without
+        one, a quality of service that `set-qos` set stays.
+        """
         if fields.string("configure: inner-address", params.get("inner-address", "")) == OFF:
             return self.without_link(fields.string("configure: link", params.get("link", "")))
-        return self.with_link(link_params(params))
+        intent, link = self.with_link(link_params(params)), str(params["link"])
+        given = params.get("five-qi", KEEP_QOS)
+        if fields.integer("configure: five-qi", given, KEEP_QOS, 255) == KEEP_QOS:
+            return intent
+        return intent.with_qos(link, link_qos(params, "configure"))
 
     def with_peer(self, peer: ManualPeer) -> "Intent":
         """Return the intent with one manual peer added or replaced."""

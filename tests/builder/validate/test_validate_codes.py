@@ -46,6 +46,8 @@ def test_every_code_has_a_case():
             "params-nss",
             "params-nsi-vld",
             "params-nss-vld",
+            "params-five-qi",
+            "params-five-qi-unused",
         )
         if f'"{code}"' in nsi
     }

@@ -317,6 +317,35 @@ def test_what_lcm_drops_of_a_link_in_a_slice_is_told():
     assert "ip-profile of link 'data'" in problem.sentence
 
 
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ((82, 0), None),
+        ((82, 82), None),
+        ((9, 82), "params-five-qi"),
+        ((0, 0), "params-five-qi-unused"),
+        ((-1, 0), "params-five-qi-unused"),
+    ],
+)
+def test_vnfs_enforce_the_5qi_of_their_template(given, code):
+    made = vnf()
+    place = f"{ENTRY}/0/initial-config-primitive/1/parameter/0"
+    made.put(f"{place}/name", "five-qi")
+    made.put(f"{place}/value", "<s1u_five_qi>")
+    known = slice_catalog()
+    known.vnfds.clear()
+    known.add(made.package())
+    known.packages.clear()  # The charm of this VNF has another action.
+    known.nsts["gate_slice"]["quality-of-service"] = {"id": 82}
+    own = copy.deepcopy(PARAMS)
+    del own["vld"][0]["ip-profile"]
+    for entry, value in zip(own["additionalParamsForVnf"], given, strict=True):
+        entry["additionalParams"]["s1u_five_qi"] = value
+    document = {"netslice-subnet": [{"id": name, **own} for name in ("core", "edge")]}
+    found = {p.code for p in validate_params("nsi", document, known)}
+    assert found - {"params-value"} == ({code} if code else set())
+
+
 def test_a_shared_service_needs_no_parameters():
     known = slice_catalog()
     for subnet in known.nsts["gate_slice"]["netslice-subnet"]:

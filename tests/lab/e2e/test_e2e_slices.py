@@ -89,6 +89,12 @@ def test_a_slice_shows_what_osm_stores_of_it(twins: tuple[Service, Service]) -> 
     assert "is a part of nsi 'red'" in lab.refused("ns-delete", "red.pair")
 
 
+def test_nsi_create_alone_enforces_the_5qi_of_the_template(twins: tuple[Service, Service]) -> None:
+    for end in ("server", "client"):
+        (told,) = twins[0][end].action("show-qos").values()
+        assert (told["five-qi"], told["dscp"], told["in-force"]) == (6, "af32", True)
+
+
 def test_a_shared_service_serves_two_slices_and_goes_with_the_last(templates: Lab) -> None:
     lab = templates
     make_together(

@@ -1,0 +1,71 @@
+"""The 5QI of a slice template and the parameters by which VNFs enforce it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from builder.validate.context import Catalog, Document, choices, day12_of, numbered
+from builder.validate.primitive_rules import WHOLE
+from builder.validate.problem import Problem
+
+PARAMETER = "five-qi"
+"""Of a Day-1 primitive, which makes it the one that enforces a 5QI."""
+NONE = (0, -1)
+"""Values that enforce none."""
+
+
+def _names(vnfd: Document) -> set[str]:
+    """Return the instantiation parameters of a VNF that become a 5QI."""
+    found = set()
+    for _, configured in day12_of("", vnfd["df"][0]):
+        for primitive in configured.get("initial-config-primitive") or ():
+            for parameter in primitive.get("parameter") or ():
+                value = parameter.get("value")
+                whole = isinstance(value, str) and WHOLE.fullmatch(value)
+                if parameter["name"] == PARAMETER and whole:
+                    found.add(value[1:-1])
+    return found
+
+
+def five_qi(
+    document: Document, nst: Document, subnets: dict[str, Document], catalog: Catalog, where: str
+) -> Iterator[Problem]:
+    """Hold the 5QIs that VNFs of a slice are given against that of its template.
+
+    Args:
+        document: Parameters of the slice.
+        nst: Template.
+        subnets: NSD of each netslice-subnet that is known.
+        catalog: With the VNFDs.
+        where: Name of the parameters, for messages.
+    """
+    wanted = (nst.get("quality-of-service") or {}).get("id")
+    could, given = False, False
+    for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):
+        nsd = subnets.get(subnet["id"])
+        if nsd is None:
+            continue
+        members = {str(p["id"]): p["vnfd-id"] for p in nsd["df"][0].get("vnf-profile") or ()}
+        key = "additionalParamsForVnf"
+        for place, entry in numbered(f"{at}/{key}", subnet.get(key)):
+            vnfd = catalog.vnfds.get(members.get(entry["member-vnf-index"], ""))
+            names = _names(vnfd) if vnfd else set()
+            could = could or bool(names)
+            values = entry.get("additionalParams") or {}
+            for name in sorted(names & set(values)):
+                if values[name] in NONE:
+                    continue
+                given = True
+                if wanted is not None and str(values[name]) != str(wanted):
+                    sentence = (
+                        f"5QI {values[name]!r} is not the {wanted} of {nst['id']}; "
+                        f"allowed: {choices([str(wanted), '0'])}"
+                    )
+                    spot = f"{where}: {place}/additionalParams/{name}"
+                    yield Problem(spot, "silent", "params-five-qi", sentence)
+    if could and not given and wanted is not None:
+        sentence = (
+            f"no VNF is told to enforce 5QI {wanted} of {nst['id']}, and OSM does not; "
+            f"allowed: at least one parameter of {PARAMETER} with it"
+        )
+        yield Problem(where, "silent", "params-five-qi-unused", sentence)
