@@ -197,6 +197,23 @@ def test_commands_name_what_there_is(page: Path) -> None:
     assert reader.bad == []
 
 
+def test_the_walk_in_the_gui_can_be_walked() -> None:
+    text = (ROOT / "docs/how-to/gui.md").read_text(encoding="utf-8").partition("## A walk")[2]
+    steps = [
+        [c.strip() for c in row.strip("|").split("|")]
+        for row in re.findall(r"^\| \d.*", text, re.M)
+    ]
+    assert len(steps) > 5
+    reader = Reader(services={"epc": "epc_ns"})
+    for _, member, primitive, given, _ in steps:
+        pairs = dict(re.findall(r"`([a-z-]+)` = `([^`]+)`", given))
+        words = ["--vnf_name", member.strip("`"), "--action_name", primitive.strip("`")]
+        if pairs.get("link") == "s7a":  # the one that is to fail
+            del pairs["link"]
+        reader.read(["osm", "ns-action", "epc", *words, "--params", yaml.safe_dump(pairs)])
+    assert reader.bad == []
+
+
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
