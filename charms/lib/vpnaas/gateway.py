@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import attr
 
+from . import fields
 from .gateway_firewall import SSH_PORT, TABLE, GatewayFirewall
 from .gateway_firewall import render as firewall_text
 from .gateway_tuning import GatewayParams, GatewayTuning, sysctls
@@ -52,6 +53,7 @@ class Gateway:
         management: Interface of management.
         wireguard: UDP ports of WireGuard links.
         ipsec: Whether a link uses the IKE daemon.
+        inner: Subnets inside the tunnels.
         ports: TCP ports that answer on the interface of management besides SSH.
     """
 
@@ -60,6 +62,7 @@ class Gateway:
     management: str
     wireguard: Tuple[int, ...]
     ipsec: bool
+    inner: Tuple[fields.IPNetwork, ...] = ()
     ports: Tuple[int, ...] = ()
 
 
@@ -117,7 +120,7 @@ def _firewall(wanted: Gateway, results: Results) -> List[Step]:
         return []  # Nothing is known yet to protect from.
     ports = tuple(sorted({SSH_PORT} | set(wanted.ports)))
     text = firewall_text(
-        GatewayFirewall(wanted.untrusted, wanted.management, wanted.wireguard, ports)
+        GatewayFirewall(wanted.untrusted, wanted.management, wanted.wireguard, ports, wanted.inner)
     )
     in_force = (
         results.text("gateway/firewall") == text

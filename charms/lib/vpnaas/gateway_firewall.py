@@ -40,12 +40,14 @@ class GatewayFirewall:
         management: Interface of management, which must stay reachable.
         wireguard: UDP ports of WireGuard links.
         management_ports: TCP ports that answer on the interface of management.
+        inner: Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
     """
 
     untrusted: Sequence[str]
     management: str
     wireguard: Tuple[int, ...] = ()
     management_ports: Tuple[int, ...] = (SSH_PORT,)
+    inner: Tuple[fields.IPNetwork, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         """Refuse what would lock everybody out, or nobody."""
@@ -150,7 +152,7 @@ table inet {table} {{
         udp sport {tunnels} accept
         meta l4proto esp accept
         rt ipsec exists accept
-        meta l4proto {{ icmp, ipv6-icmp }} accept
+{inner}        meta l4proto {{ icmp, ipv6-icmp }} accept
         udp sport 68 udp dport 67 accept
         udp sport 546 udp dport 547 accept
         counter drop
@@ -164,6 +166,10 @@ table inet {table} {{
         open=_set(sorted(set(firewall.management_ports))),
         responder=RESPONDER_PORT,
         measured="{}-{}".format(*MEASURED),
+        inner="".join(
+            "        {} daddr {} counter drop\n".format("ip6" if net.version == 6 else "ip", net)
+            for net in fields.ordered(firewall.inner)
+        ),
         echoes=ECHO_RATE,
         inits=INIT_RATE,
     )

@@ -156,12 +156,16 @@ def _gateway_steps(
         return [], [], []
     secured = [plan for plan in links.values() if plan.params.technology in KEYED]
     ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
+    outer = [a.ip for p in secured if p.underlay for a in vdu.interfaces[p.underlay].addresses]
+    inner = {plan.params.inner_address.network for plan in secured}
     wanted = gateway.Gateway(
         params=situation.gateway,
         untrusted=tuple(sorted({plan.underlay for plan in secured})),
         management=vdu.underlay("", situation.management).name,
         wireguard=tuple(sorted(ports)),
         ipsec=bool(situation.using(IPSEC)),
+        # An inner address may be the outer one as well; IKE and ESP then go there in clear.
+        inner=tuple(net for net in inner if not any(address in net for address in outer)),
     )
     try:
         return gateway.before_links(wanted, results), gateway.after_links(wanted, results), []

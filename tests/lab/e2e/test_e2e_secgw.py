@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SECGW, gone
-from e2e_support import NEIGHBOURS, InBackground, Lab, Service, Vnf, captured, ipsec_only
+from e2e_support import NEIGHBOURS, PATIENCE, InBackground, Lab, Service, Vnf, captured, ipsec_only
 
 FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"
 UNTRUSTED, TRUSTED = "192.168.120.1", "192.168.121.1"
@@ -190,6 +190,7 @@ def test_a_gateway_without_its_daemon_lets_nothing_out_in_clear(
 def test_a_gateway_that_reboots_is_closed_before_it_is_open(secgw: Service) -> None:
     gateway = secgw["gateway"]
     secgw.vim.reboot(gateway.server_id)
+    secgw.vim.wait_active(gateway.server_id, PATIENCE)
     secgw.wait(lambda: associations(gateway) == 4, "all tunnels are back", 120)
     assert tried(secgw["cell1"], UNTRUSTED, 22) == {"22": "silence"}
     assert secgw["cell1"].pings(SGW, tries=25)
