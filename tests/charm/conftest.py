@@ -6,49 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from barejuju import charm_pythons
+from flavours import Flavour
 
 from builder import charms
 from builder.tree import Tree
-from lab.vca import Controller, Model, Settings
 from lab.vca.python import choose_python
 
-WAIT = 90.0
-"""Upper bound in seconds of waits; they end as soon as what they wait for is there."""
-QUICK = Settings(retry_start=0.05, retry_max=0.4, lock_timeout=10, stop_timeout=20)
 CHARMS = ("hss", "mme", "spgwc")
-
-
-@dataclass(frozen=True)
-class Flavour:
-    """A set of assembled charms and the interpreter they run on."""
-
-    name: str
-    folder: Path
-    python: Path
-
-    def charm(self, name: str) -> Path:
-        """Return a charm folder."""
-        return self.folder / name
-
-    @contextmanager
-    def model(self, home: Path, prefix: tuple[str, ...] = ()) -> Iterator[Model]:
-        """Give a running model whose charms run on this flavour's interpreter."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("OSMLAB_CHARM_PYTHON", str(self.python))
-            controller = Controller(home, exec_prefix=prefix, settings=QUICK)
-            model = controller.add_model("charm-tests")
-        model.start()
-        try:
-            yield model
-        finally:
-            model.stop(kill=True)
 
 
 @pytest.fixture(scope="session")
@@ -94,10 +62,6 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
         return Flavour("ops-current", folder, Path(sys.executable))
     folder = request.getfixturevalue("vendored")
     return Flavour("ops-1.5.5", folder, choose_python().path)
-
-
-once = pytest.mark.parametrize("flavour", ["ops-1.5.5"], indirect=True, scope="session")
-"""For tests that mostly wait and in which the release of ops plays no part."""
 
 
 @pytest.fixture(scope="session", params=sorted({"3.6", "3.8", "3.10", "3.11", "3.12"}))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from barejuju import BareJuju, Run, is_sentence, problems, relation_event
-from conftest import Flavour, once
+from flavours import Flavour, once
 
 NOWHERE = "127.0.0.2"
 """Loopback, where a login fails at once: refused by the kernel, or by this machine's SSH server."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WAIT, Flavour, once
+from flavours import WAIT, Flavour, once
 from test_dispatch import healthy, refused
 
 from lab.vca import Model

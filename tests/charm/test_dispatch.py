@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from barejuju import is_sentence
-from conftest import WAIT, Flavour
+from flavours import WAIT, Flavour
 
 from lab.vca import InvalidValueError, Model
 

@@ -6,22 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_support import Lab, Secrets, Service, lasting_leftovers, scan
+from e2e_support import (
+    BASIC,
+    EPC,
+    SECGW,
+    SITEGW,
+    SLICES,
+    Lab,
+    Secrets,
+    Service,
+    gone,
+    lasting_leftovers,
+)
 
 from builder import packages
 from builder.tree import Tree
 from lab.nbi.store import NSRS
 from lab.vim import clean
 from lab.vim.store import Home
-
-BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
-SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
-SECGW = ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "secgw_ns")
-SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
-EPC = (
-    *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "ue_vnf"),
-    "epc_ue_ns",
-)
 
 
 @pytest.fixture(scope="session")
@@ -56,13 +58,6 @@ def open_lab(home: Path, dist: Path, secrets: Secrets) -> Iterator[Lab]:
 @pytest.fixture(scope="session")
 def lab(dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     yield from open_lab(tmp_path_factory.mktemp("e2e"), dist, secrets)
-
-
-def gone(service: Service) -> None:
-    """Delete a service a module had for itself, after a look for what it must not have told."""
-    service.note_secrets()
-    assert scan(service.lab, service.lab.secrets.texts) == []
-    service.lab.done("ns-delete", service.name, "--wait")
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,15 @@ from lab.nbi.validation import BuilderValidator
 from lab.vca import Event, Model
 from lab.vim import Server, Vim
 
+BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
+SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
+SECGW = ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "secgw_ns")
+SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
+EPC = (
+    *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "ue_vnf"),
+    "epc_ue_ns",
+)
+
 #: Seconds that anything may take on a machine with other work to do.
 PATIENCE = 180.0
 
@@ -493,3 +502,10 @@ def running_in(folder: Path) -> int:
         except (FileNotFoundError, ProcessLookupError):
             continue
     return 0
+
+
+def gone(service: Service) -> None:
+    """Delete a service a module had for itself, after a look for what it must not have told."""
+    service.note_secrets()
+    assert scan(service.lab, service.lab.secrets.texts) == []
+    service.lab.done("ns-delete", service.name, "--wait")

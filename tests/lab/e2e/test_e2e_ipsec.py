@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import BASIC, gone
 from e2e_support import (
+    BASIC,
     NEIGHBOURS,
     PATIENCE,
     ActionError,
@@ -18,6 +18,7 @@ from e2e_support import (
     Service,
     Vnf,
     captured,
+    gone,
     ipsec_only,
     wait,
 )

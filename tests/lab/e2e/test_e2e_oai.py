@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import EPC, gone
-from e2e_support import NEIGHBOURS, Capture, Lab, Service, captured, wait, wireguard_only
+from e2e_support import EPC, NEIGHBOURS, Capture, Lab, Service, captured, gone, wait, wireguard_only
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import BASIC
-from e2e_support import Lab, Service
+from e2e_support import BASIC, Lab, Service
 
 pytestmark = pytest.mark.lab
 

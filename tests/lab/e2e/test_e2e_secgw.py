@@ -8,8 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import SECGW, gone
-from e2e_support import NEIGHBOURS, PATIENCE, InBackground, Lab, Service, Vnf, captured, ipsec_only
+from e2e_support import (
+    NEIGHBOURS,
+    PATIENCE,
+    SECGW,
+    InBackground,
+    Lab,
+    Service,
+    Vnf,
+    captured,
+    gone,
+    ipsec_only,
+)
 
 FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"
 UNTRUSTED, TRUSTED = "192.168.120.1", "192.168.121.1"

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import SITEGW
-from e2e_support import Capture, Secrets, wait, wireguard_only
+from e2e_support import SITEGW, Capture, Secrets, wait, wireguard_only
 from sites_support import Sites, opened
 
 from operate.client import Client
