@@ -80,12 +80,25 @@ class Ue:
             octets = self.security.protect(octets, **how)
         self.tell("DownlinkNASTransport", nas=octets)
 
+    def check(self) -> None:
+        """Go no further for a UE whose connection is gone.
+
+        Its task is cancelled then, but ``asyncio.wait_for`` before Python 3.12 drops a cancellation
+        that meets the answer it waits for.
+
+        Raises:
+            EpcError: that is so.
+        """
+        if not self.connected:
+            raise EpcError(f"UE {self.imsi or self.mme_id} left meanwhile.")
+
     async def message(self) -> s1ap.Message:
         """The next S1AP message about the UE.
 
         Raises:
-            EpcError: none comes in time.
+            EpcError: its connection is gone, or none comes in time.
         """
+        self.check()
         try:
             return await asyncio.wait_for(self.inbox.get(), ANSWER)
         except asyncio.TimeoutError:
@@ -173,6 +186,7 @@ async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
     await _authenticate(mme, ue)
     await _secure(mme, ue, request)
     subscription = await _locate(mme, ue)
+    ue.check()
     old = mme.by_imsi.get(ue.imsi)
     if old is not None and old is not ue:
         session_gone(mme, old)  # the SPGW-C replaces the session of the same subscriber
@@ -294,6 +308,7 @@ async def _connect(mme: Mme, ue: Ue, subscription: s6a.Subscription, apn: str) -
 
 async def _accept(mme: Mme, ue: Ue, subscription: s6a.Subscription, session: gtpc.Session) -> None:
     assert ue.security is not None  # noqa: S101
+    ue.check()
     ue.guti = mme.new_guti()
     mme.by_tmsi[ue.guti.tmsi] = ue
     apn = next(iter(subscription.apns))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 
 from lab.epcsim.errors import EpcError
@@ -18,6 +19,8 @@ S1AP_PPID = 18
 #: Streams asked for in each direction, as OAI's eNB and MME do.
 STREAMS = 8
 IPPROTO_SCTP = 132
+#: Messages that wait for room in the stack's buffer before the association counts as stuck.
+QUEUE = 1 << 14
 
 
 class Association(ABC):
@@ -34,14 +37,37 @@ class Association(ABC):
         self.peer = peer
         self.on_message: Callable[[int, bytes], None] = lambda stream, octets: None
         self.on_close: Callable[[], None] = lambda: None
+        self._unsent: deque[tuple[int, bytes]] = deque()
 
-    @abstractmethod
     def send(self, stream: int, octets: bytes) -> None:
-        """Send a message on a stream.
+        """Send a message on a stream, or as soon as the stack has room for it.
 
         Raises:
-            EpcError: the association is gone or its buffer is full.
+            EpcError: the association is gone, or does not move on.
         """
+        if len(self._unsent) >= QUEUE:
+            raise EpcError(f"SCTP to {self.peer}: {QUEUE} messages wait to be sent.")
+        if self._unsent or not self._offer(stream, octets):
+            self._unsent.append((stream, octets))
+            self._wait_for_room()
+
+    def flush(self) -> bool:
+        """Send what waits; True when nothing does any more."""
+        while self._unsent and self._offer(*self._unsent[0]):
+            self._unsent.popleft()
+        return not self._unsent
+
+    @abstractmethod
+    def _offer(self, stream: int, octets: bytes) -> bool:
+        """Hand a message to the stack; False when its buffer is full.
+
+        Raises:
+            EpcError: the association is gone.
+        """
+
+    @abstractmethod
+    def _wait_for_room(self) -> None:
+        """See to it that ``flush`` is called when there may be room."""
 
     @abstractmethod
     def close(self) -> None:

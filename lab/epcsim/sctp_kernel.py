@@ -40,15 +40,29 @@ class Association(sctp.Association):
         self._parts: list[bytes] = []
         asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
 
-    def send(self, stream: int, octets: bytes) -> None:
-        """Send a message on a stream."""
+    def _offer(self, stream: int, octets: bytes) -> bool:
         if self._socket is None:
             raise EpcError(f"The SCTP association with {self.peer} is closed.")
         info = struct.pack("=HHIIi", stream, 0, socket.htonl(sctp.S1AP_PPID), 0, 0)
         try:
             self._socket.sendmsg([octets], [(sctp.IPPROTO_SCTP, _SNDINFO, info)])
+        except BlockingIOError:
+            return False
         except OSError as error:
             raise EpcError(f"SCTP to {self.peer}: {error.strerror}.") from None
+        return True
+
+    def _wait_for_room(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().add_writer(self._socket.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        try:
+            done = self.flush()
+        except EpcError:
+            done = True  # reading says how it ended
+        if done and self._socket is not None:
+            asyncio.get_running_loop().remove_writer(self._socket.fileno())
 
     def _readable(self) -> None:
         for _ in range(64):
@@ -77,6 +91,7 @@ class Association(sctp.Association):
     def _ended(self) -> None:
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            asyncio.get_running_loop().remove_writer(self._socket.fileno())
             self._socket.close()
             self._socket = None
             self.on_close()
@@ -85,6 +100,7 @@ class Association(sctp.Association):
         """End the association with SHUTDOWN."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            asyncio.get_running_loop().remove_writer(self._socket.fileno())
             self._socket.close()
             self._socket = None
 

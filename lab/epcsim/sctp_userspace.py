@@ -123,6 +123,7 @@ class Stack:
         self._raw: dict[str, socket.socket] = {}
         self._ready: dict[int, None] = {}
         self.sockets: dict[int, Association | Listener] = {}
+        self.full: set[Association] = set()
         self._buffer = ctypes.create_string_buffer(_LONGEST)
         self._output = _OUTPUT(self._send)
         self._upcall = _UPCALL(self._wake)
@@ -154,6 +155,11 @@ class Stack:
             self._ticked += elapsed / 1000
             self.library.usrsctp_handle_timers(elapsed)
             self._serve()
+        for association in list(self.full):
+            with contextlib.suppress(EpcError):  # reading says how it ended
+                if not association.flush():
+                    continue
+            self.full.discard(association)
         assert self._loop is not None  # noqa: S101
         self._loop.call_later(_TICK, self._tick)
 
@@ -304,8 +310,7 @@ class Association(sctp.Association):
         self._parts: list[bytes] = []
         stack.sockets[sock] = self
 
-    def send(self, stream: int, octets: bytes) -> None:
-        """Send a message on a stream."""
+    def _offer(self, stream: int, octets: bytes) -> bool:
         if not self._socket:
             raise EpcError(f"The SCTP association with {self.peer} is closed.")
         info = struct.pack("=HHIII", stream, 0, socket.htonl(sctp.S1AP_PPID), 0, 0)
@@ -313,7 +318,14 @@ class Association(sctp.Association):
             self._socket, octets, len(octets), None, 0, info, len(info), _SENDV_SNDINFO, 0
         )
         if done < 0:
-            raise EpcError(f"SCTP to {self.peer}: {os.strerror(ctypes.get_errno())}.")
+            number = ctypes.get_errno()
+            if number == errno.EAGAIN:
+                return False
+            raise EpcError(f"SCTP to {self.peer}: {os.strerror(number)}.")
+        return True
+
+    def _wait_for_room(self) -> None:
+        self.stack.full.add(self)
 
     def ready(self) -> None:
         """Read what there is."""

@@ -161,6 +161,59 @@ def test_a_storm_loses_nobody(epc: Run, monkeypatch: pytest.MonkeyPatch) -> None
     epc(go)
 
 
+def test_a_ue_that_leaves_as_an_answer_comes_takes_no_place_either(
+    epc: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cancelled task may go on as if nothing were; it must not wait for the UE then."""
+    monkeypatch.setattr(ue, "T3410", 0.3)
+    errors: list[str] = []
+    monkeypatch.setattr(attach.log, "error", lambda text, *words: errors.append(text % words))
+
+    async def go(parts: Epc) -> None:
+        ask = parts.mme.ask_hss
+
+        async def late(kind: str, request: Any) -> Any:
+            answer = await ask(kind, request)
+            while kind == "ULR" and any(one.connected for one in parts.mme.ues.values()):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.05)
+            return answer
+
+        parts.mme.ask_hss = late  # type: ignore[method-assign]
+        one = await parts.ue(usim())
+        with pytest.raises(EpcError, match="No answer to the attach request"):
+            await one.attach()
+        await parts.counts(connected=0)
+        while not errors:
+            await asyncio.sleep(0.05)
+        assert "left meanwhile" in errors[0]
+        parts.mme.ask_hss = ask  # type: ignore[method-assign]
+        ue.T3410 = 15.0
+        await one.attach()
+        await parts.counts(attached=1)
+
+    epc(go)
+
+
+def test_messages_for_which_there_is_no_room_go_later_and_in_order(epc: Run) -> None:
+    """More than the buffers of both ends hold, faster than anything is read."""
+    count, size = 3000, 400
+
+    async def go(parts: Epc) -> None:
+        assert parts.enb._association is not None
+        [there] = [one.association for one in parts.mme._connected.values()]
+        seen: list[int] = []
+        there.on_message = lambda stream, octets: seen.append(int.from_bytes(octets[:4], "big"))
+        for number in range(count):
+            parts.enb._association.send(1, number.to_bytes(4, "big") + bytes(size))
+        assert parts.enb._association._unsent, "the buffer never was full: this shows nothing"
+        while len(seen) < count:
+            await asyncio.sleep(0.05)
+        assert seen == list(range(count))
+
+    epc(go)
+
+
 def test_a_ue_that_left_while_it_waited_takes_no_place(
     epc: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
