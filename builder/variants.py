@@ -146,11 +146,14 @@ def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
     if derived.of not in written:
         raise BuildError(f"{where}: of: must be one of {', '.join(sorted(written))}")
     document: dict[str, Any] = _plain(written[derived.of])
-    for member in document["additionalParamsForVnf"]:
-        for key, value in derived.additional_params.items():
-            if key not in member["additionalParams"]:
-                raise BuildError(f"{where}: additional-params: {derived.of} has no parameter {key}")
-            member["additionalParams"][key] = value
+    members = [member["additionalParams"] for member in document["additionalParamsForVnf"]]
+    for key, value in derived.additional_params.items():
+        # A member without links, such as a UE, has none of their parameters.
+        having = [params for params in members if key in params]
+        if not having:
+            raise BuildError(f"{where}: additional-params: {derived.of} has no parameter {key}")
+        for params in having:
+            params[key] = value
     return document
 
 

@@ -27,7 +27,7 @@ def member(document, name):
     return found
 
 
-@pytest.mark.parametrize("name", ["epc", "epc_oai", "epc_oai_novpn", "epc_ue"])
+@pytest.mark.parametrize("name", ["epc", "epc_oai", "epc_oai_novpn", "epc_ue", "epc_ue_novpn"])
 def test_what_the_build_makes_agrees(files, name):
     assert identities.disagreements(files[name]) == []
 

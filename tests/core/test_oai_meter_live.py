@@ -73,7 +73,7 @@ def test_times_are_those_of_the_packets_not_of_the_reading() -> None:
     ):
         assert meter.stdin and meter.stdout and meter.stderr and hss.stdout
         try:
-            request = {"interface": "lo", "seconds": 60, "count": len(DELAYS)}
+            request = {"interface": "lo", "seconds": 60, "count": len(DELAYS), "idle": 0}
             meter.stdin.write(json.dumps(request))
             meter.stdin.close()
             assert meter.stderr.readline() == "listening\n"

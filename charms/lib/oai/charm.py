@@ -14,10 +14,11 @@ from vpnaas.status import Extra
 from vpnaas.steps import Step, changes, read, run, which
 from vpnaas.technology import LinkPlan
 
-from . import cql, hss, meters, params, part, plan, provision, statistics, units, values
+from . import cql, hss, meters, params, part, pdn, plan, provision, statistics, units, values
 from .milenage import opc
 from .model import SECRETS_FILE, End
-from .params import Common, Hss, Secrets
+from .params import Common, Hss, Secrets, SpgwU
+from .ue import DEVICE
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +83,16 @@ class NfCharm(VnfCharm):
                 "measure-s6a": self._on_measure_s6a_action,
             },
             "spgwc": {"configure-sgi": self._on_configure_sgi_action},
-            "spgwu": {"configure-sgi": self._on_configure_sgi_action},
+            "spgwu": {
+                "configure-sgi": self._on_configure_sgi_action,
+                "serve-throughput": self._on_serve_throughput_action,
+            },
             "enb": {"configure-cell": self._on_configure_cell_action},
-            "ue": {"configure-cell": self._on_configure_cell_action},
+            "ue": {
+                "configure-cell": self._on_configure_cell_action,
+                "measure-throughput": self._on_measure_pdn_throughput_action,
+                "measure-latency": self._on_measure_pdn_latency_action,
+            },
         }
         handlers.update(more.get(self.kind, {}))
         return handlers
@@ -377,6 +385,7 @@ class NfCharm(VnfCharm):
                 ),
                 "count": fields.integer(where + "count", event.params.get("count", 0), 0, 1000000)
                 or 1 << 30,
+                "idle": fields.integer(where + "idle", event.params.get("idle", 0), 0, 1500),
             }
             with self._vdu() as vdu:
                 plan_now = self._plan(self._situation(), vdu)
@@ -389,6 +398,49 @@ class NfCharm(VnfCharm):
             return {"output": dump(dict(told, technology=decided.params.technology))}
 
         self._answer(event, work)
+
+    def _on_measure_pdn_throughput_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            test = pdn.Throughput.parse(event.params)
+            self._configured()
+            with self._vdu() as vdu:
+                own = self._address(vdu, DEVICE, pdn.not_attached())
+                results = vdu.execute([pdn.throughput_step(test, own)], exclusive=False)
+            return {"output": dump(pdn.throughput(test, own, results))}
+
+        self._answer(event, work)
+
+    def _on_measure_pdn_latency_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            test = pdn.Latency.parse(event.params)
+            self._configured()
+            with self._vdu() as vdu:
+                own = self._address(vdu, DEVICE, pdn.not_attached())
+                results = vdu.execute([pdn.latency_step(test, own)], exclusive=False)
+            return {"output": dump(pdn.latency(test, own, results))}
+
+        self._answer(event, work)
+
+    def _on_serve_throughput_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            asked = params.expect(SpgwU, self._configured())
+            where = "serve-throughput: seconds"
+            seconds = fields.integer(where, event.params.get("seconds", 600), 1, 86400)
+            missing = "{} has no IPv4 address yet".format(asked.sgi_interface)
+            with self._vdu() as vdu:
+                own = self._address(vdu, asked.sgi_interface, missing)
+                results = vdu.execute(pdn.serve_steps(own, seconds), exclusive=False)
+            return {"output": dump(pdn.served(own, seconds, results))}
+
+        self._answer(event, work)
+
+    def _address(self, vdu: Vdu, interface: str, missing: str) -> str:
+        """Return the IPv4 address of an interface of the VDU."""
+        results = vdu.execute([pdn.address_step(interface)], exclusive=False)
+        return pdn.address(results, missing)
 
 
 def _imsi(event: ActionEvent, where: str, asked: Common) -> str:

@@ -11,9 +11,9 @@ Times are the kernel's, taken when it handed a packet to the interface or took i
 (SO_TIMESTAMPNS, socket(7)). When this program gets to read a packet says nothing: where the
 processors are busy it reads a request together with its answer.
 
-It reads a JSON object on standard input: {"interface", "seconds", "count"}, writes the line
-"listening" to standard error when it hears, and ends after that time, or when that many requests
-of the wanted commands were answered.
+It reads a JSON object on standard input: {"interface", "seconds", "count", "idle"}, writes the line
+"listening" to standard error when it hears, and ends after that time, when that many requests of
+the wanted commands were answered, or when there was none for the idle seconds after the first.
 """
 
 import json
@@ -125,6 +125,7 @@ class Meter:
         self.times: Dict[str, List[float]] = {name: [] for name in COMMANDS.values()}
         self.results: Dict[str, Dict[str, int]] = {name: {} for name in COMMANDS.values()}
         self.backwards = 0
+        self.last = 0.0
 
     def packet(self, packet: bytes, now: float) -> None:
         """Take an IPv4 packet that passed the interface at a time in seconds."""
@@ -154,6 +155,7 @@ class Meter:
         command = struct.unpack("!I", b"\0" + message[5:8])[0]
         if command not in COMMANDS:
             return
+        self.last = time.monotonic()
         name = COMMANDS[command]
         hop, end = struct.unpack("!II", message[12:20])
         if message[4] & REQUEST:
@@ -259,6 +261,8 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
         sys.stderr.write("listening\n")
         sys.stderr.flush()
         while time.monotonic() < until and meter.answered() < request["count"]:
+            if meter.last and request["idle"] and time.monotonic() - meter.last > request["idle"]:
+                break
             try:
                 packet, control, _, _ = tap.recvmsg(65535, 64)
             except socket.timeout:

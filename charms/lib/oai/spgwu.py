@@ -2,25 +2,27 @@
 
 from .model import Check, Container, Ends, File, Software, block, conf, first_peer
 from .params import SpgwU
+from .pdn import SERVER_PORT
 from .spgwc import gateway_name
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
 DEVICE = "pdn"
 TABLE = "osm_vpnaas_sgi"
 
-NAT = """table ip {table}
+RULES = """table ip {table}
 delete table ip {table}
 table ip {table} {{
-    chain postrouting {{
+    chain input {{
+        type filter hook input priority filter; policy accept;
+        iifname "{interface}" tcp dport {server} drop
+        iifname "{interface}" udp dport {server} drop
+    }}
+{nat}}}
+"""
+NAT = """    chain postrouting {{
         type nat hook postrouting priority srcnat; policy accept;
         ip saddr {pool} oifname "{interface}" masquerade
     }}
-}}
-"""
-NO_NAT = """table ip {table}
-delete table ip {table}
-table ip {table} {{
-}}
 """
 
 
@@ -73,9 +75,10 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
 
 
 def rules(params: SpgwU) -> str:
-    """Return the nftables script for UE traffic to SGi."""
-    template = NAT if params.sgi_nat else NO_NAT
-    return template.format(table=TABLE, pool=params.ue_pool, interface=params.sgi_interface)
+    """Return the nftables script for UE traffic to SGi, and for who reaches `serve-throughput`."""
+    interface = params.sgi_interface
+    nat = NAT.format(pool=params.ue_pool, interface=interface) if params.sgi_nat else ""
+    return RULES.format(table=TABLE, interface=interface, server=SERVER_PORT, nat=nat)
 
 
 def software(params: SpgwU, ends: Ends) -> Software:

@@ -199,7 +199,6 @@ def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) ->
     if report.get("error"):
         raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
     try:
-        start, end = report["start"], report["end"]
         summary = {
             "link": test.link,
             "peer": peer.label,
@@ -208,31 +207,41 @@ def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) ->
             "direction": test.direction,
             "seconds": test.duration,
             "parallel": test.parallel,
-            "iperf3": str(start["version"]).replace("iperf ", ""),
+            "iperf3": str(report["start"]["version"]).replace("iperf ", ""),
             "kept": "{}/{}.json".format(KEPT, name),
         }  # type: Dict[str, Any]
-        if test.protocol == "tcp":
-            summary["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
-            summary["mbps"] = _mbps(end["sum_received"])
-            summary["retransmits"] = end["sum_sent"].get("retransmits")
-            if "sum_received_bidir_reverse" in end:
-                summary["mbps-reverse"] = _mbps(end["sum_received_bidir_reverse"])
-        else:
-            received = end.get("sum_received") or end["sum"]
-            summary["mbps"] = _mbps(received)
-            summary["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
-            summary["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
-            summary["packets"] = int(received.get("packets", 0))
-            if "sum_received_bidir_reverse" in end:
-                summary["mbps-reverse"] = _mbps(end["sum_received_bidir_reverse"])
-        cpu = end.get("cpu_utilization_percent", {})
-        summary["cpu-percent"] = {
-            "local": round(float(cpu.get("host_total", 0)), 1),
-            "remote": round(float(cpu.get("remote_total", 0)), 1),
-        }
+        summary.update(rates(report, test.protocol))
         return summary
     except (KeyError, TypeError, ValueError):
         raise VpnaasError("iperf3 to {} printed a report that is not understood".format(peer.label))
+
+
+def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
+    """Return rates in Mbit/s of payload, and what else counts, from an iperf3 client's report.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is not such a report.
+    """
+    start, end = report["start"], report["end"]
+    found = {}  # type: Dict[str, Any]
+    if protocol == "tcp":
+        found["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
+        found["mbps"] = _mbps(end["sum_received"])
+        found["retransmits"] = end["sum_sent"].get("retransmits")
+    else:
+        received = end.get("sum_received") or end["sum"]
+        found["mbps"] = _mbps(received)
+        found["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
+        found["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
+        found["packets"] = int(received.get("packets", 0))
+    if "sum_received_bidir_reverse" in end:
+        found["mbps-reverse"] = _mbps(end["sum_received_bidir_reverse"])
+    cpu = end.get("cpu_utilization_percent", {})
+    found["cpu-percent"] = {
+        "local": round(float(cpu.get("host_total", 0)), 1),
+        "remote": round(float(cpu.get("remote_total", 0)), 1),
+    }
+    return found
 
 
 def _mbps(part: Mapping[str, Any]) -> float:
@@ -273,25 +282,31 @@ def latency(test: LatencyTest, peer: Peer, results: Results) -> Dict[str, Any]:
     Raises:
         VpnaasError: Nothing was sent, or nothing came back.
     """
+    found = round_trips(results, peer.label)
+    told = {"link": test.link, "peer": peer.label, "path": test.path}
+    return dict(told, size=test.size, **{"interval-ms": test.interval_ms}, **found)
+
+
+def round_trips(results: Results, label: str) -> Dict[str, Any]:
+    """Return counts, loss and times (ms, round trip) from the output of the step `ping`.
+
+    Raises:
+        VpnaasError: Nothing was sent, or nothing came back.
+    """
     shown = results.output("ping")
     counts, times = _COUNTS.search(shown), _TIMES.search(shown)
     if not counts:
         reason = results.failed or results.error("ping") or "ping printed no summary"
-        raise VpnaasError("ping to {} failed: {}".format(peer.label, reason.splitlines()[-1]))
+        raise VpnaasError("ping to {} failed: {}".format(label, reason.splitlines()[-1]))
     sent, received = int(counts.group(1)), int(counts.group(2))
     if not times:
-        raise VpnaasError("{} answered none of {} echo requests".format(peer.label, sent))
+        raise VpnaasError("{} answered none of {} echo requests".format(label, sent))
     low, average, high, deviation = (float(text) for text in times.groups())
     return {
-        "link": test.link,
-        "peer": peer.label,
-        "path": test.path,
         "sent": sent,
         "received": received,
         "loss-percent": round(100.0 * (sent - received) / sent, 4) if sent else 100.0,
         "rtt-ms": {"min": low, "avg": average, "max": high, "mdev": deviation},
-        "size": test.size,
-        "interval-ms": test.interval_ms,
     }
 
 

@@ -1,0 +1,87 @@
+"""Measurements through a UE's PDN connection: parameters, commands, what programs print."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from oai import pdn
+from vpnaas.errors import InputError, VpnaasError
+from vpnaas.steps import Results
+
+OWN = "10.45.0.2"
+SERVER = "10.254.1.203"
+
+
+def results(step: str, out: str = "", err: str = "", code: int = 0) -> Results:
+    return Results({step: {"code": code, "out": out, "err": err}})
+
+
+@pytest.mark.parametrize(
+    ("parse", "given", "word"),
+    [
+        (pdn.Throughput.parse, {}, "server"),
+        (pdn.Throughput.parse, {"server": "x; reboot"}, "server"),
+        (pdn.Throughput.parse, {"server": "2001:db8::1"}, "server"),
+        (pdn.Throughput.parse, {"server": SERVER, "port": 0}, "port"),
+        (pdn.Throughput.parse, {"server": SERVER, "duration": 1501}, "duration"),
+        (pdn.Throughput.parse, {"server": SERVER, "protocol": "sctp"}, "protocol"),
+        (pdn.Latency.parse, {"server": "--flood"}, "server"),
+        (pdn.Latency.parse, {"server": SERVER, "count": 10000, "interval-ms": 60000}, "count"),
+    ],
+)
+def test_bad_parameters_are_a_sentence(parse: Any, given: dict[str, object], word: str) -> None:
+    with pytest.raises(InputError, match=rf"measure-\w+: {word}: "):
+        parse(given)
+
+
+def test_packets_leave_by_the_ues_own_address() -> None:
+    test = pdn.Throughput.parse({"server": SERVER, "direction": "download", "bitrate-mbps": 20})
+    words = list(pdn.throughput_step(test, OWN).body["argv"])
+    assert words[words.index("--bind") + 1] == OWN
+    assert words[words.index("--bitrate") + 1] == "20M"
+    assert "--reverse" in words
+    ping = list(pdn.latency_step(pdn.Latency.parse({"server": SERVER}), OWN).body["argv"])
+    assert ping[ping.index("-I") + 1] == OWN
+    assert ping[-1] == SERVER
+
+
+def test_the_address_is_the_interfaces_or_there_is_none() -> None:
+    shown = json.dumps([{}, {"addr_info": [{"local": OWN, "prefixlen": 32}]}])
+    assert pdn.address(results("address", shown), "none") == OWN
+    for out in ("", "[{}]", "[]", "{", '[{"addr_info": [{}]}]'):
+        with pytest.raises(VpnaasError, match="oaitun_ue1 has no address"):
+            pdn.address(results("address", out, "Device does not exist", 1), pdn.not_attached())
+
+
+def test_reports_are_summed_up_and_failures_are_sentences() -> None:
+    test = pdn.Throughput.parse({"server": SERVER, "duration": 5})
+    report = {
+        "start": {"version": "iperf 3.12", "tcp_mss_default": 1332},
+        "end": {
+            "sum_sent": {"bits_per_second": 9e7, "retransmits": 3},
+            "sum_received": {"bits_per_second": 8.5e7},
+        },
+    }
+    told = pdn.throughput(test, OWN, results("iperf3", json.dumps(report)))
+    assert (told["mbps"], told["mss"], told["retransmits"]) == (85.0, 1332, 3)
+    assert (told["address"], told["server"], told["port"]) == (OWN, SERVER, 5201)
+    refused = json.dumps({"error": "unable to connect to server: Connection refused"})
+    with pytest.raises(VpnaasError, match="10.254.1.203:5201 failed: .*refused"):
+        pdn.throughput(test, OWN, results("iperf3", refused, code=1))
+    with pytest.raises(VpnaasError, match="failed: iperf3: unrecognized option"):
+        pdn.throughput(test, OWN, results("iperf3", "", "iperf3: unrecognized option", 1))
+    ping = "3 packets transmitted, 3 received, 0% packet loss\nrtt = 0.1/0.2/0.3/0.04 ms\n"
+    told = pdn.latency(pdn.Latency.parse({"server": SERVER}), OWN, results("ping", ping))
+    assert told["rtt-ms"] == {"min": 0.1, "avg": 0.2, "max": 0.3, "mdev": 0.04}
+
+
+def test_a_server_ends_by_itself_or_says_why_it_is_none() -> None:
+    steps = pdn.serve_steps(SERVER, 60)
+    assert "RuntimeMaxSec=60" in steps[1].body["argv"]
+    done = Results({"stop": {"code": 5, "out": "", "err": ""}, "serve": {"code": 0}})
+    assert pdn.served(SERVER, 60, done) == {"address": SERVER, "port": 5201, "seconds": 60}
+    bad = Results({"serve": {"code": 1, "out": "", "err": "Failed to start: no\n"}})
+    with pytest.raises(VpnaasError, match="did not start: Failed to start: no"):
+        pdn.served(SERVER, 60, bad)
