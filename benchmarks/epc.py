@@ -1,8 +1,9 @@
 """`bench epc`: what the five tunnels cost the EPC's own protocols, beside the EPC without them.
 
-Two services of the same packages run side by side, one with tunnels and one without; each figure is
-taken of one and then of the other, round by round. The network functions are the lab's simulators,
-so the ratio means something and the absolute figures mean this machine.
+Two services of the same packages run side by side, one with tunnels and one without, and each
+figure is taken of one and of the other in turn: registrations in blocks, a UE's rate and delay,
+attach storms rate by rate until they saturate. The network functions are the lab's simulators, so
+the ratio means something and the absolute figures mean this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,130 +24,279 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.__main__ import Bench
+from builder import packages
+from builder.tree import Tree
 from lab.vim import probe
 
-PACKAGES = ("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "epc_ns")
-SERVICES = {"vpn": "epc_oai", "none": "epc_oai_novpn"}
+VNFS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
+PACKAGES = (*(f"{name}_vnf" for name in VNFS), "epc_ue_ns")
+SERVICES = {"vpn": "epc_ue", "none": "epc_ue_novpn"}
+#: Subscribers of the parameter files; the first one is the UE's own.
+FIRST, SUBSCRIBERS = 242881234500001, 1023
 LOAD = {
     "enb": "127.0.0.1",
-    "first_imsi": "242881234500000",
     "k": "449c4b91aeacd0ace182cf3a5a72bfa1",
     "opc": "9245cd6283cc53ce24ac1186a60dee6b",
     "plmn": "242/88",
 }
+#: Seconds of each attach storm; each rate is so many times the one before.
+STORM, STEP = 5, 1.5
+#: A storm saturates the service when attaches are done at less than this share of its rate.
+SATURATED = 0.9
 Run = Callable[..., str]
+Document = dict[str, Any]
 
 
-def act(bench: Bench, ns: str, vnf: str, primitive: str, **params: object) -> dict[str, Any]:
+def act(bench: Bench, ns: str, vnf: str, primitive: str, **params: object) -> Document:
     """Run a day-2 primitive of a service; return its JSON."""
     words = ("ns-action", ns, "--vnf_name", vnf, "--action_name", primitive)
-    text = json.dumps(params)
-    operation = json.loads(bench.verb(*words, "--params", text, "--wait", show=False))
-    result: dict[str, Any] = json.loads(operation["detailed-status"]["output"])
+    given = json.dumps({name.replace("_", "-"): value for name, value in params.items()})
+    operation = json.loads(bench.verb(*words, "--params", given, "--wait", show=False))
+    result: Document = json.loads(operation["detailed-status"]["output"])
     return result
 
 
-def load(enb: Run, count: int, rate: float, hold: bool) -> dict[str, Any]:
+def load(enb: Run, first: int, count: int, rate: float, hold: bool) -> Document:
     """Let UEs attach at an eNB."""
-    request = json.dumps({**LOAD, "count": count, "rate": rate, "hold": hold})
-    told = enb("/usr/lib/osm-lab/launch", "load", text=request, timeout=900.0)
-    found: dict[str, Any] = json.loads(told)
+    request = {**LOAD, "first_imsi": str(FIRST + first), "count": count, "rate": rate, "hold": hold}
+    told = enb("/usr/lib/osm-lab/launch", "load", text=json.dumps(request), timeout=900.0)
+    found: Document = json.loads(told)
     return found
 
 
-def registrations(bench: Bench, ns: str, enb: Run, count: int) -> dict[str, Any]:
-    """Registrations one after another, with the response times that the MME's VDU saw."""
-    seen: dict[str, Any] = {}
-
-    def watch() -> None:
-        told = act(bench, ns, "mme", "measure-s6a", duration=1200, count=2 * count)
-        seen.update(told)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    time.sleep(8)  # the action is a process that has to log in first
-    done = load(enb, count, 0, hold=False)
-    watcher.join()
-    return {"load": done, "s6a": seen}
+def turns(number: int) -> Iterator[str]:
+    """The services, each first every other time."""
+    keys = list(SERVICES)
+    yield from keys if number % 2 == 0 else reversed(keys)
 
 
-def storms(enb: Run, rates: list[int]) -> list[dict[str, Any]]:
-    """Attach storms of 5 s each, at rising rates."""
-    return [{"rate": rate, **load(enb, 5 * rate, rate, hold=True)} for rate in rates]
+class Watch(threading.Thread):
+    """`measure-s6a` of one service, while registrations go on."""
+
+    def __init__(self, bench: Bench, ns: str, registrations: int) -> None:
+        """Measure until every registration's two requests are answered."""
+        super().__init__()
+        self.told: Document = {}
+        self.error = ""
+        self._listens = bench.console_of(ns, "mme")
+        self._work = lambda: act(
+            *(bench, ns, "mme", "measure-s6a"), duration=1200, count=2 * registrations, idle=120
+        )
+        self._before = self._sockets()
+
+    def _sockets(self) -> int:
+        """Sockets on the MME's VDU that see all packets."""
+        return len(self._listens("cat", "/proc/net/packet").splitlines())
+
+    def run(self) -> None:
+        """Do it."""
+        try:
+            self.told = self._work()
+        except click.ClickException as error:
+            self.error = error.message
+
+    def hears(self, limit: float = 60.0) -> None:
+        """Wait until the meter listens."""
+        until = time.monotonic() + limit
+        while self._sockets() <= self._before:
+            if self.error or time.monotonic() > until:
+                raise click.ClickException(f"measure-s6a does not listen: {self.error}")
+            time.sleep(0.1)
 
 
-def show(document: dict[str, Any], console: Console) -> None:
-    """Print medians and ratios."""
+def registrations(bench: Bench, enbs: dict[str, Run], count: int, block: int) -> Document:
+    """Registrations one after another, with the response times that the MMEs' VDUs saw."""
+    watches = {key: Watch(bench, key, count) for key in SERVICES}
+    for watch in watches.values():
+        watch.start()
+    for watch in watches.values():
+        watch.hears()
+    blocks: dict[str, list[Document]] = {key: [] for key in SERVICES}
+    for number, first in enumerate(range(0, count, block)):
+        for key in turns(number):
+            done = load(enbs[key], first, min(block, count - first), 0, hold=False)
+            blocks[key].append(done)
+    for key, watch in watches.items():
+        watch.join()
+        if watch.error:
+            raise click.ClickException(f"{key}: {watch.error}")
+    return {key: {"blocks": blocks[key], "s6a": watches[key].told} for key in SERVICES}
+
+
+def user_plane(bench: Bench, rounds: int, seconds: int) -> Document:
+    """Rate and delay of a UE through its PDN connection."""
+    found: Document = {key: {"upload": [], "download": [], "latency": []} for key in SERVICES}
+    servers = {key: act(bench, key, "spgwu", "serve-throughput", seconds=900) for key in SERVICES}
+    for number in range(rounds):
+        for key in turns(number):
+            server = servers[key]["address"]
+            for direction in ("upload", "download"):
+                given = {"server": server, "duration": seconds, "direction": direction}
+                told = act(bench, key, "ue", "measure-throughput", **given)
+                found[key][direction].append(told)
+            echoes = {"server": server, "count": 100, "interval_ms": 10}
+            found[key]["latency"].append(act(bench, key, "ue", "measure-latency", **echoes))
+    return found
+
+
+def storms(enbs: dict[str, Run], first_rate: int, until: float, console: Console) -> Document:
+    """Attach storms at rising rates, of each service until one saturates it."""
+    found: dict[str, list[Document]] = {key: [] for key in SERVICES}
+    rate, left = float(first_rate), set(SERVICES)
+    number = 0
+    while left and time.monotonic() < until:
+        count = min(round(STORM * rate), SUBSCRIBERS)
+        for key in [name for name in turns(number) if name in left]:
+            told = load(enbs[key], 0, count, rate, hold=True)
+            told["saturated"] = told["attached_per_second"] < SATURATED * rate
+            found[key].append({"rate": round(rate, 1), **told})
+            console.print(
+                f"storm of {rate:.0f} a second, {key}: {told['attached']} of {count} attached, "
+                f"{told['attached_per_second']:.1f} a second",
+                highlight=False,
+            )
+            # What fits into the subscribers there are takes less than STORM seconds in the end.
+            if told["saturated"] or rate * 1.0 > SUBSCRIBERS:
+                left.discard(key)
+        rate *= STEP
+        number += 1
+    return found
+
+
+def pair(figure: Callable[[str], float]) -> dict[str, float]:
+    """A figure of both services and its ratio."""
+    values = {key: float(figure(key)) for key in SERVICES}
+    ratio = values["vpn"] / values["none"] if values["none"] else float("nan")
+    return {**values, "ratio": ratio}
+
+
+def ratios(document: Document) -> dict[str, dict[str, float]]:
+    """The figures that count, with tunnels and without."""
+    found = {}
+    done = document.get("registrations", {})
+    if done:
+        for name in ("AIR", "ULR"):
+            for figure in ("min-ms", "median-ms", "mean-ms", "p95-ms", "p99-ms"):
+                title = f"{name}, {figure[:-3]} ms"
+                found[title] = pair(lambda k, n=name, f=figure: done[k]["s6a"][n][f])  # type: ignore[misc]
+        for title, of in (("attach, median ms", "median"), ("attach, p95 ms", "p95")):
+            found[title] = pair(
+                lambda k, of=of: statistics.median(  # type: ignore[misc]
+                    one["attach_ms"][of] for one in done[k]["blocks"]
+                )
+            )
+        found["registrations lost"] = pair(lambda k: sum(b["lost"] for b in done[k]["blocks"]))
+    plane = document.get("user-plane", {})
+    if plane:
+        for name in ("upload", "download"):
+            title = f"UE, TCP {name}, Mbit/s"
+            found[title] = pair(
+                lambda k, n=name: statistics.median(one["mbps"] for one in plane[k][n])  # type: ignore[misc]
+            )
+        found["UE, round trip, mean ms"] = pair(
+            lambda k: statistics.median(one["rtt-ms"]["avg"] for one in plane[k]["latency"])
+        )
+    storm = document.get("storms", {})
+    if storm and all(storm.values()):
+        found["storms, most attaches per second"] = pair(
+            lambda k: max(one["attached_per_second"] for one in storm[k])
+        )
+        found["storms, lost attaches"] = pair(lambda k: sum(one["lost"] for one in storm[k]))
+    return found
+
+
+def show(document: Document, console: Console) -> None:
+    """Print the figures beside each other."""
     table = Table("figure", "with tunnels", "without", "ratio", title="EPC, simulated functions")
-    for name, pair in document["ratios"].items():
-        table.add_row(name, *(f"{pair[key]:.3g}" for key in ("vpn", "none", "ratio")))
+    for name, values in document["ratios"].items():
+        shown = [f"{values[key]:.4g}" for key in ("vpn", "none")]
+        table.add_row(name, *shown, f"{values['ratio']:.3g}")
     console.print(table)
 
 
-def ratios(document: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Medians over the rounds of each figure, with the ratio."""
-    found = {}
-    figures: dict[str, Callable[[dict[str, Any]], float]] = {
-        "attach, median ms": lambda one: one["load"]["attach_ms"]["median"],
-        "registrations per second": lambda one: one["load"]["attached_per_second"],
-    }
-    for name, figure in figures.items():
-        medians = {
-            key: statistics.median(figure(one) for one in document["registrations"][key])
-            for key in SERVICES
-        }
-        ratio = medians["vpn"] / medians["none"] if medians["none"] else float("nan")
-        found[name] = {**medians, "ratio": ratio}
-    best = {
-        key: max(one["attached_per_second"] for one in document["storms"][key] if not one["lost"])
-        for key in SERVICES
-    }
-    ratio = best["vpn"] / best["none"]
-    found["storm without a loss, attaches per second"] = {**best, "ratio": ratio}
-    return found
+def bring_up(bench: Bench) -> dict[str, Run]:
+    """Instantiate both services; return the consoles of their eNBs."""
+    bench.prepare(*PACKAGES)
+    for key, parameters in SERVICES.items():
+        bench.start(key, "epc_ue_ns", parameters)
+    until = time.monotonic() + 900
+    for key in SERVICES:
+        bench.settled(key, 900)
+        while True:
+            record = json.loads(bench.verb("ns-show", key, show=False))
+            said = [charm["message"] for charm in record["lab"]["charms"].values()]
+            if all(any(text.startswith(f"{name} ready") for text in said) for name in VNFS):
+                break
+            if time.monotonic() > until:
+                raise click.ClickException(f"{key} is not ready: {'; '.join(said)}")
+            time.sleep(1)
+    return {key: bench.console_of(key, "enb") for key in SERVICES}
 
 
 @click.command(name="epc")
-@click.option("--rounds", default=2, show_default=True, help="Repetitions.")
-@click.option("--registrations", "count", default=1000, show_default=True, help="In each round.")
-@click.option("--rates", default="10,20,40,80", show_default=True, help="Of attach storms.")
+@click.option(
+    *("--registrations", "count"),
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1, SUBSCRIBERS),
+    help="Of each service.",
+)
+@click.option("--block", default=100, show_default=True, help="Registrations of one in a row.")
+@click.option("--rounds", default=2, show_default=True, help="Repetitions of the UE's figures.")
+@click.option("--seconds", default=4, show_default=True, help="Of each of the UE's rates.")
+@click.option("--first-rate", default=20, show_default=True, help="Of attach storms, per second.")
+@click.option("--minutes", default=7.0, show_default=True, help="After these no storm begins.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(rounds: int, count: int, rates: str, dist: Path, out: Path) -> None:
-    """Measure registrations and attach storms with tunnels and without."""
+def main(
+    count: int,
+    block: int,
+    rounds: int,
+    seconds: int,
+    first_rate: int,
+    minutes: float,
+    dist: Path,
+    out: Path,
+) -> None:
+    """Measure registrations, a UE and attach storms with tunnels and without."""
     console = Console()
+    began = time.monotonic()
+    packages.build(Tree.find(Path(__file__).resolve().parent), dist, list(PACKAGES))
     bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
     plane = probe()
-    document: dict[str, Any] = {
+    document: Document = {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "network-functions": "simulators of the lab",
         "dataplane": {"backend": plane.backend, "version": plane.version},
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "load-at-start": os.getloadavg()[0],
-        "registrations": {key: [] for key in SERVICES},
+        "seconds": {},
     }
+
+    def timed(name: str) -> None:
+        document["seconds"][name] = round(time.monotonic() - began, 1)
+        console.print(f"{document['seconds'][name]:6.1f} s: {name} done", highlight=False)
+
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / f"bench-epc-{document['started'].replace(':', '')}.json"
     try:
-        bench.prepare(*PACKAGES)
-        enbs = {}
-        for key, parameters in SERVICES.items():
-            bench.start(key, "epc_ns", parameters, "--wait")
-            bench.settled(key)
-            enbs[key] = bench.console_of(key, "enb")
-        for number in range(rounds):
-            for key in SERVICES:
-                console.print(f"round {number + 1}, {key}: {count} registrations")
-                done = registrations(bench, key, enbs[key], count)
-                document["registrations"][key].append(done)
-        steps = [int(text) for text in rates.split(",")]
-        document["storms"] = {key: storms(enbs[key], steps) for key in SERVICES}
+        enbs = bring_up(bench)
+        document["load-before-measuring"] = os.getloadavg()[0]
+        timed("bring-up")
+        document["registrations"] = registrations(bench, enbs, count, block)
+        timed("registrations")
+        document["user-plane"] = user_plane(bench, rounds, seconds)
+        timed("user plane")
+        document["storms"] = storms(enbs, first_rate, began + 60 * minutes, console)
+        timed("storms")
     finally:
+        # A run that broke off keeps what it has.
+        document["ratios"] = ratios(document)
+        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         bench.verb("lab", "clean", show=False)
         if not any(bench.home.iterdir()):
             bench.home.rmdir()
-    document["ratios"] = ratios(document)
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / f"bench-epc-{document['started'].replace(':', '')}.json"
-    file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     show(document, console)
+    timed("everything")
     console.print(f"everything measured: {file}")
