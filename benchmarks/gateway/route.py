@@ -130,7 +130,9 @@ class Route:
         spaces, wires = self.spaces, (("field", "f", "peer", "p"), ("peer", "q", "gw", "g"),
                                       ("gw", "h", "core", "c"))  # fmt: skip
         for name in spaces.names:
-            spaces.sysctl(name, **{f"net__ipv6__conf__{k}__disable_ipv6": 1 for k in _ALL})
+            # A kernel without IPv6 has nothing to be silenced.
+            quiet = [f"net.ipv6.conf.{kind}.disable_ipv6=1" for kind in _ALL]
+            spaces.run(name, "sysctl", "-q", "-e", "-w", *quiet, check=False)
             spaces.sysctl(name, **{f"net__ipv4__conf__{k}__rp_filter": 0 for k in _ALL})
         for near, one, far, other in wires:
             mtu = UNDERLAY_MTU if one == "q" else INNER_MTU
