@@ -1,0 +1,79 @@
+"""The gateway benchmark over a kernel's own ESP, which the machine's kernel may lack."""
+
+from __future__ import annotations
+
+import json
+import site
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import uml
+
+pytestmark = [pytest.mark.lab, pytest.mark.uml, pytest.mark.long]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = PATHS
+subprocess.run(["modprobe", "veth"], check=True)
+tempfile.tempdir = os.getcwd()
+
+from benchmarks.gateway.backends import Ipsec, Plain
+from benchmarks.gateway.generator import Loop, find
+from benchmarks.gateway.loads import ASYMMETRIC2, fixed
+from benchmarks.gateway.route import Route
+
+found = {}
+for backend in (Plain(), Ipsec(2)):
+    with tempfile.TemporaryDirectory() as folder, Route(backend, Path(folder)) as route:
+        found[backend.name] = {"kind": backend.kind()}
+        for load in (fixed(1514), ASYMMETRIC2):
+            loop = Loop(load, route.end("field"), route.end("core"), route.backend.mtu)
+            outcome = find(loop, 256, 0.1, 1.0, route.spent, 0.01)
+            loop.close()
+            spent = outcome.marks[1].gateway - outcome.marks[0].gateway
+            found[backend.name][load.name] = [outcome.frames, outcome.arrived, outcome.loss, spent]
+        if backend.name == "ipsec":
+            shown = route.spaces.run("gw", "ip", "-s", "xfrm", "state")
+            found["states"] = shown.count("proto esp")
+            found["carried"] = [int(c["packets-out"]) for sa in backend.sas() for c in sa]
+with open("found.json", "w") as stream:
+    json.dump(found, stream)
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    if not Path(sys.executable).resolve().is_relative_to("/usr"):
+        pytest.skip("the guest has the distribution's Python only")
+    folder = tmp_path_factory.mktemp("guest")
+    paths = [str(ROOT), str(ROOT / "charms/lib"), *site.getsitepackages()]
+    done = uml.run(folder, PROGRAM.replace("PATHS", repr(paths)), memory=512)
+    assert done.code == 0, done.output
+    return dict(json.loads((folder / "found.json").read_text()))
+
+
+def test_the_kernel_carries_esp_and_nothing_is_fragmented(found: dict[str, Any]) -> None:
+    assert "kernel-netlink" in found["ipsec"]["kind"]
+    assert found["states"] == 4, "two tunnels, both ways"
+    assert min(found["carried"]) > 100
+    frames, packets, loss, _ = found["ipsec"]["1514"]
+    assert frames == packets > 100
+    assert loss < 0.01
+
+
+def test_both_ways_pass_and_cost_the_gateway_more_than_forwarding(found: dict[str, Any]) -> None:
+    for load in ("1514", "imix2 90/10"):
+        frames, _, loss, spent = found["ipsec"][load]
+        plain_frames, _, _, plain = found["plain"][load]
+        assert loss < 0.01
+        assert spent / frames > plain / plain_frames
