@@ -6,7 +6,8 @@
   that the charm does not have comes from that instantiation parameter;
   `network-function: {parameter: value}` gives values that the descriptor knows. Links that
   `clear: [link]` names have technology `none`. With `standby: true` the instantiation parameter
-  `vpn_standby_group` names a gateway pair.
+  `vpn_standby_group` names a gateway pair, and a gateway's own `configure-standby` comes last, with
+  an instantiation parameter each.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 - `!subnets {virtual link: range}` becomes virtual-link-profile, a profile a link.
@@ -38,6 +39,7 @@ SHARED = {
     "technology", "preshared-key", "mtu", "keepalive", "credentials", "proposal", "ipsec-options",
 }  # fmt: skip
 """`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
+STANDBY = "configure-standby"
 LITERAL = {"link", "underlay-interface", "listen-port", "standby-group"}
 """`configure` parameters the descriptor knows, or leaves at the charm's default."""
 
@@ -166,9 +168,25 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
                 ],
             }
         )
+    if tag.standby and STANDBY in charm.actions:
+        steps.append(_standby(charm, tag, len(steps) + 1))
     if charm.network_function:
         steps.append(_network_function(charm, tag, len(steps) + 1))
     return steps
+
+
+def _standby(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:
+    """Return `configure-standby`; interfaces are what the charm takes for them."""
+    return {
+        "seq": seq,
+        "name": STANDBY,
+        "execution-environment-ref": tag.execution_environment_ref,
+        "parameter": [
+            {"name": name, "data-type": _data_type(schema), "value": f"<standby_{_word(name)}>"}
+            for name, schema in charm.actions[STANDBY]["params"].items()
+            if not name.endswith("-interface")
+        ],
+    }
 
 
 def _network_function(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:

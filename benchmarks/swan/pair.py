@@ -237,11 +237,11 @@ class Pair:
             other=ipaddress.ip_address(TRUSTED[other]),
             virtual=ipaddress.ip_interface(f"{VIRTUAL}/24"),
             peers=self.count,
-            child="s1",
+            children=("s1",),
             advert=self.advert,
         )
         uri = f"unix://{self.daemons[name].socket}"
-        claim = (*standby.claim_command(gateway), "--uri", uri)
+        claim = (*standby.claim_command("s1"), "--uri", uri)
         home = self.folder / name
         health = self.health(name)
         if not health.exists():

@@ -22,7 +22,7 @@ def gateway(**changed: Any) -> Standby:
         "other": ipaddress.ip_address("10.9.0.2"),
         "virtual": ipaddress.ip_interface("10.9.0.254/24"),
         "peers": 8,
-        "child": "s1",
+        "children": ("s1c", "s1u"),
     }
     return Standby(**{**values, **changed})
 
@@ -33,8 +33,9 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
         "advert_int 1.05",
         "priority 60",
         "10.9.0.254/24 dev ens5",
-        'notify_master "/usr/sbin/swanctl --rekey --child s1"',
-        'notify_master_rx_lower_pri "/usr/sbin/swanctl --rekey --child s1"',
+        f'notify_master "{standby.TURN_PROGRAM} active s1c s1u"',
+        f'notify_master_rx_lower_pri "{standby.TURN_PROGRAM} claim s1c s1u"',
+        f'notify_fault "{standby.TURN_PROGRAM} fault"',
         f'file "{standby.HEALTH_FILE}"',
     ):
         assert line in text

@@ -279,7 +279,8 @@ class VnfCharm(ReconcilingCharm):
                 fields.choice("link", wanted, sorted(self.roles))
             outcome = self._reconcile_now()
             links = frozenset(self.roles) if wanted == "all" else frozenset([wanted])
-            return {"output": dump(self._view(outcome, links))}
+            more = outcome.extra.shown() if wanted == "all" else {}
+            return {"output": dump(dict(self._view(outcome, links), **more))}
 
         self._answer(event, work)
 

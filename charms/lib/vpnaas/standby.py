@@ -27,9 +27,17 @@ SPAN = 150
 KEEPALIVED_FILE = "/etc/keepalived/keepalived.conf"
 HEALTH_FILE = "/run/osm-vpnaas-tunnels"
 NONE_FILE = "/usr/local/lib/osm-vpnaas/no-tunnels"
+RECORD_FILE = "/var/lib/osm-vpnaas/standby"
+"""What keepalived said last: "STATE SECONDS TAKEOVERS", SECONDS since the epoch."""
+AWAY_FILE = "/etc/osm-vpnaas/standby-away"
+"""Its presence says that this gateway is to leave the service to the other one."""
+FIREWALL_FILE = "/etc/osm-vpnaas/standby.nft"
+FIREWALL_TABLE = "osm_vpnaas_standby"
 WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
+TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
 WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
 DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
+KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"
 
 ADVERT_RANGE = (1, 4095)
 """Centiseconds, RFC 5798 5.2.7."""
@@ -47,7 +55,7 @@ class Standby:
         other: That of the other gateway.
         virtual: Address that moves: the core's next hop to the peers.
         peers: How many peers there are, the measure of "all tunnels up".
-        child: Name of the CHILD_SAs to claim.
+        children: Names of the CHILD_SAs to claim.
         router_id: VRID, unique on the trusted subnet.
         advert: Advertisement interval in centiseconds; the other one is found dead after three of
             these and a bit.
@@ -60,7 +68,7 @@ class Standby:
     other: fields.IPAddress
     virtual: fields.IPInterface
     peers: int
-    child: str
+    children: Tuple[str, ...]
     router_id: int = 51
     advert: int = 3
 
@@ -90,9 +98,15 @@ def keepalived_conf(
     Args:
         standby: The gateway.
         health: File with the value its priority grows by.
-        claim: Command that makes our CHILD_SAs the newest.
+        claim: Command that makes our CHILD_SAs the newest, where that is not to be recorded.
     """
-    command = claim or claim_command(standby)
+    on_master = claim or turn_command("active", *standby.children)
+    on_lower = claim or turn_command("claim", *standby.children)
+    others = "".join(
+        '    notify_{} "{}"\n'.format(event, " ".join(turn_command(state)))
+        for event, state in (("backup", "standby"), ("fault", "fault"), ("stop", "stopped"))
+        if claim is None
+    )
     return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
 global_defs {{
     vrrp_version 3
@@ -129,10 +143,10 @@ vrrp_instance secgw {{
     track_file {{
         tunnels
     }}
-    notify_master "{command}"
+    notify_master "{on_master}"
     # The other one was active as well until now, and peers may still use its CHILD_SAs.
-    notify_master_rx_lower_pri "{command}"
-}}
+    notify_master_rx_lower_pri "{on_lower}"
+{others}}}
 """.format(
         health=health,
         trusted=standby.trusted,
@@ -143,13 +157,54 @@ vrrp_instance secgw {{
         own=standby.own,
         other=standby.other,
         virtual=standby.virtual,
-        command=" ".join(command),
+        on_master=" ".join(on_master),
+        on_lower=" ".join(on_lower),
+        others=others,
     )
 
 
-def claim_command(standby: Standby) -> Tuple[str, ...]:
-    """Return what a gateway runs when it becomes active: rekey all, without waiting for it."""
-    return ("/usr/sbin/swanctl", "--rekey", "--child", standby.child)
+def claim_command(child: str) -> Tuple[str, ...]:
+    """Return what makes the CHILD_SAs of one name the newest, without waiting for it."""
+    return ("/usr/sbin/swanctl", "--rekey", "--child", child)
+
+
+def turn_command(state: str, *children: str) -> Tuple[str, ...]:
+    """Return what keepalived runs when a gateway comes into a state."""
+    return (TURN_PROGRAM, state) + children
+
+
+TURN = """#!/bin/sh
+# Told by keepalived of a change: claim the peers where we are active, keep a record.
+# Usage: gateway-turn active|standby|fault|stopped|claim [CHILD...]
+#        gateway-turn left ADDRESS    wait until ADDRESS is not ours any more, 5 s at most
+state=$1
+shift
+if [ "$state" = left ]; then
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
+        [ -n "$(ip -o address show to "$1")" ] || exit 0
+        sleep 0.2
+    done
+    exit 1
+fi
+for child in "$@"; do
+    /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 &
+done
+if [ "$state" != claim ]; then
+    mkdir -p {folder}
+    exec 9>>{record}.lock
+    flock 9
+    before= since= taken=
+    [ -r {record} ] && read -r before since taken <{record}
+    case $taken in "" | *[!0-9]*) taken=0 ;; esac
+    if [ "$before" != "$state" ]; then
+        since=$(date +%s)
+        [ "$state" = active ] && taken=$((taken + 1))
+        printf '%s %s %s\\n' "$state" "$since" "$taken" >{record}.new
+        mv {record}.new {record}
+    fi
+fi
+wait
+""".replace("{record}", RECORD_FILE).replace("{folder}", RECORD_FILE.rpartition("/")[0])
 
 
 def health(up: int, peers: int) -> int:
@@ -168,14 +223,16 @@ WATCH = '''#!/usr/bin/python3
 """Tell keepalived what this gateway is good for, the share of its peers that have a tunnel; claim
 the peers' packets from time to time while this gateway is the active one.
 
-Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD [VICI-URI]
+Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] [VICI-URI]
 """
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 
+AWAY = "{away}"
 PERIOD = 0.5  # seconds; a daemon that dies is told of at once by its own unit
 
 
@@ -198,12 +255,14 @@ def active(address):
                                            or "[]") if item)
 
 
-def main(path, peers, span, address, seconds, child, *uri):
+def main(path, peers, span, address, seconds, children, *uri):
     uri = ("--uri",) + uri if uri else ()
     told = None
     due = time.monotonic() + float(seconds)
     while True:
         value = int(span) * min(tunnels(uri), int(peers)) // int(peers)
+        if os.path.exists(AWAY):
+            value = 0
         if value != told:
             # In place: keepalived watches the file itself.
             with open(path, "w", encoding="ascii") as file:
@@ -211,7 +270,8 @@ def main(path, peers, span, address, seconds, child, *uri):
         if time.monotonic() >= due:
             due = time.monotonic() + float(seconds)
             if active(address):
-                output("swanctl", "--rekey", "--child", child, *uri)
+                for child in children.split(","):
+                    output("swanctl", "--rekey", "--child", child, *uri)
         time.sleep(PERIOD)
         try:
             with open(path, encoding="ascii") as file:
@@ -221,7 +281,7 @@ def main(path, peers, span, address, seconds, child, *uri):
 
 
 main(*sys.argv[1:])
-'''
+'''.replace("{away}", AWAY_FILE)
 
 
 def watch_unit(standby: Standby) -> str:
@@ -245,10 +305,40 @@ WantedBy=multi-user.target
         SPAN,
         standby.virtual.ip,
         CLAIM_PERIOD,
-        standby.child,
+        ",".join(standby.children),
     )
 
 
 def daemon_dropin() -> str:
     """Return the drop-in by which the end of the IKE daemon, however it ends, is told at once."""
     return "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH_FILE)
+
+
+def keepalived_dropin() -> str:
+    """Return the drop-in of keepalived: before it speaks, who may speak to it."""
+    return """[Service]
+ExecStartPre=/usr/sbin/nft -f {firewall}
+# Until it is known what this gateway is good for, it is good for nothing.
+ExecStartPre=-/bin/cp --no-clobber {none} {health}
+Restart=always
+RestartSec=1
+""".format(firewall=FIREWALL_FILE, none=NONE_FILE, health=HEALTH_FILE)
+
+
+def firewall(standby: Standby) -> str:
+    """Return the nft(8) script that lets nobody but the other gateway take part in the election.
+
+    VRRP version 3 has no authentication (RFC 5798, 9), and version 2 no intervals below a second.
+    """
+    family = "ip6" if standby.other.version == 6 else "ip"
+    return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
+table inet {table}
+delete table inet {table}
+table inet {table} {{
+    chain input {{
+        type filter hook input priority raw + 20; policy accept;
+        iifname "{trusted}" meta l4proto vrrp {family} saddr {other} accept
+        meta l4proto vrrp counter drop
+    }}
+}}
+""".format(table=FIREWALL_TABLE, trusted=standby.trusted, family=family, other=standby.other)

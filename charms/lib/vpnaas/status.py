@@ -40,6 +40,10 @@ class Extra:
         """Return the words for the unit status, "" for none."""
         return ""
 
+    def shown(self) -> Dict[str, Any]:
+        """Return what show-status adds to the links."""
+        return {}
+
 
 @attr.frozen
 class LinkStatus:

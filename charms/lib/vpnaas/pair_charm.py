@@ -1,0 +1,126 @@
+"""ops edge of a security gateway that may be one of a pair."""
+
+import logging
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+import attr
+from ops.charm import ActionEvent
+
+from . import fields, gateway_pair
+from .charm import VnfCharm, dump
+from .errors import NotReadyError, VpnaasError
+from .gateway_pair import NO_ROLE, PairOutcome, PairParams
+from .ssh import Vdu
+from .status import Extra
+from .steps import Step, changes
+from .technology import LinkPlan
+
+logger = logging.getLogger(__name__)
+
+PAIR_KEY = "standby"
+GIVE_UP = "give-up"
+RESUME = "resume"
+
+
+class GatewayCharm(VnfCharm):
+    """Proxy charm of a gateway; `configure-standby` makes it one of a pair."""
+
+    def __init__(self, *args: Any) -> None:
+        self._asked: Optional[PairParams] = None
+        super().__init__(*args)
+
+    def action_handlers(self) -> Dict[str, Callable[[ActionEvent], None]]:
+        """Return the handler of each action."""
+        own = {
+            "configure-standby": self._on_configure_standby_action,
+            "switch-over": self._on_switch_over_action,
+        }
+        return dict(super().action_handlers(), **own)
+
+    def _pair(self) -> PairParams:
+        if self._asked is not None:
+            return self._asked
+        return PairParams.from_json(self._stored(PAIR_KEY))
+
+    def _extra_state(self) -> str:
+        return self._stored(PAIR_KEY)
+
+    def _extra_absent(self) -> List[Step]:
+        return gateway_pair.absent() if self._pair().role != NO_ROLE else []
+
+    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
+        params = PairParams()
+        try:
+            params = self._pair()
+            if params.role == NO_ROLE:
+                # Once was one of a pair: only what was just asked for looks.
+                if self._asked is not None:
+                    seen = vdu.execute(gateway_pair.observe_absent()).check()
+                    if gateway_pair.was_there(seen):
+                        vdu.execute(gateway_pair.absent()).check()
+                return None
+            return self._reconcile_pair(vdu, params, plans)
+        except NotReadyError:
+            return None
+        except VpnaasError as error:
+            return gateway_pair.failed(params, str(error))
+
+    def _reconcile_pair(
+        self, vdu: Vdu, params: PairParams, plans: Mapping[str, LinkPlan]
+    ) -> PairOutcome:
+        observed = vdu.execute(gateway_pair.observe()).check()
+        gateway_pair.require_tools(observed)
+        pair = gateway_pair.wanted(params, plans, observed)
+        steps = gateway_pair.steps_to(pair, params.away, observed)
+        logger.info("pair: %s", ", ".join(id for _, id in changes(steps)) or "no difference")
+        if not steps:
+            return gateway_pair.conclude(params, pair, observed)
+        results = vdu.execute(steps).check()
+        return gateway_pair.conclude(params, pair, results, gateway_pair.AFTER)
+
+    def _change_pair(self, params: PairParams) -> PairOutcome:
+        """Bring the VDU to other parameters, and keep them unless they cannot work."""
+        self._asked = params
+        extra = self._reconcile_now().extra
+        if params.role == NO_ROLE:
+            self._store(PAIR_KEY, params.to_json())
+            return PairOutcome(NO_ROLE, details=params.to_params())
+        if not isinstance(extra, PairOutcome) or extra.state == "failed":
+            self._asked = None
+            self._reconcile_and_report()  # The status is to tell of what is in force.
+            reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
+            raise VpnaasError(reason)
+        self._store(PAIR_KEY, params.to_json())
+        return extra
+
+    def _on_configure_standby_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            away = self._pair().away
+            params = attr.evolve(PairParams.parse(event.params), away=away)
+            return {"output": dump(self._change_pair(params).details)}
+
+        self._answer(event, work)
+
+    def _on_switch_over_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            given = str(event.params.get("activity", GIVE_UP))
+            what = fields.choice("switch-over: activity", given, (GIVE_UP, RESUME))
+            params = self._pair()
+            if params.role == NO_ROLE:
+                raise VpnaasError("this gateway is not one of a pair; run configure-standby first")
+            self._change_pair(attr.evolve(params, away=what == GIVE_UP))
+            if what == GIVE_UP:
+                with self._vdu() as vdu:
+                    gone = vdu.execute(gateway_pair.left(params), exclusive=False).check()
+                if gone.exit_code("pair/left") != 0:
+                    self._change_pair(attr.evolve(params, away=False))
+                    raise VpnaasError(
+                        "the other gateway does not take over; this one stays active, see"
+                        " show-status there"
+                    )
+            outcome = self._change_pair(self._pair())
+            return {"output": dump(outcome.details)}
+
+        self._answer(event, work)
