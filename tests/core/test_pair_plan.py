@@ -1,0 +1,262 @@
+"""What the charm makes of a gateway that is one of a pair: steps, state, refusals."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from typing import Any
+
+import pytest
+from vpnaas import gateway_pair, standby
+from vpnaas.errors import InputError
+from vpnaas.gateway_pair import AFTER, FILES, PairParams
+from vpnaas.intent import link_params
+from vpnaas.status import Extra
+from vpnaas.steps import Results, Step
+from vpnaas.technology import LinkPlan
+from vpnaas.tunnel import Peer
+
+GIVEN: dict[str, Any] = {
+    "role": "primary",
+    "virtual-address": "192.168.121.254/24",
+    "other-address": "192.168.121.2",
+    "trusted-interface": "ens5",
+    "untrusted-interface": "ens4",
+    "router-id": 51,
+    "advert-interval-ms": 30,
+}
+
+
+def peer(number: int) -> Peer:
+    prefix = ipaddress.ip_network(f"10.41.0.{number}/32")
+    return Peer(name=f"rel-{number}", label="cell", prefixes=(prefix,), technology="ipsec")
+
+
+def link(name: str, subnet: str, technology: str = "ipsec", peers: int = 2) -> LinkPlan:
+    params = link_params({"link": name, "inner-address": subnet, "technology": technology})
+    return LinkPlan(params, peers=tuple(peer(number) for number in range(1, peers + 1)))
+
+
+LINKS = {
+    "s1c": link("s1c", "10.41.0.1/24"),
+    "s1u": link("s1u", "10.42.0.1/24"),
+    "trusted": link("trusted", "10.43.0.1/24", "none", 1),
+}
+
+
+class Vdu:
+    """As much of a VDU as these steps touch."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.units: dict[str, str] = {}
+        self.enabled: set[str] = set()
+        self.addresses = ["192.168.121.1"]
+        self.table = False
+        self.changed: list[str] = []
+        self.tools = set(gateway_pair.TOOLS)
+
+    def execute(self, steps: list[Step]) -> Results:
+        return Results({step.id: self._do(step) for step in steps})
+
+    def _do(self, step: Step) -> dict[str, Any]:
+        body = step.body
+        if body["do"] == "which":
+            return {"found": {n: f"/usr/sbin/{n}" for n in body["names"] if n in self.tools}}
+        if body["do"] == "read":
+            return {"text": self.files.get(body["path"])}
+        if body["do"] == "write":
+            self.files[body["path"]] = body["text"]
+        elif body["do"] == "remove":
+            self.files.pop(body["path"], None)
+        elif body["do"] == "run":
+            return self._run(list(body["argv"]))
+        return {}
+
+    def _run(self, argv: list[str]) -> dict[str, Any]:
+        if argv[0] == "ip":
+            listed = [
+                {"local": a, "prefixlen": 24, "family": "inet", "scope": "global"}
+                for a in self.addresses
+            ]
+            return {"code": 0, "out": json.dumps([{"ifname": "ens5", "addr_info": listed}])}
+        if argv[0] == "systemctl":
+            return {"code": 0, "out": self._systemctl(argv[1], argv[2:])}
+        if argv[0] == "cp":
+            self.files[argv[2]] = self.files[argv[1]]
+        elif argv[:2] == ["nft", "list"]:
+            return {"code": 0 if self.table else 1, "out": ""}
+        elif argv[:2] == ["nft", "-f"]:
+            self.table = True
+        return {"code": 0, "out": ""}
+
+    def _systemctl(self, verb: str, names: list[str]) -> str:
+        if verb == "is-enabled":
+            return "".join(("enabled" if n in self.enabled else "disabled") + "\n" for n in names)
+        if verb == "is-active":
+            return "".join(self.units.get(name, "inactive") + "\n" for name in names)
+        self.changed += [f"{verb} {name}" for name in names if verb != "enable"]
+        if verb == "enable":
+            self.enabled |= set(names)
+        elif verb in ("restart", "reload"):
+            self.units |= dict.fromkeys(names, "active")
+            self.table = self.table or gateway_pair.KEEPALIVED in names
+        elif verb == "disable":
+            self.enabled -= set(names) - {"--now"}
+            self.units = {}
+        return ""
+
+
+def reconcile(vdu: Vdu, links: dict[str, LinkPlan] = LINKS, **changed: Any) -> Any:
+    params = PairParams.parse({**GIVEN, **changed})
+    observed = vdu.execute(gateway_pair.observe())
+    gateway_pair.require_tools(observed)
+    pair = gateway_pair.wanted(params, links, observed)
+    steps = gateway_pair.steps_to(pair, params.away, observed)
+    results = vdu.execute(steps) if steps else observed
+    prefix = AFTER if steps else ""
+    return steps, gateway_pair.conclude(params, pair, results, prefix)
+
+
+def test_a_second_reconcile_changes_nothing() -> None:
+    vdu = Vdu()
+    steps, outcome = reconcile(vdu)
+    assert set(FILES) <= set(vdu.files)
+    assert outcome.summary() == "pair: standby"
+    assert not outcome.bad
+    assert reconcile(vdu)[0] == []
+    assert "s1c,s1u" in vdu.files[standby.WATCH_UNIT]
+    assert f" 4 {standby.SPAN} 192.168.121.254 " in vdu.files[standby.WATCH_UNIT]
+
+
+def test_drift_is_put_right_and_what_is_in_order_is_not_restarted() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.changed.clear()
+    vdu.files[standby.KEEPALIVED_FILE] += "# by hand\n"
+    reconcile(vdu)
+    assert vdu.changed == [f"reload {gateway_pair.KEEPALIVED}"]
+    vdu.changed.clear()
+    vdu.table = False
+    reconcile(vdu)
+    assert vdu.table
+    assert vdu.changed == []
+    vdu.units[gateway_pair.WATCH] = "failed"
+    reconcile(vdu)
+    assert vdu.changed == [f"restart {gateway_pair.WATCH}"]
+
+
+def test_another_cell_touches_the_watch_program_only() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.changed.clear()
+    reconcile(vdu, {**LINKS, "s1c": link("s1c", "10.41.0.1/24", peers=3)})
+    assert vdu.changed == [f"restart {gateway_pair.WATCH}"]
+
+
+def test_who_holds_the_address_is_active_whatever_the_record_says() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.files[standby.RECORD_FILE] = "active 1700000000 7\n"
+    vdu.files[standby.HEALTH_FILE] = "150\n"
+    assert reconcile(vdu)[1].details["state"] == "standby"
+    assert reconcile(vdu)[1].details["since"] == 0
+    vdu.addresses.append("192.168.121.254")
+    details = reconcile(vdu)[1].details
+    assert (details["state"], details["since"], details["takeovers"]) == ("active", 1700000000, 7)
+    assert details["priority"] == 210
+
+
+@pytest.mark.parametrize("text", ["", "active", "active x 3", "active 1 2 3", "fault 5 -1"])
+def test_a_record_that_is_none_is_none(text: str) -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.files[standby.RECORD_FILE] = text
+    assert reconcile(vdu)[1].details["takeovers"] == 0
+
+
+def test_a_fault_and_a_dead_keepalived_are_told() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.files[standby.RECORD_FILE] = "fault 1700000000 1\n"
+    assert "no carrier" in reconcile(vdu)[1].problem
+    pair = gateway_pair.wanted(PairParams.parse(GIVEN), LINKS, vdu.execute(gateway_pair.observe()))
+    vdu.units[gateway_pair.KEEPALIVED] = "failed"
+    dead = gateway_pair.conclude(PairParams.parse(GIVEN), pair, vdu.execute(gateway_pair.observe()))
+    assert dead.bad
+    assert "does not run" in dead.summary()
+
+
+def test_giving_up_is_at_once_and_lasts_until_resumed() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    vdu.files[standby.HEALTH_FILE] = "150\n"
+    reconcile(vdu, away=True)
+    assert vdu.files[standby.HEALTH_FILE] == "0\n"
+    assert standby.AWAY_FILE in vdu.files
+    assert reconcile(vdu, away=True)[0] == []
+    reconcile(vdu)
+    assert standby.AWAY_FILE not in vdu.files
+
+
+def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
+    vdu = Vdu()
+    reconcile(vdu, away=True)
+    assert gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+    vdu.execute(gateway_pair.absent())
+    assert vdu.files == {}
+    assert vdu.enabled == set()
+    assert not gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"role": "third"}, "role"),
+        ({"virtual-address": "none"}, "virtual-address: none given"),
+        ({"virtual-address": "192.168.121.0/24"}, "virtual-address"),
+        ({"other-address": "none"}, "other-address: none given"),
+        ({"other-address": "gateway2"}, "other-address"),
+        ({"other-address": "192.168.121.1"}, "our own address"),
+        ({"other-address": "192.168.99.2"}, "with the virtual address"),
+        ({"virtual-address": "192.168.99.254/24"}, "ens5 has no address in 192.168.99.0/24"),
+        ({"virtual-address": "192.168.121.1/24"}, "ens5 has no address"),
+        ({"trusted-interface": "ens9"}, "no interface ens9"),
+        ({"trusted-interface": "ens4"}, "trusted one as well"),
+        ({"trusted-interface": "ens5 {"}, "interface name"),
+        ({"router-id": 0}, "router-id"),
+        ({"advert-interval-ms": 35}, "a multiple of 10"),
+        ({"advert-interval-ms": 5}, "advert-interval-ms"),
+    ],
+)
+def test_what_makes_no_pair_is_refused_in_one_sentence(
+    changed: dict[str, Any], sentence: str
+) -> None:
+    vdu = Vdu()
+    with pytest.raises(InputError, match=sentence):
+        reconcile(vdu, **changed)
+    assert vdu.files == {}
+
+
+def test_a_pair_needs_ipsec_and_its_programs() -> None:
+    vdu = Vdu()
+    with pytest.raises(InputError, match="s1c is WireGuard"):
+        reconcile(vdu, {"s1c": link("s1c", "10.41.0.1/24", "wireguard")})
+    vdu.tools.remove("keepalived")
+    with pytest.raises(InputError, match="the VDU has no keepalived"):
+        reconcile(vdu)
+
+
+def test_parameters_survive_the_peer_relation() -> None:
+    params = PairParams.parse({**GIVEN, "away": True})
+    assert PairParams.from_json(params.to_json()) == params
+    assert PairParams.from_json("").role == gateway_pair.NO_ROLE
+    assert PairParams.from_json(PairParams().to_json()) == PairParams()
+    for text in ("[]", "no json", '{"role": "third"}'):
+        with pytest.raises(InputError, match="peer relation: standby"):
+            PairParams.from_json(text)
+
+
+def test_show_status_of_a_vnf_without_more_has_nothing_more() -> None:
+    assert Extra().shown() == {}
+    assert set(reconcile(Vdu())[1].shown()) == {"standby"}

@@ -1,0 +1,211 @@
+"""A pair of security gateways as a service: the standby takes over, the primary takes back.
+
+Limits are wide for busy machines; what a machine with nothing else to do shows is in
+docs/explanation/hot-standby.md. The tests share the service, each leaves it whole.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+from e2e_standby import MME, SGW, VIRTUAL, active, files, is_active, probe, whole
+from e2e_support import SECGW, ActionError, Lab, Service, gone
+
+pytestmark = pytest.mark.lab
+
+GAP_MS = 2500.0
+"""Far below the 31 s after which cells would notice a dead gateway by themselves."""
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Lab) -> Iterator[Service]:
+    lab.onboard(*SECGW)
+    service = lab.create("secgw-ha", "secgw_ha_ns", "secgw_ha")
+    for address in (MME, SGW):
+        service["core"].out("ip", "address", "add", f"{address}/32", "dev", "lo")
+    yield service
+    gone(service)
+
+
+@pytest.fixture
+def ha(pair: Service) -> Service:
+    whole(pair)
+    return pair
+
+
+def test_a_killed_daemon_hands_over_and_the_primary_takes_back_with_its_tunnels(
+    ha: Service,
+) -> None:
+    first, second = ha["gateway1"], ha["gateway2"]
+    before = [files(ha[cell]) for cell in ("cell1", "cell2")]
+    told = first.action("show-status")["standby"]
+    assert (told["role"], told["state"], told["priority"]) == ("primary", "active", 210)
+    assert second.action("show-status")["standby"]["state"] == "standby"
+    takeovers = second.action("show-status")["standby"]["takeovers"]
+
+    def kill() -> None:
+        first.out("systemctl", "kill", "--signal=KILL", "strongswan")
+        is_active(ha, "2")
+
+    told = probe(ha, 5, kill, "daemon of the active gateway killed")
+    assert told.gap_ms < GAP_MS
+    assert told.duplicates == 0
+    # systemd has started the daemon again; without its peers the primary stays behind.
+    status = second.action("show-status")["standby"]
+    assert (status["state"], status["takeovers"]) == ("active", takeovers + 1)
+    assert status["since"] > 0
+    first.action("show-status")  # A reconcile opens what is down.
+    whole(ha)
+    assert [files(ha[cell]) for cell in ("cell1", "cell2")] == before
+
+
+@pytest.mark.long
+def test_a_gateway_without_power_is_replaced_and_comes_back_by_itself(ha: Service) -> None:
+    first = ha["gateway1"]
+    before = [files(ha[cell]) for cell in ("cell1", "cell2")]
+
+    def cut() -> None:
+        ha.vim.stop(first.server_id, timeout=0)
+        is_active(ha, "2")
+
+    told = probe(ha, 6, cut, "active gateway loses its power")
+    assert 20 < told.gap_ms < GAP_MS
+    assert told.duplicates == 0
+
+    def boot() -> None:
+        ha.vim.start(first.server_id)
+        whole(ha)
+
+    # It boots, waits for its peers, and takes the service back while the probe runs.
+    told = probe(ha, 90, boot, "it boots, service reverts")
+    assert told.gap_ms < GAP_MS
+    assert told.duplicates == 0
+    assert [files(ha[cell]) for cell in ("cell1", "cell2")] == before
+
+
+@pytest.mark.long
+def test_a_lost_interface_hands_over_at_once(ha: Service) -> None:
+    first = ha["gateway1"]
+
+    def down() -> None:
+        first.out("ip", "link", "set", "ens4", "down")
+        is_active(ha, "2")
+
+    told = probe(ha, 5, down, "untrusted interface of the active gateway down")
+    assert told.gap_ms < GAP_MS
+    assert first.run("cat", "/var/lib/osm-vpnaas/standby").stdout.startswith("fault ")
+
+    def up() -> None:
+        first.out("ip", "link", "set", "ens4", "up")
+        is_active(ha, "1")
+
+    told = probe(ha, 8, up, "it is up again")
+    assert told.gap_ms < GAP_MS
+
+
+@pytest.mark.long
+def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
+    first = ha["gateway1"]
+
+    def give_up() -> None:
+        status = first.action("switch-over")
+        assert status["state"] == "standby"
+        assert status["given-up"] is True
+
+    told = probe(ha, 12, give_up, "switch-over")
+    assert told.gap_ms < GAP_MS
+    assert active(ha) == "2"
+    # It is what the operator wants until told otherwise, whatever else the charm does.
+    with ha.controller() as controlled:
+        controlled.update_status()
+        assert controlled.status("gateway1")[0] == "active"
+    assert active(ha) == "2"
+
+    def resume() -> None:
+        first.action("switch-over", activity="resume")
+        is_active(ha, "1")
+
+    told = probe(ha, 12, resume, "resume")
+    assert told.gap_ms < GAP_MS
+    assert first.action("show-status")["standby"]["given-up"] is False
+
+
+@pytest.mark.long
+def test_nobody_gives_up_what_nobody_takes(ha: Service) -> None:
+    first, second = ha["gateway1"], ha["gateway2"]
+    # A standby that dies is no loss.
+    told = probe(ha, 5, lambda: ha.vim.stop(second.server_id, timeout=0), "standby dies")
+    assert told.gap_ms < GAP_MS
+    assert active(ha) == "1"
+    with pytest.raises(ActionError, match="does not take over"):
+        first.action("switch-over")
+    assert active(ha) == "1"
+    assert first.action("show-status")["standby"]["given-up"] is False
+
+    def boot() -> None:
+        ha.vim.start(second.server_id)
+        whole(ha)
+
+    told = probe(ha, 90, boot, "standby returns")
+    assert told.gap_ms < GAP_MS
+
+
+@pytest.mark.long
+def test_split_brain_loses_nothing_and_ends_with_the_primary(ha: Service) -> None:
+    deaf = "table ip split { chain input { type filter hook input priority 0; "
+    deaf += "ip protocol 112 drop; }; }"
+
+    def split() -> None:
+        for gateway in ("gateway1", "gateway2"):
+            ha[gateway].out("nft", deaf)
+        is_active(ha, "12")
+
+    told = probe(ha, 6, split, "split brain")
+    assert told.gap_ms < GAP_MS
+    assert told.duplicates == 0
+
+    def heal() -> None:
+        for gateway in ("gateway1", "gateway2"):
+            ha[gateway].out("nft", "delete table ip split")
+        is_active(ha, "1")
+
+    told = probe(ha, 6, heal, "split brain ends")
+    assert told.gap_ms < GAP_MS
+    assert told.duplicates == 0
+    # The peers are with the primary again: the other one's death is no loss.
+    told = probe(
+        ha, 5, lambda: ha.vim.stop(ha["gateway2"].server_id, timeout=0), "then the standby dies"
+    )
+    assert told.gap_ms < GAP_MS
+    ha.vim.start(ha["gateway2"].server_id)
+
+
+@pytest.mark.long
+def test_only_the_other_gateway_takes_part_in_the_election(ha: Service) -> None:
+    """The core says by VRRP that it is the better gateway; nobody listens."""
+    first = ha["gateway1"]
+    program = f"""
+import socket, sys
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 112)
+raw.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 255)
+for _ in range(50):
+    raw.sendto(bytes.fromhex({advert("192.168.121.10", "192.168.121.1")!r}), ("192.168.121.1", 0))
+"""
+    ha["core"].out("python3", "-", input=program)
+    table = first.out("nft", "list", "table", "inet", "osm_vpnaas_standby")
+    assert "counter packets 50 " in table, table
+    assert active(ha) == "1"
+
+
+def advert(source: str, target: str) -> str:
+    """Return a VRRPv3 advertisement of priority 254 (RFC 5798, 5.1), in hexadecimal."""
+    body = struct.pack("!BBBBHH4s", 0x31, 51, 254, 1, 3, 0, socket.inet_aton(VIRTUAL))
+    pseudo = socket.inet_aton(source) + socket.inet_aton(target)
+    pseudo += struct.pack("!BBH", 0, 112, len(body))
+    total = sum(struct.unpack(f"!{len(pseudo + body) // 2}H", pseudo + body))
+    total = (total & 0xFFFF) + (total >> 16)
+    total = ~(total + (total >> 16)) & 0xFFFF
+    return (body[:6] + struct.pack("!H", total) + body[8:]).hex()
