@@ -34,7 +34,7 @@ def service(
         made.append(juju.deploy(name, {"s1c": "provider"}, nics))
         made[-1].configure(
             "s1c",
-            f"10.41.0.{number}/24",
+            "10.41.0.1/24",
             technology=technology,
             **{"underlay-interface": "ens4", "allowed-prefixes": CORE, **GROUP},
         )
@@ -50,7 +50,7 @@ def test_both_gateways_of_a_pair_lead_to_the_same_prefix(technology: str, state:
     assert cell.states() == {"s1c": state}
     assert [gateway.states() for gateway in gateways] == [{"s1c": state}] * 2
     prefixes = [[str(prefix) for prefix in peer.prefixes] for peer in cell.plans["s1c"].peers]
-    assert prefixes == [["10.41.0.1/32", CORE], ["10.41.0.2/32", CORE]]
+    assert prefixes == [["10.41.0.1/32", CORE]] * 2
 
 
 def test_a_pair_that_is_settled_changes_nothing() -> None:
@@ -66,24 +66,24 @@ def test_a_pair_that_only_its_members_speak_of_is_none() -> None:
         _, cell, _, _ = service(cell=declared)
         assert [peer.label for peer in cell.plans["s1c"].peers] == ["gateway1"]
         (problem,) = cell.plans["s1c"].problems
-        assert f"{CORE} is already in use by gateway1" in problem
+        assert "is already in use by gateway1" in problem
 
 
 def test_a_pair_has_two_members() -> None:
     _, cell, _, _ = service(gateways=3)
     assert len(cell.plans["s1c"].peers) == 2
     (problem,) = cell.plans["s1c"].problems
-    assert f"{CORE} is already in use by" in problem
+    assert "is already in use by" in problem
 
 
 @pytest.mark.parametrize(
     ("bag", "sentence"),
     [
-        ({"standby-group": ""}, f"{CORE} is already in use by gateway1"),
-        ({"standby-group": "other"}, f"{CORE} is already in use by gateway1"),
+        ({"standby-group": ""}, "is already in use by gateway1"),
+        ({"standby-group": "other"}, "is already in use by gateway1"),
         ({"standby-group": "No Name"}, "standby-group: 'No Name' is not a name"),
-        ({"allowed-prefixes": "10.43.1.0/25"}, "10.43.1.0/25 is already in use by gateway1"),
-        ({"inner-address": "10.41.0.1"}, "10.41.0.1/32 is already in use by gateway1"),
+        ({"allowed-prefixes": "10.43.1.0/25"}, "10.41.0.1/32 is already in use by gateway1"),
+        ({"inner-address": "10.41.0.2"}, f"{CORE} is already in use by gateway1"),
     ],
 )
 def test_what_unrelated_peers_may_not_a_member_that_is_none_may_not(

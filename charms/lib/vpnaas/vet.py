@@ -326,7 +326,7 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
                     "prefixes that are not on the VDU's own networks",
                 )
         for other in others:
-            if _standby_of(peer, prefix, other, others):
+            if _pair(peer, other, others):
                 continue
             if any(fields.overlaps(prefix, taken) for taken in other.prefixes):
                 raise InputError(
@@ -350,18 +350,19 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
             )
 
 
-def _standby_of(peer: Peer, prefix: fields.IPNetwork, other: Peer, others: Sequence[Peer]) -> bool:
-    """Tell whether a peer and another one are a gateway pair, which lead to the same prefix.
+def _pair(peer: Peer, other: Peer, others: Sequence[Peer]) -> bool:
+    """Tell whether a peer and another one are a gateway pair, which are one to who calls them.
 
-    A pair is what the operator declared here and both members tell; it has two members, and each
-    has an inner address of its own.
+    A pair is what the operator declared here and both members tell. It has two members, which have
+    the same inner address and the same behind them: which of the tunnels is used follows from what
+    is newest only where both have the same traffic selectors.
     """
-    if not peer.standby_group or peer.standby_group != other.standby_group:
-        return False
-    members = sum(1 for each in others if each.standby_group == peer.standby_group)
-    inner = {str(each.inner_address) for each in (peer, other)}
-    own = {str(fields.host_network(a)) for a in (peer.inner_address, other.inner_address) if a}
-    return members == 1 and len(inner) == 2 and prefix in other.prefixes and str(prefix) not in own
+    return (
+        bool(peer.standby_group)
+        and peer.standby_group == other.standby_group
+        and sum(1 for each in others if each.standby_group == peer.standby_group) == 1
+        and peer.prefixes == other.prefixes
+    )
 
 
 def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:

@@ -61,6 +61,7 @@ def probe(service: Service, seconds: float, action: Callable[[], object], what: 
     finally:
         core.run("systemctl", "stop", *(f"echo{number}" for number in range(len(FLOWS))))
     echoes = [json.loads(core.out("cat", f"/run/echo{n}.json")) for n in range(len(FLOWS))]
+    print([{k: round(v, 1) for k, v in f.items()} for f in flows], echoes)
     told = Told(
         gap_ms=max(flow["gap-ms"] for flow in flows),
         lost=max(flow["lost"] for flow in flows),
