@@ -200,6 +200,8 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
             given = {p["name"]: p["value"] for p in last["parameter"]}
             assert set(given) == set(charm.actions["configure-nf"]["params"])
             assert all(isinstance(value, str) for value in given.values())
+        if "configure-standby" in charm.actions:
+            assert steps.pop()["name"] == "configure-standby"
         assert {step["name"] for step in steps[1:]} == ({"configure"} if charm.links else set())
         known = charm.actions["configure"]["params"] if charm.links else {}
         for step in steps:
@@ -246,17 +248,26 @@ def test_underlay_interfaces_are_those_of_the_links(documents):
             if step["name"] == "configure-nf":
                 assert given.get("sgi-interface") == interfaces.get("sgi", {}).get("name")
                 continue
+            if step["name"] == "configure-standby":
+                continue  # It leaves the interfaces to the charm's defaults, see below.
             assert given["underlay-interface"] == interfaces[given["link"]]["name"]
 
 
 def test_a_gateway_ends_its_tunnels_on_one_side_and_is_in_clear_on_the_other(documents):
     cards = {"s1c": "ens4", "s1u": "ens4", "trusted": "ens5"}
     steps = day_1_2(documents["secgw_vnf"])["initial-config-primitive"][1:]
-    given = [{p["name"]: p["value"] for p in step["parameter"]} for step in steps]
+    *given, pair = [{p["name"]: p["value"] for p in step["parameter"]} for step in steps]
     assert {each["link"]: each["underlay-interface"] for each in given} == cards
     technologies = {each["link"]: each["technology"] for each in given}
     assert technologies["trusted"] == "none"
     assert technologies["s1c"] == technologies["s1u"] == "<vpn_technology>"
+    assert {each["standby-group"] for each in given} == {"<vpn_standby_group>"}
+    assert steps[-1]["name"] == "configure-standby"
+    assert pair["role"] == "<standby_role>"
+    offered = {p["name"]: p for p in day_1_2(documents["secgw_vnf"])["config-primitive"]}
+    defaults = {p["name"]: p["default-value"] for p in offered["configure-standby"]["parameter"]}
+    assert defaults["untrusted-interface"] == cards["s1c"]
+    assert defaults["trusted-interface"] == cards["trusted"]
 
 
 def test_day_2_primitives_ask_for_nothing_but_what_the_action_requires(documents, tree):

@@ -47,6 +47,7 @@ LIBRARY = ROOT / "charms/lib/vpnaas"
 ACTIONS: dict[str, Any] = {
     **yaml.safe_load((COMMON / "actions.yaml").read_text()),
     **yaml.safe_load((COMMON / "gateway-actions.yaml").read_text()),
+    **yaml.safe_load((ROOT / "charms/secgw/actions.yaml").read_text()),
 }
 OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
 
@@ -257,7 +258,11 @@ def test_exactly_the_keys_of_network_functions_are_documented() -> None:
 
 def test_exactly_the_keys_of_the_peer_relation_are_documented() -> None:
     constants = {}
-    edges = [LIBRARY / "reconciling.py", LIBRARY.with_name("oai") / "charm.py"]
+    edges = [
+        LIBRARY / "reconciling.py",
+        LIBRARY / "pair_charm.py",
+        LIBRARY.with_name("oai") / "charm.py",
+    ]
     for file in edges:
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
