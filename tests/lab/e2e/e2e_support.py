@@ -304,6 +304,7 @@ def secret_files(vnf: Vnf) -> dict[str, str]:
     """Return the text of every private, staged, wrapping and preshared key on a VDU, by path."""
     names = (
         r"private\.key|next\.key|wrap\.pem|preshared-[^.]+(\.new)?|next-ike\.pem|osm-vpnaas-.*\.pem"
+        r"|ca-key\.pem"
     )
     listed = vnf.run("find", "/etc/osm-vpnaas", "/etc/swanctl/private", "-type", "f",
                      "-regextype", "egrep", "-regex", f".*/({names})")  # fmt: skip
