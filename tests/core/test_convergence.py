@@ -36,7 +36,8 @@ events = st.one_of(
 
 
 class Epc:
-    def __init__(self, preshared, technology="wireguard"):
+    def __init__(self, preshared, technology="wireguard", **more):
+        self.more = more
         self.juju = Juju()
         self.preshared = preshared
         self.technology = technology
@@ -58,6 +59,7 @@ class Epc:
                 inner = one if name == provider else two
                 underlay = "ens5" if (name, link) == ("mme", "s11") else "ens4"
                 options = {"underlay-interface": underlay, "preshared-key": self.preshared}
+                options.update(self.more)
                 self.juju.charms[name].configure(link, inner, technology=self.technology, **options)
 
     def play(self, event):
@@ -128,8 +130,8 @@ def ipsec_shape(epc):
     return view
 
 
-def reference(preshared, technology="wireguard"):
-    epc = Epc(preshared, technology)
+def reference(preshared, technology="wireguard", **more):
+    epc = Epc(preshared, technology, **more)
     epc.finish()
     return epc.shape() if technology == "wireguard" else ipsec_shape(epc)
 
@@ -155,6 +157,19 @@ def test_any_order_converges_with_ipsec_as_well(preshared, history):
         epc.play(event)
     epc.finish()
     assert ipsec_shape(epc) == reference(preshared, "ipsec")
+    for charm in epc.juju.charms.values():
+        assert set(charm.states().values()) == {"up"}
+        assert charm.error == ""
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.booleans(), st.lists(events, max_size=25))
+def test_any_order_converges_with_certificates_as_well(preshared, history):
+    epc = Epc(preshared, "ipsec", credentials="cert")
+    for event in history:
+        epc.play(event)
+    epc.finish()
+    assert ipsec_shape(epc) == reference(preshared, "ipsec", credentials="cert")
     for charm in epc.juju.charms.values():
         assert set(charm.states().values()) == {"up"}
         assert charm.error == ""

@@ -15,7 +15,10 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
+from vpnaas import x509
 from vpnaas.steps import Results, Step
+
+from support.authority import OpenSsl, verifies
 
 SPKI = bytes.fromhex("302a300506032b6570032100")
 """What precedes the bytes of an Ed25519 key in DER (RFC 8410)."""
@@ -24,6 +27,11 @@ SPKI = bytes.fromhex("302a300506032b6570032100")
 def public_of(private: str) -> str:
     """Stand-in for X25519: one-way, and of the right form."""
     return base64.b64encode(hashlib.sha256(private.encode()).digest()).decode()
+
+
+def spki(private: str) -> bytes:
+    """Return the public half of an Ed25519 key in DER."""
+    return SPKI + base64.b64decode(public_of(private))
 
 
 @dataclass
@@ -94,6 +102,10 @@ class PlainInterface:
     routes: set[str] = field(default_factory=set)
 
 
+def _key(pem: str) -> str:
+    return "0s" + x509.certificate("", pem).key if pem else ""
+
+
 @dataclass(eq=False)
 class Connection:
     """A loaded connection, as far as two ends must agree or a test looks."""
@@ -110,20 +122,29 @@ class Connection:
     secret: str
     local_ts: tuple[str, ...]
     remote_ts: tuple[str, ...]
+    local_cert: str = ""
+    remote_cert: str = ""
+    authority: str = ""
+    strict: bool = False
 
     @classmethod
-    def read(cls, text: str, secrets: dict[str, str]) -> Connection:
+    def read(cls, text: str, secrets: dict[str, str], files: dict[str, str]) -> Connection:
         def one(key: str, part: str = text) -> str:
             found = re.search(rf"^ *{key} = (.*)$", part, re.M)
             return found.group(1) if found else ""
 
         local, remote = text.partition("remote {")[0], text.partition("remote {")[2]
+        mine, theirs = (files.get(one("certs", part), "") for part in (local, remote))
         return cls(
+            local_cert=mine,
+            remote_cert=theirs,
+            authority=files.get(one("cacerts", remote), ""),
+            strict=one("revocation", remote) == "strict",
             text=text,
             local_id=one("id", local).lstrip("@"),
             remote_id=one("id", remote).lstrip("@"),
-            local_key=one("pubkeys", local),
-            remote_key=one("pubkeys", remote),
+            local_key=one("pubkeys", local) or _key(mine),
+            remote_key=one("pubkeys", remote) or _key(theirs),
             local_addrs=one("local_addrs").split(", "),
             remote_addrs=one("remote_addrs"),
             proposals=(one("proposals"), one("esp_proposals")),
@@ -215,7 +236,7 @@ class Charon:
     def _load_creds(self) -> None:
         folder = "/etc/swanctl/private/"
         self.keys = {
-            "0s" + base64.b64encode(SPKI + base64.b64decode(public_of(text))).decode()
+            "0s" + base64.b64encode(spki(text)).decode()
             for path, text in self.vdu.files.items()
             if path.startswith(folder)
         }
@@ -229,7 +250,7 @@ class Charon:
             secrets = self._secrets(text.partition("\nsecrets {")[2])
             sections = re.split(r"^  (\S+) \{$", text.partition("\nsecrets {")[0], flags=re.M)
             for name, body in zip(sections[1::2], sections[2::2], strict=True):
-                found[name] = Connection.read(body, secrets)
+                found[name] = Connection.read(body, secrets, self.vdu.files)
         self.connections = found
 
     def _secrets(self, text: str) -> dict[str, str]:
@@ -255,10 +276,34 @@ class Charon:
             ):
                 continue
             for other, answer in theirs.connections.items():
-                if self._agree(mine, answer) and answer.local_key in (theirs.keys | {""}):
+                if (
+                    self._agree(mine, answer)
+                    and answer.local_key in (theirs.keys | {""})
+                    and theirs.accepts(answer, mine.local_cert)
+                    and self.accepts(mine, answer.local_cert)
+                ):
                     self._establish(name, mine, theirs, other, answer)
                     return True
         return False
+
+    def accepts(self, connection: Connection, cert: str) -> bool:
+        """Tell whether a certificate is pinned, of the right authority, and not revoked."""
+        if not connection.remote_cert:
+            return not cert
+        if cert != connection.remote_cert:
+            return False
+        if not verifies(cert, connection.authority, self.vdu.world.clock):
+            return False
+        found = x509.certificate("", cert)
+        lists = [
+            json.loads(text)
+            for path, text in self.vdu.files.items()
+            if path.startswith("/etc/swanctl/x509crl/")
+        ]
+        mine = [each for each in lists if each["issuer"] == found.issuer]
+        if any(found.serial in each["serials"] for each in mine):
+            return False
+        return bool(mine) or not connection.strict
 
     @staticmethod
     def _agree(mine: Connection, theirs: Connection) -> bool:
@@ -382,14 +427,15 @@ class ModelVdu:
             if body["stdin_file"] not in self.files:
                 raise RuntimeError(f"{body['stdin_file']} does not exist")
             text = self.files[body["stdin_file"]]
-        code, out = getattr(self, "_cmd_" + argv[0].split("/")[-1].replace("-", "_"))(argv, text)
+        done = getattr(self, "_cmd_" + argv[0].split("/")[-1].replace("-", "_"))(argv, text)
+        code, out, error = done if len(done) == 3 else (*done, "")
         if code and not body["any_exit"]:
             raise RuntimeError(" ".join(argv[:3]))
         if body.get("stdout_file"):
             if code == 0:
                 self.files[body["stdout_file"]] = out
             out = ""
-        return {"code": code, "out": out, "err": ""}
+        return {"code": code, "out": out, "err": error}
 
     # Programs
 
@@ -446,7 +492,15 @@ class ModelVdu:
     def _cmd_systemd_run(self, argv, text):
         return 0, ""
 
+    def _cmd_env(self, argv, text):
+        words = argv[1:]
+        while "=" in words[0]:
+            words = words[1:]
+        return self._cmd_openssl(words, text)
+
     def _cmd_openssl(self, argv, text):
+        if argv[1] in ("req", "ca", "verify"):
+            return OpenSsl(self.files, spki, lambda: self.world.clock).run(argv)
         if argv[1] == "rand":
             secret = self.world.secret()
             return 0, (secret if "-base64" in argv else base64.b64decode(secret)[:8].hex()) + "\n"
@@ -455,7 +509,7 @@ class ModelVdu:
         if argv[1] == "genpkey":
             return 0, f"PRIVATE {self.world.secret()}"
         if argv[1] == "pkey" and self.files[argv[3]].startswith("ED25519 "):
-            raw = SPKI + base64.b64decode(public_of(self.files[argv[3]]))
+            raw = spki(self.files[argv[3]])
             return 0, f"-----BEGIN\n{base64.b64encode(raw).decode()}\n-----END\n"
         if argv[1] == "pkey":
             head = b"0\x82\x01\xa20\r\x06\t*\x86H\x86\xf7\r\x01\x01\x01\x05\x00"

@@ -170,10 +170,14 @@ class KeyedTechnology(Technology):
             )
         return offers
 
+    def staged(self, link: str, results: Results) -> str:
+        """Return the public half of a key that the steps staged, "" where they did not."""
+        return (results.out(link + "/next") or "").strip()
+
     def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
         """Let offers tell of a key that was staged by the steps."""
         state = plan.state
-        staged = (results.out(plan.params.link + "/next") or "").strip()
+        staged = self.staged(plan.params.link, results)
         if state is None or not staged or state.next_public_key:
             return plan
         return attr.evolve(

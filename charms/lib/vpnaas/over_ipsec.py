@@ -253,6 +253,10 @@ class Ipsec(KeyedTechnology):
         """Return the steps that read the live state of all links."""
         return ipsec.look(prefix)
 
+    def staged(self, link: str, results: Results) -> str:
+        """Return the public half of a key that the steps staged, without its armour."""
+        return ipsec.public_key(super().staged(link, results))
+
     def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
         """Take over the live state of after the steps."""
         plan = super().conclude(plan, results, prefix)

@@ -432,19 +432,20 @@ def _judge_subject(view: View, held: Held, keys: Tuple[str, str], identity: str)
     files: Dict[str, Dict[str, str]] = {}
     roots: Dict[str, Certificate] = {}
     lacking = []
+    for remote in view.remotes:
+        # What is in use, for peers that keep it whatever they offer now.
+        kept, before = held.own.get(remote.peer_name), held.trusted.get(remote.peer_name)
+        trusted = _certificate(before)
+        if kept is not None and kept.key == keys[0] and trusted is not None:
+            own[remote.peer_name], roots[remote.peer_name] = kept, trusted
     for remote, offer in _offers(view):
         told, slot = offer.keys, remote.peer_name
         if told is None:
             continue
         kept = held.own.get(slot)
-        usable = kept is not None and kept.key == keys[0]
+        usable = slot in own
         root = _certificate(told.certs.authority)
         proof = Proof(waiting="waiting for a certificate from {}".format(remote.label), keep=usable)
-        if usable and kept is not None:
-            own[slot] = kept
-            before = _certificate(held.trusted.get(slot))
-            if before is not None:
-                roots[slot] = before
         if root is None:
             proofs[slot] = proof
             continue

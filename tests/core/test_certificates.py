@@ -1,0 +1,635 @@
+"""Certificates behind the same link model: made, renewed, refused, revoked, in any order."""
+
+import base64
+import datetime
+import re
+
+import attr
+import pytest
+from cryptography import x509 as real
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import NameOID
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import authority as made
+from support.juju import pair
+from support.model import spki
+from vpnaas import der, x509
+from vpnaas.certificate_actions import given as given_params
+from vpnaas.certificate_actions import keys_of, requests
+from vpnaas.errors import InputError, VpnaasError
+from vpnaas.intent import Intent
+from vpnaas.ipsec import authority as ca
+from vpnaas.ipsec import certificates
+from vpnaas.technology import Situation
+from vpnaas.vet import Remote
+
+CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
+CA_KEY = "/etc/osm-vpnaas/s6a/ca/ca-key.pem"
+CA = "/etc/osm-vpnaas/s6a/ca/ca.pem"
+INDEX = "/etc/osm-vpnaas/s6a/ca/index.txt"
+REQUEST = "/etc/osm-vpnaas/s6a/request.pem"
+PRIVATE = "/etc/swanctl/private/osm-vpnaas-s6a.pem"
+MONTH = 2592000
+WEAK = rsa.generate_private_key(65537, 1024)  # noqa: S505
+
+
+def certified(**options):
+    return pair("ipsec", credentials="cert", **options)
+
+
+def status(index):
+    """Return the state of each certificate in openssl's index by serial number."""
+    return {line.split("\t")[3].lower(): line[0] for line in index.splitlines()}
+
+
+def held(charm):
+    return charm.plans["s6a"].state.held
+
+
+def test_two_related_vnfs_certify_each_other_by_themselves():
+    juju, hss, mme, relation = certified()
+    assert (hss.states(), mme.states()) == ({"s6a": "up"}, {"s6a": "up"})
+    (sa,) = hss.vdu.charon.sas
+    (connection,) = hss.vdu.charon.connections.values()
+    assert connection.strict
+    assert sorted(status(hss.vdu.files[INDEX]).values()) == ["V", "V"]
+    # The authority is the provider's, and its key is nowhere else.
+    assert CA_KEY in hss.vdu.files
+    assert CA_KEY not in mme.vdu.files
+    for path, secret in (*hss.vdu.files.items(), *mme.vdu.files.items()):
+        if path in (CA_KEY, PRIVATE):
+            key = secret.split(" ")[1]
+            assert key not in str(relation.ends)
+            assert key not in str(hss.vdu.commands) + str(mme.vdu.commands)
+
+
+def test_a_settled_reconcile_takes_one_round_trip_and_changes_nothing():
+    juju, hss, mme, _ = certified()
+    for charm in (hss, mme):
+        charm.vdu.commands.clear()
+        assert charm.reconcile() == 1
+        assert charm.plans["s6a"].steps == ()
+        assert not any(command[:2] == ["openssl", "ca"] for command in charm.vdu.commands)
+
+
+@pytest.mark.parametrize("who", ["hss", "mme"])
+def test_rotation_makes_before_it_breaks_and_revokes_afterwards(who):
+    juju, hss, mme, _ = certified()
+    charm = juju.charms[who]
+    charm.reconcile()
+    key = charm.plans["s6a"].state.public_key
+    (old,) = held(charm).own.values()
+    charm.reconcile(rotate=frozenset(["s6a"]))
+    charm.reconcile()
+    assert charm.plans["s6a"].state.public_key == key
+    assert len(hss.vdu.charon.sas) == 1
+    juju.settle()
+    state = charm.plans["s6a"].state
+    assert (state.generation, state.next_public_key) == (2, "")
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert len(hss.vdu.charon.sas) == len(mme.vdu.charon.sas) == 1
+    steps = [command for command in charm.vdu.commands if command[0] == "swanctl"]
+    first = max(i for i, command in enumerate(steps) if "--initiate" in command)
+    assert first < max(i for i, command in enumerate(steps) if "--terminate" in command)
+    hss.reconcile()
+    assert sorted(status(hss.vdu.files[INDEX]).values()) == ["R", "V", "V"]
+    charm.reconcile()
+    assert old.serial not in {own.serial for own in held(charm).own.values()}
+
+
+def test_both_ends_may_rotate_at_the_same_time():
+    juju, hss, mme, _ = certified()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    assert hss.plans["s6a"].state.generation == mme.plans["s6a"].state.generation == 2
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_certificates_are_renewed_when_two_thirds_of_their_life_are_over():
+    juju, hss, mme, _ = certified()
+    juju.world.clock += MONTH * 6 // 10
+    hss.reconcile(), mme.reconcile()
+    assert hss.plans["s6a"].state.next_public_key == ""
+    juju.world.clock += MONTH // 10
+    before = hss.vdu.charon.made + mme.vdu.charon.made
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    for charm in (hss, mme):
+        charm.reconcile()
+        assert charm.plans["s6a"].state.generation == 2
+        (own,) = held(charm).own.values()
+        assert own.ends > juju.world.clock + MONTH * 9 // 10
+    assert hss.vdu.charon.made + mme.vdu.charon.made > before
+    # The former ones would be over by now; the tunnel is not.
+    juju.world.clock += MONTH // 2
+    hss.reconcile(), mme.reconcile()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_a_lifetime_is_what_was_asked_for():
+    juju, hss, mme, _ = certified(**{"ipsec-options": "cert-lifetime=3600"})
+    mme.reconcile()
+    (own,) = held(mme).own.values()
+    assert own.ends - own.begins == 3600 + ca.SKEW
+
+
+def revoke(charm, label):
+    remotes = {}
+    for relation in charm.juju.relations:
+        bag = relation.ends[label]
+        remotes["s6a"] = (Remote(relation.id, label, bag),)
+    situation = Situation(intent=charm.intent, roles=charm.roles, remotes=remotes)
+    keys = keys_of(situation, "s6a", label)
+    charm.intent = charm.intent.with_revoked("s6a", keys)
+    charm.intent = Intent.from_json(charm.intent.to_json())  # As it persists.
+    charm.reconcile()
+
+
+@pytest.mark.parametrize(
+    ("technology", "options"),
+    [("ipsec", {"credentials": "cert"}), ("ipsec", {}), ("wireguard", {})],
+)
+def test_a_revoked_peer_is_off_at_once_and_comes_back_with_another_key_only(technology, options):
+    juju, hss, mme, _ = pair(technology, **options)
+    mme.reconcile()
+    stolen = mme.plans["s6a"].state.public_key
+    revoke(hss, "mme")
+    assert hss.plans["s6a"].peers == ()
+    assert hss.vdu.charon.sas == []
+    assert hss.vdu.charon.connections == {}
+    assert all(not interface.peers for interface in hss.vdu.interfaces.values())
+    assert "its key was revoked" in hss.plans["s6a"].waiting[0]
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.plans["s6a"].peers == ()
+    if options:
+        assert sorted(status(hss.vdu.files[INDEX]).values()) == ["R", "V"]
+        assert ",keyCompromise" in hss.vdu.files[INDEX]
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    mme.reconcile(), hss.reconcile()
+    assert mme.plans["s6a"].state.public_key != stolen
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_the_list_alone_keeps_a_stolen_certificate_out():
+    juju, hss, mme, _ = certified()
+    files = {path: text for path, text in hss.vdu.files.items() if "/swanctl/" in path}
+    (name,) = mme.vdu.charon.connections
+    revoke(hss, "mme")
+    assert not mme.vdu.charon._initiate(name)
+    crl = ca.crl_file("s6a")
+    # The gateway forgets all of the revocation but the list.
+    hss.vdu.files.update({path: text for path, text in files.items() if path != crl})
+    hss.vdu.charon._load_conns()
+    assert not mme.vdu.charon._initiate(name)
+    hss.vdu.files[crl] = files[crl]
+    assert mme.vdu.charon._initiate(name)
+
+
+def test_without_a_list_nobody_is_let_in():
+    juju, hss, mme, _ = certified()
+    (name,) = mme.vdu.charon.connections
+    del hss.vdu.files[ca.crl_file("s6a")]
+    assert not mme.vdu.charon._initiate(name)
+
+
+def test_who_parts_is_revoked_and_certified_anew_when_related_again():
+    juju, hss, mme, relation = certified()
+    juju.unrelate(relation)
+    juju.settle()
+    assert hss.vdu.charon.sas == []
+    assert sorted(status(hss.vdu.files[INDEX]).values()) == ["R", "V"]
+    assert not any("/osm-vpnaas-s6a-key-" in path for path in hss.vdu.files)
+    assert not any(path.endswith("rel-1.crt") for path in mme.vdu.files)
+    juju.world.clock += 1
+    juju.relate("s6a", "hss", "mme").id = 7
+    juju.settle()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert sorted(status(hss.vdu.files[INDEX]).values()) == ["R", "V", "V"]
+
+
+def test_a_rebuilt_provider_has_another_authority_and_all_get_certificates_of_it():
+    juju, hss, mme, _ = certified()
+    root = hss.vdu.files[CA]
+    hss.vdu.charon.stop()
+    hss.vdu.files.clear()
+    juju.world.clock += 60
+    hss.reconcile()
+    juju.settle()
+    mme.reconcile(), hss.reconcile()
+    assert hss.vdu.files[CA] != root
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_each_provider_certifies_a_requirer_for_itself():
+    juju, hss, mme, _ = certified()
+    other = juju.deploy(
+        "hss2", {"s6a": "provider"}, {"ens3": "10.0.0.3/24", "ens4": "192.168.8.3/24"}
+    )
+    options = {"underlay-interface": "ens4", "credentials": "cert"}
+    other.configure("s6a", "172.16.6.3/24", technology="ipsec", **options)
+    juju.relate("s6a", "hss2", "mme")
+    juju.settle()
+    assert hss.states() == other.states() == mme.states() == {"s6a": "up"}
+    assert len(mme.vdu.charon.sas) == 2
+    assert len({own.issuer for own in held(mme).own.values()}) <= 2
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    mme.reconcile()
+    assert mme.plans["s6a"].state.generation == 2
+    assert len({own.issuer for own in held(mme).own.values()}) == 2
+    assert len(mme.vdu.charon.sas) == 2
+
+
+# -- hostile data ---------------------------------------------------------------------------------
+
+
+def b64(pem):
+    return base64.b64encode(made.raw(pem)).decode()
+
+
+def strange_key(text):
+    return spki("ED25519 " + base64.b64encode(text.encode()).decode())
+
+
+def request_of(charm, common=None, key=None, signer=None):
+    own = base64.b64decode(charm.plans["s6a"].state.public_key)
+    name = common or charm.plans["s6a"].state.identity
+    return b64(made.request(key or own, name, signer))
+
+
+def real_request(key, digest=None, common="x"):
+    name = real.Name([real.NameAttribute(NameOID.COMMON_NAME, common)])
+    built = real.CertificateSigningRequestBuilder().subject_name(name).sign(key, digest)
+    return base64.b64encode(built.public_bytes(serialization.Encoding.DER)).decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: "MIIB", "not a request"),
+        (lambda m: "%%%", "is not base64"),
+        (lambda m: "A" * 4500, "value is too long"),
+        (lambda m: request_of(m, common="gateway"), "it names gateway"),
+        (lambda m: request_of(m, common="x, DNS:y"), "is not an IKE identity"),
+        (lambda m: request_of(m, key=strange_key("another")), "it is for another key"),
+        (lambda m: request_of(m, signer=strange_key("thief")), "its signature does not verify"),
+        (lambda m: real_request(WEAK, hashes.SHA256()),
+         "RSA key of 1024 bits is too weak"),
+        (lambda m: real_request(ec.generate_private_key(ec.SECP192R1()), hashes.SHA256()),
+         "key is of an unknown or weak kind"),
+        (lambda m: real_request(rsa.generate_private_key(65537, 2048), hashes.SHA256()),
+         "it is for another key"),
+    ],
+)  # fmt: skip
+def test_a_hostile_request_is_refused_with_the_reason_and_the_tunnel_stays(change, reason):
+    juju, hss, mme, relation = certified()
+    (before,) = hss.vdu.charon.sas
+    conf = hss.vdu.files[CONF]
+    for path in [path for path in hss.vdu.files if "/osm-vpnaas-s6a-key-" in path]:
+        del hss.vdu.files[path]  # So that it has to be certified anew.
+    good = relation.ends["mme"]["vpnaas-certificate-request"]
+    relation.ends["mme"]["vpnaas-certificate-request"] = change(mme)
+    hss.reconcile()
+    assert hss.error == ""
+    assert any(reason in problem for problem in hss.plans["s6a"].problems)
+    assert hss.vdu.charon.sas == [before]
+    assert hss.vdu.files[CONF] == conf
+    assert hss.states() == {"s6a": "blocked"}
+    relation.ends["mme"]["vpnaas-certificate-request"] = good
+    juju.world.clock += 1
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_nobody_is_certified_under_the_providers_own_identity():
+    juju, hss, mme, relation = certified()
+    identity = hss.plans["s6a"].state.identity
+    del relation.ends["mme"]["vpnaas-certificate"]
+    relation.ends["mme"]["vpnaas-ike-identity"] = identity
+    thief = strange_key("thief")
+    relation.ends["mme"]["vpnaas-public-key"] = base64.b64encode(thief).decode()
+    relation.ends["mme"]["vpnaas-certificate-request"] = b64(made.request(thief, identity))
+    before = hss.vdu.files[INDEX]
+    hss.reconcile()
+    assert any("it asks for our own identity" in p for p in hss.plans["s6a"].problems)
+    assert hss.vdu.files[INDEX] == before
+
+
+def without_checks(charm):
+    """Return the files of a VDU but those openssl was asked about."""
+    return {path: text for path, text in charm.vdu.files.items() if "/check" not in path}
+
+
+def stranger(serial="0105", authority=False, names=(), key=None, span=None):
+    """Return a certificate of an authority nobody knows."""
+    return b64(
+        made.certificate(
+            strange_key("stranger"), "stranger", "stranger", key or strange_key("stranger"),
+            serial, span or (0, 2_000_000), names, authority,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "reason"),
+    [
+        ("ca-certificate", lambda h, m: stranger(), "its key may not sign certificates"),
+        ("ca-certificate", lambda h, m: "MIIB", "not a certificate"),
+        ("issued-certificate", lambda h, m: stranger(), "no such"),
+        (
+            "issued-certificate",
+            lambda h, m: stranger(
+                key=base64.b64decode(m.plans["s6a"].state.public_key),
+                names=(m.plans["s6a"].state.identity,),
+            ),
+            "another authority issued it",
+        ),
+        (
+            "issued-certificate",
+            lambda h, m: b64(
+                made.certificate(
+                    strange_key("forger"),
+                    made.common_of(x509.certificate("", h.vdu.files[CA]).subject),
+                    m.plans["s6a"].state.identity,
+                    base64.b64decode(m.plans["s6a"].state.public_key),
+                    "0107",
+                    (0, 2_000_000),
+                    (m.plans["s6a"].state.identity,),
+                )
+            ),
+            "openssl says",
+        ),
+        ("certificate", lambda h, m: stranger(), "it is for another key"),
+        (
+            "certificate",
+            lambda h, m: stranger(
+                key=base64.b64decode(h.plans["s6a"].state.public_key), names=("somebody",)
+            ),
+            "it names 'somebody'",
+        ),
+    ],
+)
+def test_a_hostile_provider_cannot_displace_what_runs(field, change, reason):
+    juju, hss, mme, relation = certified()
+    (before,) = mme.vdu.charon.sas
+    files = without_checks(mme)
+    relation.ends["hss"]["vpnaas-" + field] = change(hss, mme)
+    mme.reconcile()
+    assert mme.error == ""
+    if reason != "no such":
+        assert any(reason in problem for problem in mme.plans["s6a"].problems)
+    assert mme.vdu.charon.sas == [before]
+    assert without_checks(mme) == files
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["certificate-request", "next-certificate-request", "certificate", "next-certificate",
+             "ca-certificate", "issued-certificate", "next-issued-certificate", "public-key",
+             "next-public-key", "ike-identity", "acknowledged-keys"]
+        ),
+        st.one_of(
+            st.text(max_size=60),
+            st.binary(max_size=80).map(lambda raw: base64.b64encode(raw).decode()),
+            st.sampled_from([stranger(), stranger(authority=True), "", "$(reboot)",
+                             b64(made.request(strange_key("a"), "a"))]),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["hss", "mme"]),
+)  # fmt: skip
+def test_no_databag_displaces_the_tunnel_or_stays(garbage, writer):
+    juju, hss, mme, relation = certified()
+    reader = juju.charms[relation.remote(writer)]
+    good = dict(relation.ends[writer])
+    relation.ends[writer].update({"vpnaas-" + key: value for key, value in garbage.items()})
+    reader.vdu.commands.clear()
+    reader.reconcile()
+    assert reader.error == ""
+    for command in reader.vdu.commands:
+        assert not any("\n" in word or "$(" in word for word in command)
+    relation.ends[writer] = good
+    juju.world.clock += 1
+    for _ in range(2):
+        juju.changed |= {"hss", "mme"}
+        juju.settle()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+# -- certificates of an operator ------------------------------------------------------------------
+
+
+class Operator:
+    """An authority of the operator's."""
+
+    def __init__(self, name="operator", seed="operator"):
+        self.key, self.name = strange_key(seed), name
+        self.root = made.certificate(
+            self.key, name, name, self.key, "0101", (0, 9_000_000), authority=True
+        )
+
+    def sign(self, charm, which="request", names=None, span=(0, 9_000_000), serial="0102"):
+        asked = requests("s6a", charm.plans["s6a"])
+        request = x509.request("", asked[which])
+        names = (asked["ike-identity"],) if names is None else names
+        return made.certificate(
+            self.key, self.name, request.name, base64.b64decode(request.key), serial, span, names
+        )
+
+    def bring(self, charm, certificate, root=None):
+        params = {"certificate": certificate, "ca-certificate": root or self.root}
+        charm.reconcile(certificates={"s6a": given_params(params)})
+        plan = charm.plans["s6a"]
+        if plan.unusable:
+            raise VpnaasError(plan.problems[0])
+        charm.reconcile()
+
+
+def operated():
+    juju, hss, mme, relation = pair("ipsec", credentials="cert-external")
+    operator = Operator()
+    for serial, charm in (("0102", hss), ("0103", mme)):
+        charm.reconcile()
+        operator.bring(charm, operator.sign(charm, serial=serial))
+    juju.settle()
+    hss.reconcile(), mme.reconcile()
+    return juju, hss, mme, operator
+
+
+def test_links_wait_for_the_operators_certificates_and_come_up_with_them():
+    juju, hss, mme, _ = pair("ipsec", credentials="cert-external")
+    assert hss.states() == {"s6a": "waiting"}
+    assert "see show-csr" in hss.plans["s6a"].waiting[0]
+    assert CA_KEY not in hss.vdu.files
+    juju, hss, mme, _ = operated()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert mme.reconcile() == 1
+    assert mme.plans["s6a"].steps == ()
+
+
+@pytest.mark.parametrize(
+    ("bring", "reason"),
+    [
+        (lambda o, h, m: (o.sign(h), o.root), "it is for another key"),
+        (lambda o, h, m: (o.sign(m, names=("x",)), o.root), "it names 'x'"),
+        (lambda o, h, m: (o.sign(m, span=(0, 10)), o.root), "it is good from 1970-01-01"),
+        (lambda o, h, m: (o.sign(m), Operator("wrong").root), "another authority issued it"),
+        (lambda o, h, m: (o.sign(m), Operator(seed="forger").root), "openssl says"),
+        (lambda o, h, m: (o.sign(m), o.sign(m)), "its key may not sign certificates"),
+        (lambda o, h, m: ("MIIB", o.root), "not a certificate"),
+        (lambda o, h, m: ("A" * 6001, o.root), "6001 characters are too many"),
+        (lambda o, h, m: (h.vdu.files[REQUEST], o.root), "it is a certificate request"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(bring, reason):
+    juju, hss, mme, operator = operated()
+    files = without_checks(mme)
+    (before,) = mme.vdu.charon.sas
+    with pytest.raises(VpnaasError, match=reason):
+        operator.bring(mme, *bring(operator, hss, mme))
+    assert mme.vdu.charon.sas == [before]
+    assert without_checks(mme) == files
+    mme.reconcile()
+    assert mme.states() == {"s6a": "up"}
+
+
+def test_a_staged_key_waits_for_the_operators_certificate():
+    juju, hss, mme, operator = operated()
+    key = mme.plans["s6a"].state.public_key
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    mme.reconcile()
+    assert "set-certificate" in mme.plans["s6a"].waiting[0]
+    assert mme.plans["s6a"].state.public_key == key
+    operator.bring(mme, operator.sign(mme, "next-request", serial="0104"))
+    assert mme.plans["s6a"].state.public_key == key  # The peer does not know it yet.
+    juju.settle()
+    mme.reconcile(), hss.reconcile()
+    assert mme.plans["s6a"].state.public_key != key
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert len(mme.vdu.charon.sas) == 1
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def real_certificate(key, digest, **options):
+    name = real.Name([real.NameAttribute(NameOID.COMMON_NAME, "ca")])
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    built = (
+        real.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(options.get("serial", 4711))
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=options.get("days", 30)))
+        .add_extension(real.BasicConstraints(True, None), critical=True)
+        .add_extension(real.SubjectAlternativeName([real.DNSName("a.b"), real.DNSName("c")]), False)
+        .sign(key, digest)
+    )
+    return built, built.public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.mark.parametrize(
+    ("key", "digest"),
+    [
+        (ed25519.Ed25519PrivateKey.generate(), None),
+        (ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()),
+        (ec.generate_private_key(ec.SECP384R1()), hashes.SHA384()),
+        (rsa.generate_private_key(65537, 2048), hashes.SHA256()),
+    ],
+    ids=["ed25519", "p256", "p384", "rsa2048"],
+)
+@pytest.mark.parametrize("days", [30, 30 * 365])
+def test_real_certificates_are_read_as_another_library_reads_them(key, digest, days):
+    built, pem = real_certificate(key, digest, days=days)
+    found = x509.authority("here", pem)
+    assert found.serial == f"{built.serial_number:04x}"
+    assert found.begins == built.not_valid_before_utc.timestamp()
+    assert found.ends == built.not_valid_after_utc.timestamp()
+    assert found.names == ("a.b", "c")
+    public = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    assert found.key == base64.b64encode(public).decode()
+    # OSM may make one line of several.
+    assert x509.certificate("here", pem.replace("\n", " ")) == found
+    assert x509.certificate("here", found.text) == found
+    request = x509.request("here", real_request(key, digest, "gw-1.example"))
+    assert (request.key, request.name) == (found.key, "gw-1.example")
+
+
+@pytest.mark.parametrize(
+    ("key", "digest", "change", "reason"),
+    [
+        (WEAK, hashes.SHA256(), (b"", b""), "1024 bits is too weak"),
+        # sha256WithRSAEncryption, and with SHA-1
+        (rsa.generate_private_key(65537, 2048), hashes.SHA256(),
+         (bytes.fromhex("2a864886f70d01010b"), bytes.fromhex("2a864886f70d010105")),
+         "its signature is of an unknown or weak kind"),
+        (ec.generate_private_key(ec.SECP192R1()), hashes.SHA256(), (b"", b""),
+         "its key is of an unknown or weak kind"),
+    ],
+    ids=["rsa1024", "sha1", "p192"],
+)  # fmt: skip
+def test_weak_certificates_are_refused(key, digest, change, reason):
+    _, pem = real_certificate(key, digest)
+    raw = made.raw(pem).replace(*change)
+    with pytest.raises(InputError, match=reason):
+        x509.certificate("here", base64.b64encode(raw).decode())
+
+
+GOOD = made.raw(real_certificate(ed25519.Ed25519PrivateKey.generate(), None)[1])
+ASKED = base64.b64decode(real_request(ed25519.Ed25519PrivateKey.generate(), None, "x"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_spoilt_certificates_and_requests_are_refused_or_read_never_anything_else(data):
+    for parse, good in ((x509.certificate, GOOD), (x509.request, ASKED)):
+        spoilt = bytearray(good)
+        for _ in range(data.draw(st.integers(1, 3))):
+            at = data.draw(st.integers(0, len(spoilt) - 1))
+            spoilt[at] = data.draw(st.integers(0, 255))
+        cut = bytes(spoilt[: data.draw(st.integers(1, len(spoilt)))])
+        try:
+            found = parse("here", base64.b64encode(cut).decode())
+        except InputError as error:
+            assert str(error).startswith("here")
+            continue
+        assert base64.b64decode(found.text) == cut
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_der_is_read_strictly(raw):
+    try:
+        found = der.items(raw)
+    except der.MalformedError:
+        return
+    assert b"".join(item.whole for item in found) == raw
+
+
+def test_the_index_reads_back_and_foreign_lines_are_not_there():
+    entry = ca.Entry("01ab", "/CN=x", 1_800_000_000, "")
+    gone = attr.evolve(entry, serial="01cd", revoked="270101000000Z,keyCompromise")
+    text = "".join(ca._line(each) for each in (entry, gone))
+    assert ca.entries(text) == (entry, gone)
+    assert ca.entries(text + "garbage\nV\tsoon\t\t01\tunknown\t/CN=y\n") == (entry, gone)
+    assert re.match(r"V\t\d{12}Z\t\t01AB\tunknown\t/CN=x\n", text)
+
+
+def test_files_of_links_do_not_collide():
+    names = {certificates.own_file("a"), certificates.own_file("a", "rel-1")}
+    names |= {certificates.trust_file("a"), certificates.pin_file("a", "key")}
+    assert len(names) == 4
