@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import BASIC, gone
-from e2e_support import PATIENCE, ActionError, InBackground, Lab, Service, Vnf, wait
+from e2e_support import BASIC, PATIENCE, ActionError, InBackground, Lab, Service, Vnf, gone, wait
 
 pytestmark = pytest.mark.lab
 
