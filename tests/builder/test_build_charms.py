@@ -154,6 +154,7 @@ def test_the_library_needs_no_python_newer_than_the_proxy_machines(tree):
 
 ABOUT_LINKS = {
     *("configure", "rotate-keys", "add-peer", "delete-peer", "restart", "show-status"),
+    *("revoke-peer", "show-csr", "set-certificate"),
     *("measure-throughput", "measure-latency", "set-qos"),
 }
 """Actions that a charm without links does not have."""
