@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from benchmarks.swan.charon import missing
+from benchmarks.gateway.backends import missing
 
 
 @pytest.hookimpl(tryfirst=True)
