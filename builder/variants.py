@@ -40,13 +40,19 @@ class _Variants(BaseModel):
 
 
 class _Derived(BaseModel):
-    """One entry of params/variants.yaml."""
+    """One entry of params/variants.yaml.
+
+    Attributes:
+        additional_params: Values for every member.
+        members: Values for some, by member-vnf-index.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     of: str
     description: str
     additional_params: dict[str, Any] = Field(alias="additional-params", default_factory=dict)
+    members: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 def load(tree: Tree) -> list[Variant]:
@@ -146,7 +152,10 @@ def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
     if derived.of not in written:
         raise BuildError(f"{where}: of: must be one of {', '.join(sorted(written))}")
     document: dict[str, Any] = _plain(written[derived.of])
-    members = [member["additionalParams"] for member in document["additionalParamsForVnf"]]
+    named = {
+        m["member-vnf-index"]: m["additionalParams"] for m in document["additionalParamsForVnf"]
+    }
+    members = list(named.values())
     for key, value in derived.additional_params.items():
         # A member without links, such as a UE, has none of their parameters.
         having = [params for params in members if key in params]
@@ -154,6 +163,13 @@ def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
             raise BuildError(f"{where}: additional-params: {derived.of} has no parameter {key}")
         for params in having:
             params[key] = value
+    for name, given in derived.members.items():
+        if name not in named:
+            raise BuildError(f"{where}: members: {name} is none of {', '.join(sorted(named))}")
+        for key, value in given.items():
+            if key not in named[name]:
+                raise BuildError(f"{where}: members: {name} has no parameter {key}")
+            named[name][key] = value
     return document
 
 

@@ -156,6 +156,7 @@ ABOUT_LINKS = {
     *("configure", "rotate-keys", "add-peer", "delete-peer", "restart", "show-status"),
     *("revoke-peer", "show-csr", "set-certificate"),
     *("measure-throughput", "measure-latency", "set-qos"),
+    *("show-csr", "set-certificate", "revoke-peer"),
 }
 """Actions that a charm without links does not have."""
 

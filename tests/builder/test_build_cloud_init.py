@@ -12,9 +12,9 @@ def as_ro(text, **values):
     return environment.from_string(text).render(values)
 
 
-def rendered(unpacked, package, vdu):
+def rendered(unpacked, package, vdu, **values):
     (path,) = (unpacked[package] / "cloud_init").iterdir()
-    text = as_ro(path.read_text(), OSM={"vdu_id": vdu, "member_vnf_index": vdu})
+    text = as_ro(path.read_text(), OSM={"vdu_id": vdu, "member_vnf_index": vdu}, **values)
     assert text.startswith("#cloud-config\n")
     return yaml.safe_load(text)
 
@@ -51,6 +51,21 @@ def test_only_the_user_plane_forwards(unpacked, package, vdu):
     values = dict(settings)
     assert values["net.ipv4.conf.all.rp_filter"] == "2"
     assert ("net.ipv4.ip_forward" in values) == (vdu == "spgwu")
+
+
+@pytest.mark.parametrize("address", ["none", "192.168.122.11"])
+def test_the_nr_box_is_the_router_of_its_site(unpacked, address):
+    subnets = "{ 10.44.0.0/30, 192.168.123.0/24 }"
+    document = rendered(unpacked, "nr_cell_vnf", "nr", site_nat=address, site_subnets=subnets)
+    settings, *nat = document["write_files"]
+    assert "net.ipv4.ip_forward = 1\n" in settings["content"]
+    assert "net.ipv4.conf.all.rp_filter = 2\n" in settings["content"]
+    assert bool(nat) == (address != "none")
+    for file in nat:
+        assert file["permissions"] == "0755"
+        assert f"ip saddr {subnets} snat to {address}\n" in file["content"]
+    others = rendered(unpacked, "lte_cell_vnf", "lte")
+    assert set(document["packages"]) == set(others["packages"])
 
 
 def test_the_vdu_named_in_it_is_that_of_the_package(documents):

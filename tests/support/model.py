@@ -603,7 +603,7 @@ class ModelVdu:
                 made.addresses.add(words[2])
             elif words[:2] == ["link", "set"]:
                 made.mtu = int(words[4])
-            elif words[:2] == ["route", "replace"]:
+            elif words[:2] == ["route", "replace"] and "table" not in words:
                 made.routes.add(words[2])
         self.plain["xf-" + link] = made
 
@@ -732,7 +732,7 @@ class ModelVdu:
             addresses = made[words[4]].addresses
             (addresses.add if words[1] == "add" else addresses.discard)(words[2])
         elif words[0] == "route":
-            routes = made[words[4]].routes
+            routes = set() if "table" in words else made[words[4]].routes
             (routes.add if words[1] == "replace" else routes.discard)(words[2])
         else:
             raise AssertionError(words)

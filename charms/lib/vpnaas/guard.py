@@ -9,6 +9,9 @@ By address: Linux takes a packet for any of its addresses on any interface (the 
 whatever listens on an inner address, or pass for a peer by its inner address. Packets to our inner
 address, and from the link's inner subnet, count only if they came out of the tunnel.
 
+Where an inner address is the outer one as well (option same-address), IKE, ESP, ICMP and DHCP reach
+it outside the tunnel, and nothing else does.
+
 It is loaded before the network comes up at boot, and stays when the tunnel goes. Links in clear
 have no rules, and links whose application is not known none by port.
 """
@@ -20,6 +23,7 @@ import attr
 from . import fields
 from .intent import LinkParams
 from .links import NONE, reference_point
+from .same_address import is_same
 from .steps import Results, Step, read, remove, run, write
 from .technology import LinkPlan
 
@@ -62,6 +66,8 @@ class Guarded:
         interface: Of the tunnel; "" where decrypted packets come in by the underlay, and only the
             kernel's mark tells them from clear ones.
         inner: Our address in the tunnel, with the prefix length of the link's subnet.
+        outer: Whether it is the outer one as well.
+        same: Inner addresses of peers that are their outer ones as well.
     """
 
     link: str
@@ -69,6 +75,8 @@ class Guarded:
     ports: Tuple[int, ...]
     inner: fields.IPInterface
     interface: str = ""
+    outer: bool = False
+    same: Tuple[fields.IPAddress, ...] = ()
 
 
 def needed(params: LinkParams) -> bool:
@@ -82,7 +90,15 @@ def guarded(plan: LinkPlan) -> Guarded:
     point = reference_point(link)
     ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
     interface = "" if plan.interface == plan.underlay else plan.interface
-    return Guarded(link, point.transport, ports, plan.params.inner_address, interface)
+    return Guarded(
+        link=link,
+        transport=point.transport,
+        ports=ports,
+        inner=plan.params.inner_address,
+        interface=interface,
+        outer=plan.params.is_outer,
+        same=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint and is_same(peer)),
+    )
 
 
 def render(guards: Sequence[Guarded]) -> str:
@@ -116,7 +132,9 @@ def render(guards: Sequence[Guarded]) -> str:
         lines.append("    }")
     lines.append("    chain forward {")
     lines.append("        type filter hook forward priority raw + 10; policy accept;")
-    lines += [_from(guard) for guard in sorted(guards, key=lambda g: g.link)]
+    for guard in sorted(guards, key=lambda g: g.link):
+        lines.append(_from(guard))
+        lines += ["{} ip saddr {} counter drop".format(_outside(guard), a) for a in guard.same]
     return "\n".join(lines + ["    }", "}"]) + "\n"
 
 
@@ -128,8 +146,10 @@ def _outside(guard: Guarded) -> str:
 
 def _to(guard: Guarded) -> List[str]:
     family = "ip6" if guard.inner.version == 6 else "ip"
-    own = "{} {} daddr {} counter drop".format(_outside(guard), family, guard.inner.ip)
-    return [own, _from(guard)]
+    to = "{} {} daddr {}".format(_outside(guard), family, guard.inner.ip)
+    tunnel = ["meta l4proto { icmp, esp }", "udp dport { 68, 4500 }"] if guard.outer else []
+    own = ["{} {} accept".format(to, match) for match in tunnel]
+    return own + [to + " counter drop", _from(guard)]
 
 
 def _from(guard: Guarded) -> str:

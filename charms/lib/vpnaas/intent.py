@@ -62,6 +62,12 @@ class LinkParams:
     ipsec: IpsecParams = attr.Factory(IpsecParams)
 
     @property
+    def is_outer(self) -> bool:
+        """Tell whether our inner address is the outer one as well (option same-address)."""
+        inner = self.inner_address
+        return self.ipsec.same_address and inner.network.prefixlen == inner.max_prefixlen
+
+    @property
     def needs_preshared(self) -> bool:
         """Tell whether this end wants a preshared key."""
         return self.preshared_key or (self.technology == IPSEC and self.ipsec.credentials == PSK)

@@ -159,6 +159,7 @@ class IpsecParams:
         copy_dscp: DSCP copied to the "out"er header, to the "in"ner one, "yes" both, or "no".
         copy_df: Whether the DF bit is copied to the outer header.
         cert_lifetime: Seconds a certificate that this end issues is good for.
+        same_address: Whether an end's inner address may be the outer one it is reached at.
     """
 
     credentials: str = PUBKEY
@@ -176,6 +177,7 @@ class IpsecParams:
     copy_dscp: str = "out"
     copy_df: bool = True
     cert_lifetime: int = 2592000
+    same_address: bool = False
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `parse` would parse to this."""
@@ -235,6 +237,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
     "copy-dscp": _word("out", "in", "yes", "no"),
     "copy-df": _switch,
     "cert-lifetime": _number(60, 315360000),
+    "same-address": _switch,
 }
 """Keys of `ipsec-options` and how their values are read."""
 

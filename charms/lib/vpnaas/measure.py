@@ -14,6 +14,7 @@ import attr
 from . import fields
 from .errors import InputError, VpnaasError
 from .responder import RESPONDER_PORT
+from .same_address import is_same
 from .steps import Results, Step, run
 from .tunnel import Peer
 
@@ -137,7 +138,8 @@ def _peer_name(where: str, params: Mapping[str, Any]) -> str:
 
 def choose_peer(link: str, wanted: str, peers: Sequence[Peer]) -> Peer:
     """Return the peer a measurement goes to: the named one, or the only one."""
-    able = [peer for peer in peers if peer.inner_address]
+    # Towards a peer of one address only, our own packets would not be the tunnel's.
+    able = [peer for peer in peers if peer.inner_address and not is_same(peer)]
     names = ", ".join(peer.label for peer in able) or "none, the link has no related peer yet"
     if wanted:
         found = [peer for peer in able if wanted in (peer.label, peer.name)]

@@ -15,7 +15,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
-from . import fields
+from . import fields, same_address
 from .errors import VduError, VpnaasError
 from .facts import VduFacts
 from .links import IPSEC, KEYED, OWN_INTERFACES
@@ -129,7 +129,8 @@ def ways(
     table = _table(results)
     reach: Dict[str, List[fields.IPNetwork]] = {
         link: [plan.params.inner_address.network]
-        + [prefix for peer in plan.peers for prefix in peer.prefixes]
+        # Routed by destination: the inner address of a peer that is its outer one is not.
+        + same_address.split(plan.peers)[0]
         for link, plan in plans.items()
         if plan.params.technology in KEYED
     }

@@ -4,7 +4,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 import attr
 
-from . import fields, ipsec
+from . import fields, ipsec, same_address
 from .errors import InputError, VpnaasError
 from .intent import LinkParams
 from .ipsec import certificates
@@ -97,6 +97,8 @@ class Ipsec(KeyedTechnology):
                     "esn=auto or esn=no",
                 )
             view = attr.evolve(view, mtu=min(view.mtu, ipsec.TUN_MTU))
+        if params.ipsec.same_address:
+            same_address.check(params, view.underlay)
         return super().plan(view)
 
     def parse(self, view: View) -> ipsec.State:
@@ -192,7 +194,7 @@ class Ipsec(KeyedTechnology):
                     authority=certificates.trust_file(view.link, slot),
                     strict=kind == certificates.AUTHORITY,
                 )
-        inner = {link.inner_address.ip for link in view.situation.intent.links.values()}
+        inner = view.situation.inner_addresses()
         addresses = [a.ip for a in view.underlay.addresses if a.ip not in inner]
         return ipsec.Wanted(
             params=view.params,
@@ -204,6 +206,10 @@ class Ipsec(KeyedTechnology):
             sources=view.sources(),
             chains=chains,
             certificates=tuple(brought),
+            same_address=any(
+                view.situation.intent.links[link].ipsec.same_address
+                for link in view.situation.using(IPSEC)
+            ),
         )
 
     def _cap(self, view: View, link: str) -> int:

@@ -20,6 +20,7 @@ from .errors import InputError, VpnaasError
 from .facts import VduFacts
 from .intent import LinkParams
 from .links import IPSEC, KEYED, WIREGUARD
+from .same_address import is_same
 from .steps import Results, Step, authorize, run, which
 from .technologies import TABLE
 from .technology import LinkPlan, Situation, View
@@ -243,7 +244,8 @@ def _probes(
     for link, plan in sorted(links.items()):
         due = [peer for peer in plan.peers if peer.reached and not fresh(vdu.now, plan, peer)]
         for peer in plan.peers if plan.steps and changed else due:
-            if peer.reached and peer.inner_address:
+            # The address of a peer that has one only is outside the tunnel for what is our own.
+            if peer.reached and peer.inner_address and not is_same(peer):
                 steps.append(
                     run(
                         "{}/probe/{}".format(link, peer.name),
@@ -301,7 +303,7 @@ def _own_endpoint(
     if params.gateway:
         return params.gateway, params.listen_port
     # A link in clear has its inner address on the underlay, which is no way to reach us.
-    inner = {link.inner_address.ip for link in situation.intent.links.values()}
+    inner = situation.inner_addresses()
     outer = [address for address in underlay.addresses if address.ip not in inner]
     addresses = sorted(outer, key=lambda a: (a.version, a.ip.is_private is False))
     if not addresses:

@@ -68,6 +68,11 @@ class Situation:
                 found[remote.peer_name] = offer
         return found
 
+    def inner_addresses(self) -> FrozenSet[fields.IPAddress]:
+        """Return our addresses that are none of an underlay, whatever interface has them."""
+        links = self.intent.links.values()
+        return frozenset(link.inner_address.ip for link in links if not link.is_outer)
+
     def needs_preshared(self, link: str) -> bool:
         """Tell whether either end of a link wants a preshared key."""
         return self.intent.links[link].needs_preshared or any(

@@ -9,7 +9,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
-from . import fields
+from . import fields, same_address
 from .errors import InputError
 from .facts import VduFacts
 from .intent import LinkParams, ManualPeer, key_form
@@ -108,7 +108,7 @@ def vet(context: Context) -> Vetted:
         InputError: The inner subnet would draw a network of the VDU into the tunnel, in the worst
             case that of management.
     """
-    for name, network in _underlays(context):
+    for name, network in _underlays(context) if not context.params.is_outer else ():
         if fields.overlaps(context.params.inner_address.network, network):
             raise InputError(
                 "configure: inner-address",
@@ -247,7 +247,10 @@ def _from_offer(
             "it uses {} on {}".format(offer.technology, params.link),
             "{}, as on this side".format(params.technology),
         )
-    if offer.inner_address not in params.inner_address.network:
+    outer = offer.endpoint[0] if offer.endpoint else offer.inner_address
+    if offer.inner_address not in params.inner_address.network and not same_address.fits(
+        params, offer.inner_address, outer
+    ):
         raise InputError(
             at("inner-address"),
             "{} is outside our inner subnet".format(offer.inner_address),
@@ -319,6 +322,8 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
                 peer.label, "{} covers our own inner address".format(prefix), "other addresses"
             )
         for name, network in _underlays(context):
+            if same_address.may_be_on(context.params, peer, prefix, name):
+                continue
             if fields.overlaps(prefix, network):
                 raise InputError(
                     peer.label,
@@ -334,6 +339,17 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
                     "{} is already in use by {}".format(prefix, other.label),
                     "prefixes of its own",
                 )
+    if same_address.is_same(peer) and context.vdu.is_local(peer.endpoint[0]):  # type: ignore[index]
+        raise InputError(peer.label, "its address is one of this VDU", "an address of its own")
+    here = {remote.peer_name for remote in context.remotes}
+    running = [other for other in context.applied if other.name in here - {peer.name}]
+    for other in running + list(others):
+        if same_address.clash(peer, other):
+            raise InputError(
+                peer.label,
+                "the outer address of one is the inner one of {}".format(other.label),
+                "addresses of its own",
+            )
     for other in others:
         if peer.identity and peer.identity == other.identity:
             raise InputError(

@@ -12,6 +12,7 @@ from e2e_support import (
     SECGW,
     SITEGW,
     SLICES,
+    SMALL_CELL,
     Lab,
     Secrets,
     Service,
@@ -30,7 +31,9 @@ from lab.vim.store import Home
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("e2e-dist")
     packages.build(
-        Tree.find(Path(__file__).resolve().parent), target, [*BASIC, *EPC, *SECGW, *SITEGW, *SLICES]
+        Tree.find(Path(__file__).resolve().parent),
+        target,
+        [*BASIC, *EPC, *SECGW, *SITEGW, *SMALL_CELL, *SLICES],
     )
     return target
 

@@ -32,6 +32,10 @@ from lab.vim import Server, Vim
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
 SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
 SECGW = ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "secgw_ns", "secgw_ha_ns")
+SMALL_CELL = (
+    *("small_cell_gw_vnf", "nr_cell_vnf", "lte_cell_vnf", "vpn_endpoint_vnf"),
+    "small_cell_ns",
+)
 SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
 EPC = (
     *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "ue_vnf"),

@@ -6,6 +6,7 @@ import attr
 
 from .. import fields
 from ..links import directory, ipsec_interface
+from ..same_address import no_rules
 from ..steps import Step, move, remove, run, write
 from ..steps import directory as make_directory
 from ..tunnel import Peer, record
@@ -23,7 +24,9 @@ from .names import (
     UNIT_FILE,
     USERSPACE,
     conf_path,
+    down_file,
     generation_file,
+    interface_id,
     keep_file,
     key_file,
     next_key_file,
@@ -40,7 +43,7 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
     """Return the steps from what was observed to what is wanted; none where they agree."""
     link = wanted.link
     texts = {
-        DAEMON_FILE: (daemon_conf(state.plane), 0o644),
+        DAEMON_FILE: (daemon_conf(state.plane, wanted.same_address), 0o644),
         DROPIN_FILE: (dropin(wanted, state.plane), 0o644),
         UNIT_FILE: (UNIT, 0o644),
         KEEPER_FILE: (KEEPER_UNIT, 0o644),
@@ -49,6 +52,8 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
         up_file(link): (render_up(wanted, state.plane), 0o644),
         keep_file(link): (render_keep(wanted, state), 0o600),
     }
+    if wanted.params.ipsec.same_address:
+        texts[down_file(link)] = (no_rules(interface_id(link)), 0o644)
     changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
     steps: List[Step] = []
     if DROPIN_FILE in changed:
@@ -81,6 +86,12 @@ def _making(lines: Sequence[str]) -> List[str]:
     return [line for line in lines if not line.startswith(("link set", "route"))]
 
 
+def _in_own_table(lines: Sequence[str]) -> Set[str]:
+    """Return the routes of an `ip -batch` file that are in the link's own table."""
+    found = [line for line in lines if line.startswith("route replace ") and " table " in line]
+    return {line.partition("route replace ")[2] for line in found}
+
+
 def _interface_changes(wanted: Wanted, state: State) -> List[Step]:
     link, interface = wanted.link, ipsec_interface(wanted.link)
     live = state.interface
@@ -100,6 +111,14 @@ def _interface_changes(wanted: Wanted, state: State) -> List[Step]:
     for index, prefix in enumerate(fields.ordered(state.routes - routes)):
         id = "{}/apply/unroute-{}".format(link, index)
         steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
+    # The main table is observed; what is in the own one, the file says that brought it about.
+    now, then = _in_own_table(text.splitlines()), _in_own_table(before)
+    for index, route in enumerate(sorted(now - then)):
+        words = ["ip", "route", "replace"] + route.split()
+        steps.append(run("{}/apply/own-route-{}".format(link, index), *words))
+    for index, route in enumerate(sorted(then - now)):
+        words = ["ip", "route", "del"] + route.split()
+        steps.append(run("{}/apply/own-unroute-{}".format(link, index), *words, any_exit=True))
     return steps
 
 

@@ -1,5 +1,6 @@
 """Settings of the IKE daemon and systemd units."""
 
+from ..same_address import daemon_settings
 from .names import PROGRAM_FILE, TUN, USERSPACE
 from .wanted import Wanted
 
@@ -19,8 +20,10 @@ Before=strongswan.service
 Type=oneshot
 RemainAfterExit=yes
 ExecStartPre=-/bin/ip link delete xf-%i
+ExecStartPre=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
 ExecStart=/bin/ip -batch /etc/osm-vpnaas/%i/ipsec.up
 ExecStop=-/bin/ip link delete xf-%i
+ExecStop=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
 
 [Install]
 WantedBy=multi-user.target
@@ -39,9 +42,10 @@ WantedBy=multi-user.target
 """.format(PROGRAM_FILE)
 
 
-def daemon_conf(plane: str) -> str:
+def daemon_conf(plane: str, same_address: bool = False) -> str:
     """Return the daemon's settings that links need."""
     userspace = plane == USERSPACE
+    libipsec, more = daemon_settings() if userspace and same_address else ("", "")
     off = ["    {} {{\n      load = no\n    }}\n".format(name) for name in NOT_NEEDED]
     return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
 charon {{
@@ -55,13 +59,13 @@ charon {{
   plugins {{
     kernel-libipsec {{
       load = {}
-    }}
+{}    }}
     aesni {{
       load = 100
     }}
 {}  }}
 }}
-""".format("100" if userspace else "no", "".join(off))
+""".format("100" if userspace else "no", libipsec, "".join(off) + more)
 
 
 def dropin(wanted: Wanted, plane: str) -> str:

@@ -56,6 +56,11 @@ def up_file(link: str) -> str:
     return directory(link) + "/ipsec.up"
 
 
+def down_file(link: str) -> str:
+    """Return the `ip -force -batch` file that takes away what goes not with the interface."""
+    return directory(link) + "/ipsec.down"
+
+
 def keep_file(link: str) -> str:
     """Return the file that tells the keeper which connections to hold up."""
     return directory(link) + "/ipsec.keep"

@@ -27,6 +27,7 @@ from .names import (
     USERSPACE,
     XFRM,
     conf_path,
+    down_file,
     generation_file,
     keep_file,
     key_file,
@@ -135,6 +136,7 @@ def observe(links: Sequence[str]) -> List[Step]:
             read(link + "/applied", directory(link) + "/applied.json"),
             read(link + "/file/conf", conf_path(link)),
             read(link + "/file/up", up_file(link)),
+            read(link + "/file/down", down_file(link)),
             read(link + "/file/keep", keep_file(link)),
         ]
     steps += [
@@ -241,6 +243,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
             PROGRAM_FILE: results.text("ipsec/file/program"),
             conf_path(link): results.text(link + "/file/conf"),
             up_file(link): results.text(link + "/file/up"),
+            down_file(link): results.text(link + "/file/down"),
             keep_file(link): results.text(link + "/file/keep"),
         },
         loaded=parse_loaded(results),

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from typing import Dict, FrozenSet, Mapping, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Tuple
 
 import attr
 
-from .. import fields
+from .. import fields, same_address
 from ..intent import LinkParams
 from ..ipsec_params import PORT, PSK
 from ..links import ipsec_interface
@@ -61,6 +61,7 @@ class Wanted:
         sources: Address the tunnel starts from, by peer, where it is not one of the underlay.
         chains: Certificates by peer, none where the ends prove themselves otherwise.
         certificates: Steps that bring certificates onto the VDU.
+        same_address: Whether a link of the VDU has the option, since all share the daemon.
     """
 
     params: LinkParams
@@ -72,6 +73,7 @@ class Wanted:
     sources: Mapping[str, fields.IPAddress] = attr.Factory(dict)
     chains: Mapping[str, Chain] = attr.Factory(dict)
     certificates: Tuple[Step, ...] = ()
+    same_address: bool = False
 
     @property
     def link(self) -> str:
@@ -222,16 +224,27 @@ def render_up(wanted: Wanted, plane: str) -> str:
             if prefix.prefixlen < prefix.max_prefixlen:
                 own = fields.host_network(prefix.network_address)
                 lines.append("address add {} dev {}".format(own, interface))
+    if wanted.params.ipsec.same_address and not wanted.params.is_outer:
+        lines += same_address.rules(wanted.params, interface_id(wanted.link))
     for prefix in routes_of(wanted):
         lines.append("route replace {} dev {}".format(prefix, interface))
+    lines += own_table(wanted)
     return "\n".join(lines) + "\n"
 
 
 def routes_of(wanted: Wanted) -> Tuple[fields.IPNetwork, ...]:
     """Return the prefixes that need a route into the interface, for they lie outside its subnet."""
     subnet = wanted.params.inner_address.network
-    prefixes = [p for peer in wanted.peers for p in peer.prefixes if not fields.covers(subnet, p)]
-    return fields.ordered(prefixes)
+    apart, _ = same_address.split(wanted.peers)
+    return fields.ordered([prefix for prefix in apart if not fields.covers(subnet, prefix)])
+
+
+def own_table(wanted: Wanted) -> List[str]:
+    """Return the `ip -batch` lines with the routes that only packets we protect take."""
+    _, same = same_address.split(wanted.peers)
+    line = "route replace {} dev {} table {}"
+    interface, number = ipsec_interface(wanted.link), interface_id(wanted.link)
+    return [line.format(prefix, interface, number) for prefix in fields.ordered(same)]
 
 
 def render_keep(wanted: Wanted, state: State) -> str:

@@ -1,0 +1,145 @@
+"""Topologies of a small cell with LTE and NR: parameters of one network service.
+
+(a) a tunnel each, that of LTE through the NR box's NAT; (b) both tunnels end on the NR box, which
+hands an inner address of LTE inside; (c) one tunnel with two inner addresses; (d) one tunnel whose
+inner address is the outer one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from e2e_support import NEIGHBOURS, SMALL_CELL, Capture, Lab, Service, Vnf, captured, gone
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+MME, AMF = "10.43.1.10", "10.43.2.10"
+BACKHAUL = "192.168.122.11"
+#: IKE and ESP in UDP as behind a NAT, where only one of the two ports is 4500.
+IPSEC = "(udp port 4500 or ip proto 50)"
+
+
+@pytest.fixture
+def cell(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Service]:
+    """The service with the parameter file the test names."""
+    lab.onboard(*SMALL_CELL)
+    service = lab.create("cell", "small_cell_ns", f"small_cell_{request.param}")
+    for address in (MME, AMF):
+        service["core"].out("ip", "address", "add", f"{address}/32", "dev", "lo")
+    yield service
+    gone(service)
+
+
+def topology(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a test the service of one topology."""
+    decorate: Callable[[Callable[..., None]], Callable[..., None]]
+    decorate = pytest.mark.parametrize("cell", [name], indirect=True)
+    return decorate
+
+
+def remotes(vnf: Vnf) -> list[str]:
+    """Return from where tunnels are established, as ADDRESS[PORT]."""
+    listed = vnf.out("swanctl", "--list-sas")
+    # A gateway may still be calling an address that only the other side of a NAT knows.
+    pattern = r", ESTABLISHED, IKEv2.*\n  local .*\n  remote '.*' @ (\S+)\n"
+    return sorted(re.findall(pattern, listed))
+
+
+def heard(core: Vnf, path: Path, work: Callable[[], bool]) -> set[str]:
+    """Return who asks the core for echoes while something works."""
+    with captured(core.service, "trusted", path) as capture:
+        assert work()
+    return senders(capture)
+
+
+def senders(capture: Capture) -> set[str]:
+    """Return the sources of echo requests."""
+    told = capture.sample("icmp[icmptype] = icmp-echo")
+    return set(re.findall(r" IP (\S+) > ", told))
+
+
+def only_ipsec(cell: Service, path: Path) -> None:
+    """Let both radios talk to their cores; nothing of it is in clear on the backhaul."""
+    with captured(cell, "backhaul", path) as capture:
+        assert cell["nr"].pings(AMF)
+        assert cell["lte"].pings(MME)
+    assert capture.count(IPSEC) >= 4
+    other = f"not {NEIGHBOURS} and not {IPSEC}"
+    assert capture.count(other) == 0, capture.sample(other)
+
+
+def links(vnf: Vnf) -> set[str]:
+    """Return the links that have an interface."""
+    listed = vnf.out("ip", "-o", "link", "show")
+    return set(re.findall(r"^\d+: xf-([a-z]+)", listed, re.MULTILINE))
+
+
+@topology("two_boxes")
+def test_a_tunnel_each_and_that_of_lte_through_nat(cell: Service, tmp_path: Path) -> None:
+    only_ipsec(cell, tmp_path / "backhaul.pcap")
+    assert (links(cell["nr"]), links(cell["lte"])) == ({"nr"}, {"lte"})
+    behind, own = sorted(remotes(cell["gateway"]), key=lambda told: told.endswith("[4500]"))
+    assert own == f"{BACKHAUL}[4500]"
+    assert re.fullmatch(rf"{re.escape(BACKHAUL)}\[\d+\]", behind)
+    assert cell["core"].pings("10.51.0.21", "-I", MME)
+    assert cell["core"].pings("10.52.0.11", "-I", AMF)
+    # What is switched off is not missed.
+    assert cell["nr"].status("lte")["state"] == "off"
+    shown = cell["gateway"].status("lte")
+    assert (shown["state"], shown["reason"]) == ("up", "")
+
+
+@topology("two_tunnels")
+def test_b_the_nr_box_hands_the_address_of_lte_inside(cell: Service, tmp_path: Path) -> None:
+    only_ipsec(cell, tmp_path / "backhaul.pcap")
+    assert (links(cell["nr"]), links(cell["lte"])) == ({"lte", "nr"}, set())
+    assert remotes(cell["gateway"]) == [f"{BACKHAUL}[4500]"] * 2
+    lte = cell["lte"]
+    assert heard(cell["core"], tmp_path / "lte.pcap", lambda: lte.pings(MME)) == {"10.44.0.2"}
+    assert cell["core"].pings("10.44.0.2", "-I", MME)
+    # Each radio has its tunnel: LTE's address is not among the selectors of NR's.
+    assert not cell["core"].pings("10.44.0.2", "-I", AMF, tries=5)
+
+
+@topology("one_tunnel")
+def test_c_one_tunnel_has_two_inner_addresses(cell: Service, tmp_path: Path) -> None:
+    only_ipsec(cell, tmp_path / "backhaul.pcap")
+    assert (links(cell["nr"]), links(cell["lte"])) == ({"nr"}, set())
+    assert remotes(cell["gateway"]) == [f"{BACKHAUL}[4500]"]
+    lte, nr = cell["lte"], cell["nr"]
+    assert heard(cell["core"], tmp_path / "lte.pcap", lambda: lte.pings(MME)) == {"10.44.0.2"}
+    assert heard(cell["core"], tmp_path / "nr.pcap", lambda: nr.pings(AMF)) == {"10.52.0.11"}
+    for address in ("10.44.0.2", "10.52.0.11"):
+        assert cell["core"].pings(address, "-I", MME)
+    assert cell["gateway"].status("lte")["state"] == "off"
+
+
+@topology("one_address")
+def test_d_the_one_inner_address_is_the_outer_one(cell: Service, tmp_path: Path) -> None:
+    only_ipsec(cell, tmp_path / "backhaul.pcap")
+    nr, lte, core = cell["nr"], cell["lte"], cell["core"]
+    assert remotes(cell["gateway"]) == [f"{BACKHAUL}[4500]"]
+    # Whoever of the cell speaks, the core hears one address, and answers it by the gateway.
+    assert heard(core, tmp_path / "lte.pcap", lambda: lte.pings(MME)) == {BACKHAUL}
+    assert heard(core, tmp_path / "nr.pcap", lambda: nr.pings(AMF)) == {BACKHAUL}
+    assert core.pings(BACKHAUL, "-I", AMF)
+    # IKE itself goes on beside it: a new key exchange needs packets outside the tunnel.
+    child = nr.out("swanctl", "--list-sas", "--raw").partition("child-sas {")[2].partition("-")[0]
+    nr.out("swanctl", "--rekey", "--child", child)
+    assert nr.pings(AMF)
+    for vnf in ("gateway", "nr"):
+        assert cell[vnf].status("nr")["state"] == "up"
+    # Without the tunnel the same address is reached by IKE only, and nothing leaves in clear.
+    nr.out("systemctl", "stop", "osm-vpnaas-ipsec-keeper", "strongswan")
+    try:
+        with captured(cell, "backhaul", tmp_path / "down.pcap") as capture:
+            assert not core.pings(BACKHAUL, "-I", AMF, tries=5)
+            assert not nr.pings(AMF, tries=5)
+            assert not lte.pings(MME, tries=5)
+        assert capture.count("net 10.43.0.0/16") == 0, capture.sample("net 10.43.0.0/16")
+    finally:
+        nr.out("systemctl", "start", "strongswan", "osm-vpnaas-ipsec-keeper")
+    cell.wait(lambda: lte.pings(MME), "the tunnel is back", 60)

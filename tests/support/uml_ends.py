@@ -1,0 +1,256 @@
+"""Two VDUs with several IPsec links in one guest of User-mode Linux, for packets on kernel ESP.
+
+Each end is a network namespace with the files that the charm's pure core renders; a bridge in a
+third namespace is the wire between them, on which everything is captured. What a test does there
+is a list of commands; it gets back what they printed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vpnaas import ipsec
+from vpnaas.intent import LinkParams, link_params
+from vpnaas.ipsec.names import down_file
+from vpnaas.tunnel import Peer
+
+from support import uml
+
+ENDS = ("left", "right")
+"""The right end opens the tunnels."""
+
+_PROGRAM = """
+import json
+import os
+import subprocess
+import time
+
+HERE = os.getcwd()
+plan = json.load(open("plan.json"))
+
+
+def run(command, check=True):
+    done = subprocess.run(
+        command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if check and done.returncode:
+        raise SystemExit(command + ": " + done.stdout)
+    return done.stdout
+
+
+def within(name, command, check=True):
+    files = HERE + "/" + name
+    # The same command line as on a VDU, for a daemon of many in one machine.
+    environ = "STRONGSWAN_CONF={0}/strongswan.conf SWANCTL_DIR={0}/swanctl ".format(files)
+    if command.startswith("swanctl "):
+        command += " --uri unix:///run/" + name + ".vici"
+    return run("ip netns exec " + name + " env " + environ + command, check)
+
+
+run("modprobe tun")
+os.makedirs("/dev/net", exist_ok=True)
+if not os.path.exists("/dev/net/tun"):
+    os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
+run("ip netns add wire && ip -n wire link add wire0 type bridge && ip -n wire link set wire0 up")
+daemons = {}
+for name, end in plan["ends"].items():
+    run("ip netns add " + name)
+    run("ip link add {0}0 netns {0} type veth peer name {0}1 netns wire".format(name))
+    run("ip -n wire link set {0}1 master wire0 up".format(name))
+    for command in end["before"]:
+        within(name, command)
+    for path in end["up"]:
+        within(name, "ip -batch " + HERE + "/" + name + "/" + path)
+    environ = dict(
+        os.environ,
+        STRONGSWAN_CONF=HERE + "/" + name + "/strongswan.conf",
+        SWANCTL_DIR=HERE + "/" + name + "/swanctl",
+    )
+    with open(name + "/log", "w") as log:
+        daemons[name] = subprocess.Popen(
+            ["ip", "netns", "exec", name, "/usr/sbin/charon-systemd"],
+            env=environ, stdout=log, stderr=log,
+        )
+for name in plan["ends"]:
+    until = time.monotonic() + 120
+    while not os.path.exists("/run/" + name + ".vici"):
+        if time.monotonic() > until or daemons[name].poll() is not None:
+            raise SystemExit(name + ": no daemon: " + open(name + "/log").read()[-2000:])
+        time.sleep(0.2)
+    for what in ("creds --noprompt", "pools", "conns"):
+        within(name, "swanctl --load-" + what)
+sniff = subprocess.Popen(
+    ["ip", "netns", "exec", "wire", "tcpdump", "-q", "-nn", "-U", "-Z", "root", "-i", "wire0",
+     "-w", HERE + "/pcap"], stderr=subprocess.PIPE, text=True,
+)
+sniff.stderr.readline()  # It listens now.
+told = {}
+for label, name, command, check in plan["steps"]:
+    told[label] = within(name, command, check)
+time.sleep(1)
+sniff.terminate()
+sniff.wait()
+for daemon in daemons.values():
+    daemon.terminate()
+    daemon.wait()
+json.dump(told, open("told.json", "w"))
+"""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link between the ends.
+
+    Attributes:
+        inner: Inner address with prefix length, by end.
+        options: Parameters of `configure` for both ends.
+        more: Parameters by end.
+        prefixes: What the other end gets to know as allowed-prefixes, by end.
+    """
+
+    name: str
+    inner: Mapping[str, str]
+    options: Mapping[str, str]
+    more: Mapping[str, Mapping[str, str]]
+
+    def params(self, end: str) -> LinkParams:
+        """Return the parameters of one end."""
+        given = {"link": self.name, "technology": "ipsec", "inner-address": self.inner[end]}
+        return link_params({**given, **self.options, **self.more.get(end, {})})
+
+
+@dataclass
+class Guest:
+    """A guest to be: its folder, outer addresses by end, and links."""
+
+    folder: Path
+    outer: Mapping[str, str]
+    links: Sequence[Link]
+
+    def connection(self, link: str) -> str:
+        """Return the name of the connection the right end opens."""
+        found: str = json.loads((self.folder / "names.json").read_text())[link]
+        return found
+
+    def prepare(self, extra: Mapping[str, str] | None = None) -> None:
+        """Write the files of both ends.
+
+        Args:
+            extra: More files below the folder, by path.
+        """
+        keys = {(end, link.name): self._key(end, link.name) for end in ENDS for link in self.links}
+        names = {}
+        for end in ENDS:
+            for link in self.links:
+                names[link.name] = self._files(end, link, keys)
+            (self.folder / end / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n")
+            (self.folder / end / "osm-vpnaas.conf").write_text(ipsec.daemon_conf(ipsec.POLICY))
+            (self.folder / end / "strongswan.conf").write_text(
+                "charon {\n  load_modular = yes\n  plugins {\n"
+                "    include /etc/strongswan.d/charon/*.conf\n"
+                f"    vici {{\n      socket = unix:///run/{end}.vici\n    }}\n  }}\n"
+                f"  piddir = /run/{end}\n  filelog {{\n    log {{\n"
+                f"      path = {self.folder}/{end}/charon.log\n    }}\n  }}\n}}\n"
+                f"include {self.folder}/{end}/osm-vpnaas.conf\n"
+            )
+        (self.folder / "names.json").write_text(json.dumps(names))
+        for path, text in (extra or {}).items():
+            (self.folder / path).write_text(text)
+
+    def run(
+        self,
+        before: Mapping[str, Sequence[str]],
+        steps: Sequence[tuple[str, str, str, bool]],
+        timeout: float = 400.0,
+    ) -> dict[str, str]:
+        """Boot, do it all, and return what each labelled command printed.
+
+        Args:
+            before: Commands by end, before interfaces of links and the daemon.
+            steps: Label, end, command line, and whether it must work.
+        """
+        plan: dict[str, Any] = {"ends": {}, "steps": steps}
+        for end in ENDS:
+            own = [
+                "ip link set lo up",
+                f"ip address add {self.outer[end]}/24 dev {end}0",
+                f"ip link set {end}0 up",
+                # Loose, as Day-0 has it.
+                "sysctl -q -w net.ipv4.conf.all.rp_filter=2",
+                *before.get(end, ()),
+            ]
+            ups = [f"{link.name}.up" for link in self.links]
+            plan["ends"][end] = {"before": own, "up": ups}
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        done = uml.run(self.folder, _PROGRAM, timeout=timeout)
+        assert done.code == 0, done.output
+        told: dict[str, str] = json.loads((self.folder / "told.json").read_text())
+        return told
+
+    def count(self, expression: str) -> int:
+        """Return how many frames of the wire match a pcap-filter(7) expression."""
+        words = ["tcpdump", "-nn", "-r", str(self.folder / "pcap"), expression]
+        listed = subprocess.run(words, capture_output=True, text=True, check=True)
+        return len(listed.stdout.splitlines())
+
+    def _key(self, end: str, link: str) -> str:
+        for part in ("conf.d", "private"):
+            (self.folder / end / "swanctl" / part).mkdir(parents=True, exist_ok=True)
+        path = self.folder / end / f"swanctl/private/osm-vpnaas-{link}.pem"
+        subprocess.run([*ipsec.GENERATE, "-out", str(path)], check=True)
+        words = ["openssl", "pkey", "-in", str(path), "-pubout"]
+        return ipsec.public_key(
+            subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        )
+
+    def _files(self, end: str, link: Link, keys: Mapping[tuple[str, str], str]) -> str:
+        """Write the files of a link on one end; return the name of its connection."""
+        other = ENDS[1 - ENDS.index(end)]
+        params, theirs = link.params(end), link.params(other)
+        inner = theirs.inner_address.ip
+        peer = Peer(
+            name="rel-1",
+            label=other,
+            prefixes=(ipaddress.ip_network(inner), *theirs.allowed_prefixes),
+            technology="ipsec",
+            inner_address=inner,
+            public_key=keys[other, link.name],
+            identity=f"{link.name}-{other}",
+            endpoint=(ipaddress.ip_address(self.outer[other]), 4500),
+        )
+        wanted = ipsec.Wanted(
+            params=params,
+            mtu=1400,
+            tun_mtu=1400,
+            peers=(peer,),
+            underlay=(ipaddress.ip_address(self.outer[end]),),
+            initiates=frozenset(["rel-1"]) if end == "right" else frozenset(),
+        )
+        state = ipsec.State(
+            public_key=keys[end, link.name],
+            next_public_key="",
+            generation=1,
+            applied=(),
+            identity=f"{link.name}-{end}",
+            plane=ipsec.POLICY,
+            running=True,
+            daemon_plane=True,
+            enabled=True,
+            files={down_file(link.name): None},
+            loaded=frozenset(),
+            sas=(),
+            interface=None,
+            routes=frozenset(),
+        )
+        folder = self.folder / end
+        name = f"osm-vpnaas-{link.name}"
+        (folder / f"swanctl/conf.d/{name}.conf").write_text(ipsec.render(wanted, state))
+        (folder / f"{link.name}.up").write_text(ipsec.render_up(wanted, state.plane))
+        ((connection,),) = ipsec.connections(wanted, state).values()
+        return connection.name

@@ -1,0 +1,142 @@
+"""Kernel ESP with packets: an inner address that is the outer one, MOBIKE, DF, CBC.
+
+The kernel's policies carry the packets; strongSwan and `ip` read what the charm's core renders.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.uml_ends import Guest, Link
+
+pytestmark = [pytest.mark.lab, pytest.mark.uml]
+
+GATEWAY, CELL, MOVED = "192.168.122.1", "192.168.122.11", "192.168.122.12"
+AMF = "10.43.2.10"
+
+
+def ping(address: str, *options: str) -> str:
+    return " ".join(("ping -n -q -c 5 -i 0.1 -W 2", *options, address))
+
+
+def answered(text: str) -> int:
+    (count,) = re.findall(r"(\d+) received", text)
+    return int(count)
+
+
+def pair(name: str, subnet: str, **options: str) -> Link:
+    inner = {"left": f"{subnet}.1/24", "right": f"{subnet}.2/24"}
+    return Link(name, inner, {key.replace("_", "-"): value for key, value in options.items()}, {})
+
+
+LINKS = (
+    Link(
+        "nr",
+        {"left": "10.52.0.1/24", "right": f"{CELL}/32"},
+        {"ipsec-options": "same-address=yes"},
+        {
+            "left": {"allowed-prefixes": "10.43.2.0/24", "accept-prefixes": f"{CELL}/32"},
+            "right": {"accept-prefixes": "10.43.2.0/24,10.52.0.1/32"},
+        },
+    ),
+    pair("s1u", "172.16.8", ipsec_options="mobike=yes", proposal="aes256-sha512-ecp384"),
+    pair("s1c", "172.16.7", ipsec_options="copy-df=no", proposal="chacha20poly1305-curve25519"),
+)
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
+    made = Guest(tmp_path_factory.mktemp("uml"), {"left": GATEWAY, "right": CELL}, LINKS)
+    made.prepare()
+    return made
+
+
+@pytest.fixture(scope="module")
+def told(guest: Guest) -> dict[str, str]:
+    def initiate(link: str) -> str:
+        words = f"--ike {guest.connection(link)} --child {link} --timeout 60"
+        return f"swanctl --initiate {words}"
+
+    steps = [
+        # Before there is a tunnel, nothing of what it protects leaves.
+        ("nr-before", "left", ping(CELL, "-I", AMF), False),
+        ("nr-open", "right", initiate("nr"), True),
+        ("nr-up", "right", ping(AMF), False),
+        ("nr-down", "left", ping(CELL, "-I", AMF), False),
+        ("nr-rekey-ike", "right", f"swanctl --rekey --ike {guest.connection('nr')}", True),
+        ("nr-rekey-child", "right", "swanctl --rekey --child nr", True),
+        ("nr-again", "right", ping(AMF), False),
+        ("nr-outer", "left", ping(CELL), False),
+        ("nr-sas", "left", "swanctl --list-sas", True),
+        ("rules", "left", "ip rule", True),
+        ("nr-close", "right", f"swanctl --terminate --ike {guest.connection('nr')}", True),
+        ("nr-closed", "right", ping(AMF), False),
+        ("nr-closed-down", "left", ping(CELL, "-I", AMF), False),
+        ("s1u-open", "right", initiate("s1u"), True),
+        ("s1u-df", "right", ping("172.16.8.1", "-M do -s 301"), False),
+        ("s1u-no-df", "right", ping("172.16.8.1", "-M dont -s 401"), False),
+        ("s1c-open", "right", initiate("s1c"), True),
+        ("s1c-df", "right", ping("172.16.7.1", "-M do -s 501"), False),
+        ("sas", "left", "swanctl --list-sas", True),
+        # The cell moves to another address, as behind another router of its network.
+        # Linux would take the second address of a subnet away with the first.
+        ("promote", "right", "sysctl -q -w net.ipv4.conf.right0.promote_secondaries=1", True),
+        ("move", "right", f"ip address add {MOVED}/24 dev right0", True),
+        ("moved", "right", f"ip address del {CELL}/24 dev right0", True),
+        ("s1u-moved", "right", "ping -n -q -c 100 -i 0.2 -W 1 172.16.8.1", False),
+        ("sas-moved", "left", "swanctl --list-sas", True),
+    ]
+    return guest.run({"left": [f"ip address add {AMF}/32 dev lo"]}, steps)
+
+
+def test_an_inner_address_that_is_the_outer_one_loops_nothing(told: dict[str, str]) -> None:
+    assert (answered(told["nr-up"]), answered(told["nr-down"])) == (5, 5)
+    assert "10.43.2.0/24" in told["nr-sas"] and f"{CELL}/32" in told["nr-sas"]
+    assert told["rules"].count("from 10.43.2.0/24 ") == 1
+    # Keys of IKE and ESP are exchanged beside it, and the address itself is reached as ever.
+    assert answered(told["nr-again"]) == 5
+    assert answered(told["nr-outer"]) == 5
+
+
+def test_without_its_tunnel_nothing_of_it_is_on_the_wire(
+    guest: Guest, told: dict[str, str]
+) -> None:
+    for when in ("nr-before", "nr-closed", "nr-closed-down"):
+        assert answered(told[when]) == 0, when
+    # But for IKE itself: MOBIKE (RFC 4555) tries every address the peer has told, inner ones too.
+    assert guest.count("not udp port 4500 and (net 10.43.0.0/16 or net 172.16.0.0/16)") == 0
+    assert guest.count("ip proto 50") >= 50
+
+
+def test_cbc_and_chacha_carry_packets(told: dict[str, str]) -> None:
+    assert answered(told["s1u-df"]) == answered(told["s1c-df"]) == 5
+    assert "AES_CBC-256/HMAC_SHA2_512_256" in told["sas"]
+    assert "CHACHA20_POLY1305" in told["sas"]
+
+
+def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
+    guest: Guest, told: dict[str, str]
+) -> None:
+    """Packets of each test have a length of their own by which they are found."""
+    assert answered(told["s1u-no-df"]) == 5
+    df = "ip[6] & 0x40 != 0"
+    lengths = {"s1u-df": (370, 430), "s1u-no-df": (470, 530), "s1c-df": (560, 620)}
+    found = {
+        name: (
+            guest.count(f"ip proto 50 and src {CELL} and ip[2:2] >= {low} and ip[2:2] <= {high}"),
+            guest.count(
+                f"ip proto 50 and src {CELL} and ip[2:2] >= {low} and ip[2:2] <= {high} and {df}"
+            ),
+        )
+        for name, (low, high) in lengths.items()
+    }
+    assert found == {"s1u-df": (5, 5), "s1u-no-df": (5, 0), "s1c-df": (5, 0)}
+
+
+def test_mobike_follows_an_address(guest: Guest, told: dict[str, str]) -> None:
+    assert answered(told["s1u-moved"]) >= 50
+    (s1u,) = [part for part in re.split(r"\n(?=\S)", told["sas-moved"]) if part.startswith("s1u_")]
+    assert f" @ {MOVED}[4500]" in s1u
+    assert "ESTABLISHED" in s1u
+    assert guest.count(f"ip proto 50 and src {MOVED}") >= 50
