@@ -7,7 +7,7 @@ import attr
 from . import fields, ipsec, same_address
 from .errors import InputError, VpnaasError
 from .intent import LinkParams
-from .ipsec import certificates
+from .ipsec import certificates, installing, judgement
 from .keyed import KeyedTechnology, observe_preshared
 from .links import IPSEC, PROVIDER, ipsec_interface
 from .offer import KeyOffer
@@ -110,10 +110,10 @@ class Ipsec(KeyedTechnology):
             results, prefix = view.prepared, certificates.AGAIN
         return attr.evolve(state, held=certificates.parse(situation, link, results, prefix))
 
-    def _judge(self, view: View, state: KeyState) -> certificates.Judgement:
+    def _judge(self, view: View, state: KeyState) -> judgement.Judgement:
         assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
         keys = (state.public_key, state.next_public_key)
-        return certificates.judge(view, state.held, keys, state.identity)
+        return judgement.judge(view, state.held, keys, state.identity)
 
     def proofs(self, view: View, state: KeyState) -> Optional[Mapping[str, Proof]]:
         """Return where peers stand with certificates."""
@@ -125,7 +125,7 @@ class Ipsec(KeyedTechnology):
         """Tell whether two thirds of a certificate's life are over that can be renewed."""
         if certificates.role(view.situation, view.link) in ("", certificates.OPERATED):
             return False
-        time = certificates.renewal(self._judge(view, state))
+        time = judgement.renewal(self._judge(view, state))
         return time is not None and view.vdu.now >= time
 
     def lacking(self, view: View, state: KeyState) -> Sequence[str]:
@@ -142,15 +142,15 @@ class Ipsec(KeyedTechnology):
         if not kind:
             return {}
         assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
-        judgement = self._judge(view, state)
+        judged = self._judge(view, state)
         own = (state.public_key, state.next_public_key)
         offers = view.situation.offers(view.link)
         told = {}
         for remote in view.remotes:
             name = remote.peer_name
-            certs = certificates.offered(view, state.held, judgement, remote, own)
+            certs = installing.offered(view, state.held, judged, remote, own)
             if kind == certificates.AUTHORITY:
-                pair = certificates.issued(state.held, judgement, peers.get(name), offers.get(name))
+                pair = installing.issued(state.held, judged, peers.get(name), offers.get(name))
                 certs = attr.evolve(certs, issued=pair[0], next_issued=pair[1])
             told[name] = attr.evolve(keys, certs=certs)
         return told
@@ -174,7 +174,7 @@ class Ipsec(KeyedTechnology):
             generation=generation,
             held=state.held.promoted(),
         )
-        steps = certificates.promote(link, state.held)
+        steps = installing.promote(link, state.held)
         return switched, steps + ipsec.promote_key(link, generation)
 
     def _wanted(
@@ -184,12 +184,12 @@ class Ipsec(KeyedTechnology):
         chains: Dict[str, ipsec.Chain] = {}
         brought: List[Step] = []
         if kind:
-            judgement = self._judge(view, state)
-            brought = certificates.steps_to(view, state.held, judgement, peers, state.applied)
+            judged = self._judge(view, state)
+            brought = installing.steps_to(view, state.held, judged, peers, state.applied)
             for peer in peers:
                 slot = peer.name if kind == certificates.SUBJECT else ""
                 chains[peer.name] = ipsec.Chain(
-                    name=judgement.own_handle(slot),
+                    name=judged.own_handle(slot),
                     own=certificates.own_file(view.link, slot),
                     authority=certificates.trust_file(view.link, slot),
                     strict=kind == certificates.AUTHORITY,
@@ -274,7 +274,7 @@ class Ipsec(KeyedTechnology):
                     keys=offer.keys
                     and attr.evolve(
                         offer.keys,
-                        certs=certificates.concluded(plan.params.link, offer.keys.certs, results),
+                        certs=installing.concluded(plan.params.link, offer.keys.certs, results),
                     ),
                 )
                 for id, offer in plan.offers.items()
@@ -353,7 +353,7 @@ class Ipsec(KeyedTechnology):
                     "credentials": plan.params.ipsec.credentials,
                 }
             )
-            told.update(certificates.shown(state.held))
+            told.update(installing.shown(state.held))
         return told
 
 

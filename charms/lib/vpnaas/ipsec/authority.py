@@ -18,6 +18,8 @@ from ..tunnel import digest
 
 DAYS = 3650
 """Life of the authority, and of its revocation list: the VDU that reads that also wrote it."""
+MOST = 5000
+"""Entries of the index, so that who asks again and again does not fill the VDU."""
 SKEW = 300
 """Seconds by which the clocks of two VDUs may differ."""
 _UTC, _GENERAL = "%y%m%d%H%M%SZ", "%Y%m%d%H%M%SZ"

@@ -10,7 +10,7 @@ from ..same_address import no_rules
 from ..steps import Step, move, remove, run, write
 from ..steps import directory as make_directory
 from ..tunnel import Peer, record
-from . import certificates
+from . import installing
 from .daemon import KEEPER_UNIT, UNIT, daemon_conf, dropin
 from .names import (
     DAEMON,
@@ -266,7 +266,7 @@ def restart(wanted: Wanted, state: State) -> List[Step]:
 
 def absent(link: str) -> List[Step]:
     """Return the steps that take a link down for good; its keys stay."""
-    return certificates.absent(link) + [
+    return installing.absent(link) + [
         remove(link + "/unsafe/keep", keep_file(link)),
         remove(link + "/unsafe/file", conf_path(link)),
         run(
