@@ -8,7 +8,8 @@ import json
 import re
 import time
 
-from vpnaas import der, x509
+from cryptography import x509 as real
+from vpnaas import x509
 
 ED25519 = bytes.fromhex("300506032b6570")
 COMMON_NAME = bytes.fromhex("0603550403")
@@ -86,16 +87,10 @@ def certificate(
     return _pem(_signed(signer, body), x509.CERTIFICATE)
 
 
-def _parts(pem: str) -> tuple[bytes, bytes]:
-    """Return what is signed, and the signature."""
-    body, _, signature = der.one(raw(pem), der.SEQUENCE).items()
-    return body.whole, der.bits(signature)
-
-
 def request_verifies(pem: str) -> bool:
-    body, signature = _parts(pem)
+    found = real.load_pem_x509_csr(pem.encode())
     key = base64.b64decode(x509.request("", pem).key)
-    return signature == _signature(key, body)
+    return found.signature == _signature(key, found.tbs_certrequest_bytes)
 
 
 def verifies(pem: str, root: str, now: int) -> bool:
@@ -103,17 +98,19 @@ def verifies(pem: str, root: str, now: int) -> bool:
         found, authority = x509.certificate("", pem), x509.certificate("", root)
     except x509.InputError:
         return False
-    body, signature = _parts(pem)
+    read = real.load_pem_x509_certificate(pem.encode())
+    signature = _signature(base64.b64decode(authority.key), read.tbs_certificate_bytes)
     return (
         found.issued_by(authority)
-        and signature == _signature(base64.b64decode(authority.key), body)
+        and read.signature == signature
         and found.begins <= now < found.ends
     )
 
 
-def common_of(subject: str) -> str:
-    """Return the common name of a Name given as hexadecimal digits."""
-    return der.items(bytes.fromhex(subject))[0].items()[0].items()[0].items()[1].content.decode()
+def common_of(pem: str) -> str:
+    """Return the common name of who a certificate is for."""
+    (name,) = real.load_pem_x509_certificate(pem.encode()).subject
+    return str(name.value)
 
 
 class OpenSsl:
@@ -170,7 +167,7 @@ class OpenSsl:
         )
         made = certificate(
             self.public(self.files[folder + "/ca-key.pem"]),
-            common_of(root.subject),
+            common_of(root.pem),
             asked.name,
             base64.b64decode(asked.key),
             serial.lower(),

@@ -1,7 +1,9 @@
 """Certificates (RFC 5280) and requests for them (PKCS#10, RFC 2986), strictly read.
 
-What is in them is read here; whether signatures are good, openssl says on the VDU. Nothing of a
-request is taken over but its key and its name, and both must be what the requester's offer says.
+What is in them is read here, by `cryptography`, which charms carry for SSH anyway; it is loaded
+where a certificate is there to read, for it takes a while. Whether signatures are good, openssl
+says on the VDU. Nothing of a request is taken over but its key and its name, and both must be what
+the requester's offer says.
 """
 
 import base64
@@ -10,12 +12,10 @@ import calendar
 import re
 import textwrap
 import time
-from typing import List, Tuple
+from typing import Any, Tuple, Type
 
 import attr
 
-from . import der
-from .der import MalformedError
 from .errors import InputError
 from .fields import ike_identity, shown
 from .tunnel import digest
@@ -25,14 +25,7 @@ MAX_BYTES = 3000
 MIN_RSA = 2048
 """Bits of a modulus; less is worth less than 112 bits (NIST SP 800-57 part 1, table 2)."""
 COMMON_NAME = "2.5.4.3"
-ALTERNATIVE_NAMES, BASIC_CONSTRAINTS = "2.5.29.17", "2.5.29.19"
-RSA, EC = "1.2.840.113549.1.1.1", "1.2.840.10045.2.1"
-_KEYS = {"1.3.101.112": "Ed25519", "1.3.101.113": "Ed448"}
-_CURVES = {
-    "1.2.840.10045.3.1.7": "P-256",
-    "1.3.132.0.34": "P-384",
-    "1.3.132.0.35": "P-521",
-}
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")
 _SIGNATURES = (
     "1.3.101.112", "1.3.101.113",  # RFC 8410
     "1.2.840.10045.4.3.2", "1.2.840.10045.4.3.3", "1.2.840.10045.4.3.4",  # RFC 5758
@@ -138,69 +131,54 @@ def _der(where: str, text: str, label: str) -> Tuple[str, bytes]:
 
 def request(where: str, text: str) -> Request:
     """Parse a request; its attributes, and so extensions it asks for, are not looked at."""
+    from cryptography import x509
+
     body, raw = _der(where, text, REQUEST)
     try:
-        info, algorithm, _ = der.one(raw, der.SEQUENCE).items(der.SEQUENCE, der.SEQUENCE, der.BITS)
-        version, subject, key, _ = info.items(der.INTEGER, der.SEQUENCE, der.SEQUENCE, 0xA0)
-        if version.content != b"\0":
-            raise MalformedError("its version is unknown")
-        names = [pair for part in subject.items() for pair in part.items()]
-        if len(names) != 1:
-            raise MalformedError("its subject is not one common name")
-        kind, value = names[0].items()
-        if der.oid(kind) != COMMON_NAME or value.tag not in (der.UTF8, der.PRINTABLE):
-            raise MalformedError("its subject is not one common name")
-        name = value.content.decode("ascii")
-        signed_by = der.oid(algorithm.items()[0])
-    except (MalformedError, IndexError, ValueError) as error:
+        found = x509.load_der_x509_csr(raw)
+        names = list(found.subject)
+        if len(names) != 1 or names[0].oid.dotted_string != COMMON_NAME:
+            raise _MalformedError("its subject is not one common name")
+        name = str(names[0].value)
+        key = _strong(where, found)
+    except _unreadable() as error:
         raise _not(where, "request", error)
-    _strong(where, key, signed_by)
-    return Request(body, _b64(key.whole), ike_identity(where + ": subject", name))
+    return Request(body, key, ike_identity(where + ": subject", name))
 
 
 def certificate(where: str, text: str) -> Certificate:
     """Parse a certificate of version 3."""
+    from cryptography import x509
+
     body, raw = _der(where, text, CERTIFICATE)
     try:
-        signed, algorithm, _ = der.one(raw, der.SEQUENCE).items(
-            der.SEQUENCE, der.SEQUENCE, der.BITS
-        )
-        parts = signed.items()
-        kinds = [part.tag for part in parts]
-        expected = [0xA0, der.INTEGER] + [der.SEQUENCE] * 5
-        if kinds[:7] != expected or parts[0].content != b"\x02\x01\x02":
-            raise MalformedError("not of version 3")
-        serial, inner, issuer, validity, subject, key = parts[1:7]
-        if inner.whole != algorithm.whole:
-            raise MalformedError("two signature algorithms")
-        if not 1 <= len(serial.content) <= 20 or serial.content[0] & 0x80:
-            raise MalformedError("a serial number out of range")
-        begins, ends = [_time(item) for item in validity.items()]
+        found = x509.load_der_x509_certificate(raw)
+        if found.version is not x509.Version.v3:
+            raise _MalformedError("not of version 3")
+        size = (found.serial_number.bit_length() + 8) // 8
+        if found.serial_number <= 0 or size > 20:
+            raise _MalformedError("a serial number out of range")
         names: Tuple[str, ...] = ()
         authority = False
-        for extension in _extensions(parts[7:]):
-            kind, value = der.oid(extension[0]), extension[-1]
-            if kind == ALTERNATIVE_NAMES:
-                listed = der.one(value.content, der.SEQUENCE).items()
-                names = tuple(n.content.decode("ascii") for n in listed if n.tag == 0x82)
-            elif kind == BASIC_CONSTRAINTS:
-                inside = der.one(value.content, der.SEQUENCE).items()
-                authority = bool(inside) and inside[0].whole == b"\x01\x01\xff"
-        signed_by = der.oid(algorithm.items()[0])
-    except (MalformedError, IndexError, ValueError) as error:
+        for extension in found.extensions:
+            if isinstance(extension.value, x509.SubjectAlternativeName):
+                names = tuple(extension.value.get_values_for_type(x509.DNSName))
+            elif isinstance(extension.value, x509.BasicConstraints):
+                authority = extension.value.ca
+        certified = Certificate(
+            text=body,
+            serial=found.serial_number.to_bytes(size, "big").hex(),
+            issuer=found.issuer.public_bytes().hex(),
+            subject=found.subject.public_bytes().hex(),
+            key=_strong(where, found),
+            begins=_seconds(found, "not_valid_before"),
+            ends=_seconds(found, "not_valid_after"),
+            names=names,
+            authority=authority,
+        )
+    except _unreadable() as error:
         raise _not(where, "certificate", error)
-    _strong(where, key, signed_by)
-    return Certificate(
-        text=body,
-        serial=serial.content.hex(),
-        issuer=issuer.whole.hex(),
-        subject=subject.whole.hex(),
-        key=_b64(key.whole),
-        begins=begins,
-        ends=ends,
-        names=names,
-        authority=authority,
-    )
+    return certified
 
 
 def authority(where: str, text: str) -> Certificate:
@@ -241,64 +219,61 @@ def date(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
 
-def _extensions(parts: List[der.Item]) -> List[List[der.Item]]:
-    if not parts:
-        return []
-    if len(parts) != 1 or parts[0].tag != 0xA3:
-        raise MalformedError("more than extensions behind its key")
-    found = [each.items() for each in der.one(parts[0].content, der.SEQUENCE).items()]
-    kinds = [der.oid(extension[0]) for extension in found]
-    if len(set(kinds)) != len(kinds) or any(e[-1].tag != der.OCTETS for e in found):
-        raise MalformedError("its extensions repeat")
-    return found
+class _MalformedError(ValueError):
+    """Well-formed, and yet not what we take."""
 
 
-def _time(item: der.Item) -> int:
-    form = {der.UTC_TIME: "%y%m%d%H%M%SZ", der.TIME: "%Y%m%d%H%M%SZ"}.get(item.tag)
-    text = item.content.decode("ascii")
-    digits = 12 if item.tag == der.UTC_TIME else 14
-    if form is None or not re.match(r"\A[0-9]{%d}Z\Z" % digits, text):
-        raise MalformedError("a time in another form")
-    if item.tag == der.UTC_TIME:
-        # RFC 5280 section 4.1.2.5.1
-        form, text = "%Y%m%d%H%M%SZ", ("20" if text < "5" else "19") + text
-    return calendar.timegm(time.strptime(text, form))
+def _unreadable() -> Tuple[Type[Exception], ...]:
+    """Return what `cryptography` raises at what it cannot read."""
+    from cryptography import exceptions, x509
+
+    return (
+        ValueError,
+        TypeError,
+        OverflowError,
+        exceptions.UnsupportedAlgorithm,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    )
 
 
-def _strong(where: str, key: der.Item, signed_by: str) -> None:
-    """Raise InputError where a key or a signature is weaker than the rest of a tunnel."""
-    try:
-        algorithm, value = key.items(der.SEQUENCE, der.BITS)
-        words = algorithm.items()
-        kind = der.oid(words[0])
-        if kind == EC:
-            known = der.oid(words[1]) in _CURVES
-        elif kind == RSA:
-            modulus, _ = der.one(der.bits(value), der.SEQUENCE).items(der.INTEGER, der.INTEGER)
-            size = int.from_bytes(modulus.content, "big").bit_length()
-            if size < MIN_RSA:
-                raise InputError(
-                    where, "its RSA key of {} bits is too weak".format(size), ALLOWED_KEYS
-                )
-            known = True
-        else:
-            known = kind in _KEYS
-    except (MalformedError, IndexError) as error:
-        raise _not(where, "public key", error)
-    if not known:
+def _strong(where: str, found: Any) -> str:
+    """Return the key of a certificate or request, base64 of its SubjectPublicKeyInfo.
+
+    Raises:
+        InputError: the key or the signature is weaker than the rest of a tunnel.
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = found.public_key()
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size < MIN_RSA:
+            raise InputError(
+                where, "its RSA key of {} bits is too weak".format(key.key_size), ALLOWED_KEYS
+            )
+    elif isinstance(key, ec.EllipticCurvePublicKey):
+        if key.curve.name not in _CURVES:
+            raise InputError(where, "its key is of an unknown or weak kind", ALLOWED_KEYS)
+    elif not isinstance(key, (ed25519.Ed25519PublicKey, ed448.Ed448PublicKey)):
         raise InputError(where, "its key is of an unknown or weak kind", ALLOWED_KEYS)
-    if signed_by not in _SIGNATURES:
+    if found.signature_algorithm_oid.dotted_string not in _SIGNATURES:
         raise InputError(
             where,
             "its signature is of an unknown or weak kind",
             "EdDSA, or SHA-2 with ECDSA or RSA",
         )
+    whole = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(whole).decode("ascii")
+
+
+def _seconds(found: Any, name: str) -> int:
+    # Python 3.6 has a cryptography that knows the former of the two names only.
+    moment = getattr(found, name + "_utc", None) or getattr(found, name)
+    return calendar.timegm(moment.utctimetuple())
 
 
 def _not(where: str, what: str, error: Exception) -> InputError:
-    reason = str(error) if isinstance(error, MalformedError) else "it is malformed"
+    reason = str(error) if isinstance(error, _MalformedError) else "it is malformed"
     return InputError(where, "not a {}: {}".format(what, reason), "DER as openssl writes it")
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
