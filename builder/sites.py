@@ -119,6 +119,7 @@ class Site(_Model):
     radio: Radio
     ue: Equipment | None = None
     image_prefix: str = "docker.io"
+    image_pins: str = "none"
     vpn: dict[str, Any]
     links: dict[str, Link]
     networks: dict[str, Plain] = Field(default_factory=dict)
@@ -255,6 +256,7 @@ def _nf_params(site: Site, member: str, software: str) -> dict[str, Any]:
     common = {
         "software": software,
         "image_prefix": site.image_prefix,
+        "image_pins": site.image_pins,
         "mcc": network.mcc,
         "mnc": network.mnc,
         "realm": network.realm,

@@ -109,5 +109,5 @@ def rendered(kind: str, **changes: Any) -> dict[str, str]:
     """Return every file of a network function by its path."""
     asked = situation(kind, **changes)
     software = plan.build(asked, SECRETS, opc(K, OP))
-    files = units.all_files(software, "/usr/bin/podman", "docker.io", asked.link_units)
+    files = units.all_files(software, "/usr/bin/podman", asked.params.registry, asked.link_units)
     return {path: file.text for path, file in files.items()}

@@ -45,6 +45,11 @@ def test_what_another_wrote_is_a_sentence(text: str) -> None:
         ("mme", "software", "open5gs"),
         ("mme", "image-prefix", "https://docker.io"),
         ("mme", "image-prefix", "docker.io --privileged"),
+        ("mme", "image-pins", "mme"),
+        ("mme", "image-pins", "mme=sha256:12"),
+        ("mme", "image-pins", "nobody=v1"),
+        ("mme", "image-pins", "mme=v1,mme=v2"),
+        ("mme", "image-pins", "mme=v1 --privileged"),
         ("hss", "first-imsi", "24288123450000"),
         ("hss", "first-imsi", "208951234500000"),
         ("hss", "first-msisdn", "+4712345678"),
@@ -156,3 +161,15 @@ def test_ends_that_do_not_agree_say_what_and_where() -> None:
     texts = " ".join(disagreements(control, user, "sxab", "u"))
     assert "pool of UE addresses" in texts
     assert "name of the user plane" in texts
+
+
+def test_pins_replace_tags_and_stand_below_the_prefix() -> None:
+    digest = "sha256:" + "0123456789abcdef" * 4
+    given = {"image-prefix": "registry.example.net:5000/m", "image-pins": f"redis=7, mme={digest}"}
+    asked = params("mme", **given)
+    assert asked.registry.reference("mme") == (
+        f"registry.example.net:5000/m/oaisoftwarealliance/magma-mme@{digest}"
+    )
+    assert asked.registry.reference("redis") == "registry.example.net:5000/m/library/redis:7"
+    again = nf.from_json("mme", nf.to_json(asked))
+    assert again == asked

@@ -125,7 +125,7 @@ def test_units_run_what_is_documented(kind: str) -> None:
         parser.read_file(io.StringIO(files[units.unit_path(name)]))
         words = parser["Service"]["ExecStart"].split()
         assert words[:7] == f"/usr/bin/podman run --rm --name {name} --network host".split()
-        assert images.reference(name) in words
+        assert images.Registry().reference(name) in words
         assert words[words.index("--env-file") + 1] in files
         for mount in (words[i + 1] for i, word in enumerate(words) if word == "--volume"):
             source, _, rest = mount.partition(":")

@@ -206,7 +206,7 @@ def test_actions_of_network_functions_are_documented_with_their_parameters() -> 
 
 def test_images_of_network_functions_are_documented() -> None:
     text = section("reference/network-functions.md", "Images")
-    assert [name for name in images.IMAGES if images.reference(name) not in text] == []
+    assert [name for name in images.IMAGES if images.Registry().reference(name) not in text] == []
 
 
 def test_every_primitive_is_in_the_how_to() -> None:

@@ -1,22 +1,41 @@
 """Container images of the network functions; docs/reference/network-functions.md says why these."""
 
-from typing import Dict
+from typing import Dict, Tuple
+
+import attr
 
 DEFAULT_PREFIX = "docker.io"
 
-IMAGES: Dict[str, str] = {
-    "cassandra": "library/cassandra:2.1",
-    "hss": "oaisoftwarealliance/oai-hss:latest",
-    "redis": "library/redis:6.0.5",
-    "mme": "oaisoftwarealliance/magma-mme:latest",
-    "spgwc": "oaisoftwarealliance/oai-spgwc:latest",
-    "spgwu": "oaisoftwarealliance/oai-spgwu-tiny:v1.5.1",
-    "enb": "oaisoftwarealliance/oai-enb:2022.w46",
-    "ue": "oaisoftwarealliance/oai-lte-ue:2022.w46",
+IMAGES: Dict[str, Tuple[str, str]] = {
+    "cassandra": ("library/cassandra", "2.1.22"),
+    "hss": ("oaisoftwarealliance/oai-hss", "latest"),
+    "redis": ("library/redis", "6.0.5"),
+    "mme": (
+        "oaisoftwarealliance/magma-mme",
+        "sha256:2585b66e3e2a254e17181030b0e9b2cf1df664e6fc1a07c4527f6994adc7c2a4",
+    ),
+    "spgwc": ("oaisoftwarealliance/oai-spgwc", "latest"),
+    "spgwu": ("oaisoftwarealliance/oai-spgwu-tiny", "v1.5.1"),
+    "enb": ("oaisoftwarealliance/oai-enb", "2022.w46"),
+    "ue": ("oaisoftwarealliance/oai-lte-ue", "2022.w46"),
 }
-"""Name and tag, or `NAME@sha256:DIGEST`, below the registry prefix, by container."""
+"""Name below the registry prefix, and tag or digest, by container."""
 
 
-def reference(container: str, prefix: str = DEFAULT_PREFIX) -> str:
-    """Return the full reference of a container's image."""
-    return "{}/{}".format(prefix, IMAGES[container])
+@attr.frozen
+class Registry:
+    """Where images come from.
+
+    Attributes:
+        prefix: Registry, with port and path where it has them.
+        pins: Tags or digests (`sha256:...`) that count in place of those of `IMAGES`, by container.
+    """
+
+    prefix: str = DEFAULT_PREFIX
+    pins: Tuple[Tuple[str, str], ...] = ()
+
+    def reference(self, container: str) -> str:
+        """Return the full reference of a container's image."""
+        name, version = IMAGES[container]
+        version = dict(self.pins).get(container, version)
+        return "{}/{}{}{}".format(self.prefix, name, "@" if ":" in version else ":", version)

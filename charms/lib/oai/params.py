@@ -13,7 +13,7 @@ from vpnaas.errors import InputError
 from vpnaas.intent import AUTO, NOTHING
 
 from . import values
-from .images import DEFAULT_PREFIX
+from .images import DEFAULT_PREFIX, Registry
 from .values import Plmn
 
 OAI = "oai"
@@ -74,6 +74,7 @@ class Common:
         realm: Diameter realm, also the domain of names.
         software: "oai", or "none" for a machine with links only.
         image_prefix: Registry of the container images.
+        image_pins: Their tags or digests where others than the charm's are wanted, as text.
         log_level: One of `LOG_LEVELS`.
     """
 
@@ -81,7 +82,13 @@ class Common:
     realm: str
     software: str = OAI
     image_prefix: str = DEFAULT_PREFIX
+    image_pins: str = ""
     log_level: str = "info"
+
+    @property
+    def registry(self) -> Registry:
+        """Return where images come from."""
+        return Registry(self.image_prefix, values.pins("image-pins", self.image_pins))
 
 
 @attr.frozen
@@ -168,7 +175,7 @@ class _Reader:
 
     def optional(self, name: str, parse: Callable[[str, str], str]) -> str:
         """Return a text that "none" and "auto" stand for the absence of."""
-        text = self.text(name)
+        text = self.text(name, "none")
         return "" if text in AUTO or text in NOTHING else parse(self.at(name), text)
 
     def number(self, name: str, low: int, high: int, default: Optional[int] = None) -> int:
@@ -185,6 +192,7 @@ def _common(reader: _Reader) -> Dict[str, Any]:
         "image_prefix": values.image_prefix(
             at("image-prefix"), reader.text("image-prefix", DEFAULT_PREFIX)
         ),
+        "image_pins": reader.optional("image-pins", values.image_pins),
         "log_level": fields.choice(at("log-level"), reader.text("log-level", "info"), LOG_LEVELS),
     }
 

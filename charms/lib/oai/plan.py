@@ -16,7 +16,7 @@ from vpnaas.steps import Results, Step, read, remove, run, which, write
 from vpnaas.steps import directory as make_directory
 
 from . import enb, hss, mme, probe, spgwc, spgwu, ue, units
-from .images import reference
+from .images import Registry
 from .model import BASE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
 from .params import (
     NONE,
@@ -211,7 +211,7 @@ def _paths(situation: Situation) -> List[str]:
     """Return the files to look at; which ones there are does not depend on the keys."""
     blank = Secrets("0" * 32, "0" * 32)
     software = build(situation, blank, "0" * 32)
-    return sorted(units.all_files(software, "/usr/bin/podman", "docker.io", ()))
+    return sorted(units.all_files(software, "/usr/bin/podman", Registry(), ()))
 
 
 def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
@@ -236,7 +236,7 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
     derived = opc(secrets.subscriber_key, secrets.operator_key) if secrets else ""
     software = build(situation, secrets, derived)
     hidden = (secrets.operator_key, secrets.subscriber_key, derived)
-    files = units.all_files(software, path, situation.params.image_prefix, situation.link_units)
+    files = units.all_files(software, path, situation.params.registry, situation.link_units)
     running = any(results.text("nf/started/" + c.name) is not None for c in software.containers)
     gates = [] if running else closed_gates(situation)
     problems = list(situation.problems) + _disagreements(situation)
@@ -350,12 +350,12 @@ def _certificate(common_name: str) -> List[Step]:
 
 
 def _probe(situation: Situation, software: Software, path: str, wait: int) -> List[Step]:
-    prefix = situation.params.image_prefix
+    registry = situation.params.registry
     request = {
         "wait": wait,
         "engine": path,
         "units": [c.name for c in software.containers],
-        "images": {c.name: reference(c.name, prefix) for c in software.containers},
+        "images": {c.name: registry.reference(c.name) for c in software.containers},
         "checks": [check.to_json() for check in software.checks],
     }
     return [
@@ -437,7 +437,7 @@ def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Ou
         "reason": reason,
         "restarts": restarts,
         "units": {name: s.get("ActiveState", "") for name, s in seen.get("units", {}).items()},
-        "images": {name: reference(name, params.image_prefix) for name in CONTAINERS[kind]},
+        "images": {name: params.registry.reference(name) for name in CONTAINERS[kind]},
         "network": "{}-{}".format(params.plmn.mcc, params.plmn.mnc),
         "realm": params.realm,
     }

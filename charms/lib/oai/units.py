@@ -4,7 +4,7 @@ import hashlib
 import re
 from typing import Iterable, List, Mapping, Sequence
 
-from .images import reference
+from .images import Registry
 from .model import BASE, LIBRARY, Container, File, Software, conf
 
 RUN = "/run/osm-vpnaas-nf"
@@ -65,7 +65,7 @@ def environment_file(container: str) -> str:
     return conf(container + ".env")
 
 
-def run_words(container: Container, engine: str, prefix: str) -> List[str]:
+def run_words(container: Container, engine: str, registry: Registry) -> List[str]:
     """Return the engine's command line, in the order of words that the documentation gives."""
     words = [engine, "run", "--rm", "--name", container.name, "--network", "host"]
     if container.privileged:
@@ -78,7 +78,7 @@ def run_words(container: Container, engine: str, prefix: str) -> List[str]:
         words += ["--workdir", container.workdir]
     if container.entrypoint:
         words += ["--entrypoint", container.entrypoint]
-    return words + [reference(container.name, prefix)] + list(container.words)
+    return words + [registry.reference(container.name)] + list(container.words)
 
 
 def _line(words: Iterable[str]) -> str:
@@ -91,14 +91,14 @@ def _line(words: Iterable[str]) -> str:
 
 
 def render(
-    container: Container, engine: str, prefix: str, links: Sequence[str], rules: bool
+    container: Container, engine: str, registry: Registry, links: Sequence[str], rules: bool
 ) -> str:
     """Return the unit's text.
 
     Args:
         container: What to run.
         engine: Absolute path of podman or docker.
-        prefix: Registry of the images.
+        registry: Where the image comes from.
         links: Units that bring the VNF's links up.
         rules: Whether to load the nftables script first.
     """
@@ -116,7 +116,7 @@ def render(
         after=" ".join(list(links) + needed),
         wants=" ".join(needed),
         pre="".join("ExecStartPre={}\n".format(line) for line in before),
-        run=_line(run_words(container, engine, prefix)),
+        run=_line(run_words(container, engine, registry)),
         start_seconds=container.start_seconds,
         restart=RESTART_SECONDS,
     ).replace(" \n", "\n")
@@ -154,7 +154,7 @@ def logrotate(containers: Iterable[str]) -> str:
 
 
 def all_files(
-    software: Software, engine: str, prefix: str, links: Sequence[str]
+    software: Software, engine: str, registry: Registry, links: Sequence[str]
 ) -> Mapping[str, File]:
     """Return every file of a network function by path, units and digests among them."""
     listed = list(software.files)
@@ -164,7 +164,7 @@ def all_files(
         listed.append(File(RULES_FILE, software.rules))
     for container in software.containers:
         rules = bool(software.rules) and container is software.containers[-1]
-        text = render(container, engine, prefix, links, rules)
+        text = render(container, engine, registry, links, rules)
         listed.append(File(unit_path(container.name), text, 0o644))
         listed.append(File(environment_file(container.name), environment(container)))
         listed.append(

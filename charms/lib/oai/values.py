@@ -1,17 +1,21 @@
 """Strict parsers for the identities of a mobile network, in the manner of `vpnaas.fields`."""
 
 import re
-from typing import Union
+from typing import Dict, Tuple, Union
 
 import attr
 from vpnaas import fields
 from vpnaas.errors import InputError
+
+from .images import IMAGES
 
 _REALM = re.compile(
     r"\A(?=.{4,120}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?\Z"
 )
 _APN = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 _PREFIX = re.compile(r"\A[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*\Z")
+_VERSION = re.compile(r"\A(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})\Z")
+"""A digest or a tag, as OCI's distribution specification has them."""
 _KEY = re.compile(r"\A[0-9a-f]{32}\Z")
 
 RESOURCE_BLOCKS = (25, 50, 100)
@@ -143,6 +147,28 @@ def image_prefix(where: str, text: str) -> str:
             "docker.io, or host, port and path such as registry.example.net:5000/mirror",
         )
     return text
+
+
+def pins(where: str, text: str) -> Tuple[Tuple[str, str], ...]:
+    """Parse tags and digests of images, such as `hss=latest,spgwc=sha256:0123...`."""
+    found: Dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        container, equals, version = part.strip(" ").partition("=")
+        known = container in IMAGES and container not in found
+        if not known or not equals or not _VERSION.match(version):
+            raise InputError(
+                where,
+                "{} pins no image".format(fields.shown(part)),
+                "none, or CONTAINER=TAG or CONTAINER=sha256:DIGEST with commas between, of "
+                + ", ".join(sorted(IMAGES)),
+            )
+        found[container] = version
+    return tuple(sorted(found.items()))
+
+
+def image_pins(where: str, text: str) -> str:
+    """Return `pins` in one spelling."""
+    return ",".join("=".join(pin) for pin in pins(where, text))
 
 
 def resource_blocks(where: str, value: object) -> int:
