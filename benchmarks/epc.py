@@ -2,8 +2,8 @@
 
 Two services of the same packages run side by side, one with tunnels and one without, and each
 figure is taken of one and of the other in turn: registrations in blocks, a UE's rate and delay,
-attach storms rate by rate until they saturate the service. The network functions are the lab's simulators, so
-the ratio means something and the absolute figures mean this machine.
+attach storms rate by rate until they saturate the service. The network functions are the lab's
+simulators, so the ratio means something and the absolute figures mean this machine.
 """
 
 from __future__ import annotations
