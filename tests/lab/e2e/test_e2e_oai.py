@@ -26,7 +26,7 @@ from e2e_support import (
     wireguard_only,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 SGI = "10.254.1.203"
 DEVICE = "oaitun_ue1"
