@@ -167,7 +167,7 @@ def test_the_guard_lets_ike_and_esp_reach_the_address_and_nothing_else():
         "counter drop",
     ]
     forward = gateway.vdu.files[guard.FILE].partition("chain forward")[2]
-    assert f"ip saddr {OUTER} counter drop" in forward
+    assert f"ip saddr {OUTER}/32 counter drop" in forward
 
 
 def test_the_daemon_marks_its_own_packets_where_it_routes_by_itself():

@@ -199,6 +199,8 @@ class Charon:
         if not self.running:
             return 2, ""
         verb = words[0]
+        if verb == "--load-pools":
+            return 0, ""
         if verb == "--load-creds":
             self._load_creds()
         elif verb == "--load-conns":

@@ -53,7 +53,7 @@ def within(name, command, check=True):
     return run("ip netns exec " + name + " env " + environ + command, check)
 
 
-run("modprobe tun")
+run("modprobe tun && modprobe ipv6")
 os.makedirs("/dev/net", exist_ok=True)
 if not os.path.exists("/dev/net/tun"):
     os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
@@ -111,13 +111,15 @@ class Link:
         inner: Inner address with prefix length, by end.
         options: Parameters of `configure` for both ends.
         more: Parameters by end.
-        prefixes: What the other end gets to know as allowed-prefixes, by end.
+        foreign: Identity of the right end, where that is none of ours: a cell with a configuration
+            written by hand, which asks for its inner addresses. "" where both are ours.
     """
 
     name: str
     inner: Mapping[str, str]
     options: Mapping[str, str]
     more: Mapping[str, Mapping[str, str]]
+    foreign: str = ""
 
     def params(self, end: str) -> LinkParams:
         """Return the parameters of one end."""
@@ -148,7 +150,10 @@ class Guest:
         names = {}
         for end in ENDS:
             for link in self.links:
-                names[link.name] = self._files(end, link, keys)
+                if link.foreign and end == "right":
+                    self._foreign(link, keys)
+                else:
+                    names[link.name] = self._files(end, link, keys)
             (self.folder / end / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n")
             (self.folder / end / "osm-vpnaas.conf").write_text(ipsec.daemon_conf(ipsec.POLICY))
             (self.folder / end / "strongswan.conf").write_text(
@@ -185,7 +190,7 @@ class Guest:
                 "sysctl -q -w net.ipv4.conf.all.rp_filter=2",
                 *before.get(end, ()),
             ]
-            ups = [f"{link.name}.up" for link in self.links]
+            ups = [f"{x.name}.up" for x in self.links if not x.foreign or end == "left"]
             plan["ends"][end] = {"before": own, "up": ups}
         (self.folder / "plan.json").write_text(json.dumps(plan))
         done = uml.run(self.folder, _PROGRAM, timeout=timeout)
@@ -209,21 +214,66 @@ class Guest:
             subprocess.run(words, capture_output=True, text=True, check=True).stdout
         )
 
+    def _foreign(self, link: Link, keys: Mapping[tuple[str, str], str]) -> None:
+        """Write what somebody would by hand on the right end."""
+        wanted = ", ".join(str(prefix) for prefix in link.params("left").allowed_prefixes)
+        text = f"""connections {{
+  {link.foreign} {{
+    version = 2
+    proposals = aes256gcm16-prfsha384-curve25519
+    local_addrs = {self.outer["right"]}
+    remote_addrs = {self.outer["left"]}
+    local_port = 4500
+    remote_port = 4500
+    vips = 0.0.0.0, ::
+    local {{
+      auth = pubkey
+      id = @{link.foreign}
+      pubkeys = 0s{keys["right", link.name]}
+    }}
+    remote {{
+      auth = pubkey
+      id = @{link.name}-left
+      pubkeys = 0s{keys["left", link.name]}
+    }}
+    children {{
+      {link.foreign} {{
+        remote_ts = {wanted}
+        esp_proposals = aes256gcm16-curve25519
+      }}
+    }}
+  }}
+}}
+"""
+        path = self.folder / f"right/swanctl/conf.d/{link.foreign}.conf"
+        path.write_text(text, encoding="utf-8")
+
     def _files(self, end: str, link: Link, keys: Mapping[tuple[str, str], str]) -> str:
         """Write the files of a link on one end; return the name of its connection."""
         other = ENDS[1 - ENDS.index(end)]
-        params, theirs = link.params(end), link.params(other)
-        inner = theirs.inner_address.ip
-        peer = Peer(
-            name="rel-1",
-            label=other,
-            prefixes=(ipaddress.ip_network(inner), *theirs.allowed_prefixes),
-            technology="ipsec",
-            inner_address=inner,
-            public_key=keys[other, link.name],
-            identity=f"{link.name}-{other}",
-            endpoint=(ipaddress.ip_address(self.outer[other]), 4500),
-        )
+        params = link.params(end)
+        if link.foreign:
+            peer = Peer(
+                name="man-1",
+                label=link.foreign,
+                prefixes=(),
+                technology="ipsec",
+                public_key=keys[other, link.name],
+                identity=link.foreign,
+            )
+        else:
+            theirs = link.params(other)
+            inner = theirs.inner_address.ip
+            peer = Peer(
+                name="rel-1",
+                label=other,
+                prefixes=(ipaddress.ip_network(inner), *theirs.allowed_prefixes),
+                technology="ipsec",
+                inner_address=inner,
+                public_key=keys[other, link.name],
+                identity=f"{link.name}-{other}",
+                endpoint=(ipaddress.ip_address(self.outer[other]), 4500),
+            )
         wanted = ipsec.Wanted(
             params=params,
             mtu=1400,

@@ -9,11 +9,13 @@ import re
 
 import pytest
 from support.uml_ends import Guest, Link
+from vpnaas.ipsec import parse_sas
+from vpnaas.steps import Results
 
 pytestmark = [pytest.mark.lab, pytest.mark.uml]
 
 GATEWAY, CELL, MOVED = "192.168.122.1", "192.168.122.11", "192.168.122.12"
-AMF = "10.43.2.10"
+AMF, MME, MME6 = "10.43.2.10", "10.43.1.10", "2001:db8:43::10"
 
 
 def ping(address: str, *options: str) -> str:
@@ -41,6 +43,13 @@ LINKS = (
         },
     ),
     pair("s1u", "172.16.8", ipsec_options="mobike=yes", proposal="aes256-sha512-ecp384"),
+    Link(
+        "lte",
+        {"left": "10.51.0.1/24"},
+        {"ipsec-options": "pool=10.60.0.0/29+2001:db8:60::/120"},
+        {"left": {"allowed-prefixes": "10.43.1.0/24,2001:db8:43::/64"}},
+        foreign="field-cell",
+    ),
     pair("s1c", "172.16.7", ipsec_options="copy-df=no", proposal="chacha20poly1305-curve25519"),
 )
 
@@ -73,6 +82,15 @@ def told(guest: Guest) -> dict[str, str]:
         ("nr-close", "right", f"swanctl --terminate --ike {guest.connection('nr')}", True),
         ("nr-closed", "right", ping(AMF), False),
         ("nr-closed-down", "left", ping(CELL, "-I", AMF), False),
+        ("pool-open", "right", "swanctl --initiate --child field-cell --timeout 60", True),
+        ("pool-up", "right", ping(MME), False),
+        ("pool-up-6", "right", ping(MME6), False),
+        ("pool-sas", "left", "swanctl --list-sas --raw", True),
+        ("pool-leases", "left", "swanctl --list-pools --leases", True),
+        ("pool-down", "left", ping("10.60.0.1", "-I", MME), False),
+        ("pool-close", "right", "swanctl --terminate --ike field-cell", True),
+        ("pool-closed", "left", ping("10.60.0.1", "-I", MME), False),
+        ("pool-given-back", "left", "swanctl --list-pools --leases", True),
         ("s1u-open", "right", initiate("s1u"), True),
         ("s1u-df", "right", ping("172.16.8.1", "-M do -s 301"), False),
         ("s1u-no-df", "right", ping("172.16.8.1", "-M dont -s 401"), False),
@@ -87,7 +105,9 @@ def told(guest: Guest) -> dict[str, str]:
         ("s1u-moved", "right", "ping -n -q -c 100 -i 0.2 -W 1 172.16.8.1", False),
         ("sas-moved", "left", "swanctl --list-sas", True),
     ]
-    return guest.run({"left": [f"ip address add {AMF}/32 dev lo"]}, steps)
+    before = [f"ip address add {each} dev lo" for each in (f"{AMF}/32", f"{MME}/32")]
+    before.append(f"ip address add {MME6}/128 dev lo")
+    return guest.run({"left": before}, steps)
 
 
 def test_an_inner_address_that_is_the_outer_one_loops_nothing(told: dict[str, str]) -> None:
@@ -105,8 +125,19 @@ def test_without_its_tunnel_nothing_of_it_is_on_the_wire(
     for when in ("nr-before", "nr-closed", "nr-closed-down"):
         assert answered(told[when]) == 0, when
     # But for IKE itself: MOBIKE (RFC 4555) tries every address the peer has told, inner ones too.
-    assert guest.count("not udp port 4500 and (net 10.43.0.0/16 or net 172.16.0.0/16)") == 0
+    assert guest.count("not udp port 4500 and (net 10.0.0.0/8 or net 172.16.0.0/16)") == 0
     assert guest.count("ip proto 50") >= 50
+
+
+def test_a_foreign_cell_is_given_its_inner_addresses(told: dict[str, str]) -> None:
+    results = Results({"ipsec/sas": {"code": 0, "out": told["pool-sas"]}})
+    (sa,) = parse_sas("lte", results)
+    assert sa.given == ("10.60.0.1", "2001:db8:60::1")
+    assert answered(told["pool-up"]) == answered(told["pool-down"]) == 5
+    assert answered(told["pool-up-6"]) == 5
+    assert told["pool-leases"].count("online") == 2
+    assert told["pool-given-back"].count("online") == 0
+    assert answered(told["pool-closed"]) == 0
 
 
 def test_cbc_and_chacha_carry_packets(told: dict[str, str]) -> None:

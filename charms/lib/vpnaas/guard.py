@@ -20,10 +20,10 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 import attr
 
-from . import fields
+from . import fields, pools
 from .intent import LinkParams
 from .links import NONE, reference_point
-from .same_address import is_same
+from .same_address import split
 from .steps import Results, Step, read, remove, run, write
 from .technology import LinkPlan
 
@@ -67,7 +67,8 @@ class Guarded:
             kernel's mark tells them from clear ones.
         inner: Our address in the tunnel, with the prefix length of the link's subnet.
         outer: Whether it is the outer one as well.
-        same: Inner addresses of peers that are their outer ones as well.
+        apart: What peers have inside beyond the subnet of `inner`: inner addresses that are their
+            outer ones as well, and the pool.
     """
 
     link: str
@@ -76,7 +77,7 @@ class Guarded:
     inner: fields.IPInterface
     interface: str = ""
     outer: bool = False
-    same: Tuple[fields.IPAddress, ...] = ()
+    apart: Tuple[fields.IPNetwork, ...] = ()
 
 
 def needed(params: LinkParams) -> bool:
@@ -97,7 +98,7 @@ def guarded(plan: LinkPlan) -> Guarded:
         inner=plan.params.inner_address,
         interface=interface,
         outer=plan.params.is_outer,
-        same=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint and is_same(peer)),
+        apart=tuple(split(plan.peers)[1]) + pools.used(plan.params.ipsec.pool, plan.peers),
     )
 
 
@@ -134,7 +135,9 @@ def render(guards: Sequence[Guarded]) -> str:
     lines.append("        type filter hook forward priority raw + 10; policy accept;")
     for guard in sorted(guards, key=lambda g: g.link):
         lines.append(_from(guard))
-        lines += ["{} ip saddr {} counter drop".format(_outside(guard), a) for a in guard.same]
+        for prefix in guard.apart:
+            family = "ip6" if prefix.version == 6 else "ip"
+            lines.append("{} {} saddr {} counter drop".format(_outside(guard), family, prefix))
     return "\n".join(lines + ["    }", "}"]) + "\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, 
 
 import attr
 
-from . import fields, ipsec_params
+from . import fields, ipsec_params, pools
 from .errors import InputError
 from .gateway_tuning import GatewayParams
 from .ipsec_params import PORT, PSK, PUBKEY, IpsecParams
@@ -102,6 +102,11 @@ class ManualPeer:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     keepalive: int = 0
 
+    @property
+    def asks(self) -> bool:
+        """Tell whether it is given an address from the link's pool."""
+        return not self.allowed_prefixes
+
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `manual_peer` would parse to this."""
         return {
@@ -109,7 +114,7 @@ class ManualPeer:
             "name": self.name,
             "public-key": self.public_key,
             "endpoint": fields.show_endpoint(*self.endpoint) if self.endpoint else "none",
-            "allowed-prefixes": fields.show_networks(self.allowed_prefixes),
+            "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or pools.ASKS,
             "keepalive": self.keepalive,
         }
 
@@ -194,6 +199,12 @@ class Intent:
                 "add-peer: link",
                 "{} proves its ends by {}".format(peer.link, what),
                 "a link with credentials pubkey",
+            )
+        if peer.asks and not params.ipsec.pool:
+            raise InputError(
+                "add-peer: allowed-prefixes",
+                "{} has no pool".format(peer.link),
+                "prefixes, or an IPsec link with the option pool",
             )
         key_form(params.technology)("add-peer: public-key", peer.public_key)
         peers = dict(self.peers)
@@ -387,10 +398,13 @@ def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPee
     def text(key: str) -> str:
         return fields.string(at(key), params.get(key, "")).strip(" ")
 
-    prefixes = fields.networks(at("allowed-prefixes"), text("allowed-prefixes"))
-    if not prefixes:
-        raise InputError(at("allowed-prefixes"), "no prefix given", "at least one")
+    asks = text("allowed-prefixes") == pools.ASKS
+    prefixes = () if asks else fields.networks(at("allowed-prefixes"), text("allowed-prefixes"))
+    if not prefixes and not asks:
+        raise InputError(at("allowed-prefixes"), "no prefix given", "at least one, or pool")
     endpoint = text("endpoint")
+    if asks and endpoint not in NOTHING:
+        raise InputError(at("endpoint"), "who is given an address calls us", "none")
     return ManualPeer(
         link=text("link"),
         name=fields.name(at("name"), text("name")),

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import attr
 
-from . import fields
+from . import fields, pools
 from .errors import InputError
 
 AUTO = ("", "auto")
@@ -159,6 +159,7 @@ class IpsecParams:
         copy_dscp: DSCP copied to the "out"er header, to the "in"ner one, "yes" both, or "no".
         copy_df: Whether the DF bit is copied to the outer header.
         cert_lifetime: Seconds a certificate that this end issues is good for.
+        pool: Prefixes that addresses of peers who ask come from.
         same_address: Whether an end's inner address may be the outer one it is reached at.
     """
 
@@ -178,6 +179,7 @@ class IpsecParams:
     copy_df: bool = True
     cert_lifetime: int = 2592000
     same_address: bool = False
+    pool: Tuple[fields.IPNetwork, ...] = ()
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `parse` would parse to this."""
@@ -195,6 +197,7 @@ class IpsecParams:
             value = getattr(self, key.replace("-", "_"))
             if value != getattr(default, key.replace("-", "_")):
                 text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+                text = pools.show(value) if isinstance(value, tuple) else text
                 told.append("{}={}".format(key, text))
         return ",".join(told)
 
@@ -238,6 +241,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
     "copy-df": _switch,
     "cert-lifetime": _number(60, 315360000),
     "same-address": _switch,
+    "pool": pools.parse,
 }
 """Keys of `ipsec-options` and how their values are read."""
 

@@ -322,6 +322,8 @@ class Ipsec(KeyedTechnology):
         children = [child for sa in mine for child in sa.children]
         newest = sorted(best[0].children, key=lambda child: child.age)[:1]
         details = {"ike": best[0].state.lower(), "ike-proposal": best[0].ike}  # type: Dict[str, Any]
+        if best[0].given:
+            details["given-addresses"] = ",".join(best[0].given)
         for child in newest:
             details.update(
                 {

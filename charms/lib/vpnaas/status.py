@@ -4,7 +4,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 import attr
 
-from . import fields
+from . import fields, pools
 from .links import reference_point
 from .plan import fresh
 from .technologies import TABLE
@@ -105,7 +105,7 @@ def link_status(
 def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     view = {
         "peer": peer.label,
-        "prefixes": fields.show_networks(peer.prefixes),
+        "prefixes": fields.show_networks(peer.prefixes) or pools.ASKS,
         "endpoint": fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
     }  # type: Dict[str, Any]
     if not TABLE[plan.params.technology].keyed:

@@ -55,6 +55,11 @@ class Peer:
     certificate: str = ""
     next_certificate: str = ""
 
+    @property
+    def asks(self) -> bool:
+        """Tell whether it is given an address from the link's pool, and so has no prefix."""
+        return not self.prefixes
+
     def public_keys(self) -> Tuple[str, ...]:
         """Return its keys, the one in use first."""
         return tuple(key for key in (self.public_key, self.next_public_key) if key)

@@ -9,7 +9,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
-from . import fields, same_address
+from . import fields, pools, same_address
 from .errors import InputError
 from .facts import VduFacts
 from .intent import LinkParams, ManualPeer, key_form
@@ -115,6 +115,11 @@ def vet(context: Context) -> Vetted:
                 "{} overlaps {} of {}".format(context.params.inner_address, network, name),
                 "a subnet that is on none of the VDU's own networks",
             )
+    pools.check(
+        context.params.ipsec.pool,
+        (fields.host_network(context.params.inner_address),) + context.params.allowed_prefixes,
+        _underlays(context),
+    )
     # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
     # must not live on in clear.
     technology = context.params.technology
@@ -187,6 +192,8 @@ def vet(context: Context) -> Vetted:
                 raise InputError(
                     manual.name, "a manual peer has no certificate here", "credentials pubkey"
                 )
+            if manual.asks and not context.params.ipsec.pool:
+                raise InputError(manual.name, "the link has no pool", "the option pool")
             admit(reachable(_from_manual(manual, technology)))
         except InputError as error:
             problems.append(str(error))
@@ -329,6 +336,11 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
                     peer.label,
                     "{} overlaps {} of {}".format(prefix, network, name),
                     "prefixes that are not on the VDU's own networks",
+                )
+        for pool in context.params.ipsec.pool:
+            if fields.overlaps(prefix, pool):
+                raise InputError(
+                    peer.label, "{} overlaps our pool {}".format(prefix, pool), "other addresses"
                 )
         for other in others:
             if _pair(peer, other, others):

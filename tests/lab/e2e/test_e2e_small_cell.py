@@ -115,6 +115,73 @@ def test_c_one_tunnel_has_two_inner_addresses(cell: Service, tmp_path: Path) -> 
     for address in ("10.44.0.2", "10.52.0.11"):
         assert cell["core"].pings(address, "-I", MME)
     assert cell["gateway"].status("lte")["state"] == "off"
+    a_foreign_cell_is_given_its_inner_address(cell)
+
+
+FOREIGN = """connections {{
+  field {{
+    version = 2
+    proposals = aes256gcm16-prfsha384-curve25519
+    local_addrs = 192.168.122.11
+    remote_addrs = 192.168.122.1
+    local_port = 4500
+    remote_port = 4500
+    vips = 0.0.0.0
+    local {{
+      auth = pubkey
+      id = @field-cell
+      pubkeys = 0s{own}
+    }}
+    remote {{
+      auth = pubkey
+      id = @{identity}
+      pubkeys = 0s{key}
+    }}
+    children {{
+      field {{
+        remote_ts = 10.43.2.0/24
+        esp_proposals = aes256gcm16-curve25519
+      }}
+    }}
+  }}
+}}
+"""
+
+
+def a_foreign_cell_is_given_its_inner_address(cell: Service) -> None:
+    """The NR box as one that nobody can script: off for its charm, configured by hand."""
+    gateway, nr, core = cell["gateway"], cell["nr"], cell["core"]
+    nr.action("configure", link="nr", inner_address="none")
+    assert links(nr) == set()
+    assert nr.status("nr")["state"] == "off"
+    gateway.action(
+        "configure",
+        link="nr",
+        technology="ipsec",
+        inner_address="10.52.0.1/24",
+        underlay_interface="ens4",
+        allowed_prefixes="10.43.1.0/24,10.43.2.0/24",
+        accept_prefixes="10.44.0.0/16",
+        ipsec_options="pool=10.60.0.0/24",
+    )
+    core.out("ip", "route", "add", "10.60.0.0/24", "via", "192.168.124.1")
+    nr.out("openssl", "genpkey", "-algorithm", "ED25519", "-out", "/etc/swanctl/private/field.pem")
+    armoured = nr.out("openssl", "pkey", "-in", "/etc/swanctl/private/field.pem", "-pubout")
+    own = armoured.splitlines()[1]
+    told = gateway.action(
+        "add-peer", link="nr", name="field-cell", public_key=own, allowed_prefixes="pool"
+    )
+    text = FOREIGN.format(own=own, identity=told["ike-identity"], key=told["public-key"])
+    nr.out("tee", "/etc/swanctl/conf.d/field.conf", input=text)
+    nr.out("swanctl", "--load-all", "--noprompt")
+    nr.out("swanctl", "--initiate", "--child", "field")
+    assert nr.pings(AMF, "-I", "10.60.0.1")
+    assert core.pings("10.60.0.1", "-I", AMF)
+    (peer,) = gateway.status("nr")["peers"]
+    assert (peer["state"], peer["given-addresses"]) == ("up", "10.60.0.1")
+    gateway.action("delete-peer", link="nr", name="field-cell")
+    assert remotes(gateway) == []
+    assert not core.pings("10.60.0.1", "-I", AMF, tries=5)
 
 
 @topology("one_address")

@@ -134,6 +134,11 @@ def _daemon_changes(wanted: Wanted, state: State, changed: Set[str]) -> List[Ste
         steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
     if names != mine or conf_path(link) in changed or wanted.certificates:
         steps += load(link + "/apply")
+        text = render(wanted, state) + (state.files.get(conf_path(link)) or "")
+        if "\npools {" in text:
+            # What is not on file any more goes only after the last address was given back.
+            pools = ("swanctl", "--load-pools")
+            steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
     if DROPIN_FILE in changed and state.plane == USERSPACE:
         mtu = ("ip", "link", "set", TUN, "mtu", str(wanted.tun_mtu))
         steps.append(run(link + "/apply/tun", *mtu, any_exit=True))

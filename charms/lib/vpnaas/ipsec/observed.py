@@ -65,6 +65,7 @@ class Sa:
         name: Of its connection.
         id: charon's number for it.
         age: Seconds since the peer proved itself.
+        given: Addresses the peer was given from a pool.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Sa:
     age: int
     ike: str
     children: Tuple[Child, ...]
+    given: Tuple[str, ...] = ()
 
     @property
     def up(self) -> bool:
@@ -336,4 +338,5 @@ def _sa(name: str, body: Mapping[str, object]) -> Sa:
         age=number(body, "established"),
         ike="-".join(word for word in ike if word),
         children=tuple(children),
+        given=tuple(str(body.get("remote-vips", "")).strip("[]").split()),
     )

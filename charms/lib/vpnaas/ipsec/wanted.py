@@ -6,7 +6,7 @@ from typing import Dict, FrozenSet, List, Mapping, Tuple
 
 import attr
 
-from .. import fields, same_address
+from .. import fields, pools, same_address
 from ..intent import LinkParams
 from ..ipsec_params import PORT, PSK
 from ..links import ipsec_interface
@@ -141,6 +141,8 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
             "  cacerts = " + chain.authority,
             "  revocation = {}".format("strict" if chain.strict else "relaxed"),
         ]
+    if peer.asks:
+        lines.append(pools.line(params.link, params.ipsec.pool))
     lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)] + ours
     lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
     lines += [
@@ -149,7 +151,7 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
         # All of a link have one name, so that one command rekeys them (ADR 0030).
         "  {} {{".format(params.link),
         "    local_ts = {}".format(", ".join(str(prefix) for prefix in own)),
-        "    remote_ts = {}".format(", ".join(str(prefix) for prefix in peer.prefixes)),
+        "    remote_ts = {}".format(", ".join(map(str, peer.prefixes)) or "dynamic"),
         "    esp_proposals = {}".format(chosen.proposal.esp(esn)),
         "    mode = tunnel",
         "    rekey_time = {}s".format(chosen.child_rekey),
@@ -188,6 +190,7 @@ def render(wanted: Wanted, state: State) -> str:
     for _, each in sorted(connections(wanted, state).items()):
         text += "".join(connection.text for connection in each)
     text += "}\n"
+    text += pools.render(wanted.link, pools.used(wanted.params.ipsec.pool, wanted.peers))
     psk = wanted.params.ipsec.credentials == PSK
     secrets = ""
     for peer in wanted.peers:
@@ -236,6 +239,7 @@ def routes_of(wanted: Wanted) -> Tuple[fields.IPNetwork, ...]:
     """Return the prefixes that need a route into the interface, for they lie outside its subnet."""
     subnet = wanted.params.inner_address.network
     apart, _ = same_address.split(wanted.peers)
+    apart += pools.used(wanted.params.ipsec.pool, wanted.peers)
     return fields.ordered([prefix for prefix in apart if not fields.covers(subnet, prefix)])
 
 
