@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping
 import attr
 from ops.charm import ActionEvent
 
-from . import certificate_actions, fields, measure, qos
+from . import certificate_actions, fields, measure, monitoring, qos
 from .errors import InputError, VpnaasError
 from .gateway_tuning import GatewayParams
-from .intent import manual_peer
+from .intent import Intent, manual_peer
 from .plan import Plan, shares
 from .reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome, ReconcilingCharm
 from .ssh import Vdu, ensure_key
@@ -54,6 +54,7 @@ class VnfCharm(ReconcilingCharm):
             "set-qos": self._on_set_qos_action,
             "show-qos": self._on_show_qos_action,
             "configure-gateway": self._on_configure_gateway_action,
+            "configure-monitoring": self._on_configure_monitoring_action,
         }
 
     def _answer(self, event: ActionEvent, work: Callable[[], Dict[str, Any]]) -> None:
@@ -337,15 +338,28 @@ class VnfCharm(ReconcilingCharm):
         def work() -> Dict[str, Any]:
             self._leader_only()
             params = GatewayParams.parse(event.params)
-            intent = attr.evolve(self._intent(), gateway=params)
-            if intent.links:
-                outcome = self._reconcile_now(intent=intent)
-                if outcome.problems:
-                    raise VpnaasError(outcome.problems[0])
-            self._store(INTENT_KEY, intent.to_json())
+            self._take(attr.evolve(self._intent(), gateway=params))
             return {"output": dump(params.to_params())}
 
         self._answer(event, work)
+
+    def _on_configure_monitoring_action(self, event: ActionEvent) -> None:
+        def work() -> Dict[str, Any]:
+            self._leader_only()
+            params = monitoring.Monitoring.parse(event.params)
+            self._take(attr.evolve(self._intent(), monitoring=params))
+            return {"output": dump(params.to_params())}
+
+        self._answer(event, work)
+
+    def _take(self, intent: Intent) -> None:
+        """Put an intent into force where there is something to reconcile yet, and keep it."""
+        if not intent.empty:
+            outcome = self._reconcile_now(intent=intent)
+            if outcome.problems:
+                self._reconcile_and_report()  # The status is to tell of what is in force.
+                raise VpnaasError(outcome.problems[0])
+        self._store(INTENT_KEY, intent.to_json())
 
     def _qos(self, situation: Situation, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
         """Return what `show-qos` tells, with the counters of now."""

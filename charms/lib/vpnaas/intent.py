@@ -14,6 +14,7 @@ from .errors import InputError
 from .gateway_tuning import GatewayParams
 from .ipsec_params import PORT, PSK, PUBKEY, IpsecParams
 from .links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
+from .monitoring import Monitoring
 from .qos import LinkQos, link_qos
 from .tunnel import digest
 
@@ -134,11 +135,12 @@ class Intent:
     off: FrozenSet[str] = frozenset()
     gateway: GatewayParams = attr.Factory(GatewayParams)
     revoked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
+    monitoring: Optional[Monitoring] = None
 
     @property
     def empty(self) -> bool:
         """Tell whether nothing was asked yet."""
-        return not self.links and not self.off
+        return not self.links and not self.off and self.monitoring is None
 
     def with_revoked(self, link: str, keys: Sequence[str]) -> "Intent":
         """Return the intent with public keys that no peer of a link may have any more."""
@@ -237,6 +239,7 @@ class Intent:
                 "off": sorted(self.off),
                 "gateway": self.gateway.to_params(),
                 **({"revoked": dict(self.revoked)} if self.revoked else {}),
+                "monitoring": self.monitoring.to_params() if self.monitoring else None,
             },
             sort_keys=True,
         )
@@ -256,6 +259,7 @@ class Intent:
             version, links, peers = (document.get(key) for key in ("version", "links", "peers"))
             # Documents of before there were any have none of these.
             shares, gateway = document.get("qos", []), document.get("gateway", {})
+            monitoring = document.get("monitoring")
             off = document.get("off", [])
         except (ValueError, AttributeError):
             raise InputError("peer relation: intent", "not a JSON object", "what this charm writes")
@@ -266,6 +270,7 @@ class Intent:
             ("peers", peers),
             ("qos", shares),
             ("gateway", [gateway]),
+            ("monitoring", [monitoring or {}]),
         ):
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise InputError("peer relation: " + key, "not a list of objects", "objects")
@@ -287,6 +292,7 @@ class Intent:
             frozenset(off),
             GatewayParams.parse(gateway),
             {link: tuple(keys) for link, keys in revoked.items()},
+            Monitoring.parse(monitoring) if monitoring else None,
         )
 
 

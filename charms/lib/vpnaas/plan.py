@@ -15,7 +15,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 
-from . import facts, fields, gateway, guard, nesting, qos, responder
+from . import facts, fields, gateway, guard, monitoring, nesting, qos, responder
 from .errors import InputError, VpnaasError
 from .facts import VduFacts
 from .intent import LinkParams
@@ -54,6 +54,7 @@ def observe_steps(situation: Situation) -> List[Step]:
     if situation.gateway is not None:
         steps += gateway.observe(situation.gateway.tunnels)
     steps += nesting.observe(situation)
+    steps += monitoring.observe(situation.monitoring)
     for name, technology in sorted(TABLE.items()):
         links = situation.using(name)
         if links:
@@ -137,6 +138,11 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
     steps += first + [step for plan in links.values() for step in plan.steps] + last
     steps += nesting.steps_to(known, results)
     try:
+        management = situation.management
+        steps += monitoring.steps_to(situation.monitoring, vdu, management, results)
+    except VpnaasError as error:
+        problems.append(str(error))
+    try:
         steps += qos.steps_to(shares(situation, links), results)
     except InputError as error:
         for link in sorted(set(situation.intent.qos) & set(links)):
@@ -167,6 +173,7 @@ def _gateway_steps(
         ipsec=bool(situation.using(IPSEC)),
         # An inner address may be the outer one as well; IKE and ESP then go there in clear.
         inner=tuple(net for net in inner if not any(address in net for address in outer)),
+        ports=(situation.monitoring.port,) if situation.monitoring.port else (),
     )
     try:
         return gateway.before_links(wanted, results), gateway.after_links(wanted, results), []

@@ -17,7 +17,7 @@ from ops.charm import CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
-from . import fields, gateway, guard, qos, responder, status
+from . import fields, gateway, guard, monitoring, qos, responder, status
 from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from .intent import Intent
 from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
@@ -160,7 +160,7 @@ class ReconcilingCharm(CharmBase):
         """Take the links down with the last unit; a VDU that is gone already is fine."""
         if not self.unit.is_leader() or self._others_go_on() or not self._login():
             return
-        steps = self._extra_absent()
+        steps = self._extra_absent() + monitoring.absent()
         for link in sorted(self.roles):
             steps += responder.absent(link)
             for _, technology in sorted(TABLE.items()):
@@ -297,6 +297,7 @@ class ReconcilingCharm(CharmBase):
             restart=restart,
             authorize=self._other_ssh_keys(),
             gateway=intent.gateway if self._is_gateway() else None,
+            monitoring=monitoring.effective(intent.monitoring, self._is_gateway()),
         )
 
     def _is_gateway(self) -> bool:

@@ -14,6 +14,7 @@ from .errors import InputError
 from .facts import VduFacts
 from .gateway_tuning import GatewayParams
 from .intent import Intent, LinkParams, ManualPeer
+from .monitoring import OFF, Monitoring
 from .offer import Offer, decode
 from .steps import Results, Step
 from .tunnel import KeyState, Peer
@@ -37,6 +38,7 @@ class Situation:
         authorize: SSH public keys of our other units, which must be able to take over.
         gateway: What is asked of a security gateway, None where this VNF is none.
         certificates: What an operator brings for a link: its certificate and its authority's.
+        monitoring: The exporter of metrics that holds.
     """
 
     intent: Intent
@@ -50,6 +52,7 @@ class Situation:
     authorize: Tuple[str, ...] = ()
     gateway: Optional[GatewayParams] = None
     certificates: Mapping[str, Tuple[Certificate, Certificate]] = attr.Factory(dict)
+    monitoring: Monitoring = OFF
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""

@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+from vpnaas import monitoring
+
 from lab.lcm.backends import RealBackends
 from lab.nbi import jobs
 from lab.nbi.engine import Engine
@@ -174,6 +177,11 @@ class Vnf:
         shown: dict[str, Any] = self.action("show-status", link=link)[link]
         return shown
 
+    @property
+    def management(self) -> str:
+        """The VDU's address on the management network."""
+        return str(self.server.ip_on(self.service.vim.management_network().id))
+
     def boot_cycles(self) -> str:
         """Return what systemd says of ordering cycles on the way to its default target."""
         told = self.run("systemd-analyze", "verify", "default.target").stderr
@@ -302,6 +310,24 @@ class Controlled:
     def hooks(self) -> list[str]:
         """Return the hooks that were started since the model runs here."""
         return [f"{e.unit}:{e.name}" for e in self.events if e.kind == "hook-started"]
+
+
+GET = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=30).read().decode())"
+
+
+def scraped(by: Vnf, vnf: Vnf, port: int = monitoring.PORT) -> dict[tuple[str, ...], float]:
+    """Scrape a VNF's exporter from another VDU, over the management network.
+
+    Returns:
+        Samples by their name and, in the order of the labels' names, the values of the labels.
+    """
+    url = f"http://{vnf.management}:{port}/metrics"
+    families = text_string_to_metric_families(by.out("python3", "-c", GET, url))
+    return {
+        (s.name, *(value for _, value in sorted(s.labels.items()))): s.value
+        for family in families
+        for s in family.samples
+    }
 
 
 def secret_files(vnf: Vnf) -> dict[str, str]:

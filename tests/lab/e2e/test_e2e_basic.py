@@ -19,6 +19,7 @@ from e2e_support import (
     Service,
     Vnf,
     running_in,
+    scraped,
     wait,
 )
 from vpnaas import guard
@@ -280,6 +281,38 @@ def test_link_comes_back_with_the_vdu_and_without_the_charm(
         up_again(controlled)
     result = client.action("measure-latency", link="vpn-client", count=3, interval_ms=20)
     assert result["received"] == 3
+
+
+def test_metrics_are_scraped_over_management_and_only_where_asked_for(
+    basic: Service, server: Vnf, client: Vnf, untouched: None
+) -> None:
+    def answers(address: str) -> bool:
+        probe = "import socket, sys; socket.create_connection((sys.argv[1], 9815), 5)"
+        return client.run("python3", "-c", probe, address).returncode == 0
+
+    assert not answers(server.management)
+    assert server.action("configure-monitoring") == {"exporter-port": 9815}
+    try:
+        basic.wait(lambda: answers(server.management), "the exporter listens")
+        assert not answers("10.77.0.1")
+        before = scraped(client, server)
+        told = ("vpn-server", client.application, "wireguard")
+        assert before[("vpnaas_peer_up", *told)] == 1
+        assert before[("vpnaas_handshake_age_seconds", *told[:2])] >= 0
+        assert (
+            client.run("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SERVER).returncode == 0
+        )
+        time.sleep(1.1)  # A scrape takes what was seen in the last second.
+        after = scraped(client, server)
+        for way in ("received", "sent"):
+            name = (f"vpnaas_{way}_bytes_total", *told)
+            assert 5000 <= after[name] - before[name] < 20000
+    finally:
+        server.action("configure-monitoring", exporter_port=0)
+    assert not answers(server.management)
+    assert server.run("systemctl", "cat", "osm-vpnaas-exporter").returncode != 0
+    with pytest.raises(ActionError, match="1024 to 65535"):
+        server.action("configure-monitoring", exporter_port=22)
 
 
 # -- faults ------------------------------------------------------------------------------------

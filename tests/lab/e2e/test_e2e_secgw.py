@@ -19,6 +19,7 @@ from e2e_support import (
     captured,
     gone,
     ipsec_only,
+    scraped,
 )
 
 FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"
@@ -63,11 +64,6 @@ def tried(vnf: Vnf, address: str, *ports: int) -> dict[str, str]:
     shown = vnf.out("python3", "-", address, json.dumps(ports), input=PORTS)
     found: dict[str, str] = json.loads(shown)
     return found
-
-
-def management(vnf: Vnf) -> str:
-    """Return the address OSM logs in to."""
-    return vnf.server.ports[0].ip
 
 
 def test_two_cells_reach_the_core_and_only_ipsec_is_on_the_backhaul(
@@ -122,7 +118,7 @@ def test_the_gateway_answers_strangers_on_no_port_and_osm_on_that_of_ssh(secgw: 
         secgw.wait(lambda: "tcp 0.0.0.0:8080" in listens(), "something listens")
         silent = {"22": "silence", "8080": "silence"}
         assert tried(cell, UNTRUSTED, 22, 8080) == silent
-        assert tried(cell, management(gateway), 22, 8080) == dict(silent, **{"22": "open"})
+        assert tried(cell, gateway.management, 22, 8080) == dict(silent, **{"22": "open"})
         # Nor out of a tunnel or from the trusted side, where those are whom it serves.
         assert tried(cell, "10.42.0.1", 22, 8080) == silent
         assert tried(core, TRUSTED, 22, 8080) == silent
@@ -171,6 +167,34 @@ def test_a_flood_of_ike_requests_leaves_the_tunnels_up(secgw: Service) -> None:
     rules = gateway.out("nft", "list", "chain", "inet", "osm_vpnaas_gateway", "new_peer")
     dropped = int(re.findall(r"counter packets (\d+)", rules)[0])
     assert dropped > sent // 4
+
+
+def test_prometheus_finds_the_metrics_of_the_gateway_on_management_only(secgw: Service) -> None:
+    gateway, cell, core = secgw["gateway"], secgw["cell1"], secgw["core"]
+    before = scraped(core, gateway)
+    up = {key: value for key, value in before.items() if key[0] == "vpnaas_peer_up"}
+    assert {key[1] for key in up} == {"s1c", "s1u"}
+    assert list(up.values()) == [1] * 4
+    assert before["vpnaas_ike_daemon_up",] == 1
+    assert before["vpnaas_dropped_packets_total", "new_peer", "osm_vpnaas_gateway"] > 0
+    for address in (UNTRUSTED, "10.42.0.1"):
+        assert tried(cell, address, 9815) == {"9815": "silence"}
+    cell.out("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SGW)
+    gateway.out("swanctl", "--rekey", "--child", "s1u")
+    told = ("s1u", cell.application, "ipsec")
+    received, rekeys = ("vpnaas_received_bytes_total", *told), ("vpnaas_rekeys_total", "child")
+
+    def rekeyed() -> bool:
+        now = scraped(core, gateway)
+        return now[(*rekeys, *told[:2])] > before[(*rekeys, *told[:2])]
+
+    secgw.wait(rekeyed, "the rekeying is told")
+    # Over the rekeying the bytes go on.
+    cell.out("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SGW)
+    secgw.wait(
+        lambda: scraped(core, gateway)[received] - before[received] >= 10 * 1028,
+        "all bytes are told",
+    )
 
 
 def test_a_gateway_without_its_daemon_lets_nothing_out_in_clear(
