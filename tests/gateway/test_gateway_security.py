@@ -63,6 +63,35 @@ def test_only_ike_and_esp_reach_the_gateway(site: Site) -> None:
         site.spaces.run("gw", "nft", "-f", "-", text=firewall)
 
 
+UDP = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(float(sys.argv[3]))
+if sys.argv[1] == "hear":
+    s.bind(("0.0.0.0", int(sys.argv[2]))); print("ready", flush=True)
+    try: print(s.recv(100).decode(), flush=True)
+    except TimeoutError: print("nothing", flush=True)
+else:
+    s.sendto(b"something", (sys.argv[1], int(sys.argv[2])))
+"""
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(("ports", "heard"), [((), "nothing"), ((51823,), "something")])
+def test_ports_of_wireguard_links_pass_and_no_other(
+    site: Site, ports: tuple[int, ...], heard: str
+) -> None:
+    spaces = site.spaces
+    rules = render(GatewayFirewall(("out0",), "mgmt0", wireguard=ports))
+    spaces.run("gw", "nft", "-f", "-", text=rules)
+    wait = "60" if ports else "2"
+    argv = spaces.argv("gw", sys.executable, "-c", UDP, "hear", "51823", wait)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout
+        assert listener.stdout.readline() == "ready\n"
+        spaces.run("peers0", sys.executable, "-c", UDP, GATEWAY, "51823", "1")
+        assert listener.stdout.readline() == heard + "\n"
+
+
 @pytest.mark.lab
 def test_nothing_is_forwarded_to_or_from_the_untrusted_side_in_clear(site: Site) -> None:
     spaces = site.spaces
@@ -86,8 +115,10 @@ def test_a_flood_of_requests_meets_cookies_and_tunnels_stay_up(site: Site) -> No
     addresses = [sa["local-vips"][0].decode() for _, sa in site.fields[0].sas()]
     shown = site.spaces.run("peers0", *ping, addresses[0], CORE, check=False)
     half_open = int(site.gateway.vici.stats()["ikesas"]["half-open"])
+    tracked = site.spaces.run("gw", "cat", "/proc/sys/net/netfilter/nf_conntrack_count")
     sent = int(flood.communicate(timeout=60)[0])
     assert sent > 2000
+    assert int(tracked) < 100  # The invented addresses are no connections.
     received = int(re.findall(r"(\d+) received", shown)[0])
     assert received >= 12, shown
     # Cookies: the gateway keeps no state for callers that do not show their address is theirs.
