@@ -141,6 +141,9 @@ def steps_to(
     text = unit(own_address(vdu, management), wanted.port)
     files = {path: t for path, t in sources().items() if results.text("monitoring" + path) != t}
     steps: List[Step] = []
+    if files:
+        # Others have programs there that do not run as root.
+        steps.append(make_directory("monitoring/lib", FOLDER.rpartition("/")[0], 0o755))
     for path, source in sorted(files.items()):
         folder = path.rpartition("/")[0]
         steps.append(make_directory("monitoring/folder" + folder, folder, 0o755))
