@@ -12,12 +12,15 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.parser import text_string_to_metric_families
 from support.juju import pair
-from vpnaas import exporter, monitoring
+from vpnaas import monitoring
 from vpnaas.errors import InputError
-from vpnaas.exporter import ALERT, Exporter, Gain, Look, Meter
 from vpnaas.monitoring import Monitoring
+
+pytest.importorskip("prometheus_client", reason="`./run setup` installs it")
+from prometheus_client.parser import text_string_to_metric_families
+from vpnaas import exporter
+from vpnaas.exporter import ALERT, Exporter, Gain, Look, Meter
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "operate/grafana/osm-vpnaas.json"

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
 from vpnaas import monitoring
 
 from lab.lcm.backends import RealBackends
@@ -321,6 +320,8 @@ def scraped(by: Vnf, vnf: Vnf, port: int = monitoring.PORT) -> dict[tuple[str, .
     Returns:
         Samples by their name and, in the order of the labels' names, the values of the labels.
     """
+    from prometheus_client.parser import text_string_to_metric_families
+
     url = f"http://{vnf.management}:{port}/metrics"
     families = text_string_to_metric_families(by.out("python3", "-c", GET, url))
     return {
