@@ -28,14 +28,17 @@ VDUS = [
     ("enb_vnf", "enb"),
     ("ue_vnf", "ue"),
     ("vpn_endpoint_vnf", "endpoint"),
+    ("secgw_vnf", "secgw"),
+    ("sitegw_vnf", "sitegw"),
 ]
+PLAIN = ("vpn_endpoint_vnf", "secgw_vnf", "sitegw_vnf")
 
 
 @pytest.mark.parametrize(("package", "vdu"), VDUS)
 def test_it_survives_osm_and_opens_no_door(unpacked, package, vdu):
     document = rendered(unpacked, package, vdu)
     assert {"wireguard-tools", "iperf3"} <= set(document["packages"])
-    assert ("podman" in document["packages"]) == (vdu != "endpoint")
+    assert ("podman" in document["packages"]) == (package not in PLAIN)
     assert document["package_update"] is True
     assert document["ssh_pwauth"] is False
     for key in ("password", "chpasswd", "users", "passwd"):
@@ -43,14 +46,14 @@ def test_it_survives_osm_and_opens_no_door(unpacked, package, vdu):
 
 
 @pytest.mark.parametrize(("package", "vdu"), VDUS)
-def test_only_the_user_plane_forwards(unpacked, package, vdu):
+def test_only_user_plane_and_gateways_forward(unpacked, package, vdu):
     (file,) = rendered(unpacked, package, vdu)["write_files"]
     settings = [
         line.split(" = ") for line in file["content"].splitlines() if not line.startswith("#")
     ]
     values = dict(settings)
     assert values["net.ipv4.conf.all.rp_filter"] == "2"
-    assert ("net.ipv4.ip_forward" in values) == (vdu == "spgwu")
+    assert ("net.ipv4.ip_forward" in values) == (vdu in ("spgwu", "secgw", "sitegw"))
 
 
 @pytest.mark.parametrize("address", ["none", "192.168.122.11"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import attr
 import pytest
 from vpnaas import guard
@@ -96,3 +98,25 @@ def test_nothing_is_done_where_it_is_in_force_and_a_flush_is_mended() -> None:
 def test_a_link_nothing_was_decided_of_keeps_its_guard() -> None:
     plans = {"s6a": attr.evolve(plan("s6a"), unusable=True, interface="")}
     assert guard.steps_to(plans, observed("what guards it")) == []
+
+
+def test_what_lies_behind_a_peer_leaves_by_the_tunnel_or_not_at_all() -> None:
+    inner = ipaddress.ip_interface("10.80.0.1/24")
+    behind = tuple(
+        ipaddress.ip_network(text) for text in ("10.82.0.0/16", "10.82.1.0/24", "2001:db8:2::/48")
+    )
+    text = guard.render([guard.Guarded("site-hub", "", (), inner, "wg-site-hub", behind=behind)])
+    elsewhere = 'oifname != { "lo", "wg-site-hub" }'
+    v4 = f"{elsewhere} ip daddr {{ 10.80.0.0/24, 10.82.0.0/16 }} counter drop"
+    v6 = f"{elsewhere} ip6 daddr {{ 2001:db8:2::/48 }} counter drop"
+    forwarded = text.partition("chain forward")[2]
+    assert v4 in forwarded
+    assert v6 in forwarded
+    kernel = guard.render([guard.Guarded("s6a", "", (), inner)])
+    assert 'oifname != "lo" rt ipsec missing ip daddr { 10.80.0.0/24 } counter drop' in kernel
+
+
+def test_the_tunnels_own_packets_get_out_where_inner_and_outer_address_are_one() -> None:
+    inner = ipaddress.ip_interface("192.168.120.11/24")
+    text = guard.render([guard.Guarded("s1c", "", (), inner, "ipsec0", outer=True)])
+    assert "daddr { 192.168.120.0/24 }" not in text

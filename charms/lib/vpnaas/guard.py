@@ -7,7 +7,9 @@ in both directions, whatever interface they would use but the tunnel's.
 By address: Linux takes a packet for any of its addresses on any interface (the weak model of RFC
 1122 section 3.3.4.2), so that a machine on the underlay or the management network could reach
 whatever listens on an inner address, or pass for a peer by its inner address. Packets to our inner
-address, and from the link's inner subnet, count only if they came out of the tunnel.
+address, and from the link's inner subnet, count only if they came out of the tunnel. And what
+a gateway forwards to the inner subnet, or to what lies behind a peer, leaves by the tunnel or not
+at all: without the tunnel's route it would take the default one.
 
 Where an inner address is the outer one as well (option same-address), IKE, ESP, ICMP and DHCP reach
 it outside the tunnel, and nothing else does.
@@ -16,7 +18,8 @@ It is loaded before the network comes up at boot, and stays when the tunnel goes
 have no rules, and links whose application is not known none by port.
 """
 
-from typing import Dict, List, Mapping, Sequence, Tuple
+import ipaddress
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import attr
 
@@ -69,6 +72,7 @@ class Guarded:
         outer: Whether it is the outer one as well.
         apart: What peers have inside beyond the subnet of `inner`: inner addresses that are their
             outer ones as well, and the pool.
+        behind: What lies behind the peers, outside that subnet.
     """
 
     link: str
@@ -78,6 +82,7 @@ class Guarded:
     interface: str = ""
     outer: bool = False
     apart: Tuple[fields.IPNetwork, ...] = ()
+    behind: Tuple[fields.IPNetwork, ...] = ()
 
 
 def needed(params: LinkParams) -> bool:
@@ -91,14 +96,19 @@ def guarded(plan: LinkPlan) -> Guarded:
     point = reference_point(link)
     ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
     interface = "" if plan.interface == plan.underlay else plan.interface
+    inner = plan.params.inner_address
+    # A peer whose inner address is the outer one is sent IKE and ESP at it.
+    behind, same = split(plan.peers)
+    outside = [prefix for prefix in behind if not fields.covers(inner.network, prefix)]
     return Guarded(
         link=link,
         transport=point.transport,
         ports=ports,
-        inner=plan.params.inner_address,
+        inner=inner,
         interface=interface,
         outer=plan.params.is_outer,
-        apart=tuple(split(plan.peers)[1]) + pools.used(plan.params.ipsec.pool, plan.peers),
+        apart=tuple(same) + pools.used(plan.params.ipsec.pool, plan.peers),
+        behind=fields.ordered(outside),
     )
 
 
@@ -138,6 +148,7 @@ def render(guards: Sequence[Guarded]) -> str:
         for prefix in guard.apart:
             family = "ip6" if prefix.version == 6 else "ip"
             lines.append("{} {} saddr {} counter drop".format(_outside(guard), family, prefix))
+        lines += _out(guard)
     return "\n".join(lines + ["    }", "}"]) + "\n"
 
 
@@ -158,6 +169,25 @@ def _to(guard: Guarded) -> List[str]:
 def _from(guard: Guarded) -> str:
     family = "ip6" if guard.inner.version == 6 else "ip"
     return "{} {} saddr {} counter drop".format(_outside(guard), family, guard.inner.network)
+
+
+def _out(guard: Guarded) -> List[str]:
+    """Return the rules for what must leave by the tunnel, a line for each family."""
+    if guard.interface:
+        elsewhere = 'oifname != {{ "lo", "{}" }}'.format(guard.interface)
+    else:
+        elsewhere = 'oifname != "lo" rt ipsec missing'
+    lines = []
+    for version, family in ((4, "ip"), (6, "ip6")):
+        # The outer subnet is where the tunnel's own packets go.
+        subnet = () if guard.outer else (guard.inner.network,)
+        there: List[Any] = [p for p in subnet + guard.behind if p.version == version]
+        if there:
+            # Members of a set must not overlap.
+            names = ", ".join(str(prefix) for prefix in ipaddress.collapse_addresses(there))
+            line = "        {} {} daddr {{ {} }} counter drop"
+            lines.append(line.format(elsewhere, family, names))
+    return lines
 
 
 def observe(params: Sequence[LinkParams]) -> List[Step]:

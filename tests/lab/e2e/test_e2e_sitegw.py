@@ -90,7 +90,7 @@ def test_while_the_tunnel_is_down_nothing_goes_another_way(sites: Sites, tmp_pat
     capture = Capture(tmp_path / "down.pcap")
     sites.out("gw", "hub", "wg-quick", "down", "wg-site-hub")
     try:
-        with sites.vim("site-b").capture_uplink(capture.path):
+        with sites.vim("site-a").capture_uplink(capture.path):
             assert not sites.whole("gw", "hub-host", SPOKE_HOST, 100)
             assert not sites.whole("gw", "spoke-host", HUB_HOST, 100)
     finally:

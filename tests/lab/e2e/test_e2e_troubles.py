@@ -1,0 +1,188 @@
+"""Failures provoked on purpose: what people then see is what the troubleshooting page quotes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from e2e_support import ActionError, Lab, Service, Vnf
+
+pytestmark = pytest.mark.lab
+
+SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+LINKS = {"server": "vpn-server", "client": "vpn-client"}
+
+
+@pytest.fixture
+def server(basic: Service) -> Vnf:
+    return basic["server"]
+
+
+@pytest.fixture
+def client(basic: Service) -> Vnf:
+    return basic["client"]
+
+
+def status_line(service: Service, index: str) -> tuple[str, str]:
+    """Return a unit's workload status and its text, after every charm has looked."""
+    with service.controller() as controlled:
+        controlled.update_status()
+        return controlled.status(index)
+
+
+@contextmanager
+def rules(vnf: Vnf, *lines: str) -> Iterator[None]:
+    """Filter what comes into a VDU, as a firewall in front of it would."""
+    hook = "type filter hook input priority -300;"
+    body = "\n".join((hook, *lines))
+    table = f"table inet trouble {{\nchain input {{\n{body}\n}}\n}}\n"
+    vnf.out("nft", "-f", "-", input=table)
+    try:
+        yield
+    finally:
+        vnf.out("nft", "delete", "table", "inet", "trouble")
+
+
+def configure(vnf: Vnf, **options: object) -> None:
+    inner = {"server": SERVER, "client": CLIENT}[vnf.index]
+    given = {"inner_address": f"{inner}/24", "underlay_interface": "ens4", **options}
+    vnf.action("configure", link=LINKS[vnf.index], **given)
+
+
+def restarted(vnf: Vnf) -> str:
+    """Forget the handshakes there were, and return the reason show-status has now."""
+    vnf.action("restart", link=LINKS[vnf.index])
+    told = vnf.status(LINKS[vnf.index])
+    return f"{told['state']}: {told['reason']}"
+
+
+def test_a_firewall_that_drops_the_port(client: Vnf, server: Vnf) -> None:
+    peer = server.application
+    with rules(server, "udp dport 51820 drop"):
+        assert restarted(client) == f"down: no handshake with {peer}"
+        row = client.status("vpn-client")["peers"][0]
+        assert (row["received-bytes"], row["last-handshake-s"]) == (0, None)
+        assert row["sent-bytes"] > 0
+        with pytest.raises(ActionError) as error:
+            client.action("measure-latency", link="vpn-client")
+        assert f"{peer} answered none of " in str(error.value)
+        assert client.action("measure-latency", link="vpn-client", path="underlay")["rtt-ms"]
+    assert client.pings(SERVER, tries=60)
+
+
+def test_gateways_that_are_not_the_right_addresses(
+    basic: Service, client: Vnf, server: Vnf
+) -> None:
+    """At both ends: with one right, WireGuard learns the other from packets that arrive."""
+    wrong = {"server": "192.168.100.99", "client": "192.168.100.98"}
+    for vnf in (server, client):
+        configure(vnf, gateway=wrong[vnf.index])
+    try:
+        restarted(server)
+        assert restarted(client) == f"down: no handshake with {server.application}"
+        assert client.status("vpn-client")["peers"][0]["endpoint"] == f"{wrong['server']}:51820"
+        workload, text = status_line(basic, "client")
+        assert workload == "blocked"
+        assert text.startswith(f"vpn-client down (no handshake with {server.application})")
+    finally:
+        for vnf in (server, client):
+            configure(vnf)
+    assert client.pings(SERVER, tries=60)
+
+
+def test_keys_made_anew_are_agreed_by_themselves(basic: Service, client: Vnf, server: Vnf) -> None:
+    """As after a rebuild from the image: what the VDU had is gone, the charm is not."""
+    before = client.public_key("wg-vpn-client")
+    client.out("systemctl", "stop", "wg-quick@wg-vpn-client")
+    client.out("rm", "-r", "/etc/osm-vpnaas", "/etc/wireguard/wg-vpn-client.conf")
+    assert not client.pings(SERVER, tries=5)
+    assert restarted(server) == f"down: no handshake with {client.application}"
+    assert status_line(basic, "client") == ("active", "vpn-server unconfigured, vpn-client up")
+    assert client.public_key("wg-vpn-client") != before
+    assert client.pings(SERVER, tries=60)
+    basic.note_secrets()
+
+
+def test_large_packets_that_vanish(client: Vnf, server: Vnf) -> None:
+    with rules(server, "udp dport 51820 meta length > 1400 drop"):
+        assert restarted(client) == "up: "
+        assert client.pings(SERVER)
+        assert not client.pings(SERVER, "-s", "1392", tries=5)
+        try:
+            print("THROUGHPUT", client.action("measure-throughput", link="vpn-client", duration=2))
+        except ActionError as error:
+            print("THROUGHPUT", error)
+        configure(client, mtu=1300)
+        assert client.pings(SERVER, "-s", "1272")
+        assert client.action("measure-throughput", link="vpn-client", duration=2)["mbps"] > 1
+    configure(client)
+
+
+@pytest.mark.parametrize(("tool", "technology"), [("wg", "wireguard"), ("swanctl", "ipsec")])
+def test_an_image_without_the_tools(
+    basic: Service, client: Vnf, tool: str, technology: str
+) -> None:
+    path = client.out("which", tool).strip()
+    client.out("mv", path, f"{path}.away")
+    try:
+        with pytest.raises(ActionError) as error:
+            configure(client, technology=technology)
+        reason = f"the VDU has no {tool}; its image or Day-0 cloud-init must install "
+        assert reason in str(error.value)
+        workload, text = status_line(basic, "client")
+        # What was asked for is not in force, so nothing suffers from its tools not being there.
+        assert (workload, text.startswith(reason)) == (
+            ("blocked", True) if technology == "wireguard" else ("active", False)
+        )
+    finally:
+        client.out("mv", f"{path}.away", path)
+    assert client.pings(SERVER)
+    status_line(basic, "client")
+
+
+def test_a_login_key_that_is_not_there(basic: Service, client: Vnf) -> None:
+    path = "/home/ubuntu/.ssh/authorized_keys"
+    client.out("mv", path, f"{path}.away")
+    try:
+        with pytest.raises(ActionError) as error:
+            client.status("vpn-client")
+        reason = " refuses the login of ubuntu; is this unit's SSH key injected?"
+        assert str(error.value).endswith(reason)
+        workload, text = status_line(basic, "client")
+        assert workload == "blocked"
+        assert text.endswith(reason)
+        # The tunnel needs no charm.
+        assert client.pings(SERVER)
+    finally:
+        client.out("mv", f"{path}.away", path)
+    assert status_line(basic, "client")[0] == "active"
+
+
+def test_a_service_without_the_relation(basic: Service, client: Vnf, server: Vnf) -> None:
+    """As where the NSD has none: the charms never learn of each other."""
+    ends = [f"{vnf.application}:{LINKS[vnf.index]}" for vnf in (server, client)]
+    with basic.controller() as controlled:
+        controlled.model.remove_relation(*ends)
+        controlled.settle()
+        try:
+            workload, text = controlled.status("client")
+            assert workload == "active"
+            assert text.startswith("vpn-client waiting (no peer is related)")
+        finally:
+            controlled.model.add_relation(*ends)
+            controlled.settle()
+    assert client.pings(SERVER, tries=60)
+
+
+def test_a_network_the_vim_does_not_have(lab: Lab, dist: Path, tmp_path: Path) -> None:
+    document = yaml.safe_load((dist / "params/vpn_basic.yaml").read_text(encoding="utf-8"))
+    document["vld"] = [{"name": "data", "vim-network-name": "elsewhere"}]
+    file = tmp_path / "wrong.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    words = ("--ns_name", "wrong", "--nsd_name", "vpn_basic_ns", "--vim_account", "lab")
+    said = lab.refused("ns-create", *words, "--config_file", str(file), "--wait")
+    assert "Network not found with this criteria: 'elsewhere'" in said
+    lab.done("ns-delete", "wrong", "--wait")
