@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.juju import pair
-from vpnaas import monitoring
+from vpnaas import gateway_firewall, guard, monitoring, standby
 from vpnaas.errors import InputError
 from vpnaas.monitoring import Monitoring
 
@@ -187,6 +187,11 @@ def test_garbage_is_no_metric_and_no_crash(text: str) -> None:
         Look(0, {"s1u": text}, text, text, text, text, text, {"osm_vpnaas_guard": text}, text)
     )
     list(meter.collect())
+
+
+def test_the_exporter_looks_where_the_charm_writes() -> None:
+    assert standby.RECORD_FILE == exporter.STANDBY
+    assert set(exporter.TABLES) == {gateway_firewall.TABLE, guard.TABLE}
 
 
 def test_peers_that_share_a_label_stay_apart() -> None:

@@ -109,7 +109,7 @@ table inet {table} {{
         # Out of a tunnel, where the kernel has ESP without an interface per link.
         meta ipsec exists jump from_inside
         icmp type {{ destination-unreachable, time-exceeded, parameter-problem }} accept
-        icmpv6 type {{ destination-unreachable, packet-too-big, time-exceeded, parameter-problem, nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert }} accept
+        icmpv6 type {{ destination-unreachable, packet-too-big, time-exceeded, parameter-problem, nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
         icmp type echo-request limit rate {echoes}/second accept
         icmpv6 type echo-request limit rate {echoes}/second accept
         udp sport 67 udp dport 68 accept
@@ -119,7 +119,7 @@ table inet {table} {{
     chain from_management {{
         ct state established,related accept
         tcp dport {open} accept
-        icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert }} accept
+        icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
         icmp type echo-request limit rate {echoes}/second accept
         icmpv6 type echo-request limit rate {echoes}/second accept
         udp sport 67 udp dport 68 accept
