@@ -64,7 +64,8 @@ def test_a_firewall_that_drops_the_port(client: Vnf, server: Vnf) -> None:
     with rules(server, "udp dport 51820 drop"):
         assert restarted(client) == f"down: no handshake with {peer}"
         row = client.status("vpn-client")["peers"][0]
-        assert (row["received-bytes"], row["last-handshake-s"]) == (0, None)
+        # The other end calls as well, so that something is received, but no handshake gets done.
+        assert row["last-handshake-s"] is None
         assert row["sent-bytes"] > 0
         with pytest.raises(ActionError) as error:
             client.action("measure-latency", link="vpn-client")
@@ -73,6 +74,7 @@ def test_a_firewall_that_drops_the_port(client: Vnf, server: Vnf) -> None:
     assert client.pings(SERVER, tries=60)
 
 
+@pytest.mark.long
 def test_gateways_that_are_not_the_right_addresses(
     basic: Service, client: Vnf, server: Vnf
 ) -> None:
@@ -106,22 +108,25 @@ def test_keys_made_anew_are_agreed_by_themselves(basic: Service, client: Vnf, se
     basic.note_secrets()
 
 
+@pytest.mark.long
 def test_large_packets_that_vanish(client: Vnf, server: Vnf) -> None:
     with rules(server, "udp dport 51820 meta length > 1400 drop"):
         assert restarted(client) == "up: "
         assert client.pings(SERVER)
         assert not client.pings(SERVER, "-s", "1392", tries=5)
-        try:
-            print("THROUGHPUT", client.action("measure-throughput", link="vpn-client", duration=2))
-        except ActionError as error:
-            print("THROUGHPUT", error)
+        broken = client.action("measure-throughput", link="vpn-client", duration=2)
+        assert broken["mbps"] < 0.1
         configure(client, mtu=1300)
         assert client.pings(SERVER, "-s", "1272")
-        assert client.action("measure-throughput", link="vpn-client", duration=2)["mbps"] > 1
+        healed = client.action("measure-throughput", link="vpn-client", duration=2)
+        assert healed["mbps"] > broken["mbps"]
     configure(client)
 
 
-@pytest.mark.parametrize(("tool", "technology"), [("wg", "wireguard"), ("swanctl", "ipsec")])
+@pytest.mark.parametrize(
+    ("tool", "technology"),
+    [("wg", "wireguard"), pytest.param("swanctl", "ipsec", marks=pytest.mark.long)],
+)
 def test_an_image_without_the_tools(
     basic: Service, client: Vnf, tool: str, technology: str
 ) -> None:
@@ -177,6 +182,7 @@ def test_a_service_without_the_relation(basic: Service, client: Vnf, server: Vnf
     assert client.pings(SERVER, tries=60)
 
 
+@pytest.mark.long
 def test_a_network_the_vim_does_not_have(lab: Lab, dist: Path, tmp_path: Path) -> None:
     document = yaml.safe_load((dist / "params/vpn_basic.yaml").read_text(encoding="utf-8"))
     document["vld"] = [{"name": "data", "vim-network-name": "elsewhere"}]
