@@ -419,6 +419,18 @@ def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
         ("params/slices.yaml", "nst: mmtc_nst", "nst: iot_nst", ["nst: must be one of"]),
         ("params/deployments/epc_multisite.yaml", "hss: home}", "hss: moon}", ["no site"]),
         ("params/variants.yaml", "description:", "descripton:", ["description"]),
+        (
+            "params/variants.yaml",
+            "    gateway:\n",
+            "    gate:\n",
+            ["members: gate is none of core"],
+        ),
+        (
+            "params/variants.yaml",
+            "site_nat",
+            "site_snat",
+            ["members: nr has no parameter site_snat"],
+        ),
         ("params/vpn_basic.yaml", "vld:", "vld: [", ["params/vpn_basic.yaml", "not YAML"]),
         ("params/sites/epc.site.yaml", "links:", "links: [", ["epc.site.yaml", "not YAML"]),
         ("params/sites/epc.site.yaml", 'mnc: "88"', "mnc: 88", ["epc.site.yaml", "network/mnc"]),
