@@ -192,7 +192,7 @@ def test_prometheus_finds_the_metrics_of_the_gateway_on_management_only(secgw: S
     # Over the rekeying the bytes go on.
     cell.out("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SGW)
     secgw.wait(
-        lambda: scraped(core, gateway)[received] - before[received] >= 10 * 1028,
+        lambda: scraped(core, gateway)[received] - before[received] >= 10 * 1000,
         "all bytes are told",
     )
 
