@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from vpnaas.errors import InputError
+from vpnaas.exporter import Look, Meter
 from vpnaas.gateway_firewall import TABLE, GatewayFirewall, render
 
 from benchmarks.swan.site import CORE, GATEWAY, Site
@@ -102,6 +105,50 @@ def test_nothing_is_forwarded_to_or_from_the_untrusted_side_in_clear(site: Site)
     before = dropped(site)
     spaces.run("peers0", "ping", "-n", "-q", "-c", "2", "-W", "1", "10.55.0.9", check=False)
     assert dropped(site) > before
+
+
+@pytest.mark.lab
+def test_metrics_follow_a_real_daemon_over_a_rekeying(site: Site) -> None:
+    item = {"name": "", "label": "all", "technology": "ipsec"}
+    uri = f"unix://{site.gateway.socket}"
+    meter = Meter()
+
+    def told(*words: str) -> str:
+        argv = ("swanctl", *words, "--raw", "--uri", uri)
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    def metrics() -> dict[str, float]:
+        meter.update(
+            Look(
+                time.time(),
+                {"peers": json.dumps({"peers": [item]})},  # Of the one connection there is.
+                sas=told("--list-sas"),
+                counters=told("--counters", "--all"),
+                stats=told("--stats"),
+            )
+        )
+        samples = [s for family in meter.collect() for s in family.samples]
+        return {s.name + s.labels.get("kind", ""): s.value for s in samples}
+
+    before = metrics()
+    assert before["vpnaas_ike_sas"] == before["vpnaas_ike_sas_all"] == PEERS
+    assert before["vpnaas_child_sas"] == PEERS
+    assert before["vpnaas_peer_up"] == before["vpnaas_ike_daemon_up"] == 1
+    assert site.carries(PEERS) == PEERS
+    between = metrics()
+    told("--rekey", "--child", "s1")
+    for _ in range(100):
+        if metrics()["vpnaas_rekeys_totalchild"] >= before["vpnaas_rekeys_totalchild"] + PEERS:
+            break
+        time.sleep(0.2)
+    else:
+        raise AssertionError("the rekeying is not told")
+    assert site.carries(PEERS) == PEERS
+    after = metrics()
+    for name in ("vpnaas_received_bytes_total", "vpnaas_sent_bytes_total"):
+        # An echo each, before the rekeying and after.
+        assert between[name] - before[name] >= PEERS * 84
+        assert after[name] - between[name] >= PEERS * 84
 
 
 @pytest.mark.lab
