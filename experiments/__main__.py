@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import campaign as campaigns
+from experiments import qos, slices
 from experiments.model import Run, environment
-from experiments.profiles import EMBB, PROFILES, URLLC
+from experiments.profiles import PROFILES
 from experiments.report import render, summary
 from experiments.store import Campaign
 from experiments.testbed import Testbed
@@ -76,9 +77,8 @@ def run(
         bed = Testbed(place, dist, screen)
         started = time.monotonic()
         try:
-            bed.prepare()
-            second = bed.parameters(other_ranges=True)
-            bed.deploy({EMBB: bed.parameters(), URLLC: second})
+            bed.prepare(slices.packages(dist, place))
+            bed.deploy(slices.wanted(dist, qos.RATES, qos.LINK))
             screen.print(
                 f"two slices of five VNFs are up after {time.monotonic() - started:.0f} s; "
                 f"{len(missing)} of {len(steps)} runs to make"
@@ -86,7 +86,7 @@ def run(
             campaigns.make(bed, campaign, steps, screen)
         finally:
             if keep:
-                screen.print(f"the slices run on: osm-lab --home {place} ns-list")
+                screen.print(f"the slices run on: osm-lab --home {place} nsi-list")
             else:
                 screen.print("cleaning up ...")
                 bed.clean()

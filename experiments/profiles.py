@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from experiments.dependability import FAULTS
 from experiments.model import Cell
+from experiments.slices import EMBB, URLLC
 from experiments.testbed import LINKS
-
-EMBB, URLLC = "embb", "urllc"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,8 @@ def _faults(victims: Sequence[tuple[str, str]], faults: Sequence[str], seconds: 
 def _qos(seconds: int) -> list[Cell]:
     return [
         Cell("qos", {"urllc": URLLC, "embb": EMBB, "enforced": enforced, "seconds": seconds})
-        for enforced in (False, True)
+        # As the slices came up first.
+        for enforced in (True, False)
     ]
 
 

@@ -4,7 +4,8 @@ The uplink of S1-U of both slices crosses one bottleneck in the network: a token
 first-in-first-out queue, as a switch port or an inter-site line has. eMBB sends TCP as fast as it
 can. URLLC sends small datagrams at a steady rate, whose delay in one direction is what counts.
 
-The control is the same without `set-qos`: eMBB's packets fill the queue and URLLC's wait in it.
+Enforced is what the parameters of nsi-create alone put into force; nobody presses a primitive. The
+control is the same with the 5QIs taken away: eMBB's packets fill the queue and URLLC's wait in it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import click
 
+from experiments import slices
 from experiments.testbed import LINKS, Testbed
 from experiments.traffic import Flow, load
 from lab.vim.fabric import enter
@@ -28,8 +30,14 @@ EMBB_MBPS = 40
 URLLC_MBPS = 5
 FIFO_MS = 100
 """How long the bottleneck's queue is."""
-URLLC, EMBB = 82, 9
-"""5QIs: discrete automation, and the default of eMBB."""
+URLLC, EMBB = 82, 6
+"""5QIs of the templates: discrete automation, and web and buffered video."""
+RATES = {
+    slices.URLLC: {"guaranteed_mbps": URLLC_MBPS, "maximum_mbps": URLLC_MBPS,
+                   "underlay_mbps": BOTTLENECK_MBPS},
+    slices.EMBB: {"maximum_mbps": EMBB_MBPS, "underlay_mbps": BOTTLENECK_MBPS},
+}  # fmt: skip
+"""What the operator tells nsi-create of S1-U besides the 5QI, which is the template's."""
 BUDGET_MS = 10.0
 """Packet delay budget of 5QI 82 (TS 23.501 table 5.7.4-1)."""
 WITHIN = 98.0
@@ -70,21 +78,30 @@ def bottleneck(bed: Testbed, mbps: int) -> Iterator[None]:
         tool([*prefix, "ip", "link", "delete", "shared0"])
 
 
-def _set(bed: Testbed, urllc: str, embb: str, enforced: bool) -> None:
+def ensure(bed: Testbed, enforced: bool) -> None:
+    """Let the 5QIs of all slices be in force on S1-U, as their parameters say, or not.
+
+    Raises:
+        click.ClickException: a charm refused.
+    """
+    if bed.shaped == enforced:
+        return
     link = LINKS[LINK]
-    wanted = {
-        urllc: {"five_qi": URLLC, "guaranteed_mbps": URLLC_MBPS, "maximum_mbps": URLLC_MBPS,
-                "underlay_mbps": BOTTLENECK_MBPS},
-        embb: {"five_qi": EMBB, "maximum_mbps": EMBB_MBPS, "underlay_mbps": BOTTLENECK_MBPS},
-    }  # fmt: skip
     started = []
-    for name, params in wanted.items():
-        given = params if enforced else {"five_qi": 0}
-        started.append(bed.start_action(bed.slices[name][link.near], "set-qos", link=LINK, **given))
+    for found in bed.slices.values():
+        for member in found.parameters["additionalParamsForVnf"]:
+            if member["member-vnf-index"] not in (link.near, link.far):
+                continue
+            values = member["additionalParams"]
+            words = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
+            given = {word: values[f"{LINK}_{word}"] if enforced else 0 for word in words}
+            end = found[member["member-vnf-index"]]
+            started.append(bed.start_action(end, "set-qos", link=LINK, **given))
     for operation in started:
         record = bed.wait_action(operation)
         if record["operationState"] != "COMPLETED":
             raise click.ClickException(f"set-qos: {record.get('errorMessage')}")
+    bed.shaped = enforced
 
 
 def run(
@@ -95,31 +112,26 @@ def run(
     Args:
         bed: with the slices.
         urllc, embb: names of the slices.
-        enforced: whether the 5QIs are set; without is the control.
+        enforced: whether the 5QIs are in force; without is the control.
         seconds: of the stream.
 
     Returns:
-        Delays of URLLC's datagrams and eMBB's rate; whether enough datagrams kept the budget, or in
-        the control, whether they did not.
+        Delays of URLLC's datagrams and eMBB's rate; whether the charm says that the 5QI is in force
+        and enough datagrams kept the budget, or in the control, neither.
     """
     link = LINKS[LINK]
     slow, fast = bed.slices[urllc], bed.slices[embb]
-    if enforced:
-        _set(bed, urllc, embb, enforced=True)
-    try:
-        with bottleneck(bed, BOTTLENECK_MBPS):
-            target = fast.target(LINK, "tunnel")
-            before = _received(bed, embb)
-            begun = time.monotonic()
-            with load(fast[link.near], fast[link.far], target, seconds + 60, "-P", "4"):
-                time.sleep(2)  # TCP has found the rate, and filled what there is to fill.
-                ends, address = (slow[link.near], slow[link.far]), slow.target(LINK, "tunnel")
-                stream = Flow(*ends, address, seconds=seconds, rate=RATE).result()
-            rate = (_received(bed, embb) - before) * 8 / 1e6 / (time.monotonic() - begun)
-        told = bed.action(slow[link.near], "show-qos") if enforced else {}
-    finally:
-        if enforced:
-            _set(bed, urllc, embb, enforced=False)
+    ensure(bed, enforced)
+    with bottleneck(bed, BOTTLENECK_MBPS):
+        target = fast.target(LINK, "tunnel")
+        before = _received(bed, embb)
+        begun = time.monotonic()
+        with load(fast[link.near], fast[link.far], target, seconds + 60, "-P", "4"):
+            time.sleep(2)  # TCP has found the rate, and filled what there is to fill.
+            ends, address = (slow[link.near], slow[link.far]), slow.target(LINK, "tunnel")
+            stream = Flow(*ends, address, seconds=seconds, rate=RATE).result()
+        rate = (_received(bed, embb) - before) * 8 / 1e6 / (time.monotonic() - begun)
+    told = bed.action(slow[link.near], "show-qos")
     within = 100 * sum(got - at <= BUDGET_MS / 1000 for _, at, got in stream.seen) / stream.sent
     kept = within >= WITHIN
     return {
@@ -136,7 +148,7 @@ def run(
             f"TCP as fast as it can; URLLC (5QI {URLLC}, {URLLC_MBPS} Mbit/s guaranteed) sends "
             f"{RATE:.0f} datagrams a second."
         ),
-    }, kept == enforced
+    }, kept == enforced == bool(told.get(LINK, {}).get("in-force"))
 
 
 def _received(bed: Testbed, name: str) -> int:

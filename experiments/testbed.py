@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shlex
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 from rich.console import Console
 
+from experiments.slices import SUBNET, Wanted
 from lab.vim import Vim
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
-NSD = "epc_ns"
 
 
 @dataclass(frozen=True)
@@ -49,18 +47,6 @@ LINKS = {
         Link("s1u", "S1-U", "enb", "spgwu"),
     )
 }
-
-#: Ranges of the written parameter file and those a second slice takes for them: a probe to an
-#: address of slice B that slice A has too would stay in slice A and prove nothing.
-_SECOND = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."),
-           ("10.254.", "10.253."))  # fmt: skip
-
-
-def second(text: str) -> str:
-    """Return a parameter file with every address moved to ranges of a second slice."""
-    for one, other in _SECOND:
-        text = re.sub(rf"(?<![\d.]){re.escape(one)}", other, text)
-    return text
 
 
 @dataclass(frozen=True)
@@ -93,6 +79,7 @@ class Vnf:
     """A VNF of a slice and its VDU's console."""
 
     slice: str
+    service: str
     name: str
     server: str
     management: str
@@ -133,14 +120,18 @@ class Vnf:
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice: one network service with its own links."""
+    """A slice: one network service with its own links.
+
+    Attributes:
+        parameters: What its service was instantiated with.
+    """
 
     name: str
     ns_id: str
     addresses: Addresses
     vnfs: Mapping[str, Vnf]
     vim: Vim = field(repr=False)
-    settle_seconds: float = 0.0
+    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Vnf:
         """Return a VNF."""
@@ -208,6 +199,8 @@ class Testbed:
         self.dist = dist
         self.console = console
         self.slices: dict[str, Slice] = {}
+        #: Whether the charms enforce the 5QIs of the slices at this moment.
+        self.shaped = False
 
     # -- verbs ---------------------------------------------------------------------------------
 
@@ -236,7 +229,7 @@ class Testbed:
         """Start a day-2 primitive; return the operation."""
         text = json.dumps({key.replace("_", "-"): value for key, value in params.items()})
         words = ("--vnf_name", where.name, "--action_name", primitive, "--params", text)
-        told: dict[str, Any] = json.loads(self.verb("ns-action", where.slice, *words))
+        told: dict[str, Any] = json.loads(self.verb("ns-action", where.service, *words))
         return str(told["id"])
 
     def wait_action(self, operation: str, patience: float = 180.0) -> dict[str, Any]:
@@ -299,64 +292,69 @@ class Testbed:
 
     # -- slices --------------------------------------------------------------------------------
 
-    def prepare(self, *more: str) -> None:
-        """Make the VIM account and onboard the EPC, and more packages."""
+    def prepare(self, packages: Sequence[Path]) -> None:
+        """Make the VIM account and onboard the VNFs, then packages of services and templates."""
         self.verb("vim-create", "--name", "lab", show=True)
-        for package in (*(f"{name}_vnf" for name in VNFS), NSD, *more):
-            kind = "nspkg-create" if package.endswith("_ns") else "vnfpkg-create"
-            self.verb(kind, str(self.dist / f"{package}.tar.gz"))
+        vnfs = [self.dist / f"{name}_vnf.tar.gz" for name in VNFS]
+        for package in (*vnfs, *packages):
+            kind = package.name.removesuffix(".tar.gz").rpartition("_")[2]
+            verb = {"vnf": "vnfpkg-create", "ns": "nspkg-create", "nst": "nst-create"}[kind]
+            self.verb(verb, str(package))
 
-    def parameters(self, base: str = "epc", other_ranges: bool = False) -> str:
-        """Return the text of a built parameter file, for a second slice where asked."""
-        text = (self.dist / "params" / f"{base}.yaml").read_text(encoding="utf-8")
-        return second(text) if other_ranges else text
-
-    def deploy(self, wanted: Mapping[str, str], patience: float = 600.0) -> None:
-        """Instantiate one EPC per slice, side by side, and wait until all charms are idle.
+    def deploy(self, wanted: Sequence[Wanted], patience: float = 600.0) -> None:
+        """Instantiate slices side by side, and wait until all their charms are idle.
 
         Args:
-            wanted: parameter text by name of the slice.
+            wanted: the slices.
             patience: seconds all this may take.
 
         Raises:
             click.ClickException: one failed, or it takes too long.
         """
-        documents = {}
-        for name, text in wanted.items():
-            file = self.home / f"{name}.yaml"
-            file.write_text(text, encoding="utf-8")
-            documents[name] = yaml.safe_load(text)
-            words = ("--ns_name", name, "--nsd_name", NSD, "--vim_account", "lab")
-            self.verb("ns-create", *words, "--config_file", str(file), show=True)
+        for one in wanted:
+            file = self.home / f"{one.name}.yaml"
+            file.write_text(one.text, encoding="utf-8")
+            words = ("--nsi_name", one.name, "--nst_name", one.nst, "--vim_account", "lab")
+            self.verb("nsi-create", *words, "--config_file", str(file), show=True)
         until = time.monotonic() + patience
         waiting = list(wanted)
         while waiting:
-            record = json.loads(self.verb("ns-show", waiting[0]))
-            settled = (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle")
+            one = waiting[0]
+            service = f"{one.name}.{SUBNET}"
+            record = json.loads(self.verb("ns-show", service))
             if record["nsState"] == "BROKEN":
-                raise click.ClickException(f"{waiting[0]} is BROKEN: {record.get('errorDetail')}")
-            if settled is not None:
-                self.adopt(waiting.pop(0), documents[record["name"]], float(settled))
+                raise click.ClickException(f"{service} is BROKEN: {record.get('errorDetail')}")
+            if (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle") is not None:
+                self.adopt(one.name, one.parameters, service)
+                waiting.pop(0)
             elif time.monotonic() > until:
-                raise click.ClickException(f"{waiting[0]} is not up after {patience:.0f} s")
+                raise click.ClickException(f"{service} is not up after {patience:.0f} s")
             else:
                 time.sleep(1)
+        self.shaped = True
 
-    def adopt(self, name: str, document: Mapping[str, Any], settled: float = 0.0) -> Slice:
-        """Take a running service as a slice."""
-        record = json.loads(self.verb("ns-show", name))
+    def adopt(self, name: str, document: Mapping[str, Any], service: str = "") -> Slice:
+        """Take a running service as a slice.
+
+        Args:
+            name: of the slice.
+            document: parameters of the service.
+            service: its name where it differs.
+        """
+        service = service or name
+        record = json.loads(self.verb("ns-show", service))
         vim = Vim.open(self.home, "lab")
         applications = {
             vca["member-vnf-index"]: vca["application"]
             for vca in record["_admin"]["deployed"]["VCA"]
         }
         vnfs = {}
-        for row in json.loads(self.verb("vnf-list", "--ns", name)):
+        for row in json.loads(self.verb("vnf-list", "--ns", service)):
             index = row["member-vnf-index-ref"]
             server = vim.server(row["vdur"][0]["vim-id"])
             management = server.ip_on(vim.management_network().id) or ""
-            vnfs[index] = Vnf(name, index, server.id, management, applications[index], vim)
-        found = Slice(name, record["_id"], Addresses.of(document), vnfs, vim, settled)
+            vnfs[index] = Vnf(name, service, index, server.id, management, applications[index], vim)
+        found = Slice(name, record["_id"], Addresses.of(document), vnfs, vim, document)
         self.slices[name] = found
         return found
 
@@ -364,7 +362,7 @@ class Testbed:
         """Remove everything the lab made."""
         self.verb("lab", "clean")
         with contextlib.suppress(OSError):
-            for file in self.home.glob("*.yaml"):
+            for file in (*self.home.glob("*.yaml"), *self.home.glob("*.tar.gz")):
                 file.unlink()
             self.home.rmdir()
 

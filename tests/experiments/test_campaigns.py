@@ -17,8 +17,9 @@ from experiments.campaign import EXPERIMENTS, plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
 from experiments.schedule import interleaved
+from experiments.slices import second
 from experiments.store import Campaign
-from experiments.testbed import Addresses, second
+from experiments.testbed import Addresses
 
 ENVIRONMENT = {"host": {"cpus": 2, "kernel": "6.1"}}
 

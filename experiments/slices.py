@@ -1,0 +1,117 @@
+"""The two slices of a campaign: eMBB and URLLC, each a template, a service and parameters.
+
+The first is the built template with the built parameters. The second has address ranges of its own,
+so that an address tells whose it is: a probe to an address of slice B that slice A has too would
+stay in slice A and prove nothing. OSM takes the subnets of a slice's links from the NSD only, so a
+second NSD is made of the built one, as an operator would, and a template that names it.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from builder import archive
+
+EMBB, URLLC = "embb", "urllc"
+SUBNET = "core"
+"""The one netslice-subnet of each template."""
+NSD = "epc_ns"
+SECOND = "epc_second_ns"
+
+#: Ranges of the written files and those the second slice takes for them.
+_RANGES = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."),
+           ("10.254.", "10.253."))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A slice to bring up.
+
+    Attributes:
+        name: Of the instance.
+        nst: Its template.
+        text: Parameters for nsi-create.
+    """
+
+    name: str
+    nst: str
+    text: str
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of its one service."""
+        (subnet,) = yaml.safe_load(self.text)["netslice-subnet"]
+        found: Mapping[str, Any] = subnet
+        return found
+
+
+def second(text: str) -> str:
+    """Return a text with every address moved to the ranges of the second slice."""
+    for one, other in _RANGES:
+        text = re.sub(rf"(?<![\d.]){re.escape(one)}", other, text)
+    return text
+
+
+def derived(source: Path, target: Path, names: Mapping[str, str]) -> Path:
+    """Write a service or template with other names and the ranges of the second slice.
+
+    Args:
+        source: Archive.
+        target: Archive to write.
+        names: Identifiers to replace.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, target.name.partition(".")[0])
+        folder.mkdir()
+        with tarfile.open(source) as packed:
+            for member in packed:
+                stream = packed.extractfile(member)
+                name = Path(member.name).name
+                if stream is None or not name.endswith(".yaml"):
+                    continue
+                text = second(stream.read().decode("utf-8"))
+                for one, other in names.items():
+                    text = re.sub(rf"\b{re.escape(one)}\b", other, text)
+                (folder / name).write_text(text, encoding="utf-8")
+        (folder / "checksums.txt").write_text(archive.checksums(folder), encoding="utf-8")
+        archive.write(folder, target)
+    return target
+
+
+def packages(dist: Path, folder: Path) -> list[Path]:
+    """Return the packages of both slices, VNF packages apart, in the order to onboard them."""
+    names = {NSD: SECOND}
+    return [
+        dist / f"{NSD}.tar.gz",
+        derived(dist / f"{NSD}.tar.gz", folder / f"{SECOND}.tar.gz", names),
+        dist / f"{EMBB}_nst.tar.gz",
+        derived(dist / f"{URLLC}_nst.tar.gz", folder / f"{URLLC}_nst.tar.gz", names),
+    ]
+
+
+def wanted(dist: Path, rates: Mapping[str, Mapping[str, int]], link: str) -> list[Wanted]:
+    """Return both slices.
+
+    Args:
+        dist: With the built parameter files.
+        rates: What to put into the parameters of a link, by slice.
+        link: The link whose ends have them.
+    """
+    made = []
+    for name in (EMBB, URLLC):
+        text = (dist / "params" / f"{name}.yaml").read_text(encoding="utf-8")
+        document = yaml.safe_load(text if name == EMBB else second(text))
+        for member in document["netslice-subnet"][0]["additionalParamsForVnf"]:
+            values = member["additionalParams"]
+            if f"{link}_five_qi" in values:
+                values.update({f"{link}_{key}": value for key, value in rates[name].items()})
+        made.append(Wanted(name, f"{name}_nst", yaml.safe_dump(document, sort_keys=False)))
+    return made

@@ -1,0 +1,58 @@
+"""The second slice of a campaign: a service and a template of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builder import packages
+from builder.tree import Tree
+from builder.validate import Catalog, validate_package, validate_params
+from experiments import qos, slices
+from experiments.testbed import Addresses
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("dist")
+    names = ["epc_ns", "embb_nst", "urllc_nst"]
+    packages.build(Tree.find(Path(__file__).parent), target, names)
+    return target
+
+
+@pytest.fixture(scope="module")
+def catalog(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """Both slices' packages, and the VNFs they name."""
+    made = slices.packages(dist, tmp_path_factory.mktemp("own"))
+    catalog = Catalog.from_packages(made)
+    for package in packages.catalogue(Tree.find(Path(__file__).parent)).values():
+        if package.kind == "vnf":
+            catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
+    assert [p for path in made for p in validate_package(path, catalog)] == []
+    return catalog
+
+
+def test_both_slices_are_valid_and_share_no_address(dist: Path, catalog: Catalog) -> None:
+    one, two = slices.wanted(dist, qos.RATES, qos.LINK)
+    for wanted in (one, two):
+        alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
+                        nsts={wanted.nst: catalog.nsts[wanted.nst]})  # fmt: skip
+        assert validate_params("nsi", yaml.safe_load(wanted.text), alone) == []
+    first, second = (Addresses.of(wanted.parameters) for wanted in (one, two))
+    assert first.inner.keys() == second.inner.keys()
+    mine = {*first.inner.values(), *first.outer.values()}
+    assert not mine & {*second.inner.values(), *second.outer.values()}
+    assert "192.168." not in str(catalog.nsds[slices.SECOND])
+
+
+def test_the_5qi_is_the_templates_and_the_rates_are_the_operators(dist: Path) -> None:
+    for wanted, five_qi in zip(slices.wanted(dist, qos.RATES, qos.LINK),
+                               (qos.EMBB, qos.URLLC), strict=True):  # fmt: skip
+        for member in wanted.parameters["additionalParamsForVnf"]:
+            values = member["additionalParams"]
+            if member["member-vnf-index"] in ("enb", "spgwu"):
+                assert values["s1u_five_qi"] == five_qi
+                assert values["s1u_underlay_mbps"] == qos.BOTTLENECK_MBPS
+                assert values["s1u_maximum_mbps"] == qos.RATES[wanted.name]["maximum_mbps"]
