@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import diameter, wire
-from experiments.testbed import LINKS, InBackground, Slice, Testbed, Vnf
+from experiments.testbed import InBackground, Slice, Testbed, Vnf
 from experiments.traffic import tcp
 
 _LISTEN = r"""
@@ -42,23 +42,27 @@ json.dump(True, sys.stdout)
 """
 
 
-def subscriber(near: Vnf, far: Vnf, address: str) -> int:
-    """Send one Diameter request about a subscriber; return how many bytes arrived."""
+def subscriber(near: Vnf, far: Vnf, address: str) -> None:
+    """Send one Diameter request about a subscriber to whoever listens there, else to a listener."""
     where = {"address": address, "port": diameter.PORT}
+    request = dict(where, data=diameter.update_location(diameter.TEST_IMSI).hex())
+    if far.out("ss", "-Hlnt", "sport", "=", f":{diameter.PORT}").strip():
+        near.python(_TELL, request)  # An HSS runs there.
+        return
     listening = InBackground(lambda: far.python(_LISTEN, where))
-    near.python(_TELL, dict(where, data=diameter.update_location(diameter.TEST_IMSI).hex()))
-    return int(listening.result())
+    near.python(_TELL, request)
+    listening.result()
 
 
 def traffic(found: Slice, path: str, diameter_over: str) -> None:
     """Carry something over each link of a slice, and a subscriber's identity over S6a."""
-    for link in LINKS.values():
+    for link in found.links.values():
         near, far = found[link.near], found[link.far]
         address = found.target(link.name, path)
         near.run("ping", "-n", "-q", "-c", "3", "-i", "0.05", address)
         tcp(near, far, address, 1, mbps=20)
-        if link.name == "s6a" and diameter_over:
-            subscriber(near, far, found.target("s6a", diameter_over))
+        if link.name == found.signalling and diameter_over:
+            subscriber(near, far, found.target(link.name, diameter_over))
 
 
 def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
@@ -76,21 +80,22 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
         wire and the IMSI on the first slice's S6a.
     """
     first = next(iter(bed.slices))
+    signalling = bed.slices[first].signalling
     control = path != "tunnel"
     if control:
-        bed.configure(first, "s6a", "none")
+        bed.configure(first, signalling, "none")
     try:
         identities = [first] if control else list(bed.slices)
         wires = _captured(bed, path, dict.fromkeys(identities, "tunnel"))
     finally:
         if control:
-            bed.configure(first, "s6a", "wireguard")
+            bed.configure(first, signalling, "wireguard")
     good = True
     links: dict[str, Any] = {}
     for (name, link), seen in wires.items():
         if control:
             good &= bool(seen.clear)
-            good &= (name, link) != (first, "s6a") or diameter.TEST_IMSI in seen.imsis
+            good &= (name, link) != (first, signalling) or diameter.TEST_IMSI in seen.imsis
         else:
             good &= not seen.clear and not seen.imsis and seen.protected > 0
         links[f"{name}/{link}"] = {

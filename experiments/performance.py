@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from experiments import qos
-from experiments.testbed import LINKS, Testbed
+from experiments.testbed import Testbed
 from experiments.traffic import echoes, load, tcp, udp
 
 UDP_MBPS = 20
@@ -32,7 +32,8 @@ def run(
     """
     if link == qos.LINK:
         qos.ensure(bed, enforced=False)  # The cost of a tunnel is asked for, not of a share.
-    measured, point = bed.slices[slice], LINKS[link]
+    measured = bed.slices[slice]
+    point = measured.links[link]
     near, far, address = measured[point.near], measured[point.far], measured.target(link, path)
     with contextlib.ExitStack() as stack:
         if neighbour:

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from experiments.testbed import LINKS, InBackground, Slice, Testbed, Vnf
+from experiments.testbed import InBackground, Slice, Testbed, Vnf
 
 PORT = 7777
 """Where each VNF has a service of its own on each of its inner addresses, TCP and UDP."""
@@ -131,11 +131,17 @@ def addresses(found: Slice, vnf: Vnf) -> dict[str, str]:
     return table
 
 
-def related(one: Vnf, other: Vnf) -> bool:
-    """Tell whether two VNFs are the ends of a link."""
-    return one.slice == other.slice and any(
-        {link.near, link.far} == {one.name, other.name} for link in LINKS.values()
+def related(found: Slice, one: Vnf, other: Vnf) -> bool:
+    """Tell whether two VNFs are the ends of a link of a slice."""
+    return one.slice == other.slice == found.name and any(
+        {link.near, link.far} == {one.name, other.name} for link in found.links.values()
     )
+
+
+def own(found: Slice, vnf: Vnf) -> list[str]:
+    """Return a VNF's addresses inside its tunnels; a UE has none."""
+    table = addresses(found, vnf).items()
+    return [address for address, kind in table if kind.startswith("inner/")]
 
 
 def strangers(bed: Testbed) -> Iterator[tuple[Vnf, Vnf]]:
@@ -143,7 +149,7 @@ def strangers(bed: Testbed) -> Iterator[tuple[Vnf, Vnf]]:
     everyone = bed.all_vnfs()
     for one in everyone:
         for other in everyone:
-            if one != other and not related(one, other):
+            if one != other and not related(bed.slices[one.slice], one, other):
                 yield one, other
 
 
@@ -173,7 +179,7 @@ def _requests(
             if not kind.startswith("inner/"):
                 continue
             inner.append((address, PORT))
-            for link in LINKS.values():
+            for link in target.links.values():
                 if other.name in (link.near, link.far):
                     peer = link.near if other.name == link.far else link.far
                     source, text = target.inner(peer, link.name), f"{token} forged-{peer} {kind}"
@@ -205,16 +211,15 @@ def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool
     reached: list[dict[str, Any]] = []
     listeners = {}
     for vnf in everyone:
-        own = [
-            address
-            for address, kind in addresses(bed.slices[vnf.slice], vnf).items()
-            if kind.startswith("inner/")
-        ]
-        request = {"addresses": own, "port": PORT, "seconds": 600, "stop": _STOP}
+        at = own(bed.slices[vnf.slice], vnf)
+        if not at:
+            continue
+        request = {"addresses": at, "port": PORT, "seconds": 600, "stop": _STOP}
         listeners[str(vnf)] = InBackground(lambda v=vnf, r=request: v.python(_LISTEN, r, 650))  # type: ignore[misc]
     try:
         for vnf in everyone:
-            _wait_listening(vnf)
+            if str(vnf) in listeners:
+                _wait_listening(vnf)
 
         by_attacker: dict[str, tuple[Vnf, list[Vnf]]] = {}
         for one, other in strangers(bed):
@@ -288,7 +293,7 @@ def _wait_listening(vnf: Vnf) -> None:
 def _control(bed: Testbed, vnf: Vnf, patience: float) -> list[str]:
     """Ask the far end of each link that a VNF starts, through the tunnel; return the tokens."""
     tokens = []
-    for link in LINKS.values():
+    for link in bed.slices[vnf.slice].links.values():
         if link.near == vnf.name:
             address = bed.slices[vnf.slice].target(link.name, "tunnel")
             token = f"control {vnf} {link.name}"
@@ -320,12 +325,10 @@ def _stop(bed: Testbed, listeners: dict[str, InBackground]) -> list[str]:
     """End the listeners and return every token any of them received."""
     tokens: list[str] = []
     for vnf in bed.all_vnfs():
-        own = next(
-            a
-            for a, kind in addresses(bed.slices[vnf.slice], vnf).items()
-            if kind.startswith("inner/")
-        )
-        item = {"to": own, "port": PORT, "source": "", "token": _STOP}
+        if str(vnf) not in listeners:
+            continue
+        at = own(bed.slices[vnf.slice], vnf)[0]
+        item = {"to": at, "port": PORT, "source": "", "token": _STOP}
         vnf.python(_ATTEMPT, {"routes": [], "tcp": [], "udp": [item], "patience": 1.0})
         tokens += listeners[str(vnf)].result(60)
     return tokens

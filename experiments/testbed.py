@@ -29,12 +29,21 @@ VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
 
 @dataclass(frozen=True)
 class Link:
-    """A link of the EPC: its name, the VNF that starts traffic, the far end."""
+    """A link: its name, which is its network's, the VNF that starts traffic, the far end.
+
+    Attributes:
+        endpoints: its name in the charm of a VNF, where that is another.
+    """
 
     name: str
     title: str
     near: str
     far: str
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+
+    def endpoint(self, vnf: str) -> str:
+        """Return what the charm of a VNF calls it."""
+        return self.endpoints.get(vnf, self.name)
 
 
 LINKS = {
@@ -124,6 +133,7 @@ class Slice:
 
     Attributes:
         parameters: What its service was instantiated with.
+        links: Those between its VNFs, the one that tells of subscribers first.
     """
 
     name: str
@@ -132,6 +142,7 @@ class Slice:
     vnfs: Mapping[str, Vnf]
     vim: Vim = field(repr=False)
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    links: Mapping[str, Link] = field(default_factory=lambda: LINKS, repr=False)
 
     def __getitem__(self, name: str) -> Vnf:
         """Return a VNF."""
@@ -144,7 +155,12 @@ class Slice:
     def target(self, link: str, path: str) -> str:
         """Return the far end's address of a link, for traffic in the tunnel or beside it."""
         table = self.addresses.inner if path == "tunnel" else self.addresses.outer
-        return table[LINKS[link].far, link]
+        return table[self.links[link].far, link]
+
+    @property
+    def signalling(self) -> str:
+        """The link that tells of subscribers."""
+        return next(iter(self.links))
 
     def network(self, link: str) -> str:
         """Return the id of the network under a link."""
@@ -264,7 +280,8 @@ class Testbed:
 
     def configure(self, name: str, link: str, technology: str) -> None:
         """Set what secures a link of a slice, at both of its ends at once."""
-        found, point = self.slices[name], LINKS[link]
+        found = self.slices[name]
+        point = found.links[link]
         network, operations = found.network(link), []
         for end in (point.near, point.far):
             port = next(
@@ -274,7 +291,7 @@ class Testbed:
                 self.start_action(
                     found[end],
                     "configure",
-                    link=link,
+                    link=point.endpoint(end),
                     technology=technology,
                     inner_address=f"{found.inner(end, link)}/24",
                     underlay_interface=port.interface,
@@ -333,13 +350,20 @@ class Testbed:
                 time.sleep(1)
         self.shaped = True
 
-    def adopt(self, name: str, document: Mapping[str, Any], service: str = "") -> Slice:
+    def adopt(
+        self,
+        name: str,
+        document: Mapping[str, Any],
+        service: str = "",
+        links: Mapping[str, Link] = LINKS,
+    ) -> Slice:
         """Take a running service as a slice.
 
         Args:
             name: of the slice.
             document: parameters of the service.
             service: its name where it differs.
+            links: of the service.
         """
         service = service or name
         record = json.loads(self.verb("ns-show", service))
@@ -354,7 +378,7 @@ class Testbed:
             server = vim.server(row["vdur"][0]["vim-id"])
             management = server.ip_on(vim.management_network().id) or ""
             vnfs[index] = Vnf(name, service, index, server.id, management, applications[index], vim)
-        found = Slice(name, record["_id"], Addresses.of(document), vnfs, vim, document)
+        found = Slice(name, record["_id"], Addresses.of(document), vnfs, vim, document, links)
         self.slices[name] = found
         return found
 
@@ -374,7 +398,7 @@ class Testbed:
         files = {}
         with contextlib.ExitStack() as stack:
             for name, found in self.slices.items():
-                for link in LINKS:
+                for link in found.links:
                     file = folder / f"{name}-{link}.pcap"
                     stack.enter_context(found.vim.capture(found.network(link), file))
                     files[name, link] = file
