@@ -78,7 +78,7 @@ def run(
         started = time.monotonic()
         try:
             bed.prepare(slices.packages(dist, place))
-            bed.deploy(slices.wanted(dist, qos.RATES, qos.LINK))
+            bed.deploy(slices.wanted(dist, qos.RATES, qos.LINK, PROFILES[profile].functions))
             screen.print(
                 f"two slices of five VNFs are up after {time.monotonic() - started:.0f} s; "
                 f"{len(missing)} of {len(steps)} runs to make"

@@ -9,7 +9,15 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments import confidentiality, dependability, performance, qos, reach, revocation
+from experiments import (
+    confidentiality,
+    dependability,
+    performance,
+    qos,
+    reach,
+    revocation,
+    signalling,
+)
 from experiments.model import Cell, Run
 from experiments.profiles import Profile
 from experiments.schedule import Planned, interleaved
@@ -25,6 +33,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "dependability": dependability.run,
     "qos": qos.run,
     "revocation": revocation.run,
+    "signalling": signalling.run,
 }
 
 
@@ -87,6 +96,9 @@ def headline(run: Run) -> str:
     if run.experiment == "qos":
         within, rate = told["within_percent"], told["embb_mbps"]
         return f"{within:.1f} % of URLLC within {told['budget_ms']:g} ms, eMBB {rate:.0f} Mbit/s"
+    if run.experiment == "signalling":
+        air, ulr = told["air_mean_ms"], told["ulr_mean_ms"]
+        return f"AIR {air:.2f} ms, ULR {ulr:.2f} ms, attach {told['attach_median_ms']:.1f} ms"
     if run.experiment == "revocation":
         return f"{told['arrived']} arrived before, {told['after-deletion']} after the deletion"
     return ""

@@ -1,5 +1,8 @@
 """What each underlay shows while its link carries traffic (experiment `confidentiality`).
 
+Where the network functions of a slice run, UEs attach through them; else one Diameter request made
+here stands for that.
+
 The control is the same traffic between the same VNFs over the same wires without a VPN: it must
 show protocols and the subscriber's IMSI in clear, or the experiment could not have failed.
 """
@@ -11,9 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from experiments import diameter, wire
+from experiments import diameter, signalling, wire
 from experiments.testbed import InBackground, Slice, Testbed, Vnf
 from experiments.traffic import tcp
+
+UES = 3
+"""That attach meanwhile, in a slice whose network functions run."""
 
 _LISTEN = r"""
 import json, socket, sys
@@ -61,8 +67,19 @@ def traffic(found: Slice, path: str, diameter_over: str) -> None:
         address = found.target(link.name, path)
         near.run("ping", "-n", "-q", "-c", "3", "-i", "0.05", address)
         tcp(near, far, address, 1, mbps=20)
-        if link.name == found.signalling and diameter_over:
+        if link.name != found.signalling or not diameter_over:
+            continue
+        if signalling.simulated(found):
+            signalling.attach(found, UES)
+        else:
             subscriber(near, far, found.target(link.name, diameter_over))
+
+
+def identities(found: Slice) -> set[str]:
+    """Return the IMSIs that the control must show."""
+    if signalling.simulated(found):
+        return set(signalling.imsis(found, UES))
+    return {diameter.TEST_IMSI}
 
 
 def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
@@ -80,22 +97,23 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
         wire and the IMSI on the first slice's S6a.
     """
     first = next(iter(bed.slices))
-    signalling = bed.slices[first].signalling
+    told = bed.slices[first].signalling
     control = path != "tunnel"
     if control:
-        bed.configure(first, signalling, "none")
+        bed.configure(first, told, "none")
     try:
-        identities = [first] if control else list(bed.slices)
-        wires = _captured(bed, path, dict.fromkeys(identities, "tunnel"))
+        telling = [first] if control else list(bed.slices)
+        wires = _captured(bed, path, dict.fromkeys(telling, "tunnel"))
     finally:
         if control:
-            bed.configure(first, signalling, "wireguard")
+            bed.configure(first, told, "wireguard")
     good = True
     links: dict[str, Any] = {}
     for (name, link), seen in wires.items():
         if control:
             good &= bool(seen.clear)
-            good &= (name, link) != (first, signalling) or diameter.TEST_IMSI in seen.imsis
+            shown = identities(bed.slices[first]) <= set(seen.imsis)
+            good &= (name, link) != (first, told) or shown
         else:
             good &= not seen.clear and not seen.imsis and seen.protected > 0
         links[f"{name}/{link}"] = {

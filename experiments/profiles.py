@@ -20,6 +20,7 @@ class Profile:
         measured: repeated and interleaved.
         repetitions: of `measured`.
         last: made at the end, since they break things.
+        functions: whether the slices run network functions.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Profile:
     measured: Sequence[Cell]
     repetitions: int
     last: Sequence[Cell]
+    functions: bool = False
 
 
 def _performance(links: Sequence[str], seconds: int) -> list[Cell]:
@@ -61,6 +63,14 @@ def _qos(seconds: int) -> list[Cell]:
     ]
 
 
+def _signalling(ues: int) -> list[Cell]:
+    return [
+        Cell("signalling", {"slice": name, "path": path, "ues": ues})
+        for name in (EMBB, URLLC)
+        for path in ("underlay", "tunnel")
+    ]
+
+
 def _confidentiality() -> list[Cell]:
     return [Cell("confidentiality", {"path": path}) for path in ("tunnel", "underlay")]
 
@@ -84,13 +94,14 @@ PROFILES = {
         Profile(
             name="full",
             first=[*_confidentiality(), Cell("reach", {"ports": "all", "patience": 1.0})],
-            measured=[*_performance(list(LINKS), 5), *_qos(10)],
+            measured=[*_performance(list(LINKS), 5), *_qos(10), *_signalling(100)],
             repetitions=5,
             last=[
                 *_faults(_BOTH, FAULTS, 12),
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 5}),
                 Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 5}),
             ],
+            functions=True,
         ),
     )
 }

@@ -97,13 +97,16 @@ def packages(dist: Path, folder: Path) -> list[Path]:
     ]
 
 
-def wanted(dist: Path, rates: Mapping[str, Mapping[str, int]], link: str) -> list[Wanted]:
+def wanted(
+    dist: Path, rates: Mapping[str, Mapping[str, int]], link: str, functions: bool = False
+) -> list[Wanted]:
     """Return both slices.
 
     Args:
         dist: With the built parameter files.
         rates: What to put into the parameters of a link, by slice.
         link: The link whose ends have them.
+        functions: Whether they run network functions.
     """
     made = []
     for name in (EMBB, URLLC):
@@ -113,5 +116,7 @@ def wanted(dist: Path, rates: Mapping[str, Mapping[str, int]], link: str) -> lis
             values = member["additionalParams"]
             if f"{link}_five_qi" in values:
                 values.update({f"{link}_{key}": value for key, value in rates[name].items()})
+            if functions:
+                values["nf_software"] = "oai"
         made.append(Wanted(name, f"{name}_nst", yaml.safe_dump(document, sort_keys=False)))
     return made

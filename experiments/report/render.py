@@ -77,6 +77,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         performance=_performance(measured),
         udp_mbps=UDP_MBPS,
         neighbour_figures=_neighbour(measured),
+        signalling=_signalling(made.get("signalling", [])),
         qos=_qos(made.get("qos", [])),
         dependability=[_fault(run) for run in made.get("dependability", [])],
         revocation=[
@@ -170,6 +171,19 @@ def _neighbour(runs: Sequence[Run]) -> list[dict[str, str]]:
         if ours:
             made.append({"svg": figures.ratios(ours, [], text, axis), "text": text})
     return made
+
+
+def _signalling(runs: Sequence[Run]) -> dict[str, Any] | None:
+    ours = summary.signalling_ratios(runs)
+    if not ours:
+        return None
+    theirs = [
+        Ratio(f"{r.label} ({r.source.split('-')[0]})", r.value)
+        for r in summary.published_signalling()
+    ]
+    text = "Service response time of S6a, mean. Filled: this campaign. Hollow: published."
+    svg = figures.ratios(ours, theirs, text, "response time with VPN / without")
+    return {"svg": svg, "text": text, "ues": runs[0].params["ues"]}
 
 
 def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -91,6 +91,35 @@ def neighbour_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     return found
 
 
+def signalling_ratios(runs: Sequence[Run]) -> list[Ratio]:
+    """Return, per request and slice, S6a's response time through the tunnel over that without."""
+    found = []
+    for request in ("air", "ulr"):
+        table: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+        for run in runs:
+            point = (str(run.params["slice"]), str(run.params["path"]))
+            table[point][run.repetition] = float(run.result[f"{request}_mean_ms"])
+        for name in sorted({name for name, _ in table}):
+            value = _paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
+            if value is not None:
+                found.append(Ratio(f"{request.upper()} {name}", value))
+    return found
+
+
+def published_signalling() -> list[Ratio]:
+    """Return published response times of S6a over those without a VPN of the same source."""
+    found = []
+    for item in reference():
+        table = item.get("service-response-ms", {})
+        for label, times in table.items():
+            for request, value in times.items():
+                if label != "no-vpn":
+                    over = single(value / table["no-vpn"][request])
+                    words = f"{request.upper()} {label.replace('-', ' ')}"
+                    found.append(Ratio(words, over, item["id"]))
+    return found
+
+
 def reference() -> list[dict[str, Any]]:
     """Return the published figures."""
     loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.campaigns import ENVIRONMENT
 
-from experiments.model import Run
+from experiments.model import Cell, Run
 from experiments.report import render, summary
 from experiments.store import Campaign
 
@@ -51,6 +51,23 @@ def test_published_figures_are_ratios_too() -> None:
     delay = {(r.source, r.label): r.value.mean for r in summary.published_ratios("rtt_ms")}
     assert delay["ntnu-2022", "s1u vpn"] == pytest.approx(0.784 / 0.364)
     assert all(item["source"] for item in summary.reference())
+
+
+def test_response_times_are_ratios_too() -> None:
+    made = []
+    for repetition in range(3):
+        for path, air in (("underlay", 2.0), ("tunnel", 3.0)):
+            params = {"slice": "embb", "path": path, "ues": 9}
+            result = {"air_mean_ms": air + repetition, "ulr_mean_ms": 1.0, "attach_median_ms": 9.0}
+            cell = Cell("signalling", params)
+            made.append(Run("signalling", params, cell.key, repetition, 0, 1e9, 1.0, 0.5, result))
+    ours = {r.label: r.value for r in summary.signalling_ratios(made)}
+    assert ours["ULR embb"].mean == pytest.approx(1)
+    assert 1.2 < ours["AIR embb"].mean < 1.5
+    theirs = {r.label: r.value.mean for r in summary.published_signalling()}
+    assert theirs["AIR vpn"] == pytest.approx(5.377 / 6.156)
+    page = render.html(DESCRIBED, made)
+    assert "how long the HSS takes" in page
 
 
 def test_the_page_stands_alone_and_is_well_formed(runs: list[Run], judged: list[Run]) -> None:

@@ -11,7 +11,7 @@ from conftest import gone
 from e2e_support import ActionError, Lab, Service, captured
 from rich.console import Console
 
-from experiments import confidentiality, diameter, performance, reach
+from experiments import confidentiality, diameter, performance, reach, signalling
 from experiments.testbed import Link, Testbed
 from experiments.traffic import Flow
 
@@ -98,7 +98,17 @@ def test_wires_of_an_epc_show_nothing_and_the_control_shows_it(bed: Testbed) -> 
     assert {link["clear"] for link in told["links"].values()} == {0}
     told, good = confidentiality.run(bed, "underlay")
     assert good, told
-    assert told["links"]["epc/s6a"]["frames"]["diameter"] > 0
+    # UEs really attached through S6a.
+    assert set(signalling.imsis(bed.slices["epc"], 3)) <= set(told["links"]["epc/s6a"]["imsis"])
+
+
+@pytest.mark.long
+def test_response_times_of_s6a_with_its_tunnel_and_without(bed: Testbed) -> None:
+    for path, technology in (("tunnel", "wireguard"), ("underlay", "none")):
+        told, _ = signalling.run(bed, "epc", path, 5)
+        assert told["technology"] == technology
+        assert min(told["answers"].values()) >= 5
+        assert 0 < told["air_median_ms"] < told["attach_median_ms"]
 
 
 @pytest.mark.long
