@@ -64,9 +64,11 @@ def test_a_pair_that_is_settled_changes_nothing() -> None:
 def test_a_pair_that_only_its_members_speak_of_is_none() -> None:
     for declared in ({}, {"standby-group": "another"}):
         _, cell, _, _ = service(cell=declared)
-        assert [peer.label for peer in cell.plans["s1c"].peers] == ["gateway1"]
+        # Which of them comes first is chance.
+        (first,) = [peer.label for peer in cell.plans["s1c"].peers]
+        assert first in ("gateway1", "gateway2")
         (problem,) = cell.plans["s1c"].problems
-        assert "is already in use by gateway1" in problem
+        assert f"is already in use by {first}" in problem
 
 
 def test_a_pair_has_two_members() -> None:
