@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +55,7 @@ def within(name, command, check=True):
     return run("ip netns exec " + name + " env " + environ + command, check)
 
 
-run("modprobe tun && modprobe ipv6")
+run("modprobe tun && modprobe ipv6", check=plan["guest"])
 os.makedirs("/dev/net", exist_ok=True)
 if not os.path.exists("/dev/net/tun"):
     os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
@@ -129,11 +131,16 @@ class Link:
 
 @dataclass
 class Guest:
-    """A guest to be: its folder, outer addresses by end, and links."""
+    """A guest to be: its folder, outer addresses by end, and links.
+
+    With `ipsec.USERSPACE` there is no guest: the same happens in namespaces of this machine, where
+    strongSwan carries the packets itself.
+    """
 
     folder: Path
     outer: Mapping[str, str]
     links: Sequence[Link]
+    plane: str = ipsec.POLICY
 
     def connection(self, link: str) -> str:
         """Return the name of the connection the right end opens."""
@@ -148,6 +155,8 @@ class Guest:
         """
         keys = {(end, link.name): self._key(end, link.name) for end in ENDS for link in self.links}
         names = {}
+        same = any(link.params("left").ipsec.same_address for link in self.links)
+        conf = ipsec.daemon_conf(self.plane, same)
         for end in ENDS:
             for link in self.links:
                 if link.foreign and end == "right":
@@ -155,7 +164,7 @@ class Guest:
                 else:
                     names[link.name] = self._files(end, link, keys)
             (self.folder / end / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n")
-            (self.folder / end / "osm-vpnaas.conf").write_text(ipsec.daemon_conf(ipsec.POLICY))
+            (self.folder / end / "osm-vpnaas.conf").write_text(conf)
             (self.folder / end / "strongswan.conf").write_text(
                 "charon {\n  load_modular = yes\n  plugins {\n"
                 "    include /etc/strongswan.d/charon/*.conf\n"
@@ -180,7 +189,8 @@ class Guest:
             before: Commands by end, before interfaces of links and the daemon.
             steps: Label, end, command line, and whether it must work.
         """
-        plan: dict[str, Any] = {"ends": {}, "steps": steps}
+        guest = self.plane != ipsec.USERSPACE
+        plan: dict[str, Any] = {"ends": {}, "steps": steps, "guest": guest}
         for end in ENDS:
             own = [
                 "ip link set lo up",
@@ -193,7 +203,7 @@ class Guest:
             ups = [f"{x.name}.up" for x in self.links if not x.foreign or end == "left"]
             plan["ends"][end] = {"before": own, "up": ups}
         (self.folder / "plan.json").write_text(json.dumps(plan))
-        done = uml.run(self.folder, _PROGRAM, timeout=timeout)
+        done = uml.run(self.folder, _PROGRAM, timeout=timeout) if guest else self._here(timeout)
         assert done.code == 0, done.output
         told: dict[str, str] = json.loads((self.folder / "told.json").read_text())
         return told
@@ -203,6 +213,24 @@ class Guest:
         words = ["tcpdump", "-nn", "-r", str(self.folder / "pcap"), expression]
         listed = subprocess.run(words, capture_output=True, text=True, check=True)
         return len(listed.stdout.splitlines())
+
+    def _here(self, timeout: float) -> uml.Done:
+        """Run the program in namespaces of its own, with which all that it started ends."""
+        (self.folder / "program").write_text(_PROGRAM)
+        inside = (
+            "mount -t tmpfs none /run && mkdir /run/netns && ip link set lo up && "
+            f"exec {shlex.quote(sys.executable)} -I program"
+        )
+        words = ["unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        done = subprocess.run(
+            [*words, "sh", "-c", inside],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return uml.Done(done.returncode, done.stdout + done.stderr)
 
     def _key(self, end: str, link: str) -> str:
         for part in ("conf.d", "private"):
@@ -288,7 +316,7 @@ class Guest:
             generation=1,
             applied=(),
             identity=f"{link.name}-{end}",
-            plane=ipsec.POLICY,
+            plane=self.plane,
             running=True,
             daemon_plane=True,
             enabled=True,

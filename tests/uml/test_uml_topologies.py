@@ -6,9 +6,11 @@ The kernel's policies carry the packets; strongSwan and `ip` read what the charm
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from support.uml_ends import Guest, Link
+from vpnaas import ipsec
 from vpnaas.ipsec import parse_sas
 from vpnaas.steps import Results
 
@@ -32,6 +34,8 @@ def pair(name: str, subnet: str, **options: str) -> Link:
     return Link(name, inner, {key.replace("_", "-"): value for key, value in options.items()}, {})
 
 
+OWN = [f"ip address add {each} dev lo" for each in (f"{AMF}/32", f"{MME}/32", f"{MME6}/128")]
+"""What lies behind the gateway."""
 LINKS = (
     Link(
         "nr",
@@ -105,9 +109,7 @@ def told(guest: Guest) -> dict[str, str]:
         ("s1u-moved", "right", "ping -n -q -c 100 -i 0.2 -W 1 172.16.8.1", False),
         ("sas-moved", "left", "swanctl --list-sas", True),
     ]
-    before = [f"ip address add {each} dev lo" for each in (f"{AMF}/32", f"{MME}/32")]
-    before.append(f"ip address add {MME6}/128 dev lo")
-    return guest.run({"left": before}, steps)
+    return guest.run({"left": OWN}, steps)
 
 
 def test_an_inner_address_that_is_the_outer_one_loops_nothing(told: dict[str, str]) -> None:
@@ -138,6 +140,36 @@ def test_a_foreign_cell_is_given_its_inner_addresses(told: dict[str, str]) -> No
     assert told["pool-leases"].count("online") == 2
     assert told["pool-given-back"].count("online") == 0
     assert answered(told["pool-closed"]) == 0
+
+
+def test_both_in_userspace(tmp_path: Path) -> None:
+    """strongSwan's own ESP, with what it needs for an address that is the outer one."""
+    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, LINKS[:3:2], ipsec.USERSPACE)
+    made.prepare()
+    name = made.connection("nr")
+    told = made.run(
+        {"left": OWN},
+        [
+            ("nr-open", "right", f"swanctl --initiate --ike {name} --child nr --timeout 60", True),
+            ("nr-up", "right", ping(AMF), False),
+            ("nr-down", "left", ping(CELL, "-I", AMF), False),
+            ("nr-rekey", "right", "swanctl --rekey --child nr", True),
+            ("nr-again", "right", ping(AMF), False),
+            ("nr-close", "right", f"swanctl --terminate --ike {name}", True),
+            ("nr-closed", "right", ping(AMF), False),
+            ("nr-closed-down", "left", ping(CELL, "-I", AMF), False),
+            ("pool-open", "right", "swanctl --initiate --child field-cell --timeout 60", True),
+            ("pool-up", "right", ping(MME), False),
+            ("pool-up-6", "right", ping(MME6), False),
+            ("pool-down", "left", ping("10.60.0.1", "-I", MME), False),
+        ],
+    )
+    closed = {"nr-closed", "nr-closed-down"}
+    pings = {label: answered(text) for label, text in told.items() if "packets transmitted" in text}
+    assert pings == {label: 0 if label in closed else 5 for label in pings}
+    assert len(pings) == 8
+    assert made.count("not udp port 4500 and (net 10.0.0.0/8 or net 2001:db8::/32)") == 0
+    assert made.count("udp port 4500") >= 50
 
 
 def test_cbc_and_chacha_carry_packets(told: dict[str, str]) -> None:
