@@ -187,6 +187,7 @@ def test_the_list_alone_keeps_a_stolen_certificate_out():
     hss.vdu.charon._load_conns()
     assert not mme.vdu.charon._initiate(name)
     hss.vdu.files[crl] = files[crl]
+    hss.vdu.charon.swanctl(["--flush-certs", "--type", "x509_crl"])
     assert mme.vdu.charon._initiate(name)
 
 
@@ -194,6 +195,7 @@ def test_without_a_list_nobody_is_let_in():
     juju, hss, mme, _ = certified()
     (name,) = mme.vdu.charon.connections
     del hss.vdu.files[ca.crl_file("s6a")]
+    hss.vdu.charon.swanctl(["--flush-certs", "--type", "x509_crl"])
     assert not mme.vdu.charon._initiate(name)
 
 

@@ -174,6 +174,8 @@ class Charon:
         self.connections: dict[str, Connection] = {}
         self.keys: set[str] = set()
         self.sas: list[ModelSa] = []
+        self.lists: dict[str, list[str]] = {}
+        """Revoked serial numbers by issuer, of lists that were used."""
         self.made = 0
 
     def start(self) -> None:
@@ -184,7 +186,7 @@ class Charon:
 
     def stop(self) -> None:
         self.running = False
-        self.connections, self.keys = {}, set()
+        self.connections, self.keys, self.lists = {}, set(), {}
         # Without a word to the peers, which must notice by themselves.
         self.sas = []
 
@@ -214,6 +216,8 @@ class Charon:
             )
         elif verb == "--list-sas":
             return 0, "".join(self._show(sa) for sa in self.sas)
+        elif verb == "--flush-certs":
+            self.lists = {}
         elif verb == "--terminate":
             for sa in [sa for sa in self.sas if str(sa.id) == words[words.index("--ike-id") + 1]]:
                 self.end(sa)
@@ -297,15 +301,15 @@ class Charon:
         if not verifies(cert, connection.authority, self.vdu.world.clock):
             return False
         found = x509.certificate("", cert)
-        lists = [
-            json.loads(text)
-            for path, text in self.vdu.files.items()
-            if path.startswith("/etc/swanctl/x509crl/")
-        ]
-        mine = [each for each in lists if each["issuer"] == found.issuer]
-        if any(found.serial in each["serials"] for each in mine):
+        for path, text in self.vdu.files.items():
+            if path.startswith("/etc/swanctl/x509crl/"):
+                listed = json.loads(text)
+                # What was used is kept, whatever is loaded later (seen with strongSwan 5.9.8).
+                self.lists.setdefault(listed["issuer"], listed["serials"])
+        mine = self.lists.get(found.issuer)
+        if found.serial in (mine or ()):
             return False
-        return bool(mine) or not connection.strict
+        return mine is not None or not connection.strict
 
     @staticmethod
     def _agree(mine: Connection, theirs: Connection) -> bool:

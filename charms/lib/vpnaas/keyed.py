@@ -41,7 +41,7 @@ class KeyedTechnology(Technology):
         return False
 
     def lacking(self, view: View, state: KeyState) -> Sequence[str]:
-        """Return who has yet to give something without which the staged key is of no use."""
+        """Return whence (words) the staged key still needs a certificate."""
         return ()
 
     def told(
@@ -117,9 +117,7 @@ class KeyedTechnology(Technology):
             lacking = self.lacking(view, state)
             forced = situation.force and link in situation.rotate
             if lacking and not forced:
-                waiting.append(
-                    "key rotation waits for a certificate of {}".format(", ".join(lacking))
-                )
+                waiting.append("key rotation waits for a certificate {}".format(", ".join(lacking)))
             elif late and not forced:
                 waiting.append("key rotation waits for {}".format(", ".join(late)))
             else:

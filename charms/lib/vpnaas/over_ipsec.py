@@ -129,7 +129,7 @@ class Ipsec(KeyedTechnology):
         return time is not None and view.vdu.now >= time
 
     def lacking(self, view: View, state: KeyState) -> Sequence[str]:
-        """Return who has yet to certify the staged key."""
+        """Return whence the staged key still needs a certificate."""
         if not certificates.role(view.situation, view.link):
             return ()
         return self._judge(view, state).lacking

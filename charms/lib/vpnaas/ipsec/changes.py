@@ -139,6 +139,10 @@ def _daemon_changes(wanted: Wanted, state: State, changed: Set[str]) -> List[Ste
             # What is not on file any more goes only after the last address was given back.
             pools = ("swanctl", "--load-pools")
             steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
+    if wanted.certificates:
+        # charon keeps a copy of each revocation list it used, and would go on using that.
+        flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
+        steps.append(run(link + "/apply/flush", *flush, any_exit=True, timeout=60))
     if DROPIN_FILE in changed and state.plane == USERSPACE:
         mtu = ("ip", "link", "set", TUN, "mtu", str(wanted.tun_mtu))
         steps.append(run(link + "/apply/tun", *mtu, any_exit=True))

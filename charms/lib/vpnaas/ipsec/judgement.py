@@ -46,7 +46,7 @@ class Judgement:
         following: Ours for the staged key, where it does not come in an offer.
         issues: Certificates to be issued if their peer is admitted, by key.
         files: Text of files that a peer needs, by its name.
-        lacking: Labels of peers whose authority has not issued for the staged key.
+        lacking: Whence (words) a certificate for the staged key is still missing.
         roots: Authorities, by slot.
     """
 
@@ -180,7 +180,7 @@ def _judge_subject(view: View, held: Held, keys: Tuple[str, str], identity: str)
             if not refusal:
                 good[found.key] = found
         if keys[1] and keys[1] not in good:
-            lacking.append(remote.label)
+            lacking.append("from {}".format(remote.label))
         mine = good.get(keys[0])
         if mine is None and not refused and usable and kept is not None:
             mine = kept if is_installed(held, kept.text, root) else None
@@ -240,7 +240,7 @@ def _judge_operated(view: View, held: Held, keys: Tuple[str, str], identity: str
         proof, pins = _theirs(view, held, remote, offer, root)
         proofs[remote.peer_name] = proof
         files[remote.peer_name] = dict(pins)
-    lacking = ("set-certificate",) if keys[1] and following is None else ()
+    lacking = ("by set-certificate",) if keys[1] and following is None else ()
     roots = {"": root} if root is not None else {}
     return Judgement(proofs, own, following, {}, files, lacking, roots)
 
