@@ -94,13 +94,20 @@ PROFILES = {
         Profile(
             name="full",
             first=[*_confidentiality(), Cell("reach", {"ports": "all", "patience": 1.0})],
-            measured=[*_performance(list(LINKS), 5), *_qos(10), *_signalling(100)],
+            measured=[*_performance(list(LINKS), 5), *_qos(10)],
             repetitions=5,
             last=[
                 *_faults(_BOTH, FAULTS, 12),
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 5}),
                 Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 5}),
             ],
+        ),
+        Profile(
+            name="functions",
+            first=_confidentiality(),
+            measured=_signalling(100),
+            repetitions=5,
+            last=[],
             functions=True,
         ),
     )
