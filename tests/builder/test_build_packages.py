@@ -300,7 +300,7 @@ def test_day_2_primitives_ask_for_nothing_but_what_the_action_requires(documents
                     assert yaml.safe_load(parameter["default-value"]) == schema["default"]
 
 
-@pytest.mark.parametrize("service", ["epc_ns", "epc_ns_double", "vpn_basic_ns"])
+@pytest.mark.parametrize("service", ["epc_ns", "epc_ns_double", "vpn_basic_ns", "secgw_ha_ns"])
 def test_parameter_files_supply_what_the_primitives_take_and_no_more(documents, dist, service):
     profiles = network_services(documents)[service]["df"][0]["vnf-profile"]
     for name, document in files_of(service, dist).items():
