@@ -182,7 +182,6 @@ def test_an_unknown_subscriber_and_a_wrong_key_are_refused(epc: Service) -> None
     assert message(epc, "ue") == ("active", "ue ready")
 
 
-@pytest.mark.long
 def test_an_enb_of_another_network_is_refused_and_its_charm_does_not_start_one(
     epc: Service,
 ) -> None:
@@ -209,7 +208,6 @@ def test_an_enb_of_another_network_is_refused_and_its_charm_does_not_start_one(
     assert message(epc, "enb")[0] == "active"
 
 
-@pytest.mark.long
 def test_without_the_hss_the_attach_is_refused_and_all_heals_when_it_is_back(
     epc: Service,
 ) -> None:
@@ -232,7 +230,6 @@ def test_without_the_hss_the_attach_is_refused_and_all_heals_when_it_is_back(
     assert started(mme) == before
 
 
-@pytest.mark.long
 def test_a_slow_database_makes_registrations_late_and_the_measurement_tells(epc: Service) -> None:
     hss = epc["hss"]
     environment = f"{NF}/cassandra.env"
