@@ -219,6 +219,24 @@ def test_keepalive_only_where_this_side_is_behind_nat():
     assert towards_mme.endpoint == "203.0.113.9:51821"
 
 
+def test_a_link_in_clear_stays_when_the_address_of_the_pair_comes_and_goes():
+    juju, hss, mme, _ = pair()
+    virtual = {"technology": "none", "underlay-interface": "ens4", "gateway": "192.168.8.254"}
+    hss.configure("s6a", "172.16.6.129/24", **virtual)
+    mme.configure("s6a", "172.16.6.2/24", technology="none", **{"underlay-interface": "ens4"})
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.states() == {"s6a": "clear"}
+    for present in (True, False):
+        if present:
+            hss.vdu.underlay["ens9"] = "192.168.8.254/24"
+        else:
+            del hss.vdu.underlay["ens9"]
+        hss.vdu.commands.clear()
+        hss.reconcile()
+        assert not [c for c in hss.vdu.commands if c[:2] == ["systemctl", "stop"]]
+
+
 def test_a_peer_of_wireguard_does_not_live_on_in_clear_when_one_end_switches_alone():
     juju, hss, mme, _ = pair()
     hss.configure("s6a", "172.16.6.129/24", technology="none", **{"underlay-interface": "ens4"})

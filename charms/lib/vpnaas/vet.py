@@ -314,6 +314,10 @@ def _next_key(context: Context, keys: KeyOffer, proof: Proof) -> str:
 
 
 def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
+    if params.technology == NONE:
+        # Nothing sends any, and our gateway may be an address that comes and goes with a pair's
+        # activity: what is in force must not depend on it.
+        return 0
     if params.keepalive >= 0:
         return params.keepalive
     behind_nat = params.gateway is not None and not vdu.is_local(params.gateway)

@@ -102,10 +102,14 @@ def whole(service: Service) -> None:
     Juju does every five minutes, brings them together sooner.
     """
 
+    gateways = [service[f"gateway{number}"] for number in "12"]
+
     def ready() -> bool:
+        # One that was just switched on has no console yet.
+        if any(gateway.server.status != "ACTIVE" for gateway in gateways):
+            return False
         healths = [
-            service[f"gateway{number}"].run("cat", "/run/osm-vpnaas-tunnels").stdout.strip()
-            for number in "12"
+            gateway.run("cat", "/run/osm-vpnaas-tunnels").stdout.strip() for gateway in gateways
         ]
         return healths == ["150", "150"] and active(service) == "1"
 
