@@ -14,7 +14,8 @@ import pytest
 from e2e_standby import MME, SGW, VIRTUAL, active, files, is_active, probe, whole
 from e2e_support import SECGW, ActionError, Lab, Service, gone
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+# The first test builds packages and waits for five VNFs.
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(900)]
 
 GAP_MS = 2500.0
 """Far below the 31 s after which cells would notice a dead gateway by themselves."""
