@@ -58,6 +58,13 @@ LINKS = (
 )
 
 
+# The daemon tries the pairs of addresses that there are one after another, each for some seconds.
+FOLLOWS = (
+    "for each in $(seq 60); do"
+    f" swanctl --list-sas | grep -q 'local .*@ {MOVED}' && break; sleep 1; done"
+)
+
+
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
     made = Guest(tmp_path_factory.mktemp("uml"), {"left": GATEWAY, "right": CELL}, LINKS)
@@ -106,6 +113,7 @@ def told(guest: Guest) -> dict[str, str]:
         ("promote", "right", "sysctl -q -w net.ipv4.conf.right0.promote_secondaries=1", True),
         ("move", "right", f"ip address add {MOVED}/24 dev right0", True),
         ("moved", "right", f"ip address del {CELL}/24 dev right0", True),
+        ("follows", "right", FOLLOWS, False),
         ("s1u-moved", "right", "ping -n -q -c 100 -i 0.2 -W 1 172.16.8.1", False),
         ("sas-moved", "left", "swanctl --list-sas", True),
     ]
@@ -197,6 +205,7 @@ def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
     assert found == {"s1u-df": (5, 5), "s1u-no-df": (5, 0), "s1c-df": (5, 0)}
 
 
+@pytest.mark.long
 def test_mobike_follows_an_address(guest: Guest, told: dict[str, str]) -> None:
     assert answered(told["s1u-moved"]) >= 50
     (s1u,) = [part for part in re.split(r"\n(?=\S)", told["sas-moved"]) if part.startswith("s1u_")]
