@@ -112,6 +112,8 @@ def told(guest: Guest) -> dict[str, str]:
         # Linux would take the second address of a subnet away with the first.
         ("promote", "right", "sysctl -q -w net.ipv4.conf.right0.promote_secondaries=1", True),
         ("move", "right", f"ip address add {MOVED}/24 dev right0", True),
+        # charon does not follow where the former address goes in the same moment.
+        ("noticed", "right", "sleep 5", True),
         ("moved", "right", f"ip address del {CELL}/24 dev right0", True),
         ("follows", "right", FOLLOWS, False),
         ("s1u-moved", "right", "ping -n -q -c 100 -i 0.2 -W 1 172.16.8.1", False),
@@ -207,7 +209,7 @@ def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
 
 @pytest.mark.long
 def test_mobike_follows_an_address(guest: Guest, told: dict[str, str]) -> None:
-    assert answered(told["s1u-moved"]) >= 50
+    assert answered(told["s1u-moved"]) >= 50, told["sas-moved"]
     (s1u,) = [part for part in re.split(r"\n(?=\S)", told["sas-moved"]) if part.startswith("s1u_")]
     assert f" @ {MOVED}[4500]" in s1u
     assert "ESTABLISHED" in s1u
