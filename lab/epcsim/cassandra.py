@@ -43,10 +43,6 @@ class Statement:
         if self.tokens and self.tokens[-1] == ";":
             self.tokens.pop()
 
-    def peek(self) -> str:
-        """The next word, empty at the end."""
-        return self.tokens[0] if self.tokens else ""
-
     def take(self) -> str:
         """The next word.
 

@@ -12,7 +12,6 @@ from diameter.message.avp import grouped
 from diameter.message.commands import (
     AuthenticationInformationRequest,
     CancelLocationRequest,
-    PurgeUeRequest,
     UpdateLocationRequest,
 )
 
@@ -98,11 +97,6 @@ def location_request(me: Identity, host: str, realm: str, imsi: str, plmn: Plmn)
     message.ulr_flags = _ULR_FLAGS
     message.visited_plmn_id = plmn.octets
     return message
-
-
-def purge_request(me: Identity, host: str, realm: str, imsi: str) -> Message:
-    """PUR: the MME forgot the UE."""
-    return _request(PurgeUeRequest(), me, host, realm, imsi)
 
 
 def cancel_request(me: Identity, host: str, realm: str, imsi: str) -> Message:

@@ -9,39 +9,21 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import attr
 
 from . import fields
+from .boot_table import BootTable
 from .gateway_firewall import SSH_PORT, TABLE, GatewayFirewall
 from .gateway_firewall import render as firewall_text
 from .gateway_tuning import GatewayParams, GatewayTuning, sysctls
 from .gateway_tuning import render as daemon_text
-from .guard import NFT
 from .ipsec.names import DAEMON, RESTARTED
 from .steps import Results, Step, read, remove, run, write
 from .steps import directory as make_directory
 
-FILE = "/etc/osm-vpnaas/gateway.nft"
-UNIT = "osm-vpnaas-gateway.service"
-UNIT_FILE = "/etc/systemd/system/" + UNIT
+BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
+FILE, UNIT, UNIT_FILE = BOOT.file, BOOT.unit, BOOT.unit_file
 DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
 """After what links need of the daemon, which it overrides, and before files of an operator."""
 SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
 HEAD = "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\n"
-
-UNIT_TEXT = """[Unit]
-Description=Firewall of a security gateway (osm-vpnaas)
-DefaultDependencies=no
-After=local-fs.target
-Before=network-pre.target shutdown.target
-Wants=network-pre.target
-Conflicts=shutdown.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={nft} -f {file}
-
-[Install]
-WantedBy=sysinit.target
-""".format(nft=NFT, file=FILE)
 
 
 @attr.frozen
@@ -70,13 +52,9 @@ def observe(tunnels: int) -> List[Step]:
     """Return the steps that look at a gateway's settings."""
     names = sorted(sysctls(tunnels))
     paths = ["/proc/sys/" + name.replace(".", "/") for name in names]
-    return [
-        read("gateway/firewall", FILE),
-        read("gateway/unit", UNIT_FILE),
+    return BOOT.observe() + [
         read("gateway/daemon", DAEMON_FILE),
         read("gateway/sysctl", SYSCTL_FILE),
-        run("gateway/table", "nft", "list", "table", "inet", TABLE, any_exit=True),
-        run("gateway/enabled", "systemctl", "is-enabled", UNIT, any_exit=True),
         run("gateway/cpus", "nproc"),
         # Not every kernel has all of these, and inside a container not all can be set.
         run("gateway/settable", "find", *(paths + ["-writable"]), any_exit=True),
@@ -115,28 +93,16 @@ def after_links(wanted: Gateway, results: Results) -> List[Step]:
 
 def _firewall(wanted: Gateway, results: Results) -> List[Step]:
     if not wanted.params.firewall:
-        return no_firewall() if results.text("gateway/firewall") is not None else []
+        return BOOT.absent() if BOOT.present(results) else []
     if not wanted.untrusted:
         return []  # Nothing is known yet to protect from.
     ports = tuple(sorted({SSH_PORT} | set(wanted.ports)))
     text = firewall_text(
         GatewayFirewall(wanted.untrusted, wanted.management, wanted.wireguard, ports, wanted.inner)
     )
-    in_force = (
-        results.text("gateway/firewall") == text
-        and results.text("gateway/unit") == UNIT_TEXT
-        and results.exit_code("gateway/table") == 0
-        and (results.out("gateway/enabled") or "").strip() == "enabled"
-    )
-    if in_force:
-        return []
-    return [
-        make_directory("gateway/folder", "/etc/osm-vpnaas", 0o755),
-        write("gateway/put", FILE, text, 0o600),
-        write("gateway/put-unit", UNIT_FILE, UNIT_TEXT),
-        run("gateway/load", "nft", "-f", FILE),
-        run("gateway/enable", "systemctl", "enable", UNIT, timeout=30),
-    ]
+    steps = BOOT.steps_to(text, results)
+    folder = make_directory("gateway/folder", "/etc/osm-vpnaas", 0o755)
+    return [folder] + steps if steps else []
 
 
 def _cpus(results: Results) -> int:
@@ -167,19 +133,9 @@ def _untuned(wanted: Gateway, results: Results) -> bool:
     )
 
 
-def no_firewall() -> List[Step]:
-    """Return the steps that take the firewall away."""
-    return [
-        run("gateway/off", "systemctl", "disable", UNIT, any_exit=True, timeout=30),
-        run("gateway/delete", "nft", "delete", "table", "inet", TABLE, any_exit=True),
-        remove("gateway/no-unit", UNIT_FILE),
-        remove("gateway/no-file", FILE),
-    ]
-
-
 def absent() -> List[Step]:
     """Return the steps that take all of a gateway away; settings of the kernel go with a reboot."""
-    return no_firewall() + [
+    return BOOT.absent() + [
         remove("gateway/no-daemon", DAEMON_FILE),
         remove("gateway/no-sysctl", SYSCTL_FILE),
     ]

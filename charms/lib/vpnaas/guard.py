@@ -24,34 +24,16 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import attr
 
 from . import fields, pools
+from .boot_table import BootTable
 from .intent import LinkParams
 from .links import NONE, reference_point
 from .same_address import split
-from .steps import Results, Step, read, remove, run, write
+from .steps import Results, Step
 from .technology import LinkPlan
 
 TABLE = "osm_vpnaas_guard"
-FILE = "/etc/osm-vpnaas/guard.nft"
-UNIT = "osm-vpnaas-guard.service"
-UNIT_FILE = "/etc/systemd/system/" + UNIT
-NFT = "/usr/sbin/nft"
-
-UNIT_TEXT = """[Unit]
-Description=Traffic of secured links stays in their tunnels (osm-vpnaas)
-DefaultDependencies=no
-After=local-fs.target
-Before=network-pre.target shutdown.target
-Wants=network-pre.target
-Conflicts=shutdown.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={nft} -f {file}
-
-[Install]
-WantedBy=sysinit.target
-""".format(nft=NFT, file=FILE)
+BOOT = BootTable("guard", TABLE, "Traffic of secured links stays in their tunnels")
+FILE, UNIT_FILE, UNIT_TEXT = BOOT.file, BOOT.unit_file, BOOT.unit_text
 
 MORE_PORTS: Dict[str, Tuple[int, ...]] = {"s6a": (3870, 5868, 5870)}
 """Ports of a link's application beyond that of the table: the MME's own for Diameter, and those for
@@ -192,14 +174,7 @@ def _out(guard: Guarded) -> List[str]:
 
 def observe(params: Sequence[LinkParams]) -> List[Step]:
     """Return the steps that look at the guard of a VDU with these links."""
-    if not any(needed(link) for link in params):
-        return [read("guard/file", FILE)]
-    return [
-        read("guard/file", FILE),
-        read("guard/unit", UNIT_FILE),
-        run("guard/table", "nft", "list", "table", "inet", TABLE, any_exit=True),
-        run("guard/enabled", "systemctl", "is-enabled", UNIT, any_exit=True),
-    ]
+    return BOOT.observe() if any(needed(link) for link in params) else [BOOT.look()]
 
 
 def steps_to(plans: Mapping[str, LinkPlan], results: Results) -> List[Step]:
@@ -208,31 +183,11 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results) -> List[Step]:
         # What such a link should be is not known; what guards it stays.
         return []
     guards = [guarded(plan) for plan in plans.values() if needed(plan.params)]
-    present = results.text("guard/file")
     if not guards:
-        return absent() if present is not None else []
-    text = render(guards)
-    in_force = (
-        present == text
-        and results.text("guard/unit") == UNIT_TEXT
-        and results.exit_code("guard/table") == 0
-        and (results.out("guard/enabled") or "").strip() == "enabled"
-    )
-    if in_force:
-        return []
-    return [
-        write("guard/put", FILE, text, 0o600),
-        write("guard/put-unit", UNIT_FILE, UNIT_TEXT),
-        run("guard/load", "nft", "-f", FILE),
-        run("guard/enable", "systemctl", "enable", UNIT, timeout=30),
-    ]
+        return absent() if BOOT.present(results) else []
+    return BOOT.steps_to(render(guards), results)
 
 
 def absent() -> List[Step]:
     """Return the steps that take the guard away."""
-    return [
-        run("guard/off", "systemctl", "disable", UNIT, any_exit=True, timeout=30),
-        run("guard/delete", "nft", "delete", "table", "inet", TABLE, any_exit=True),
-        remove("guard/no-unit", UNIT_FILE),
-        remove("guard/no-file", FILE),
-    ]
+    return BOOT.absent()

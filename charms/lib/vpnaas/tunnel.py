@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import attr
 
@@ -153,8 +153,3 @@ def _from_json(item: Dict[str, Any]) -> Peer:
 def digest(text: str) -> str:
     """Return a short name for a public text."""
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
-
-
-def claims(peers: Sequence[Peer]) -> List[Tuple[str, fields.IPNetwork]]:
-    """Return (peer, prefix) pairs, to look for conflicts."""
-    return [(peer.name, prefix) for peer in peers for prefix in peer.prefixes]
