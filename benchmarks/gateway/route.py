@@ -15,11 +15,10 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from benchmarks.gateway.generator import End
-from benchmarks.swan.netns import Namespaces
+from benchmarks.swan.netns import Block, Namespaces
 
 #: Inner wires take the largest frame of any load, the underlay that and a tunnel's headers.
 INNER_MTU, UNDERLAY_MTU = 1600, 2000
@@ -92,7 +91,7 @@ class Spent:
     busy: float
 
 
-class Route:
+class Route(Block):
     """A path of packets with a backend on it; everything ends with the `with` block."""
 
     def __init__(self, backend: Backend, folder: Path) -> None:
@@ -107,24 +106,16 @@ class Route:
         # Unique on the machine, for the threads' names are made of it.
         return f"{self.tag}{letter}"
 
-    def __enter__(self) -> Route:
-        self.spaces.__enter__()
-        try:
-            self._network()
-            self.backend.start(self)
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+    def set_up(self) -> None:
+        """Make the namespaces and start what runs in them."""
+        self.spaces.set_up()
+        self._network()
+        self.backend.start(self)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def take_down(self) -> None:
+        """End all of it."""
         self.backend.stop()
-        self.spaces.__exit__(kind, error, trace)
+        self.spaces.take_down()
 
     def _network(self) -> None:
         spaces, wires = self.spaces, (("field", "f", "peer", "p"), ("peer", "q", "gw", "g"),

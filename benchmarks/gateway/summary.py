@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from experiments.model import Run
+from experiments.report.summary import flat
 from experiments.stats import Estimate, mean, ratio
 
 PLAIN = "plain"
@@ -57,8 +58,8 @@ def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
     found = []
     for (backend, tunnels, load), made in table.items():
         plain, one = table.get((PLAIN, 1, load), []), table.get((backend, 1, load), [])
-        names = [n for n, v in flat(made[0].result).items() if isinstance(v, int | float)]
-        figures = {n: mean([flat(run.result)[n] for run in made]) for n in names}
+        results = [flat(run.result) for run in made]
+        figures = {name: mean([result[name] for result in results]) for name in results[0]}
         found.append(
             Row(
                 backend,
@@ -85,17 +86,6 @@ def per_core(
     if not rounds or min(*values, *bases) <= 0:
         return None
     return ratio(values, bases)
-
-
-def flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a nested result by dotted name."""
-    found: dict[str, float] = {}
-    for name, value in result.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float):
-            found[prefix + name] = float(value)
-    return found
 
 
 def curve(

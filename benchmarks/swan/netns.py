@@ -7,9 +7,11 @@ import subprocess
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
+from typing import TypeVar
 
 TIMEOUT = 60
 CLONE_NEWNET = 0x40000000
+Made = TypeVar("Made", bound="Block")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -27,17 +29,23 @@ def run(*argv: str, check: bool = True, text: str | None = None) -> str:
     return done.stdout
 
 
-class Namespaces:
-    """Named namespaces with a prefix of their own, removed at the end of a `with` block."""
+class Block:
+    """What a `with` block sets up, and takes down at its end or where setting up fails."""
 
-    def __init__(self, *names: str) -> None:
-        self.prefix = f"gw{uuid.uuid4().hex[:6]}-"
-        self.names = names
+    def set_up(self) -> None:
+        """Make all of it."""
+        raise NotImplementedError
 
-    def __enter__(self) -> Namespaces:
-        for name in self.names:
-            run("ip", "netns", "add", self.prefix + name)
-            self.ip(name, "link", "set", "lo", "up")
+    def take_down(self) -> None:
+        """Take away what there is of it."""
+        raise NotImplementedError
+
+    def __enter__(self: Made) -> Made:
+        try:
+            self.set_up()
+        except BaseException:
+            self.take_down()
+            raise
         return self
 
     def __exit__(
@@ -46,6 +54,24 @@ class Namespaces:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.take_down()
+
+
+class Namespaces(Block):
+    """Named namespaces with a prefix of their own, removed at the end of a `with` block."""
+
+    def __init__(self, *names: str) -> None:
+        self.prefix = f"gw{uuid.uuid4().hex[:6]}-"
+        self.names = names
+
+    def set_up(self) -> None:
+        """Make the namespaces."""
+        for name in self.names:
+            run("ip", "netns", "add", self.prefix + name)
+            self.ip(name, "link", "set", "lo", "up")
+
+    def take_down(self) -> None:
+        """Delete them, with whatever is in them."""
         for name in self.names:
             run("ip", "netns", "delete", self.prefix + name, check=False)
 

@@ -14,14 +14,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from vpnaas import standby
 from vpnaas.gateway_tuning import GatewayTuning
 
 from benchmarks.swan.charon import Charon
-from benchmarks.swan.netns import Namespaces
+from benchmarks.swan.netns import Block, Namespaces
 from benchmarks.swan.pki import Authority
 from benchmarks.swan.site import ESP, IKE
 
@@ -37,7 +36,7 @@ PROBE = str(Path(__file__).with_name("probe.py"))
 LIMIT = 120.0
 
 
-class Pair:
+class Pair(Block):
     """Gateways `a` (primary) and `b`; every peer has a tunnel to each.
 
     Attributes:
@@ -72,30 +71,22 @@ class Pair:
         """Return the address of a peer outside."""
         return str(ipaddress.ip_address("10.100.4.1") + number)
 
-    def __enter__(self) -> Pair:
-        self.spaces.__enter__()
-        try:
-            self._network()
-            for name in "ab":
-                self.start_gateway(name)
-            self._start_peers()
-            for name in "ab":
-                self._watch(name)
-            self.start_keepalived("a")
-            self.wait_active("a")
-            self.start_keepalived("b")
-            time.sleep(0.5)
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+    def set_up(self) -> None:
+        """Make the namespaces and start what runs in them."""
+        self.spaces.set_up()
+        self._network()
+        for name in "ab":
+            self.start_gateway(name)
+        self._start_peers()
+        for name in "ab":
+            self._watch(name)
+        self.start_keepalived("a")
+        self.wait_active("a")
+        self.start_keepalived("b")
+        time.sleep(0.5)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def take_down(self) -> None:
+        """End all of it."""
         for process in (*self.keepaliveds.values(), *self.children):
             process.terminate()
         for process in (*self.keepaliveds.values(), *self.children):
@@ -106,7 +97,7 @@ class Pair:
                 process.wait()
         for daemon in self.daemons.values():
             daemon.stop(signal.SIGKILL)
-        self.spaces.__exit__(kind, error, trace)
+        self.spaces.take_down()
 
     def _network(self) -> None:
         spaces = self.spaces

@@ -6,13 +6,12 @@ import ipaddress
 import signal
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from vpnaas.gateway_tuning import GatewayTuning, Value
 
 from benchmarks.swan.charon import Charon
-from benchmarks.swan.netns import Namespaces
+from benchmarks.swan.netns import Block, Namespaces
 from benchmarks.swan.pki import Authority
 
 GATEWAY = "10.100.0.1"
@@ -25,7 +24,7 @@ IKE = "aes256gcm16-prfsha384-curve25519"
 ESP = "aes256gcm16"
 
 
-class Site:
+class Site(Block):
     """One gateway and `count` peers in `processes` charons, each peer with address and identity.
 
     Private keys and certificates are ECDSA P-256; every peer takes a virtual IP from the pool.
@@ -59,27 +58,19 @@ class Site:
         outer = str(OUTER + number)
         return {"id": identity, "key": key, "certificate": certificate, "outer": outer}
 
-    def __enter__(self) -> Site:
-        self.spaces.__enter__()
-        try:
-            self._network()
-            self.gateway.start()
-            self._load_gateway()
-            self.start_fields()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+    def set_up(self) -> None:
+        """Make the namespaces and start what runs in them."""
+        self.spaces.set_up()
+        self._network()
+        self.gateway.start()
+        self._load_gateway()
+        self.start_fields()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def take_down(self) -> None:
+        """End all of it."""
         for daemon in (*self.fields, self.gateway):
             daemon.stop(signal.SIGKILL)
-        self.spaces.__exit__(kind, error, trace)
+        self.spaces.take_down()
 
     def _network(self) -> None:
         spaces = self.spaces
