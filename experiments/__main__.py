@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import campaign as campaigns
-from experiments import qos, slices
+from experiments import qos, setups, slices
 from experiments.model import Run, environment
 from experiments.profiles import PROFILES
 from experiments.report import render, summary
@@ -59,9 +59,23 @@ def main() -> None:
 @click.option("--home", type=click.Path(path_type=Path), help="Lab directory; default a new one.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Of the order of runs.")
+@click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Runs of an EXPERIMENT, SLICE or EXPERIMENT:SLICE only; may be repeated.",
+)
 @click.option("--keep", is_flag=True, help="Leave the slices running.")
 def run(
-    profile: str, out: Path | None, home: Path | None, dist: Path, seed: int, keep: bool
+    profile: str,
+    out: Path | None,
+    home: Path | None,
+    dist: Path,
+    seed: int,
+    repetitions: int | None,
+    only: tuple[str, ...],
+    keep: bool,
 ) -> None:
     """Bring up two slices, make the runs that are missing, write the report, clean up."""
     clean_up_when_ended()
@@ -69,21 +83,28 @@ def run(
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")
     described = campaign.begin(profile, seed, environment(ROOT))
-    steps = campaigns.plan(PROFILES[profile], described["seed"])
+    chosen = PROFILES[profile]
+    steps = campaigns.plan(chosen, described["seed"], repetitions)
+    steps = campaigns.matching(steps, only)
     missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
+    failures = 0
     if missing:
         place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
         place.mkdir(parents=True, exist_ok=True)
         bed = Testbed(place, dist, screen)
         started = time.monotonic()
         try:
-            bed.prepare(slices.packages(dist, place))
-            bed.deploy(slices.wanted(dist, qos.RATES, qos.LINK, PROFILES[profile].functions))
+            beside = campaigns.beside(missing)
+            packages = [*slices.packages(dist, place), *setups.packages(dist, beside)]
+            bed.prepare(packages, setups.vims(beside))
+            wanted = slices.wanted(dist, qos.RATES, qos.LINK, chosen.functions)
+            bed.deploy([*wanted, *setups.wanted(dist, beside, chosen.functions)])
+            names = " and ".join(["two slices of five VNFs", *beside])
             screen.print(
-                f"two slices of five VNFs are up after {time.monotonic() - started:.0f} s; "
+                f"{names} are up after {time.monotonic() - started:.0f} s; "
                 f"{len(missing)} of {len(steps)} runs to make"
             )
-            campaigns.make(bed, campaign, steps, screen)
+            failures = campaigns.make(bed, campaign, steps, screen)
         finally:
             if keep:
                 screen.print(f"the slices run on: osm-lab --home {place} nsi-list")
@@ -95,6 +116,11 @@ def run(
     screen.print()
     final(runs, screen)
     screen.print(f"report: {page}\nfigures: {table}\nruns: {campaign.directory / 'runs'}")
+    if failures:
+        raise click.ClickException(
+            f"{failures} runs gave no result; the same command with --out {campaign.directory} "
+            "makes them"
+        )
     if any(made.passed is False for made in runs):
         raise click.ClickException("an experiment did not end as it must, see the report")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import click
 from rich.console import Console
+from rich.markup import escape
 
 from experiments import (
     confidentiality,
@@ -16,6 +18,7 @@ from experiments import (
     qos,
     reach,
     revocation,
+    setups,
     signalling,
 )
 from experiments.model import Cell, Run
@@ -23,6 +26,9 @@ from experiments.profiles import Profile
 from experiments.schedule import Planned, interleaved
 from experiments.store import Campaign
 from experiments.testbed import Testbed
+
+SURRENDER = 3
+"""Runs that fail one after another before a campaign is given up: the slices are broken then."""
 
 Experiment = Callable[..., tuple[dict[str, Any], bool | None]]
 
@@ -37,22 +43,79 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 }
 
 
-def plan(profile: Profile, seed: int) -> list[Planned]:
-    """Return all runs of a profile in their order."""
+def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Planned]:
+    """Return all runs of a profile in their order.
+
+    Args:
+        profile: what the campaign is made of.
+        seed: of the order.
+        repetitions: of what is measured, where not the profile's own. Rounds of fewer are the first
+            ones of more, so that a campaign can go on with more.
+    """
     steps = [Planned(cell, 0, order) for order, cell in enumerate(profile.first)]
-    for item in interleaved(profile.measured, profile.repetitions, seed):
+    rounds = profile.repetitions if repetitions is None else repetitions
+    for item in interleaved(profile.measured, rounds, seed):
         steps.append(Planned(item.cell, item.repetition, len(steps)))
     steps += [Planned(cell, 0, len(steps) + n) for n, cell in enumerate(profile.last)]
     return steps
 
 
-def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Console) -> None:
-    """Make each run that the campaign does not have."""
+def matching(steps: Iterable[Planned], only: Sequence[str]) -> list[Planned]:
+    """Return the runs that an EXPERIMENT, SLICE or EXPERIMENT:SLICE names; all if none is given.
+
+    Raises:
+        click.BadParameter: one names no run.
+    """
+    steps = list(steps)
+    if not only:
+        return steps
+    for word in only:
+        if not any(word in names(step.cell) for step in steps):
+            known = sorted({name for step in steps for name in names(step.cell) if ":" not in name})
+            raise click.BadParameter(
+                f"--only {word}: no run is of that name; allowed: {', '.join(known)}, "
+                "or EXPERIMENT:SLICE"
+            )
+    return [step for step in steps if names(step.cell) & set(only)]
+
+
+def names(cell: Cell) -> set[str]:
+    """Return what a cell can be chosen by."""
+    own = cell.params.get("slice")
+    return {cell.experiment, own, f"{cell.experiment}:{own}"} if own else {cell.experiment}
+
+
+def beside(steps: Iterable[Planned]) -> list[str]:
+    """Return the set-ups beside the slices that runs need."""
+    needed = {str(step.cell.params.get("slice")) for step in steps}
+    return [name for name in (setups.DOUBLE, setups.SITES) if name in needed]
+
+
+def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Console) -> int:
+    """Make each run that the campaign does not have; return how many gave no result.
+
+    One that failed is left out, for the next call to make: hours of others are not lost for it.
+
+    Raises:
+        click.ClickException: of the last of SURRENDER that failed one after another.
+    """
+    failures = in_a_row = 0
     for number, step in enumerate(steps, 1):
         if campaign.has(step.cell, step.repetition):
             continue
         started, clock, load = time.time(), time.monotonic(), os.getloadavg()[0]
-        result, passed = EXPERIMENTS[step.cell.experiment](bed, **step.cell.params)
+        try:
+            result, passed = EXPERIMENTS[step.cell.experiment](bed, **step.cell.params)
+        except click.ClickException as error:
+            failures, in_a_row = failures + 1, in_a_row + 1
+            name = describe(step.cell)
+            console.print(
+                f"{number:3}/{len(steps)} [red]NO RESULT[/red] {name}: {escape(error.message)}"
+            )
+            if in_a_row == SURRENDER:
+                raise
+            continue
+        in_a_row = 0
         run = Run(
             experiment=step.cell.experiment,
             params=dict(step.cell.params),
@@ -68,6 +131,7 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
         campaign.add(run)
         mark = {True: "[green]ok[/green]", False: "[red]FAILED[/red]", None: "  "}[passed]
         console.print(f"{number:3}/{len(steps)} {mark} {describe(step.cell)}: {headline(run)}")
+    return failures
 
 
 def describe(cell: Cell) -> str:

@@ -20,7 +20,7 @@ def run(
 
     Args:
         bed: with the slices.
-        slice: whose link is measured.
+        slice: whose link is measured; a slice's, or that of a service beside them.
         link: name of the link.
         path: "tunnel", or "underlay" between the same VNFs outside it.
         neighbour: "" or "saturated": the other slices send TCP as fast as they can over their own
@@ -32,7 +32,7 @@ def run(
     """
     if link == qos.LINK:
         qos.ensure(bed, enforced=False)  # The cost of a tunnel is asked for, not of a share.
-    measured = bed.slices[slice]
+    measured = bed.found(slice)
     point = measured.links[link]
     near, far, address = measured[point.near], measured[point.far], measured.target(link, path)
     with contextlib.ExitStack() as stack:

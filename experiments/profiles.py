@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from experiments.dependability import FAULTS
 from experiments.model import Cell
+from experiments.setups import DOUBLE, SITES
 from experiments.slices import EMBB, URLLC
 from experiments.testbed import LINKS
 
@@ -20,7 +21,7 @@ class Profile:
         measured: repeated and interleaved.
         repetitions: of `measured`.
         last: made at the end, since they break things.
-        functions: whether the slices run network functions.
+        functions: whether network functions run, in the slices and where resources are double.
     """
 
     name: str
@@ -44,6 +45,18 @@ def _performance(links: Sequence[str], seconds: int) -> list[Cell]:
     ]
 
 
+def _beside(name: str, links: Sequence[str], seconds: int) -> list[Cell]:
+    """Return the cells of a service beside the slices, which has no neighbour of its own."""
+    return [
+        Cell(
+            "performance",
+            {"slice": name, "link": link, "path": path, "neighbour": "", "seconds": seconds},
+        )
+        for link in links
+        for path in ("underlay", "tunnel")
+    ]
+
+
 def _faults(victims: Sequence[tuple[str, str]], faults: Sequence[str], seconds: int) -> list[Cell]:
     return [
         Cell(
@@ -63,10 +76,10 @@ def _qos(seconds: int) -> list[Cell]:
     ]
 
 
-def _signalling(ues: int) -> list[Cell]:
+def _signalling(names: Sequence[str], ues: int) -> list[Cell]:
     return [
         Cell("signalling", {"slice": name, "path": path, "ues": ues})
-        for name in (EMBB, URLLC)
+        for name in names
         for path in ("underlay", "tunnel")
     ]
 
@@ -91,21 +104,49 @@ PROFILES = {
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
             ],
         ),
+        # Everything on S6a and S1-U, in half an hour on two processors.
         Profile(
             name="full",
+            first=[*_confidentiality(), Cell("reach", {"ports": "listening", "patience": 0.5})],
+            measured=[
+                *_performance(["s6a", "s1u"], 2),
+                *_beside(DOUBLE, ["s6a", "s1u"], 2),
+                *_beside(SITES, ["s6a"], 4),
+                *_signalling((EMBB, URLLC, DOUBLE), 50),
+            ],
+            repetitions=5,
+            last=[
+                *_qos(10),
+                *_faults(_BOTH, FAULTS, 6),
+                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
+                Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 2}),
+            ],
+            functions=True,
+        ),
+        # All links, all ports, long measurements: hours.
+        Profile(
+            name="exhaustive",
             first=[*_confidentiality(), Cell("reach", {"ports": "all", "patience": 1.0})],
-            measured=[*_performance(list(LINKS), 5), *_qos(10)],
+            measured=[
+                *_performance(list(LINKS), 5),
+                *_beside(DOUBLE, list(LINKS), 5),
+                *_beside(SITES, ["s6a"], 10),
+                *_signalling((EMBB, URLLC, DOUBLE), 200),
+                *_qos(10),
+            ],
             repetitions=5,
             last=[
                 *_faults(_BOTH, FAULTS, 12),
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 5}),
                 Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 5}),
             ],
+            functions=True,
         ),
+        # S6a alone, with many registrations.
         Profile(
             name="functions",
             first=_confidentiality(),
-            measured=_signalling(100),
+            measured=_signalling((EMBB, URLLC), 100),
             repetitions=5,
             last=[],
             functions=True,

@@ -87,7 +87,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     Returns:
         Mean and median of the response times, and of what an attach took, in ms.
     """
-    found = bed.slices[slice]
+    found = bed.found(slice)
     plain = path != "tunnel"
     if plain:
         bed.configure(slice, found.signalling, "none")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,27 @@ class Wanted:
         found: Mapping[str, Any] = subnet
         return found
 
+    @property
+    def service(self) -> str:
+        """Name of its one network service."""
+        return f"{self.name}.{SUBNET}"
+
+    def verb(self, file: Path) -> tuple[str, ...]:
+        """Return the words that instantiate it with the parameters in a file."""
+        words = ("--nsi_name", self.name, "--nst_name", self.nst, "--vim_account", "lab")
+        return ("nsi-create", *words, "--config_file", str(file))
+
+
+def moved(text: str, ranges: Sequence[tuple[str, str]]) -> str:
+    """Return a text with every address that begins with a range moved to another."""
+    for one, other in ranges:
+        text = re.sub(rf"(?<![\d.]){re.escape(one)}", other, text)
+    return text
+
 
 def second(text: str) -> str:
     """Return a text with every address moved to the ranges of the second slice."""
-    for one, other in _RANGES:
-        text = re.sub(rf"(?<![\d.]){re.escape(one)}", other, text)
-    return text
+    return moved(text, _RANGES)
 
 
 def derived(source: Path, target: Path, names: Mapping[str, str]) -> Path:

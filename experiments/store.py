@@ -60,7 +60,7 @@ class Campaign:
         return document
 
     def runs(self) -> list[Run]:
-        """Return all runs in the order they were made.
+        """Return all runs in the order they were made, over all sessions.
 
         Raises:
             click.ClickException: a file is not a run.
@@ -71,7 +71,7 @@ class Campaign:
                 found.append(Run.from_json(file.read_text(encoding="utf-8")))
             except ValueError as error:
                 raise click.ClickException(f"{file} is not a run: {error}") from None
-        return sorted(found, key=lambda run: run.order)
+        return sorted(found, key=lambda run: (run.started, run.order))
 
     def has(self, cell: Cell, repetition: int) -> bool:
         """Tell whether a repetition of a cell was made."""

@@ -21,7 +21,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from experiments.slices import SUBNET, Wanted
+from experiments.setups import Service
+from experiments.slices import Wanted
 from lab.vim import Vim
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
@@ -79,6 +80,13 @@ class Addresses:
             for vld in document["vld"]
             for point in vld.get("vnfd-connection-point-ref", ())
             if "ip-address" in point
+        }
+        # Where the other end reaches it, if not at its own address: a floating one.
+        outer |= {
+            (item["member-vnf-index"], key.removesuffix("_gateway")): value
+            for item in document["additionalParamsForVnf"]
+            for key, value in item["additionalParams"].items()
+            if key.endswith("_gateway") and value != "auto"
         }
         return cls(inner, outer)
 
@@ -214,9 +222,23 @@ class Testbed:
         self.home = home
         self.dist = dist
         self.console = console
+        #: The two whose isolation is shown.
         self.slices: dict[str, Slice] = {}
+        #: Services that are measured beside them, see `experiments.setups`.
+        self.others: dict[str, Slice] = {}
         #: Whether the charms enforce the 5QIs of the slices at this moment.
         self.shaped = False
+
+    def found(self, name: str) -> Slice:
+        """Return a slice, or a service beside them, by name.
+
+        Raises:
+            click.ClickException: there is none.
+        """
+        everything = {**self.slices, **self.others}
+        if name not in everything:
+            raise click.ClickException(f"{name} is not up; there are {', '.join(everything)}")
+        return everything[name]
 
     # -- verbs ---------------------------------------------------------------------------------
 
@@ -280,7 +302,7 @@ class Testbed:
 
     def configure(self, name: str, link: str, technology: str) -> None:
         """Set what secures a link of a slice, at both of its ends at once."""
-        found = self.slices[name]
+        found = self.found(name)
         point = found.links[link]
         network, operations = found.network(link), []
         for end in (point.near, point.far):
@@ -309,20 +331,28 @@ class Testbed:
 
     # -- slices --------------------------------------------------------------------------------
 
-    def prepare(self, packages: Sequence[Path]) -> None:
-        """Make the VIM account and onboard the VNFs, then packages of services and templates."""
+    def prepare(self, packages: Sequence[Path], vims: Mapping[str, Path] | None = None) -> None:
+        """Make VIM accounts and onboard the VNFs, then packages of services and templates.
+
+        Args:
+            packages: beside those of the VNFs of an EPC.
+            vims: accounts with a configuration, beside the plain one.
+        """
         self.verb("vim-create", "--name", "lab", show=True)
+        for name, file in (vims or {}).items():
+            self.verb("vim-create", "--name", name, "--config_file", str(file), show=True)
         vnfs = [self.dist / f"{name}_vnf.tar.gz" for name in VNFS]
         for package in (*vnfs, *packages):
-            kind = package.name.removesuffix(".tar.gz").rpartition("_")[2]
+            words = package.name.removesuffix(".tar.gz").split("_")
+            kind = next(word for word in words if word in ("vnf", "ns", "nst"))
             verb = {"vnf": "vnfpkg-create", "ns": "nspkg-create", "nst": "nst-create"}[kind]
             self.verb(verb, str(package))
 
-    def deploy(self, wanted: Sequence[Wanted], patience: float = 600.0) -> None:
-        """Instantiate slices side by side, and wait until all their charms are idle.
+    def deploy(self, wanted: Sequence[Wanted | Service], patience: float = 600.0) -> None:
+        """Instantiate slices and services side by side, and wait until all their charms are idle.
 
         Args:
-            wanted: the slices.
+            wanted: slices and services.
             patience: seconds all this may take.
 
         Raises:
@@ -331,18 +361,19 @@ class Testbed:
         for one in wanted:
             file = self.home / f"{one.name}.yaml"
             file.write_text(one.text, encoding="utf-8")
-            words = ("--nsi_name", one.name, "--nst_name", one.nst, "--vim_account", "lab")
-            self.verb("nsi-create", *words, "--config_file", str(file), show=True)
+            self.verb(*one.verb(file), show=True)
         until = time.monotonic() + patience
         waiting = list(wanted)
         while waiting:
             one = waiting[0]
-            service = f"{one.name}.{SUBNET}"
+            service = one.service
             record = json.loads(self.verb("ns-show", service))
             if record["nsState"] == "BROKEN":
                 raise click.ClickException(f"{service} is BROKEN: {record.get('errorDetail')}")
             if (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle") is not None:
-                self.adopt(one.name, one.parameters, service)
+                made = self.read(one.name, one.parameters, service)
+                where = self.slices if isinstance(one, Wanted) else self.others
+                where[one.name] = made
                 waiting.pop(0)
             elif time.monotonic() > until:
                 raise click.ClickException(f"{service} is not up after {patience:.0f} s")
@@ -357,7 +388,18 @@ class Testbed:
         service: str = "",
         links: Mapping[str, Link] = LINKS,
     ) -> Slice:
-        """Take a running service as a slice.
+        """Take a running service as one of the slices; arguments as of `read`."""
+        self.slices[name] = self.read(name, document, service, links)
+        return self.slices[name]
+
+    def read(
+        self,
+        name: str,
+        document: Mapping[str, Any],
+        service: str = "",
+        links: Mapping[str, Link] = LINKS,
+    ) -> Slice:
+        """Return a running service as a slice.
 
         Args:
             name: of the slice.
@@ -367,7 +409,7 @@ class Testbed:
         """
         service = service or name
         record = json.loads(self.verb("ns-show", service))
-        vim = Vim.open(self.home, "lab")
+        accounts = {row["_id"]: row["name"] for row in json.loads(self.verb("vim-list"))}
         applications = {
             vca["member-vnf-index"]: vca["application"]
             for vca in record["_admin"]["deployed"]["VCA"]
@@ -375,12 +417,12 @@ class Testbed:
         vnfs = {}
         for row in json.loads(self.verb("vnf-list", "--ns", service)):
             index = row["member-vnf-index-ref"]
+            vim = Vim.open(self.home, accounts[row["vim-account-id"]])
             server = vim.server(row["vdur"][0]["vim-id"])
             management = server.ip_on(vim.management_network().id) or ""
             vnfs[index] = Vnf(name, service, index, server.id, management, applications[index], vim)
-        found = Slice(name, record["_id"], Addresses.of(document), vnfs, vim, document, links)
-        self.slices[name] = found
-        return found
+        first = next(iter(vnfs.values())).vim
+        return Slice(name, record["_id"], Addresses.of(document), vnfs, first, document, links)
 
     def clean(self) -> None:
         """Remove everything the lab made."""

@@ -749,6 +749,8 @@ def clean(home: Path | str) -> None:
     place = Home.at(home)
     for mount in cgroups.cgroup2_mounts():
         cgroups.kill(mount / place.prefix)
+    if (other := cgroups.cpu1_mount()) is not None:
+        cgroups.remove(other / place.prefix)
     for point in mounts_below(place.vims):
         unmount(point)
     for name in fabric.netns_names(place.prefix):

@@ -2,6 +2,9 @@
 
 Used for book-keeping first: a process cannot leave its group by forking or by detaching, so
 the group finds what a crash left behind.
+
+Machines that still mount the version 1 hierarchies have the processor's controller there. A server
+then has a second group, in that hierarchy, of the same name.
 """
 
 from __future__ import annotations
@@ -23,6 +26,22 @@ def cgroup2_mounts() -> list[Path]:
     return [Path(row[1]) for row in rows if row[2] == "cgroup2"]
 
 
+def cpu1_mount() -> Path | None:
+    """Where version 1's hierarchy of the processor controller is mounted, if it is."""
+    with open("/proc/mounts", encoding="utf-8") as file:
+        rows = [line.split() for line in file]
+    for row in rows:
+        if row[2] == "cgroup" and "cpu" in row[3].split(","):
+            return Path(row[1])
+    return None
+
+
+def cpu1_group(group: Path) -> Path | None:
+    """The version 1 group that goes with a server's ``group``, whether it exists or not."""
+    mount = cpu1_mount()
+    return None if mount is None else mount / group.parent.name / group.name
+
+
 def hierarchy(fallback: Path) -> Path:
     """The unified hierarchy's mount point; mounted at ``fallback`` when the machine has none.
 
@@ -40,11 +59,20 @@ def hierarchy(fallback: Path) -> Path:
     raise VimError(f"The cgroup hierarchy at {mounts[0]} is read-only: servers need to write it.")
 
 
+PERIOD_US = 10_000
+"""How often the kernel refills what a group may use of the processors.
+
+A tenth of the default: a guest with one vCPU shares it among its threads all the time, and does not
+run two at once for half a period to stand still for the rest.
+"""
+
+
 def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
     """Apply a flavour to a group below ``top``; returns a note for each part not enforceable."""
+    quota = vcpus * PERIOD_US
     wanted = {
         "memory": ("memory.max", str(ram_mib << 20), "memory is not limited"),
-        "cpu": ("cpu.max", f"{vcpus * 100_000} 100000", "vCPUs are not limited"),
+        "cpu": ("cpu.max", f"{quota} {PERIOD_US}", "vCPUs are not limited"),
     }
     notes = []
     for controller, (file, value, note) in wanted.items():
@@ -54,8 +82,22 @@ def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
             (group / file).write_text(value)
         except OSError:
             # The controller belongs to a version 1 hierarchy or was not delegated to us.
-            notes.append(f"{note}: no {controller} controller for us in {top}")
+            if controller != "cpu" or not _limit_cpu1(cpu1_group(group), quota):
+                notes.append(f"{note}: no {controller} controller for us in {top}")
     return notes
+
+
+def _limit_cpu1(group: Path | None, quota: int) -> bool:
+    """Apply a flavour's vCPUs to a version 1 group, which is made; tells whether that worked."""
+    if group is None:
+        return False
+    try:
+        group.mkdir(parents=True, exist_ok=True)
+        (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (group / "cpu.cfs_quota_us").write_text(str(quota))
+    except OSError:
+        return False
+    return True
 
 
 def pids(group: Path) -> list[int]:
@@ -84,10 +126,13 @@ def kill(group: Path, timeout: float = 10.0) -> None:
                     os.kill(pid, signal.SIGKILL)
         remove(group)
         if not group.exists():
-            return
+            break
         if time.monotonic() > end:
             raise VimError(f"Processes in the cgroup {group} do not end: {pids(group)}.")
         time.sleep(0.01)
+    other = cpu1_group(group)
+    if other is not None:
+        remove(other)
 
 
 def remove(group: Path) -> None:

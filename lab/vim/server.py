@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +123,7 @@ class Vdu:
             "binds": dict(binds),
             "init": init,
             "cgroup": str(self.group),
+            "limits": [str(group) for group in self._other_groups()],
             "fabric": fabric,
             "ports": ports,
         }
@@ -277,6 +278,31 @@ class Vdu:
             return ""
         return " | ".join(done.stdout.strip().splitlines())
 
+    def _other_groups(self) -> list[Path]:
+        """Groups beside the server's own that hold a part of its limits."""
+        other = cgroups.cpu1_group(self.group)
+        return [] if other is None else [other]
+
+    @contextlib.contextmanager
+    def _joining(self) -> Iterator[list[int]]:
+        """Open the member lists of the groups whose limits hold for what runs inside.
+
+        What a console runs takes part in the flavour as any other process of the VDU does. It gets
+        open files, as nsenter itself has to stay outside, see `_end_console`.
+        """
+        leaf = self.group / "console"
+        with contextlib.suppress(OSError):
+            leaf.mkdir(exist_ok=True)
+        opened: list[int] = []
+        try:
+            for group in (leaf, *self._other_groups()):
+                with contextlib.suppress(OSError):
+                    opened.append(os.open(group / "cgroup.procs", os.O_WRONLY))
+            yield opened
+        finally:
+            for number in opened:
+                os.close(number)
+
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
@@ -295,14 +321,17 @@ class Vdu:
             "--bounding-set",
             ",".join(f"-{n}" for n in vdu_program.DROPPED_CAPABILITIES),
         ]
-        process = subprocess.Popen(
-            ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--", *argv],
-            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_ENVIRONMENT,
-            start_new_session=True,
-        )
+        with self._joining() as groups:
+            process = subprocess.Popen(
+                ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--",
+                 "bash", "-c", _JOIN, "console", str(len(groups)), *map(str, groups), *argv],
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=_ENVIRONMENT,
+                start_new_session=True,
+                pass_fds=groups,
+            )  # fmt: skip
         data = stdin.encode() if isinstance(stdin, str) else stdin
         try:
             out, err = process.communicate(data, timeout)
@@ -316,6 +345,13 @@ class Vdu:
             raise
         texts = (out.decode(errors="replace"), err.decode(errors="replace"))
         return subprocess.CompletedProcess(list(argv), process.returncode, *texts)
+
+
+#: A process joins a group by writing 0 to its member list.
+_JOIN = (
+    'n=$1; shift; while ((n-- > 0)); do echo 0 >&"$1"; eval "exec $1>&-"; shift; done 2>/dev/null; '
+    'exec "$@"'
+)
 
 
 def _end_console(process: subprocess.Popen[bytes]) -> None:

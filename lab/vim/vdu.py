@@ -318,6 +318,9 @@ class Keeper:
                 for fd in (go_write, pid_read, failure_read):
                     os.close(fd)
                 (home / "cgroup.procs").write_text("0")
+                for limit in map(Path, self.config["limits"]):
+                    if limit.exists():
+                        (limit / "cgroup.procs").write_text("0")
                 kinds = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID
                 kinds |= CLONE_NEWNET | CLONE_NEWCGROUP
                 _checked(_libc.unshare(kinds), "unshare")

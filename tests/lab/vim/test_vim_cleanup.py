@@ -15,7 +15,7 @@ import pytest
 from vim_support import ping_command, wait_until
 
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
-from lab.vim.cgroups import cgroup2_mounts
+from lab.vim.cgroups import cgroup2_mounts, cpu1_mount
 from lab.vim.store import Home
 
 pytestmark = pytest.mark.lab
@@ -41,10 +41,11 @@ def traces(home: Path) -> dict[str, list[str]]:
         if str(home) in text and int(path.parent.name) != os.getpid():
             processes.append(text)
     mounts = Path("/proc/mounts").read_text().splitlines()
+    groups = [*cgroup2_mounts(), *filter(None, [cpu1_mount()])]
     return {
         "netns": [p.name for p in Path("/run/netns").iterdir() if prefix in p.name],
         "mounts": [line for line in mounts if str(home) in line],
-        "cgroups": [str(m / prefix) for m in cgroup2_mounts() if (m / prefix).exists()],
+        "cgroups": [str(m / prefix) for m in groups if (m / prefix).exists()],
         "processes": processes,
         "links": [p.name for p in Path("/sys/class/net").iterdir() if prefix in p.name],
     }

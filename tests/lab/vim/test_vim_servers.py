@@ -71,6 +71,32 @@ def test_nics_are_as_asked(vim: Vim, pair: list[Server]) -> None:
     assert pings(vim, pair[0], "10.77.0.20")
 
 
+#: Two processes that compute for a second; prints the processors they had on average.
+BURN = """
+import os, time
+child, start = os.fork(), time.monotonic()
+while time.monotonic() < start + 1:
+    pass
+if child == 0:
+    os._exit(0)
+os.wait()
+spent = os.times()
+cpu = spent.user + spent.system + spent.children_user + spent.children_system
+print(cpu / (time.monotonic() - start))
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("systemd-run", "--quiet", "--wait", "--pipe")])
+def test_vcpus_are_what_the_flavour_says(
+    vim: Vim, pair: list[Server], words: tuple[str, ...]
+) -> None:
+    notes = [note for note in vim.server(pair[0].id).notes if note.startswith("vCPUs")]
+    if notes:
+        pytest.skip(notes[0])
+    # One vCPU, on a console as in a unit. Twice that where two processors are idle and no limit is.
+    assert 0.02 < float(output(vim, pair[0], *words, "python3", "-c", BURN)) < 1.25
+
+
 def test_machine_is_not_seen(vim: Vim, pair: list[Server], home: Path) -> None:
     assert output(vim, pair[0], "ls", "-A", "/home").split() == ["ubuntu"]
     assert vim.console(pair[0].id, ["test", "-e", str(home)]).returncode == 1

@@ -1,0 +1,98 @@
+"""What a campaign measures beside its two slices: an EPC with double resources, one over two sites.
+
+Both are network services as an operator makes them: `epc_ns_double` names VNFDs with twice the vCPU
+and memory, and `epc_multisite.yaml` places the HSS at another VIM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.slices import moved
+
+DOUBLE, SITES = "double", "sites"
+
+#: Addresses of the service with double resources, which no slice has.
+_RANGES = (("172.16.", "172.24."), ("172.30.", "172.26."), ("192.168.", "10.72."),
+           ("10.254.", "10.252."))  # fmt: skip
+VIMS = Path(__file__).resolve().parents[1] / "lab" / "sites"
+"""Configurations of the VIM accounts of the sites: 18 ms and 200 Mbit/s apart."""
+HOME, REMOTE = "site-a", "site-b"
+
+
+@dataclass(frozen=True)
+class Service:
+    """A network service to instantiate.
+
+    Attributes:
+        name: Of the instance.
+        nsd: Its descriptor.
+        vim: Account of the VNFs that the parameters place nowhere.
+        text: Parameters for ns-create.
+    """
+
+    name: str
+    nsd: str
+    vim: str
+    text: str
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Its parameters."""
+        found: Mapping[str, Any] = yaml.safe_load(self.text)
+        return found
+
+    @property
+    def service(self) -> str:
+        """Name of the network service."""
+        return self.name
+
+    def verb(self, file: Path) -> tuple[str, ...]:
+        """Return the words that instantiate it with the parameters in a file."""
+        words = ("--ns_name", self.name, "--nsd_name", self.nsd, "--vim_account", self.vim)
+        return ("ns-create", *words, "--config_file", str(file))
+
+
+def packages(dist: Path, names: Iterable[str]) -> list[Path]:
+    """Return the packages of set-ups beside those of the slices, in the order to onboard them."""
+    if DOUBLE not in names:
+        return []
+    vnfs = [dist / f"{vnf}_vnf_double.tar.gz" for vnf in ("hss", "mme", "spgwc", "spgwu", "enb")]
+    return [*vnfs, dist / "epc_ns_double.tar.gz"]
+
+
+def vims(names: Iterable[str]) -> Mapping[str, Path]:
+    """Return the VIM accounts of set-ups with their configurations."""
+    if SITES not in names:
+        return {}
+    return {name: VIMS / f"{name}.yaml" for name in (HOME, REMOTE)}
+
+
+def wanted(dist: Path, names: Iterable[str], functions: bool) -> list[Service]:
+    """Return services to instantiate.
+
+    Args:
+        dist: With the built parameter files.
+        names: DOUBLE and SITES, those of them that are wanted.
+        functions: Whether network functions run. Those of two sites do not: without its tunnel S6a
+            would have no way between inner addresses, so there is nothing to compare.
+    """
+    made = []
+    for name in names:
+        file = {DOUBLE: "epc", SITES: "epc_multisite"}[name]
+        text = (dist / "params" / f"{file}.yaml").read_text(encoding="utf-8")
+        if name == SITES:
+            made.append(Service(name, "epc_ns", HOME, text))
+            continue
+        document = yaml.safe_load(moved(text, _RANGES))
+        if functions:
+            for member in document["additionalParamsForVnf"]:
+                member["additionalParams"]["nf_software"] = "oai"
+        text = yaml.safe_dump(document, sort_keys=False)
+        made.append(Service(name, "epc_ns_double", "lab", text))
+    return made
