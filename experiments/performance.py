@@ -46,6 +46,12 @@ def run(
         stream = udp(near, far, address, seconds, UDP_MBPS)
         delay = echoes(near, address, max(20, int(seconds * 50)), 20)
     return {
+        # Whether vCPUs count: not every machine lets the lab hold a VDU to its flavour.
+        "limited": not any(
+            note.startswith("vCPUs")
+            for vnf in (near, far)
+            for note in vnf.vim.server(vnf.server).notes
+        ),
         "mbps": rate["mbps"],
         "retransmits": rate["retransmits"],
         "jitter_ms": stream["jitter_ms"],

@@ -12,11 +12,13 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from experiments import diameter
+from experiments import confidentiality, diameter
 from experiments.model import Run
 from experiments.performance import UDP_MBPS
 from experiments.report import figures, summary
 from experiments.report.summary import Ratio
+from experiments.setups import DOUBLE, SITES
+from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate
 from experiments.store import Campaign
 from experiments.wire import NEIGHBOURS
@@ -63,21 +65,32 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         begun=min(stamp, default="-"),
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
-        slices=sorted({str(run.params["slice"]) for run in measured}) or ["embb", "urllc"],
+        slices=[EMBB, URLLC],
+        beside=[
+            text
+            for name, text in (
+                (DOUBLE, "a core whose VNFs have twice the vCPU and memory"),
+                (SITES, "a core whose HSS is at another site"),
+            )
+            if any(run.params["slice"] == name for run in measured)
+        ],
         cards=[
             {"title": TITLES[name][0], "text": f"{TITLES[name][1]} ({passed} of {count} runs).",
              "good": passed == count}
             for name, passed, count in summary.verdicts(runs)
         ],
         imsi=diameter.TEST_IMSI,
+        ues=confidentiality.UES if _attached(made.get("confidentiality", [])) else 0,
+        double=_double(measured, described["environment"]["host"]["cpus"]),
         wires=_wires(made.get("confidentiality", [])),
         reach=made["reach"][-1].result if "reach" in made else None,
         reach_rows=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
+        matrix=_matrix(summary.matrix(measured, made.get("signalling", []))),
         figures=_cost(measured) if measured else [],
         performance=_performance(measured),
         udp_mbps=UDP_MBPS,
         neighbour_figures=_neighbour(measured),
-        signalling=_signalling(made.get("signalling", [])),
+        signalling=_response(made.get("signalling", [])),
         qos=_qos(made.get("qos", [])),
         dependability=[_fault(run) for run in made.get("dependability", [])],
         revocation=[
@@ -141,6 +154,60 @@ def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
     return rows
 
 
+def _attached(runs: Sequence[Run]) -> bool:
+    """Tell whether UEs attached while wires were captured, from the identities that showed."""
+    return any(
+        imsi != diameter.TEST_IMSI
+        for run in runs
+        for seen in run.result["links"].values()
+        for imsi in seen["imsis"]
+    )
+
+
+def _matrix(rows: Sequence[summary.Row]) -> dict[str, Any] | None:
+    if not rows:
+        return None
+    metrics = [("mbps", "throughput"), ("rtt_ms", "round trip"), ("air", "AIR"), ("ulr", "ULR")]
+    metrics = [m for m in metrics if any(m[0] in row.ours for row in rows)]
+    return {
+        "heads": [title for _, title in metrics],
+        "rows": [
+            {
+                "title": row.title,
+                "cells": [
+                    text
+                    for metric, _ in metrics
+                    for text in (
+                        _estimate(row.ours.get(metric)),
+                        _estimate(row.published.get(metric)),
+                    )
+                ],
+            }
+            for row in rows
+        ],
+    }
+
+
+def _double(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
+    ours = summary.double_ratios(runs, "mbps")
+    if not ours:
+        return None
+    theirs = [
+        Ratio(f"{r.label} ({r.source.split('-')[0]})", r.value) for r in summary.published_double()
+    ]
+    text = (
+        "TCP throughput with twice the vCPU and memory, over that of the eMBB slice. Filled: this "
+        "campaign. Hollow: published."
+    )
+    limited = all(run.result["limited"] for run in runs if run.params["slice"] == DOUBLE)
+    return {
+        "svg": figures.ratios(ours, theirs, text, "double resources / plain"),
+        "text": text,
+        "gaining": ", ".join(name.upper() for name in summary.gaining(cpus)) if limited else "",
+        "limited": limited,
+    }
+
+
 def _cost(runs: Sequence[Run]) -> list[dict[str, str]]:
     made = []
     for metric, axis, text in (
@@ -173,7 +240,7 @@ def _neighbour(runs: Sequence[Run]) -> list[dict[str, str]]:
     return made
 
 
-def _signalling(runs: Sequence[Run]) -> dict[str, Any] | None:
+def _response(runs: Sequence[Run]) -> dict[str, Any] | None:
     ours = summary.signalling_ratios(runs)
     if not ours:
         return None
@@ -193,7 +260,9 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for metric in ("mbps", "rtt_ms")
     }
     rows = []
-    for name, link, path, load in sorted(table.get("mbps", {})):
+    order = [EMBB, URLLC, DOUBLE, SITES]
+    points = sorted(table.get("mbps", {}), key=lambda p: (order.index(p[0]), *p))
+    for name, link, path, load in points:
         plain = (name, link, "underlay", load)
         if path != "tunnel" or plain not in table["mbps"]:
             continue

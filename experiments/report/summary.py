@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 
 from experiments.model import Run
+from experiments.setups import DOUBLE, SITES
+from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate, mean, ratio, single
 
 REFERENCE = Path(__file__).resolve().parents[1] / "reference.yaml"
@@ -22,6 +24,11 @@ METRICS = {
     "jitter_ms": ("jitter", "ms"),
     "loss_percent": ("loss", "%"),
 }
+
+PLAIN = "no-vpn"
+"""What set-ups without a VPN are called in reference.yaml; with a suffix, as the VPN's own."""
+PUBLISHED = {"mbps": "throughput-mbps", "rtt_ms": "rtt-ms"}
+_BESIDE = ", neighbour saturated"
 
 Point = tuple[str, str, str, str]
 """Slice, link, path, neighbour."""
@@ -74,7 +81,7 @@ def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     for (name, link, path, load), values in sorted(table.items()):
         if path == "tunnel" and (base := table.get((name, link, "underlay", load))):
             if (value := _paired(values, base)) is not None:
-                beside = ", neighbour saturated" if load else ""
+                beside = _BESIDE if load else ""
                 found.append(Ratio(f"{link} {name}{beside}", value))
     return found
 
@@ -113,7 +120,7 @@ def published_signalling() -> list[Ratio]:
         table = item.get("service-response-ms", {})
         for label, times in table.items():
             for request, value in times.items():
-                if label != "no-vpn":
+                if not label.startswith(PLAIN):
                     over = single(value / table["no-vpn"][request])
                     words = f"{request.upper()} {label.replace('-', ' ')}"
                     found.append(Ratio(words, over, item["id"]))
@@ -128,28 +135,117 @@ def reference() -> list[dict[str, Any]]:
 
 def published_ratios(metric: str) -> list[Ratio]:
     """Return published figures over the no-VPN figure of the same source and link."""
-    name = {"mbps": "throughput-mbps", "rtt_ms": "rtt-ms"}.get(metric)
+    name = PUBLISHED.get(metric, "")
     found = []
     for item in reference():
-        table = item.get(name or "", {})
+        table = item.get(name, {})
         for label, links in table.items():
+            # Double resources have a baseline of their own, slices only that of the one EPC.
+            plain = table.get(f"no-{label}", table.get(PLAIN, {}))
             for link, given in links.items():
-                base = table.get("no-vpn", {}).get(link)
-                if label == "no-vpn" or base is None:
+                base = plain.get(link)
+                if label.startswith(PLAIN) or base is None:
                     continue
-                values, bases = _list(given), _list(base)
                 where = "" if link == "any" else f"{link} "
-                middle = sum(values) / len(values) / (sum(bases) / len(bases))
-                found.append(Ratio(where + label.replace("-", " "), single(middle), item["id"]))
-        sites = item.get("multi-site", {}).get(name or "", {})
+                value = single(_middle(given) / _middle(base))
+                found.append(Ratio(where + label.replace("-", " "), value, item["id"]))
+        sites = item.get("multi-site", {}).get(name, {})
         if sites:
             value = single(sites["vpn"] / sites["no-vpn"])
             found.append(Ratio("s6a between sites", value, item["id"]))
     return found
 
 
-def _list(given: Any) -> list[float]:
-    return [float(v) for v in given] if isinstance(given, list) else [float(given)]
+def _middle(given: Any) -> float:
+    values = given if isinstance(given, list) else [given]
+    return sum(float(v) for v in values) / len(values)
+
+
+def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
+    """Return, per link and path, the figure with double resources over that of eMBB alone."""
+    table = samples(runs, metric)
+    found = []
+    for (name, link, path, load), values in sorted(table.items()):
+        base = table.get((EMBB, link, path, ""))
+        if name == DOUBLE and not load and base:
+            if (value := _paired(values, base)) is not None:
+                where = "tunnel" if path == "tunnel" else "no VPN"
+                found.append(Ratio(f"{link}, {where}", value))
+    return found
+
+
+def published_double() -> list[Ratio]:
+    """Return published throughput with double resources over that with plain ones, tunnels both."""
+    found = []
+    for item in reference():
+        table = item.get(PUBLISHED["mbps"], {})
+        for link, given in table.get("vpn-double-resources", {}).items():
+            value = single(_middle(given) / _middle(table["vpn"][link]))
+            found.append(Ratio(f"{link}, tunnel", value, item["id"]))
+    return found
+
+
+def gaining(cpus: int) -> list[str]:
+    """Return the VNFs to which double resources bring processors on a host of so many."""
+    vcpus: dict[str, int] = next(item["vcpus"] for item in reference() if "vcpus" in item)
+    return sorted(name for name, number in vcpus.items() if number < cpus)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A set-up of the matrix: ratios to its own baseline without a VPN, ours and published."""
+
+    title: str
+    ours: Mapping[str, Estimate]
+    published: Mapping[str, Estimate]
+
+
+#: Title, slice, its neighbour, and what it is called in reference.yaml.
+_SET_UPS = (
+    ("one EPC, nothing beside it", "", "", "vpn"),
+    ("eMBB alone", EMBB, "", "embb separate"),
+    ("URLLC alone", URLLC, "", "urllc separate"),
+    ("eMBB, neighbour saturated", EMBB, "saturated", "embb simultaneous"),
+    ("URLLC, neighbour saturated", URLLC, "saturated", "urllc simultaneous"),
+    ("double resources", DOUBLE, "", "vpn double resources"),
+    ("two sites", SITES, "", "between sites"),
+)
+
+
+def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") -> list[Row]:
+    """Return every set-up's ratios on a link, for which there is one of ours.
+
+    The figures are mbps and rtt_ms, and where network functions run air and ulr.
+    """
+    ours = {
+        (metric, ratio.label): ratio.value
+        for metric in ("mbps", "rtt_ms")
+        for ratio in vpn_ratios(runs, metric)
+    }
+    times = {ratio.label: ratio.value for ratio in signalling_ratios(signalling)}
+    theirs = {
+        (metric, ratio.label): ratio.value
+        for metric in ("mbps", "rtt_ms")
+        for ratio in published_ratios(metric)
+    }
+    answers = {ratio.label: ratio.value for ratio in published_signalling()}
+    rows = []
+    for title, name, load, known in _SET_UPS:
+        own = f"{link} {name}" + (_BESIDE if load else "")
+        one = {m: ours[m, own] for m in ("mbps", "rtt_ms") if (m, own) in ours}
+        other = {
+            m: theirs[m, f"{link} {known}"]
+            for m in ("mbps", "rtt_ms")
+            if (m, f"{link} {known}") in theirs
+        }
+        for request in ("air", "ulr"):
+            if not load and (value := times.get(f"{request.upper()} {name}")):
+                one[request] = value
+            if value := answers.get(f"{request.upper()} {known}"):
+                other[request] = value
+        if one or not name:
+            rows.append(Row(title, one, other))
+    return rows if any(row.ours for row in rows) else []
 
 
 def verdicts(runs: Sequence[Run]) -> list[tuple[str, int, int]]:

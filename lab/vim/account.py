@@ -243,8 +243,9 @@ class Vim:
             fabric.delete_netns(self.home.vca_netns)
             fabric.delete_netns(self.home.wan_netns)
             limits.restore_limit(self.home.path)
-            with contextlib.suppress(OSError):  # not empty: not ours alone
-                (self._hierarchy() / self.home.prefix).rmdir()
+            for top in filter(None, (self._hierarchy(), cgroups.cpu1_mount())):
+                with contextlib.suppress(OSError):  # not there, or not empty: not ours alone
+                    (top / self.home.prefix).rmdir()
 
     # --- networks ----------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from experiments.model import Cell, Run
 
 def performance(name: str, path: str, load: str, repetition: int, mbps: float, rtt: float) -> Run:
     params = {"slice": name, "link": "s6a", "path": path, "neighbour": load, "seconds": 1}
-    result = {"mbps": mbps, "rtt_ms": rtt, "jitter_ms": 0.01, "loss_percent": 0.0, "sent": 50}
+    result = {"mbps": mbps, "rtt_ms": rtt, "jitter_ms": 0.01, "loss_percent": 0.0, "sent": 50,
+              "limited": True}  # fmt: skip
     cell = Cell("performance", params)
     return Run("performance", params, cell.key, repetition, repetition, 1e9, 1.0, 0.5, result)
 
@@ -25,6 +26,28 @@ def runs() -> list[Run]:
                     made.append(
                         performance(name, path, load, repetition, rate * share * drift, 0.5 / share)
                     )
+    return made
+
+
+@pytest.fixture
+def matrix() -> list[Run]:
+    """Three rounds of an EPC with double resources and of one over two sites, and of S6a's times."""
+    made = []
+    for repetition, drift in enumerate((1.0, 1.1, 0.9)):
+        for name, plain, rate, rtt in (
+            ("double", 8000.0, 3000.0, 0.5),
+            ("sites", 180.0, 150.0, 19),
+        ):
+            made.append(performance(name, "underlay", "", repetition, plain * drift, rtt / 2))
+            made.append(performance(name, "tunnel", "", repetition, rate * drift, rtt))
+        for name in ("embb", "urllc", "double"):
+            for path, air in (("underlay", 2.0), ("tunnel", 3.0)):
+                params = {"slice": name, "path": path, "ues": 9}
+                result = {
+                    "air_mean_ms": air * drift, "ulr_mean_ms": drift, "attach_median_ms": 9.0,
+                }  # fmt: skip
+                key = Cell("signalling", params).key
+                made.append(Run("signalling", params, key, repetition, 0, 1e9, 1.0, 0.5, result))
     return made
 
 

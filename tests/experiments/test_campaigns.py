@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
@@ -11,15 +12,16 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from experiments import stats, traffic, wire
-from experiments.campaign import EXPERIMENTS, plan
+from experiments import campaign, stats, traffic, wire
+from experiments.campaign import EXPERIMENTS, beside, matching, plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
-from experiments.schedule import interleaved
+from experiments.schedule import Planned, interleaved
 from experiments.slices import second
 from experiments.store import Campaign
-from experiments.testbed import Addresses
+from experiments.testbed import Addresses, Testbed
 
 ENVIRONMENT = {"host": {"cpus": 2, "kernel": "6.1"}}
 
@@ -60,10 +62,92 @@ def test_the_full_profile_repeats_often_enough() -> None:
     assert PROFILES["full"].repetitions >= 5
 
 
+def test_the_full_profile_has_the_whole_matrix_with_its_baselines() -> None:
+    cells = [step.cell for step in plan(PROFILES["full"], seed=1)]
+    for experiment in ("performance", "signalling"):
+        table = {
+            tuple(v for k, v in sorted(cell.params.items()) if k != "path"): set()
+            for cell in cells
+            if cell.experiment == experiment
+        }
+        for cell in cells:
+            if cell.experiment == experiment:
+                point = tuple(v for k, v in sorted(cell.params.items()) if k != "path")
+                table[point].add(cell.params["path"])
+        assert set(map(frozenset, table.values())) == {frozenset({"underlay", "tunnel"})}
+    measured = {(c.params["slice"], c.params["link"], c.params["neighbour"]) for c in cells
+                if c.experiment == "performance"}  # fmt: skip
+    assert {("double", "s6a", ""), ("double", "s1u", ""), ("sites", "s6a", "")} < measured
+    assert {("embb", "s6a", "saturated"), ("urllc", "s6a", "")} < measured
+
+
+def test_a_campaign_goes_on_with_more_rounds() -> None:
+    few, more = (plan(PROFILES["full"], 3, repetitions) for repetitions in (2, 4))
+    assert {(s.cell.key, s.repetition) for s in few} < {(s.cell.key, s.repetition) for s in more}
+    first = len(PROFILES["full"].first) + 2 * len(PROFILES["full"].measured)
+    assert few[:first] == more[:first]
+
+
+def test_runs_are_chosen_by_experiment_and_slice() -> None:
+    steps = plan(PROFILES["full"], 1)
+    assert matching(steps, ()) == steps
+    sites = matching(steps, ("sites",))
+    assert {step.cell.params["slice"] for step in sites} == {"sites"}
+    assert beside(sites) == ["sites"]
+    both = matching(steps, ("signalling:double", "reach"))
+    assert {step.cell.experiment for step in both} == {"signalling", "reach"}
+    assert beside(both) == ["double"]
+    assert beside(matching(steps, ("confidentiality",))) == []
+    with pytest.raises(click.BadParameter, match=r"--only reech: .*allowed: .*reach.*sites"):
+        matching(steps, ("reech",))
+
+
+def test_a_run_that_fails_is_left_for_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = {"n": 0}
+
+    def sometimes(_bed: object, n: int) -> tuple[dict[str, int], None]:
+        if n < good["n"]:
+            return {"n": n}, None
+        raise click.ClickException("no [tunnel]")
+
+    monkeypatch.setitem(campaign.EXPERIMENTS, "x", sometimes)  # type: ignore[misc]
+    monkeypatch.setattr(campaign, "headline", lambda _run: "")
+    steps = [Planned(Cell("x", {"n": n}), 0, n) for n in range(3)]
+    made, out = Campaign(tmp_path), io.StringIO()
+    bed = Testbed(tmp_path, tmp_path, Console(file=out))
+    with pytest.raises(click.ClickException, match="no "):
+        campaign.make(bed, made, steps, bed.console)
+    good["n"] = 2
+    assert campaign.make(bed, made, steps, bed.console) == 1
+    assert "no [tunnel]" in out.getvalue()
+    assert [run.result["n"] for run in made.runs()] == [0, 1]
+    good["n"] = 3
+    assert campaign.make(bed, made, steps, bed.console) == 0
+    assert len(made.runs()) == 3
+
+
+def test_a_floating_address_is_where_the_other_end_reaches() -> None:
+    text = """
+vld:
+- name: s6a
+  vnfd-connection-point-ref: [{member-vnf-index-ref: hss, ip-address: 10.30.0.129}]
+additionalParamsForVnf:
+- member-vnf-index: hss
+  additionalParams: {s6a_inner_address: 172.16.6.129/24, s6a_gateway: 203.0.113.129}
+"""
+    found = Addresses.of(yaml.safe_load(text))
+    assert found.outer["hss", "s6a"] == "203.0.113.129"
+    assert Addresses.of(yaml.safe_load(text.replace("203.0.113.129", "auto"))).outer == {
+        ("hss", "s6a"): "10.30.0.129"
+    }
+
+
 def test_a_campaign_goes_on_where_it_was(tmp_path: Path, runs: list[Run]) -> None:
-    campaign = Campaign(tmp_path / "c")
-    campaign.begin("quick", 7, ENVIRONMENT)
-    campaign.add(runs[0])
+    made = Campaign(tmp_path / "c")
+    made.begin("quick", 7, ENVIRONMENT)
+    made.add(runs[0])
     again = Campaign(tmp_path / "c")
     assert again.begin("quick", 8, ENVIRONMENT)["seed"] == 7
     cell = Cell(runs[0].experiment, runs[0].params)
@@ -83,9 +167,9 @@ def test_runs_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", ["{", '{"schema": 0}', "key", "extra"])
 def test_a_file_that_is_no_run_is_told(tmp_path: Path, runs: list[Run], spoil: str) -> None:
-    campaign = Campaign(tmp_path)
-    campaign.begin("quick", 1, ENVIRONMENT)
-    campaign.add(runs[0])
+    made = Campaign(tmp_path)
+    made.begin("quick", 1, ENVIRONMENT)
+    made.add(runs[0])
     (file,) = (tmp_path / "runs").glob("*.json")
     document = json.loads(file.read_text())
     if spoil == "key":
@@ -95,7 +179,7 @@ def test_a_file_that_is_no_run_is_told(tmp_path: Path, runs: list[Run], spoil: s
         spoil = json.dumps(dict(document, extra=1))
     file.write_text(spoil)
     with pytest.raises(click.ClickException, match=f"{file.name} is not a run"):
-        campaign.runs()
+        made.runs()
 
 
 def test_an_interval_is_students() -> None:

@@ -10,7 +10,7 @@ import yaml
 from builder import packages
 from builder.tree import Tree
 from builder.validate import Catalog, validate_package, validate_params
-from experiments import qos, slices
+from experiments import qos, setups, slices
 from experiments.testbed import Addresses
 
 
@@ -45,6 +45,33 @@ def test_both_slices_are_valid_and_share_no_address(dist: Path, catalog: Catalog
     mine = {*first.inner.values(), *first.outer.values()}
     assert not mine & {*second.inner.values(), *second.outer.values()}
     assert "192.168." not in str(catalog.nsds[slices.SECOND])
+
+
+def test_the_set_ups_beside_the_slices_are_valid(
+    tmp_path: Path, dist: Path, catalog: Catalog
+) -> None:
+    known = packages.catalogue(Tree.find(Path(__file__).parent))
+    catalog = Catalog(vnfds=dict(catalog.vnfds), nsds=dict(catalog.nsds))
+    for name, package in known.items():
+        if name.endswith("_double"):
+            body = package.descriptor.get("vnfd") or package.descriptor["nsd"]["nsd"][0]
+            catalog.add_descriptor("vnfd" if package.kind == "vnf" else "nsd", body)
+    mine = {a for w in slices.wanted(dist, qos.RATES, qos.LINK)
+            for a in Addresses.of(w.parameters).inner.values()}  # fmt: skip
+    for service in setups.wanted(dist, [setups.DOUBLE, setups.SITES], functions=True):
+        alone = Catalog(vnfds=catalog.vnfds, nsds={service.nsd: catalog.nsds[service.nsd]})
+        assert validate_params("ns", dict(service.parameters), alone) == []
+        software = {
+            m["additionalParams"]["nf_software"]
+            for m in service.parameters["additionalParamsForVnf"]
+        }
+        if service.name == setups.DOUBLE:
+            assert software == {"oai"}
+            assert not mine & set(Addresses.of(service.parameters).inner.values())
+        else:
+            assert software == {"none"}
+            assert Addresses.of(service.parameters).outer["hss", "s6a"] == "203.0.113.129"
+    assert all(file.is_file() for file in setups.vims([setups.SITES]).values())
 
 
 def test_the_5qi_is_the_templates_and_the_rates_are_the_operators(dist: Path) -> None:
