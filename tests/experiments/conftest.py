@@ -31,7 +31,7 @@ def runs() -> list[Run]:
 
 @pytest.fixture
 def matrix() -> list[Run]:
-    """Three rounds of an EPC with double resources and of one over two sites, and of S6a's times."""
+    """Three rounds of an EPC with double resources, of one over two sites, and of S6a."""
     made = []
     for repetition, drift in enumerate((1.0, 1.1, 0.9)):
         for name, plain, rate, rtt in (
