@@ -42,8 +42,9 @@ def run(
                     target = other.target(link, path)
                     ends = other[point.near], other[point.far]
                     stack.enter_context(load(*ends, target, 3 * seconds + 60))
-        rate = tcp(near, far, address, seconds)
-        stream = udp(near, far, address, seconds, UDP_MBPS)
+        listening = measured.listening(link, path)
+        rate = tcp(near, far, address, seconds, listening=listening)
+        stream = udp(near, far, address, seconds, UDP_MBPS, listening=listening)
         delay = echoes(near, address, max(20, int(seconds * 50)), 20)
     return {
         # Whether vCPUs count: not every machine lets the lab hold a VDU to its flavour.

@@ -61,9 +61,16 @@ LINKS = {
 
 @dataclass(frozen=True)
 class Addresses:
-    """A slice's addresses in and under its tunnels, by VNF and link."""
+    """A slice's addresses in and under its tunnels, by VNF and link.
+
+    Attributes:
+        inner: in a tunnel.
+        own: on the interface under it.
+        outer: where the other end reaches that, a floating address if there is one.
+    """
 
     inner: Mapping[tuple[str, str], str]
+    own: Mapping[tuple[str, str], str]
     outer: Mapping[tuple[str, str], str]
 
     @classmethod
@@ -75,20 +82,19 @@ class Addresses:
             for key, value in item["additionalParams"].items()
             if key.endswith("_inner_address")
         }
-        outer = {
+        own = {
             (point["member-vnf-index-ref"], vld["name"]): point["ip-address"]
             for vld in document["vld"]
             for point in vld.get("vnfd-connection-point-ref", ())
             if "ip-address" in point
         }
-        # Where the other end reaches it, if not at its own address: a floating one.
-        outer |= {
+        floating = {
             (item["member-vnf-index"], key.removesuffix("_gateway")): value
             for item in document["additionalParamsForVnf"]
             for key, value in item["additionalParams"].items()
             if key.endswith("_gateway") and value != "auto"
         }
-        return cls(inner, outer)
+        return cls(inner, own, own | floating)
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,11 @@ class Slice:
     def target(self, link: str, path: str) -> str:
         """Return the far end's address of a link, for traffic in the tunnel or beside it."""
         table = self.addresses.inner if path == "tunnel" else self.addresses.outer
+        return table[self.links[link].far, link]
+
+    def listening(self, link: str, path: str) -> str:
+        """Return the address at which the far end of a link listens for that traffic."""
+        table = self.addresses.inner if path == "tunnel" else self.addresses.own
         return table[self.links[link].far, link]
 
     @property

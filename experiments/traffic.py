@@ -37,9 +37,11 @@ sys.exit("iperf3 does not listen")
 """
 
 
-def _iperf(near: Vnf, far: Vnf, address: str, seconds: int, *options: str) -> dict[str, Any]:
+def _iperf(
+    near: Vnf, far: Vnf, address: str, seconds: int, *options: str, listening: str = ""
+) -> dict[str, Any]:
     port = str(next(_ports))
-    far.out("python3", "-I", "-c", _SERVE, address, port)
+    far.out("python3", "-I", "-c", _SERVE, listening or address, port)
     words = ("iperf3", "-c", address, "-p", port, "-t", str(seconds), "--json", *options)
     done = near.run(*words, timeout=seconds + 60)
     try:
@@ -52,10 +54,20 @@ def _iperf(near: Vnf, far: Vnf, address: str, seconds: int, *options: str) -> di
     return report
 
 
-def tcp(near: Vnf, far: Vnf, address: str, seconds: int, mbps: int = 0) -> dict[str, float]:
-    """Return Mbit/s of TCP payload that arrived, and segments sent again; mbps 0 is no limit."""
+def tcp(
+    near: Vnf, far: Vnf, address: str, seconds: int, mbps: int = 0, listening: str = ""
+) -> dict[str, float]:
+    """Return Mbit/s of TCP payload that arrived, and segments sent again.
+
+    Args:
+        near, far: sender and receiver.
+        address: of the receiver.
+        seconds: how long to send.
+        mbps: rate; 0 is no limit.
+        listening: the receiver's own address, where a router translates `address` into it.
+    """
     limit = ("-b", f"{mbps}M") if mbps else ()
-    end = _iperf(near, far, address, seconds, *limit)["end"]
+    end = _iperf(near, far, address, seconds, *limit, listening=listening)["end"]
     return {
         "mbps": end["sum_received"]["bits_per_second"] / 1e6,
         "retransmits": end["sum_sent"].get("retransmits", 0),
@@ -63,11 +75,17 @@ def tcp(near: Vnf, far: Vnf, address: str, seconds: int, mbps: int = 0) -> dict[
 
 
 def udp(
-    near: Vnf, far: Vnf, address: str, seconds: int, mbps: float, size: int = 1200
+    near: Vnf,
+    far: Vnf,
+    address: str,
+    seconds: int,
+    mbps: float,
+    size: int = 1200,
+    listening: str = "",
 ) -> dict[str, float]:
-    """Return rate, jitter (RFC 3550, as iperf3 reports it) and loss of a UDP stream."""
+    """Return rate, jitter (RFC 3550, as iperf3 reports it) and loss of a UDP stream; see `tcp`."""
     options = ("-u", "-b", f"{mbps:g}M", "-l", str(size))
-    end = _iperf(near, far, address, seconds, *options)["end"]
+    end = _iperf(near, far, address, seconds, *options, listening=listening)["end"]
     received = end.get("sum_received") or end["sum"]
     return {
         "mbps": received["bits_per_second"] / 1e6,

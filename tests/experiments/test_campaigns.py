@@ -139,6 +139,7 @@ additionalParamsForVnf:
 """
     found = Addresses.of(yaml.safe_load(text))
     assert found.outer["hss", "s6a"] == "203.0.113.129"
+    assert found.own["hss", "s6a"] == "10.30.0.129"
     assert Addresses.of(yaml.safe_load(text.replace("203.0.113.129", "auto"))).outer == {
         ("hss", "s6a"): "10.30.0.129"
     }
