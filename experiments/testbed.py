@@ -191,7 +191,13 @@ class Slice:
 
 
 class InBackground:
-    """A function in a thread; `result` gives its value or raises its error."""
+    """A function in a thread; `result` gives its value or raises its error.
+
+    Attributes:
+        patience: Seconds for which `result` waits unless told otherwise.
+    """
+
+    patience = 300.0
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._value: Any = None
@@ -210,12 +216,13 @@ class InBackground:
         """Whether it has come to an end."""
         return not self._thread.is_alive()
 
-    def result(self, timeout: float = 300.0) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
         """Wait for its end.
 
         Raises:
             click.ClickException: it does not end.
         """
+        timeout = self.patience if timeout is None else timeout
         self._thread.join(timeout)
         if self._thread.is_alive():
             raise click.ClickException(f"background work did not end within {timeout:.0f} s")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e_leftovers import lasting_leftovers
 from e2e_support import (
     BASIC,
     EPC,
@@ -16,8 +17,8 @@ from e2e_support import (
     Lab,
     Secrets,
     Service,
+    Vnf,
     gone,
-    lasting_leftovers,
 )
 
 from builder import packages
@@ -68,6 +69,18 @@ def basic(lab: Lab) -> Service:
     """Two VNFs with a WireGuard tunnel, shared: a test leaves it as it found it."""
     lab.onboard(*BASIC)
     return lab.create("basic", "vpn_basic_ns", "vpn_basic")
+
+
+@pytest.fixture
+def server(basic: Service) -> Vnf:
+    """The end that answers; of another service where a module has one of its own."""
+    return basic["server"]
+
+
+@pytest.fixture
+def client(basic: Service) -> Vnf:
+    """The end that calls; of another service where a module has one of its own."""
+    return basic["client"]
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from e2e_core import MME, SGW
 from e2e_support import InBackground, Service, Vnf, wait
 
-MME, SGW = "10.43.1.10", "10.43.2.10"
 VIRTUAL = "192.168.121.254"
 PORT = "9000"
 #: Cell, its address, and whom it asks: both links and both cells are seen.

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,13 +21,14 @@ from typing import Any
 
 from vpnaas import monitoring
 
+from experiments import testbed
 from lab.lcm.backends import RealBackends
 from lab.nbi import jobs
 from lab.nbi.engine import Engine
 from lab.nbi.store import NSRS, OPS
 from lab.nbi.validation import BuilderValidator
 from lab.vca import Event, Model
-from lab.vim import Server, Vim
+from lab.vim import PortSpec, Server, ServerSpec, Vim
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
 SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
@@ -120,18 +119,12 @@ class Lab:
 
 
 @dataclass(frozen=True)
-class Vnf:
-    """A VNF of a service: its VDU's console and its charm's application."""
+class Vdu:
+    """A VDU on networks of a service, seen on its console."""
 
     service: Service
     index: str
     server_id: str
-    application: str
-
-    @property
-    def unit(self) -> str:
-        """Name of the charm's only unit."""
-        return f"{self.application}/0"
 
     @property
     def server(self) -> Server:
@@ -155,6 +148,33 @@ class Vnf:
         words = ("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(max(1, tries // 5)))
         return self.run(*words, *options, address).returncode == 0
 
+    @property
+    def management(self) -> str:
+        """The VDU's address on the management network."""
+        return str(self.server.ip_on(self.service.vim.management_network().id))
+
+    def boot_cycles(self) -> str:
+        """Return what systemd says of ordering cycles on the way to its default target."""
+        told = self.run("systemd-analyze", "verify", "default.target").stderr
+        return "\n".join(line for line in told.splitlines() if "cycle" in line)
+
+    def listening(self) -> set[str]:
+        """Return the TCP and UDP sockets that wait for somebody."""
+        rows = self.out("ss", "-Hlntu").splitlines()
+        return {" ".join((row.split()[0], row.split()[4])) for row in rows}
+
+
+@dataclass(frozen=True)
+class Vnf(Vdu):
+    """A VNF of a service: its VDU and its charm's application."""
+
+    application: str
+
+    @property
+    def unit(self) -> str:
+        """Name of the charm's only unit."""
+        return f"{self.application}/0"
+
     def peers(self, interface: str) -> set[str]:
         """Return the public keys `wg show` lists."""
         return set(self.out("wg", "show", interface, "peers").split())
@@ -176,20 +196,21 @@ class Vnf:
         shown: dict[str, Any] = self.action("show-status", link=link)[link]
         return shown
 
-    @property
-    def management(self) -> str:
-        """The VDU's address on the management network."""
-        return str(self.server.ip_on(self.service.vim.management_network().id))
 
-    def boot_cycles(self) -> str:
-        """Return what systemd says of ordering cycles on the way to its default target."""
-        told = self.run("systemd-analyze", "verify", "default.target").stderr
-        return "\n".join(line for line in told.splitlines() if "cycle" in line)
-
-    def listening(self) -> set[str]:
-        """Return the TCP and UDP sockets that wait for somebody."""
-        rows = self.out("ss", "-Hlntu").splitlines()
-        return {" ".join((row.split()[0], row.split()[4])) for row in rows}
+@contextmanager
+def outsider(service: Service, network: str, address: str) -> Iterator[Vdu]:
+    """Give a plain VDU on a network of a service, without a charm, and take it away afterwards."""
+    ports = (
+        PortSpec(service.vim.management_network().id),
+        PortSpec(service.network(network), ip=address),
+    )
+    spec = ServerSpec("outsider", "outsider", "ubuntu22.04", 1, 1024, 1, ports)
+    server = service.vim.create_server(spec, f"outsider of {service.name}")
+    try:
+        service.vim.wait_active(server.id, PATIENCE)
+        yield Vdu(service, "outsider", server.id)
+    finally:
+        service.vim.delete_server(server.id)
 
 
 class Service:
@@ -314,7 +335,7 @@ class Controlled:
 GET = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=30).read().decode())"
 
 
-def scraped(by: Vnf, vnf: Vnf, port: int = monitoring.PORT) -> dict[tuple[str, ...], float]:
+def scraped(by: Vdu, vnf: Vdu, port: int = monitoring.PORT) -> dict[tuple[str, ...], float]:
     """Scrape a VNF's exporter from another VDU, over the management network.
 
     Returns:
@@ -375,165 +396,16 @@ def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> Non
         time.sleep(0.1)
 
 
-# -- what passes on a network ------------------------------------------------------------------
+class InBackground(testbed.InBackground):
+    """A function in a thread, whose end a test awaits as patiently as anything else."""
+
+    patience = PATIENCE
 
 
-@dataclass(frozen=True)
-class Capture:
-    """A file of frames; the questions are pcap-filter(7) expressions."""
-
-    path: Path
-
-    def count(self, expression: str) -> int:
-        """Return how many frames match."""
-        done = subprocess.run(
-            ["tcpdump", "-nn", "-r", str(self.path), expression],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return len(done.stdout.splitlines())
-
-    def sample(self, expression: str) -> str:
-        """Return the first frames that match, for a failure's text."""
-        done = subprocess.run(
-            ["tcpdump", "-nn", "-c", "5", "-r", str(self.path), expression],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
-
-    def holds(self, marker: bytes) -> bool:
-        """Say whether a run of bytes appears anywhere in the file."""
-        return marker in self.path.read_bytes()
-
-
-def wireguard_only(port: int) -> str:
-    """Return the filter for WireGuard messages on a port.
-
-    A message starts with its type, 1 to 4, and three zero bytes; the first three types have fixed
-    lengths of 148, 92 and 64 bytes (WireGuard paper, section 5.4), to which UDP adds 8.
-    """
-    kinds = " or ".join(
-        (
-            "(udp[8:4] = 0x01000000 and udp[4:2] = 156)",
-            "(udp[8:4] = 0x02000000 and udp[4:2] = 100)",
-            "(udp[8:4] = 0x03000000 and udp[4:2] = 72)",
-            "udp[8:4] = 0x04000000",
-        )
-    )
-    return f"(udp src port {port} and udp dst port {port} and ({kinds}))"
-
-
-def ipsec_only() -> str:
-    """Return the filter for IKE on its one port and ESP, in UDP or not (RFC 3948, RFC 4303)."""
-    return "((udp src port 4500 and udp dst port 4500) or ip proto 50 or ip6 proto 50)"
-
-
-#: Address resolution: ARP, and for IPv6 the neighbour discovery of RFC 4861.
-NEIGHBOURS = "(arp or icmp6)"
-
-
-@contextmanager
-def captured(service: Service, link: str, path: Path) -> Iterator[Capture]:
-    """Capture a link's underlay while the block runs."""
-    with service.vim.capture(service.network(link), path):
-        yield Capture(path)
-
-
-class InBackground:
-    """A function in a thread; its error comes out of :meth:`result`."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
-
-    def _run(self, work: Callable[[], Any]) -> None:
-        try:
-            self._value = work()
-        except BaseException as error:
-            self._error = error
-
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended yet."""
-        return self._thread.is_alive()
-
-    def result(self, timeout: float = PATIENCE) -> Any:
-        """Wait for its end; return its value or raise its error."""
-        self._thread.join(timeout)
-        assert not self._thread.is_alive(), "background work did not end"
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
-# -- what is left on the machine ---------------------------------------------------------------
-
-
-def leftovers(words: Sequence[str]) -> list[str]:
-    """Return the mounts, processes and network namespaces whose names hold one of the words."""
-    found = []
-    for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
-        if any(word in line for word in words):
-            found.append(f"mount {line}")
-    for entry in Path("/proc").glob("[0-9]*"):
-        if int(entry.name) == os.getpid():
-            continue
-        try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            group = (entry / "cgroup").read_text(encoding="utf-8")
-            state = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if state in ("Z", "X"):
-            continue  # ended; its parent has not asked for it yet
-        if any(word in command or word in group for word in words):
-            found.append(f"process {entry.name} {command}")
-    for netns in subprocess.run(
-        ["ip", "netns", "list"], capture_output=True, text=True, check=True
-    ).stdout.splitlines():
-        if any(word in netns for word in words):
-            found.append(f"netns {netns}")
-    return found
-
-
-def lasting_leftovers(words: Sequence[str], seconds: float = 5.0) -> list[str]:
-    """Return what is left after processes that are ending had a moment to do so."""
-    until = time.monotonic() + seconds
-    while (found := leftovers(words)) and time.monotonic() < until:
-        time.sleep(0.2)
-    return found
-
-
-def own_descendants() -> set[int]:
-    """Return the process ids of everything this process started, and what that started."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            # proc(5): the parent is the second field after the name in brackets.
-            fields = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        parents[int(entry.name)] = int(fields[1])
-    found = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {os.getpid()}
-
-
-def running_in(folder: Path) -> int:
-    """Return a process of ours that has a folder as its working directory, 0 where none has."""
-    for pid in own_descendants():
-        try:
-            if Path(os.readlink(f"/proc/{pid}/cwd")) == folder:
-                return pid
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return 0
+def associations(vnf: Vdu) -> list[str]:
+    """Return the connections of the established IKE SAs."""
+    listed = vnf.out("swanctl", "--list-sas").splitlines()
+    return [line.split(":")[0] for line in listed if ", ESTABLISHED, IKEv2" in line]
 
 
 def gone(service: Service) -> None:

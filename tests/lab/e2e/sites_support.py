@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from e2e_support import Lab, Secrets, lasting_leftovers
+from e2e_leftovers import lasting_leftovers
+from e2e_support import Lab, Secrets
 
 from builder.tree import Tree
 from lab.vim import Vim, clean

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from e2e_basic import CLIENT, SERVER
+from e2e_leftovers import running_in
 from e2e_support import (
     PATIENCE,
     ActionError,
@@ -18,7 +20,6 @@ from e2e_support import (
     Lab,
     Service,
     Vnf,
-    running_in,
     scraped,
     wait,
 )
@@ -28,18 +29,7 @@ from lab.vca import AlreadyExistsError
 
 pytestmark = pytest.mark.lab
 
-SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 UP = {"server": "vpn-server up", "client": "vpn-client up"}
-
-
-@pytest.fixture
-def server(basic: Service) -> Vnf:
-    return basic["server"]
-
-
-@pytest.fixture
-def client(basic: Service) -> Vnf:
-    return basic["client"]
 
 
 @pytest.fixture
@@ -204,7 +194,7 @@ def test_rotation_does_not_break_a_tcp_stream(basic: Service, server: Vnf, clien
             new = basic[index].public_key(f"wg-{link}")
             assert new != old
             assert other.peers(interface) == {new}
-        assert source.running, "the stream ended before the rotation did"
+        assert not source.ended, "the stream ended before the rotation did"
         time.sleep(2)
     finally:
         client.run("pkill", "-INT", "-x", "iperf3")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from e2e_support import NEIGHBOURS, ActionError, Service, captured, wireguard_only
+from e2e_basic import CLIENT, LINKS, SERVER, configure_both
+from e2e_support import ActionError, Service
+from e2e_wire import NEIGHBOURS, captured, wireguard_only
 
 pytestmark = pytest.mark.lab
 
-SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 OUTER = "192.168.100.11"
 #: What a ping carries (its option -p), to be found in a capture or not.
 MARKER = b"osm-vpnaas-clear"
@@ -29,14 +30,7 @@ def test_without_vpn_everything_is_in_clear(clear: Service, tmp_path: Path) -> N
 
 
 def test_configure_switches_to_wireguard(clear: Service, tmp_path: Path) -> None:
-    for index, address in (("server", SERVER), ("client", CLIENT)):
-        clear[index].action(
-            "configure",
-            link=f"vpn-{index}",
-            technology="wireguard",
-            inner_address=f"{address}/24",
-            underlay_interface="ens4",
-        )
+    configure_both(clear, technology="wireguard")
     with captured(clear, "data", tmp_path / "secured.pcap") as capture:
         assert clear["client"].pings(SERVER, *MARKED)
         assert clear["server"].pings(CLIENT, *MARKED)
@@ -45,8 +39,8 @@ def test_configure_switches_to_wireguard(clear: Service, tmp_path: Path) -> None
     assert capture.count(other) == 0, capture.sample(other)
     assert capture.count(f"host {SERVER} or host {CLIENT}") == 0
     assert not capture.holds(MARKER)
-    for index in ("server", "client"):
-        assert clear[index].status(f"vpn-{index}")["state"] == "up"
+    for index, link in LINKS.items():
+        assert clear[index].status(link)["state"] == "up"
 
 
 def test_services_of_equal_ranges_do_not_meet(
@@ -108,7 +102,7 @@ def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
             allowed_prefixes=f"{INNERMOST[other]}/32",
             endpoint=f"{reached}:51830",
         )
-    for index, outer in (("server", "vpn-server"), ("client", "vpn-client")):
+    for index, outer in LINKS.items():
         shown = clear[index].action("show-status")
         (peer,) = shown[SECOND[index]]["peers"]
         assert peer["through"] == outer

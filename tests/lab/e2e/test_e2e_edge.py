@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e_support import EPC, PATIENCE, Capture, Secrets, wait, wireguard_only
+from e2e_support import EPC, PATIENCE, Secrets, wait
+from e2e_wire import Capture, wireguard_only
 from sites_support import TREE, Sites, opened
 
 from builder import deployment, packages, variants

@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e_support import (
-    NEIGHBOURS,
-    Capture,
-    InBackground,
-    Service,
-    captured,
-    wait,
-    wireguard_only,
-)
+from e2e_support import InBackground, Service, wait
+from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

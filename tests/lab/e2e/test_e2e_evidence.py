@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import gone
-from e2e_support import ActionError, Lab, Service, captured
+from e2e_support import ActionError, Lab, Service
+from e2e_wire import captured
 from rich.console import Console
 
 from experiments import confidentiality, diameter, performance, reach, signalling

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from e2e_support import NEIGHBOURS, Service, Vnf, captured
+from e2e_support import Service, Vnf
+from e2e_wire import NEIGHBOURS, captured
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -8,25 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure, configure_both
 from e2e_support import (
     BASIC,
-    NEIGHBOURS,
     PATIENCE,
     ActionError,
     InBackground,
     Lab,
     Service,
     Vnf,
-    captured,
+    associations,
     gone,
-    ipsec_only,
     wait,
 )
+from e2e_wire import NEIGHBOURS, captured, ipsec_only
 
 pytestmark = pytest.mark.lab
 
-SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
-LINKS = {"server": "vpn-server", "client": "vpn-client"}
 #: What a ping carries (its option -p), to be found in a capture or not.
 MARKER = b"osm-vpnaas-ipsec"
 MARKED = ("-p", MARKER.hex(), "-s", "64")
@@ -48,25 +46,6 @@ def server(ipsec: Service) -> Vnf:
 @pytest.fixture
 def client(ipsec: Service) -> Vnf:
     return ipsec["client"]
-
-
-def associations(vnf: Vnf) -> list[str]:
-    """Return the connections of the established IKE SAs."""
-    listed = vnf.out("swanctl", "--list-sas").splitlines()
-    return [line.split(":")[0] for line in listed if ", ESTABLISHED, IKEv2" in line]
-
-
-def configure(ipsec: Service, **options: object) -> None:
-    """Configure both ends alike, beginning with the one that answers."""
-    for index, address in (("server", SERVER), ("client", CLIENT)):
-        ipsec[index].action(
-            "configure",
-            link=LINKS[index],
-            technology="ipsec",
-            inner_address=f"{address}/24",
-            underlay_interface="ens4",
-            **options,
-        )
 
 
 def test_tunnel_is_up_and_only_ipsec_is_on_the_wire(
@@ -116,7 +95,7 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
             ipsec.note_secrets()
             new = ipsec[index].status(link)["public-key"]
             assert new != before[index]["public-key"]
-        assert source.running, "the stream ended before the rotation did"
+        assert not source.ended, "the stream ended before the rotation did"
         time.sleep(2)
     finally:
         client.run("pkill", "-INT", "-x", "iperf3")
@@ -135,18 +114,20 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
 
 
 def test_other_algorithms_and_credentials(ipsec: Service, server: Vnf, client: Vnf) -> None:
-    configure(ipsec, proposal="aes256-sha512-ecp256", credentials="psk")
+    configure_both(ipsec, technology="ipsec", proposal="aes256-sha512-ecp256", credentials="psk")
     ipsec.note_secrets()
     (peer,) = client.status("vpn-client")["peers"]
     assert (peer["esp"], peer["preshared-key"]) == ("AES_CBC-256-HMAC_SHA2_512_256", True)
     assert client.pings(SERVER)
     assert "authentication of" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
-    configure(ipsec, preshared_key=True, proposal="chacha20poly1305-curve25519")
+    configure_both(
+        ipsec, technology="ipsec", preshared_key=True, proposal="chacha20poly1305-curve25519"
+    )
     (peer,) = client.status("vpn-client")["peers"]
     assert (peer["esp"], peer["preshared-key"]) == ("CHACHA20_POLY1305", True)
     assert client.pings(SERVER)
     assert "using PPK" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
-    configure(ipsec)
+    configure_both(ipsec, technology="ipsec")
     assert client.pings(SERVER)
 
 
@@ -166,14 +147,7 @@ def test_refused_parameters_leave_the_tunnel_alone(
         pytest.skip("this kernel has ESP")
     before = associations(client)
     with pytest.raises(ActionError, match=reason):
-        client.action(
-            "configure",
-            link="vpn-client",
-            technology="ipsec",
-            inner_address=f"{CLIENT}/24",
-            underlay_interface="ens4",
-            **options,
-        )
+        configure(client, technology="ipsec", **options)
     assert associations(client) == before
     assert client.pings(SERVER)
 
@@ -248,7 +222,6 @@ def test_unrelated_ends_part_at_once(
 def by_hand(ipsec: Service, server: Vnf, client: Vnf) -> None:
     """Two VNFs that no relation joins add each other under their IKE identities."""
     told = {index: ipsec[index].status(link) for index, link in LINKS.items()}
-    addresses = {"server": SERVER, "client": CLIENT}
     for index, other, endpoint in (
         ("server", "client", "none"),
         ("client", "server", "192.168.100.11:4500"),
@@ -258,7 +231,7 @@ def by_hand(ipsec: Service, server: Vnf, client: Vnf) -> None:
             link=LINKS[index],
             name=told[other]["ike-identity"],
             public_key=told[other]["public-key"],
-            allowed_prefixes=f"{addresses[other]}/32",
+            allowed_prefixes=f"{INNER[other]}/32",
             endpoint=endpoint,
         )
         assert answer["ike-identity"] == told[index]["ike-identity"]
@@ -274,19 +247,13 @@ def by_hand(ipsec: Service, server: Vnf, client: Vnf) -> None:
 def test_ipsec_and_wireguard_replace_each_other(
     ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:
-    for index, address in (("server", SERVER), ("client", CLIENT)):
-        ipsec[index].action(
-            "configure",
-            link=LINKS[index],
-            inner_address=f"{address}/24",
-            underlay_interface="ens4",
-        )
+    configure_both(ipsec)
     ipsec.note_secrets()
     assert client.pings(SERVER)
     for vnf in (server, client):
         assert associations(vnf) == []
         assert vnf.run("ip", "link", "show", f"xf-{LINKS[vnf.index]}").returncode != 0
-    configure(ipsec)
+    configure_both(ipsec, technology="ipsec")
     assert client.pings(SERVER)
     for vnf in (server, client):
         assert vnf.out("wg", "show", "interfaces").strip() == ""

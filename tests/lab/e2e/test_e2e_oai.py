@@ -13,18 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from e2e_support import (
-    NEIGHBOURS,
-    ActionError,
-    Capture,
-    InBackground,
-    Service,
-    Vnf,
-    captured,
-    scan,
-    wait,
-    wireguard_only,
-)
+from e2e_support import ActionError, InBackground, Service, Vnf, scan, wait
+from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
 
 pytestmark = pytest.mark.lab
 

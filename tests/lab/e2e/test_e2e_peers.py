@@ -3,60 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
-from e2e_support import PATIENCE, ActionError, Service, Vnf
-
-from lab.vim import PortSpec, ServerSpec, Vim
+from e2e_basic import SERVER
+from e2e_support import ActionError, Service, Vdu, Vnf, outsider
 
 pytestmark = pytest.mark.lab
 
 INNER, OUTER = "10.77.0.50", "192.168.100.50"
-SERVER = "10.77.0.1"
 
 
-@dataclass(frozen=True)
-class Outsider:
-    """A plain VDU on the service's data network, without a charm."""
+class Laptop(NamedTuple):
+    """A plain VDU on the service's data network, which somebody set up by hand."""
 
-    vim: Vim
-    id: str
+    vdu: Vdu
     public_key: str
 
     def pings(self, address: str) -> bool:
         # WireGuard repeats a handshake that was not answered after 5 s (section 6.1).
-        words = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", "8", address]
-        return self.vim.console(self.id, words).returncode == 0
+        return self.vdu.pings(address, tries=40)
 
 
 @pytest.fixture(scope="module")
-def outsider(basic: Service) -> Iterator[Outsider]:
-    vim = basic.vim
-    ports = (
-        PortSpec(vim.management_network().id),
-        PortSpec(basic.network("data"), ip=OUTER),
-    )
-    spec = ServerSpec("outsider", "outsider", "ubuntu22.04", 1, 1024, 1, ports)
-    server = vim.create_server(spec, "e2e-outsider")
-    try:
-        vim.wait_active(server.id, PATIENCE)
-        key = vim.console(server.id, ["wg", "genkey"]).stdout.strip()
+def laptop(basic: Service) -> Iterator[Laptop]:
+    with outsider(basic, "data", OUTER) as vdu:
+        key = vdu.out("wg", "genkey").strip()
         basic.lab.secrets.add(key, "outsider")
-        public = vim.console(server.id, ["wg", "pubkey"], input=key).stdout.strip()
+        public = vdu.out("wg", "pubkey", input=key).strip()
         peer = basic["server"].public_key("wg-vpn-server")
         conf = (
             f"[Interface]\nPrivateKey = {key}\nAddress = {INNER}/24\nListenPort = 51820\n"
             f"[Peer]\nPublicKey = {peer}\nEndpoint = 192.168.100.11:51820\n"
             "AllowedIPs = 10.77.0.0/24\n"
         )
-        write = ["sh", "-c", "umask 077; cat >/etc/wireguard/wg0.conf"]
-        assert vim.console(server.id, write, input=conf).returncode == 0
-        started = vim.console(server.id, ["wg-quick", "up", "wg0"])
-        assert started.returncode == 0, started.stderr
-        yield Outsider(vim, server.id, public)
-    finally:
-        vim.delete_server(server.id)
+        vdu.out("sh", "-c", "umask 077; cat >/etc/wireguard/wg0.conf", input=conf)
+        vdu.out("wg-quick", "up", "wg0")
+        yield Laptop(vdu, public)
 
 
 def table(vnf: Vnf) -> str:
@@ -65,21 +48,21 @@ def table(vnf: Vnf) -> str:
     return "".join(vnf.out("wg", "show", "wg-vpn-server", what) for what in shown)
 
 
-def test_peer_comes_and_goes(basic: Service, outsider: Outsider) -> None:
+def test_peer_comes_and_goes(basic: Service, laptop: Laptop) -> None:
     server = basic["server"]
     before = table(server)
-    assert not outsider.pings(SERVER)
+    assert not laptop.pings(SERVER)
     added = server.action(
         "add-peer",
         link="vpn-server",
         name="laptop",
-        public_key=outsider.public_key,
+        public_key=laptop.public_key,
         allowed_prefixes=f"{INNER}/32",
     )
     assert added["added"] == "laptop"
     assert added["public-key"] == server.public_key("wg-vpn-server")
     try:
-        assert outsider.pings(SERVER)
+        assert laptop.pings(SERVER)
         assert server.pings(INNER)
         told = {p["peer"]: p for p in server.status("vpn-server")["peers"]}
         assert told["laptop"]["state"] == "up"
@@ -87,8 +70,8 @@ def test_peer_comes_and_goes(basic: Service, outsider: Outsider) -> None:
     finally:
         gone = server.action("delete-peer", link="vpn-server", name="laptop")
     assert gone == {"deleted": "laptop", "link": "vpn-server"}
-    assert outsider.public_key not in server.peers("wg-vpn-server")
-    assert not outsider.pings(SERVER)
+    assert laptop.public_key not in server.peers("wg-vpn-server")
+    assert not laptop.pings(SERVER)
     assert table(server) == before
     assert basic["client"].pings(SERVER)
 

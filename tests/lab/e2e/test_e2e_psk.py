@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from e2e_support import Lab, Service, Vnf, lasting_leftovers, scan, secret_files, wait
+from e2e_basic import CLIENT, SERVER
+from e2e_leftovers import lasting_leftovers
+from e2e_support import Lab, Service, Vnf, scan, secret_files, wait
 
 pytestmark = pytest.mark.lab
 
-SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 PROGRAMS = ("wg", "openssl", "ip", "mv", "systemctl")
 
 

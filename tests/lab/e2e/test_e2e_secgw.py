@@ -2,68 +2,37 @@
 
 from __future__ import annotations
 
-import json
+import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e_core import MME, SGW, tried, with_core
 from e2e_support import (
-    NEIGHBOURS,
     PATIENCE,
-    SECGW,
+    ActionError,
     InBackground,
     Lab,
     Service,
-    Vnf,
-    captured,
-    gone,
-    ipsec_only,
+    associations,
+    outsider,
     scraped,
 )
+from e2e_wire import NEIGHBOURS, captured, ipsec_only
 
 FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"
 UNTRUSTED, TRUSTED = "192.168.120.1", "192.168.121.1"
-PORTS = """
-import json, socket, sys
-found = {}
-for port in json.loads(sys.argv[2]):
-    s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET); s.settimeout(1)
-    try:
-        s.connect((sys.argv[1], port)); found[port] = "open"
-    except TimeoutError: found[port] = "silence"
-    except OSError as error: found[port] = error.strerror
-    s.close()
-print(json.dumps(found))
-"""
-"""Tries TCP ports of an address."""
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-MME, SGW = "10.43.1.10", "10.43.2.10"
 SECOND = "10.44.1.5"
 
 
 @pytest.fixture(scope="module")
 def secgw(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*SECGW)
-    service = lab.create("secgw", "secgw_ns", "secgw")
-    for address in (MME, SGW):
-        service["core"].out("ip", "address", "add", f"{address}/32", "dev", "lo")
-    yield service
-    gone(service)
-
-
-def associations(vnf: Vnf) -> int:
-    """Return how many IKE SAs are established."""
-    return vnf.out("swanctl", "--list-sas").count(", ESTABLISHED, IKEv2")
-
-
-def tried(vnf: Vnf, address: str, *ports: int) -> dict[str, str]:
-    """Return what each TCP port of an address says to a VNF."""
-    shown = vnf.out("python3", "-", address, json.dumps(ports), input=PORTS)
-    found: dict[str, str] = json.loads(shown)
-    return found
+    with with_core(lab, "secgw", "secgw_ns", "secgw") as service:
+        yield service
 
 
 def test_two_cells_reach_the_core_and_only_ipsec_is_on_the_backhaul(
@@ -76,7 +45,7 @@ def test_two_cells_reach_the_core_and_only_ipsec_is_on_the_backhaul(
     assert capture.count(ipsec_only()) >= 8
     other = f"not {NEIGHBOURS} and not {ipsec_only()}"
     assert capture.count(other) == 0, capture.sample(other)
-    assert associations(secgw["gateway"]) == 4
+    assert len(associations(secgw["gateway"])) == 4
 
 
 def test_the_core_reaches_each_cell_by_the_tunnel_meant_for_it(secgw: Service) -> None:
@@ -107,7 +76,97 @@ def test_a_second_inner_address_uses_the_same_tunnel(secgw: Service) -> None:
         controlled.settle()
     assert cell.pings(SGW, "-I", SECOND, tries=50)
     assert cell.pings(SGW)
-    assert associations(secgw["gateway"]) == 4
+    assert len(associations(secgw["gateway"])) == 4
+
+
+BY_HAND = """connections {{
+  gateway {{
+    version = 2
+    remote_addrs = {gateway}
+    remote_port = 4500
+    local_port = 4500
+    proposals = aes256gcm16-prfsha384-curve25519
+    vips = 0.0.0.0
+    local {{
+      auth = pubkey
+      id = @field-cell
+      pubkeys = field-cell.pem
+    }}
+    remote {{
+      auth = pubkey
+      id = @{identity}
+      pubkeys = gateway.pem
+    }}
+    children {{
+      gateway {{
+        remote_ts = 10.43.1.0/24
+        esp_proposals = aes256gcm16-curve25519
+      }}
+    }}
+  }}
+}}
+"""
+"""What docs/how-to/manual-peers.md tells who sets up a cell, with an address asked for."""
+POOL = "10.44.9.0/24"
+
+
+def test_a_cell_set_up_by_hand_is_given_an_address_and_reaches_the_core(
+    secgw: Service, tmp_path: Path
+) -> None:
+    gateway, core = secgw["gateway"], secgw["core"]
+    s1c = {
+        "link": "s1c",
+        "technology": "ipsec",
+        "inner_address": "10.41.0.1/24",
+        "underlay_interface": "ens4",
+        "allowed_prefixes": "10.43.1.0/24",
+        "accept_prefixes": "10.44.0.0/16",
+    }
+    with outsider(secgw, "backhaul", "192.168.120.50") as cell:
+        key = "/etc/swanctl/private/field-cell.pem"
+        cell.out("openssl", "genpkey", "-algorithm", "ED25519", "-out", key)
+        public = cell.out(
+            "openssl", "pkey", "-in", "/etc/swanctl/private/field-cell.pem", "-pubout"
+        )
+        cell.out("tee", "/etc/swanctl/pubkey/field-cell.pem", input=public)
+        field_cell = {
+            "link": "s1c",
+            "name": "field-cell",
+            "public_key": "".join(public.splitlines()[1:-1]),
+            "allowed_prefixes": "pool",
+        }
+        with pytest.raises(ActionError, match="s1c has no pool"):
+            gateway.action("add-peer", **field_cell)
+        with pytest.raises(ActionError, match=r"pool: 10\.43\.1\.0/24 overlaps"):
+            gateway.action("configure", **s1c, ipsec_options="pool=10.43.1.0/24")
+        gateway.action("configure", **s1c, ipsec_options=f"pool={POOL}")
+        added = gateway.action("add-peer", **field_cell)
+        theirs = f"-----BEGIN PUBLIC KEY-----\n{added['public-key']}\n-----END PUBLIC KEY-----\n"
+        cell.out("tee", "/etc/swanctl/pubkey/gateway.pem", input=theirs)
+        conf = BY_HAND.format(gateway=UNTRUSTED, identity=added["ike-identity"])
+        cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=conf)
+        # Where the kernel has no ESP, strongSwan carries packets itself, as on the VNFs.
+        daemon = "/etc/strongswan.d/00-osm-vpnaas.conf"
+        cell.out("tee", daemon, input=secgw["cell1"].out("cat", daemon))
+        cell.out("systemctl", "restart", "strongswan")
+        with captured(secgw, "backhaul", tmp_path / "by-hand.pcap") as capture:
+            cell.out("swanctl", "--initiate", "--child", "gateway", "--timeout", "60")
+            assert cell.pings(MME)
+            told = {p["peer"]: p for p in gateway.status("s1c")["peers"]}
+            given = told["field-cell"]["given-addresses"]
+            assert ipaddress.ip_address(given) in ipaddress.ip_network(POOL)
+            assert told["field-cell"]["state"] == "up"
+            assert core.pings(given, "-I", MME)
+        assert capture.count(f"host 192.168.120.50 and {ipsec_only()}") >= 8
+        assert capture.count("net 10.0.0.0/8") == 0
+        # The related cells have the link as ever.
+        assert len(associations(gateway)) == 5
+        assert secgw["cell1"].pings(MME)
+        gateway.action("delete-peer", link="s1c", name="field-cell")
+        assert not cell.pings(MME, tries=5)
+        assert len(associations(gateway)) == 4
+    gateway.action("configure", **s1c)
+    assert secgw["cell1"].pings(MME)
 
 
 def test_the_gateway_answers_strangers_on_no_port_and_osm_on_that_of_ssh(secgw: Service) -> None:
@@ -130,7 +189,7 @@ def test_the_gateway_answers_strangers_on_no_port_and_osm_on_that_of_ssh(secgw: 
     finally:
         gateway.out("systemctl", "stop", "listener")
     assert gateway.action("run", command="echo there").strip() == "there"
-    assert associations(gateway) == 4
+    assert len(associations(gateway)) == 4
 
 
 def test_the_daemon_and_the_kernel_are_those_of_a_gateway(secgw: Service) -> None:
@@ -217,7 +276,7 @@ def test_a_gateway_without_its_daemon_lets_nothing_out_in_clear(
         for inner, _ in routes:
             gateway.out("ip", "route", "del", inner)
         gateway.out("systemctl", "start", "strongswan")
-    secgw.wait(lambda: associations(gateway) == 4, "all tunnels are back", 90)
+    secgw.wait(lambda: len(associations(gateway)) == 4, "all tunnels are back", 90)
     assert core.pings("10.42.0.11", "-I", SGW, tries=25)
 
 
@@ -225,7 +284,7 @@ def test_a_gateway_that_reboots_is_closed_before_it_is_open(secgw: Service) -> N
     gateway = secgw["gateway"]
     secgw.vim.reboot(gateway.server_id)
     secgw.vim.wait_active(gateway.server_id, PATIENCE)
-    secgw.wait(lambda: associations(gateway) == 4, "all tunnels are back", 120)
+    secgw.wait(lambda: len(associations(gateway)) == 4, "all tunnels are back", 120)
     assert tried(secgw["cell1"], UNTRUSTED, 22) == {"22": "silence"}
     assert secgw["cell1"].pings(SGW, tries=25)
     assert gateway.boot_cycles() == ""

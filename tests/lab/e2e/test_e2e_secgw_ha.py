@@ -11,8 +11,9 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from e2e_standby import MME, SGW, VIRTUAL, active, files, is_active, probe, whole
-from e2e_support import SECGW, ActionError, Lab, Service, gone
+from e2e_core import with_core
+from e2e_standby import VIRTUAL, active, files, is_active, probe, whole
+from e2e_support import ActionError, Lab, Service, scraped
 
 # The first test builds packages and waits for five VNFs.
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(900)]
@@ -23,12 +24,8 @@ GAP_MS = 2500.0
 
 @pytest.fixture(scope="module")
 def pair(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*SECGW)
-    service = lab.create("secgw-ha", "secgw_ha_ns", "secgw_ha")
-    for address in (MME, SGW):
-        service["core"].out("ip", "address", "add", f"{address}/32", "dev", "lo")
-    yield service
-    gone(service)
+    with with_core(lab, "secgw-ha", "secgw_ha_ns", "secgw_ha") as service:
+        yield service
 
 
 @pytest.fixture
@@ -107,9 +104,20 @@ def test_a_lost_interface_hands_over_at_once(ha: Service) -> None:
     assert told.gap_ms < GAP_MS
 
 
+def scraped_roles(service: Service) -> list[tuple[int, int]]:
+    """Return what each gateway tells Prometheus: whether it is active, how often it became so."""
+    told = [scraped(service["core"], service[f"gateway{number}"]) for number in "12"]
+    return [
+        (int(seen["vpnaas_standby_active",]), int(seen["vpnaas_standby_takeovers_total",]))
+        for seen in told
+    ]
+
+
 @pytest.mark.long
 def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
     first = ha["gateway1"]
+    (_, before1), (_, before2) = roles = scraped_roles(ha)
+    assert roles == [(1, before1), (0, before2)]
 
     def give_up() -> None:
         status = first.action("switch-over")
@@ -119,6 +127,7 @@ def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
     told = probe(ha, 12, give_up, "switch-over")
     assert told.gap_ms < GAP_MS
     assert active(ha) == "2"
+    assert scraped_roles(ha) == [(0, before1), (1, before2 + 1)]
     # It is what the operator wants until told otherwise, whatever else the charm does.
     with ha.controller() as controlled:
         controlled.update_status()
@@ -131,6 +140,7 @@ def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
 
     told = probe(ha, 12, resume, "resume")
     assert told.gap_ms < GAP_MS
+    assert scraped_roles(ha) == [(1, before1 + 1), (0, before2 + 1)]
     assert first.action("show-status")["standby"]["given-up"] is False
 
 

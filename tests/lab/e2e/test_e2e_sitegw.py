@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_support import SITEGW, Capture, Secrets, wait, wireguard_only
+from e2e_support import SITEGW, Secrets, wait
+from e2e_wire import Capture, wireguard_only
 from sites_support import Sites, opened
 
 from operate.client import Client

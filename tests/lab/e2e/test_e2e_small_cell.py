@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e_support import NEIGHBOURS, SMALL_CELL, Capture, Lab, Service, Vnf, captured, gone
+from e2e_core import MME, with_core
+from e2e_support import SMALL_CELL, Lab, Service, Vnf
+from e2e_wire import NEIGHBOURS, Capture, captured
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-MME, AMF = "10.43.1.10", "10.43.2.10"
+AMF = "10.43.2.10"
 BACKHAUL = "192.168.122.11"
 #: IKE and ESP in UDP as behind a NAT, where only one of the two ports is 4500.
 IPSEC = "(udp port 4500 or ip proto 50)"
@@ -25,12 +27,9 @@ IPSEC = "(udp port 4500 or ip proto 50)"
 @pytest.fixture
 def cell(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Service]:
     """The service with the parameter file the test names."""
-    lab.onboard(*SMALL_CELL)
-    service = lab.create("cell", "small_cell_ns", f"small_cell_{request.param}")
-    for address in (MME, AMF):
-        service["core"].out("ip", "address", "add", f"{address}/32", "dev", "lo")
-    yield service
-    gone(service)
+    params = f"small_cell_{request.param}"
+    with with_core(lab, "cell", "small_cell_ns", params, SMALL_CELL, (MME, AMF)) as service:
+        yield service
 
 
 def topology(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

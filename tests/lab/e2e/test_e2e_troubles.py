@@ -8,22 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from e2e_basic import LINKS, SERVER, configure
 from e2e_support import ActionError, Lab, Service, Vnf
 
 pytestmark = pytest.mark.lab
-
-SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
-LINKS = {"server": "vpn-server", "client": "vpn-client"}
-
-
-@pytest.fixture
-def server(basic: Service) -> Vnf:
-    return basic["server"]
-
-
-@pytest.fixture
-def client(basic: Service) -> Vnf:
-    return basic["client"]
 
 
 def status_line(service: Service, index: str) -> tuple[str, str]:
@@ -44,12 +32,6 @@ def rules(vnf: Vnf, *lines: str) -> Iterator[None]:
         yield
     finally:
         vnf.out("nft", "delete", "table", "inet", "trouble")
-
-
-def configure(vnf: Vnf, **options: object) -> None:
-    inner = {"server": SERVER, "client": CLIENT}[vnf.index]
-    given = {"inner_address": f"{inner}/24", "underlay_interface": "ens4", **options}
-    vnf.action("configure", link=LINKS[vnf.index], **given)
 
 
 def restarted(vnf: Vnf) -> str:

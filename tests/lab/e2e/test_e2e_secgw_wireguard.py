@@ -1,0 +1,126 @@
+"""The security gateway's service with WireGuard: the same packages, another technology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e_core import MME, SGW, tried, with_core
+from e2e_support import Lab, Service, scraped
+from e2e_wire import NEIGHBOURS, captured, wireguard_only
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+UNTRUSTED = "192.168.120.1"
+#: The links' UDP ports.
+S1C, S1U = 51823, 51825
+WIREGUARD = f"({wireguard_only(S1C)} or {wireguard_only(S1U)})"
+#: What a ping carries (its option -p), to be found in a capture or not.
+MARKER = b"osm-vpnaas-secgw"
+MARKED = ("-p", MARKER.hex(), "-s", "64")
+CELLS = {"cell1": 11, "cell2": 12}
+"""The last byte of a cell's addresses."""
+
+
+@pytest.fixture(scope="module")
+def secgw(lab: Lab) -> Iterator[Service]:
+    with with_core(lab, "secgw-wg", "secgw_ns", "secgw_wireguard") as service:
+        yield service
+
+
+def all_reach_the_core(secgw: Service) -> None:
+    """Let every cell and the core reach each other by either link, through the gateway."""
+    core = secgw["core"]
+    for cell, host in CELLS.items():
+        for address, inner in ((MME, f"10.41.0.{host}"), (SGW, f"10.42.0.{host}")):
+            assert secgw[cell].pings(address, *MARKED), (cell, address)
+            assert core.pings(inner, "-I", address, *MARKED), (cell, inner)
+
+
+def test_cells_and_core_meet_and_only_wireguard_is_on_the_backhaul(
+    secgw: Service, tmp_path: Path
+) -> None:
+    with (
+        captured(secgw, "backhaul", tmp_path / "backhaul.pcap") as backhaul,
+        captured(secgw, "trusted", tmp_path / "trusted.pcap") as trusted,
+    ):
+        all_reach_the_core(secgw)
+    for port in (S1C, S1U):
+        assert backhaul.count(wireguard_only(port)) >= 8
+    other = f"not {NEIGHBOURS} and not {WIREGUARD}"
+    assert backhaul.count(other) == 0, backhaul.sample(other)
+    assert not backhaul.holds(MARKER)
+    # It can fail: behind the gateway the same packets are in clear.
+    assert trusted.holds(MARKER)
+    for link in ("s1c", "s1u"):
+        told = secgw["gateway"].status(link)
+        assert (told["state"], told["technology"]) == ("up", "wireguard")
+        assert len(told["peers"]) == 2
+    assert secgw["gateway"].run("ip", "link", "show", "xf-s1c").returncode != 0
+
+
+def test_the_core_reaches_each_cell_by_the_tunnel_meant_for_it(secgw: Service) -> None:
+    # The MME's addresses are not among what a cell accepts of S1-U.
+    assert not secgw["core"].pings("10.42.0.11", "-I", MME, tries=5)
+
+
+def test_the_gateway_answers_strangers_on_no_port(secgw: Service) -> None:
+    gateway, cell = secgw["gateway"], secgw["cell1"]
+    assert tried(cell, UNTRUSTED, 22) == {"22": "silence"}
+    # It can fail: the same without the firewall.
+    gateway.action("configure-gateway", firewall=False)
+    assert tried(cell, UNTRUSTED, 22) == {"22": "open"}
+    gateway.action("configure-gateway")
+    assert tried(cell, UNTRUSTED, 22) == {"22": "silence"}
+
+
+def test_rotation_at_the_gateway_keeps_every_cell(secgw: Service) -> None:
+    gateway = secgw["gateway"]
+    before = {link: gateway.public_key(f"wg-{link}") for link in ("s1c", "s1u")}
+    gateway.action("rotate-keys", link="all")
+    secgw.note_secrets()
+    for link, key in before.items():
+        assert gateway.public_key(f"wg-{link}") != key
+        for cell in CELLS:
+            assert secgw[cell].peers(f"wg-{link}") == {gateway.public_key(f"wg-{link}")}
+    all_reach_the_core(secgw)
+
+
+def test_prometheus_finds_every_cell_by_link(secgw: Service) -> None:
+    told = scraped(secgw["core"], secgw["gateway"])
+    up = {key: value for key, value in told.items() if key[0] == "vpnaas_peer_up"}
+    cells = {secgw[cell].application for cell in CELLS}
+    assert up == {
+        ("vpnaas_peer_up", link, cell, "wireguard"): 1 for link in ("s1c", "s1u") for cell in cells
+    }
+
+
+def test_without_its_tunnel_nothing_leaves_the_gateway_or_a_cell_in_clear(
+    secgw: Service, tmp_path: Path
+) -> None:
+    gateway, cell, core = secgw["gateway"], secgw["cell1"], secgw["core"]
+    ends = {"gateway": gateway, "cell1": cell}
+    for vnf in ends.values():
+        vnf.out("ip", "link", "set", "wg-s1u", "down")
+    # Worse: somebody routes the inner addresses in clear.
+    gateway.out("ip", "route", "replace", "10.42.0.11", "via", "192.168.120.11")
+    cell.out("ip", "route", "replace", SGW, "via", UNTRUSTED)
+    try:
+        with captured(secgw, "backhaul", tmp_path / "down.pcap") as capture:
+            assert not core.pings("10.42.0.11", "-I", SGW, *MARKED, tries=10)
+            assert not cell.pings(SGW, *MARKED, tries=10)
+        assert not capture.holds(MARKER)
+        clear = f"(net 10.42.0.0/16 or net 10.43.0.0/16) and not {NEIGHBOURS}"
+        assert capture.count(clear) == 0, capture.sample(clear)
+        # The other link is none the worse.
+        assert cell.pings(MME)
+    finally:
+        gateway.run("ip", "route", "del", "10.42.0.11", "via", "192.168.120.11")
+        cell.run("ip", "route", "del", SGW, "via", UNTRUSTED)
+        for vnf in ends.values():
+            vnf.out("ip", "link", "set", "wg-s1u", "up")
+    # Looked at by the charms, as every five minutes, both ends have all their routes again.
+    with secgw.controller() as controlled:
+        controlled.update_status()
+    all_reach_the_core(secgw)
