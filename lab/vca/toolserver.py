@@ -11,7 +11,8 @@ from pathlib import Path
 
 from lab.vca import hooktool
 from lab.vca.context import HookContext
-from lab.vca.tools import TOOLS, Answer, NeedStdinError, Request, run_tool
+from lab.vca.toolcall import Answer, NeedStdinError, Request
+from lab.vca.tools import TOOLS, run_tool
 
 SOCKET = "agent.socket"
 CLIENT_TIMEOUT = 10.0

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import re
 import shutil
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,38 +19,38 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lab.vim import addresses, cgroups, cloudinit, dataplane, engine, fabric, image, limits
+from lab.vim import (
+    addresses,
+    cgroups,
+    cloudinit,
+    dataplane,
+    engine,
+    fabric,
+    image,
+    limits,
+    planning,
+)
 from lab.vim.errors import VimError
 from lab.vim.model import (
     ACTIVE,
     BUILD,
     Network,
     NetworkSpec,
-    Port,
-    PortSpec,
     Server,
     ServerSpec,
-    nic_name,
 )
 from lab.vim.server import SHUTDOWN_TIMEOUT, Vdu, mounts_below, unmount
-from lab.vim.site import UPLINK, Site, router_address
+from lab.vim.site import UPLINK, Site
 from lab.vim.store import (
     NAME,
     Account,
     Config,
     Home,
-    Image,
     ServerRecord,
-    SiteNetwork,
     State,
     Stored,
     locked,
 )
-
-#: A label of a host name (RFC 1123, section 2.1).
-_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_MTU = range(576, 65536)  # RFC 791's datagram everyone takes; the largest a veth takes
-_MAX_PORTS = 26
 
 #: Seconds that sshd may take after cloud-init before a server counts as active without it.
 _SSHD_GRACE = 10.0
@@ -137,7 +135,9 @@ class Vim:
                     raise VimError(
                         f"The management subnet {subnet} overlaps {used} of VIM '{other.name}'."
                     )
-            _check_site(settings, others, subnet)
+            planning.check_site(
+                settings, {other.name: other.account.config for other in others}, subnet
+            )
             account = Account(name=name, number=number, config=settings)
             floating = bool(settings.use_floating_ip)
             spec = NetworkSpec(
@@ -148,8 +148,11 @@ class Vim:
                 routed=floating,
                 nat=floating,
             )
-            networks = [_plan_network(spec, "", [])]
-            networks += [_plan_network(_site_spec(given), "", []) for given in settings.networks]
+            networks = [planning.plan_network(spec, "", [])]
+            networks += [
+                planning.plan_network(planning.site_spec(given), "", [])
+                for given in settings.networks
+            ]
             vim = cls(place, name, account)
             vim._state.write(State(networks={network.id: network for network in networks}))
             Stored(directory / "account.json", Account).write(account)  # last: now it exists
@@ -259,7 +262,7 @@ class Vim:
         Raises:
             VimError: no such network.
         """
-        return _network(self._state.read(), network_id)
+        return planning.network(self._state.read(), network_id)
 
     def management_network(self) -> Network:
         """The network over which the charms reach the servers."""
@@ -283,7 +286,9 @@ class Vim:
             if found:
                 network = found[0]
             else:
-                network = _plan_network(spec, tag, [n.subnet for n in state.networks.values()])
+                network = planning.plan_network(
+                    spec, tag, [n.subnet for n in state.networks.values()]
+                )
                 state.networks[network.id] = network
         try:
             self._make_network(network)
@@ -299,10 +304,10 @@ class Vim:
             VimError: no such network, servers are still on it, or it is the management network.
         """
         with self._state.change() as state:
-            network = _network(state, network_id)
+            network = planning.network(state, network_id)
             if network.management:
                 raise VimError("The management network goes with the VIM account only.")
-            if any(port.network_id == network_id for port in _ports(state)):
+            if any(port.network_id == network_id for port in planning.ports(state)):
                 raise VimError(
                     f"Unable to complete operation on network {network_id}: there are one or "
                     "more ports still in use on the network."
@@ -367,10 +372,10 @@ class Vim:
             VimError: unknown image or network, address outside the subnet or in use, wrong
                 flavour, user-data that cannot work here. Nothing is left of the server then.
         """
-        settings = self._check(spec)
+        settings = planning.check_server(spec, self.account.config)
         init = image.find_init()
         with self._state.change() as state:
-            record = self._plan_server(spec, tag, state)
+            record = planning.plan_server(spec, tag, state, self.account.config)
             server = record.server
             state.servers[server.id] = record
             networks = dict(state.networks)
@@ -546,59 +551,6 @@ class Vim:
         status, fault = self._vdu(server.id).status()
         return replace(server, status=status, fault=fault)
 
-    def _check(self, spec: ServerSpec) -> Image:
-        settings = self.account.config.images.get(spec.image)
-        if settings is None:
-            known = ", ".join(sorted(self.account.config.images))
-            raise VimError(f"Image {spec.image} could not be found (this VIM has: {known}).")
-        if not _HOSTNAME.fullmatch(spec.hostname):
-            raise VimError(
-                f"Invalid input for hostname: '{spec.hostname}' must be 1 to 63 letters, digits "
-                "and inner hyphens."
-            )
-        for what, value in (
-            ("vcpus", spec.vcpus),
-            ("ram_mib", spec.ram_mib),
-            ("disk_gb", spec.disk_gb),
-        ):
-            if value < 1:
-                raise VimError(f"Invalid input for flavor: {what} is {value}, must be 1 or more.")
-        if not 1 <= len(spec.ports) <= _MAX_PORTS:
-            raise VimError(f"A server must have 1 to {_MAX_PORTS} ports, not {len(spec.ports)}.")
-        if spec.user_data is not None:
-            cloudinit.check_user_data(spec.user_data)
-            cloudinit.check_packages(spec.user_data)
-        return settings
-
-    def _plan_server(self, spec: ServerSpec, tag: str, state: State) -> ServerRecord:
-        ports: list[Port] = []
-        for index, wanted in enumerate(spec.ports):
-            port = _plan_port(wanted, index, state, ports)
-            if wanted.floating:
-                port = replace(port, floating=self._take_floating(state, ports))
-            ports.append(port)
-        server = Server(
-            id=str(uuid.uuid4()),
-            name=spec.name,
-            hostname=spec.hostname,
-            tag=tag,
-            image=spec.image,
-            status=BUILD,
-            ports=tuple(ports),
-        )
-        return ServerRecord(
-            server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb
-        )
-
-    def _take_floating(self, state: State, own: Sequence[Port]) -> str:
-        config = self.account.config
-        if config.external_subnet is None:
-            raise VimError("No external network with floating IPs could be found.")
-        used = {p.floating for p in (*_ports(state), *own) if p.floating}
-        used |= {address for given in config.networks for address in given.floating.values()}
-        used |= {router_address(config.external_subnet)}
-        return addresses.take_ip(addresses.parse_subnet(config.external_subnet), None, used)
-
     def _power_on(self, vdu: Vdu, record: ServerRecord) -> list[str]:
         (vdu.group / "keeper").mkdir(parents=True, exist_ok=True)
         (vdu.group / "vdu").mkdir(exist_ok=True)
@@ -621,10 +573,10 @@ class Vim:
         shutil.rmtree(vdu.directory, ignore_errors=True)
 
     def _apply_rules(self, state: State) -> None:
-        fabric.apply_rules(self.fabric, _ports(state))
+        fabric.apply_rules(self.fabric, planning.ports(state))
         config = self.account.config
         if config.external_subnet is not None:
-            floating = {p.ip: p.floating for p in _ports(state) if p.floating}
+            floating = {p.ip: p.floating for p in planning.ports(state) if p.floating}
             for given in config.networks:
                 floating |= given.floating
             self.site.translate(config.external_subnet, floating, state.networks.values())
@@ -635,110 +587,6 @@ class Vim:
             with ThreadPoolExecutor(max_workers=min(8, len(items))) as pool:
                 for done in [pool.submit(work, item) for item in items]:
                     done.result()
-
-
-def _ports(state: State) -> list[Port]:
-    return [port for record in state.servers.values() for port in record.server.ports]
-
-
-def _network(state: State, network_id: str) -> Network:
-    try:
-        return state.networks[network_id]
-    except KeyError:
-        raise VimError(f"Network {network_id} could not be found.") from None
-
-
-def _plan_network(spec: NetworkSpec, tag: str, taken: Sequence[str]) -> Network:
-    if not spec.name:
-        raise VimError("Invalid input for name: a network must have a name.")
-    if spec.mtu not in _MTU:
-        raise VimError(
-            f"Invalid input for mtu: {spec.mtu} is not between {_MTU.start} and {_MTU.stop - 1}."
-        )
-    subnet = addresses.parse_subnet(spec.subnet or addresses.default_subnet(taken))
-    if subnet.version == 6 and spec.mtu < 1280:
-        raise VimError(
-            f"Invalid input for mtu: IPv6 needs at least 1280 (RFC 8200), not {spec.mtu}."
-        )
-    gateway = addresses.parse_gateway(subnet, spec.gateway) if spec.gateway else None
-    network_id = str(uuid.uuid4())
-    return Network(
-        id=network_id,
-        name=spec.name,
-        tag=tag,
-        subnet=str(subnet),
-        gateway=gateway,
-        mtu=spec.mtu,
-        management=spec.management,
-        bridge=f"n{uuid.UUID(network_id).hex[:12]}",
-        routed=spec.routed,
-        nat=spec.nat,
-        host_routes=spec.host_routes,
-    )
-
-
-def _site_spec(given: SiteNetwork) -> NetworkSpec:
-    subnet = addresses.parse_subnet(given.subnet)
-    for target in given.host_routes:
-        addresses.parse_subnet(target)
-    return NetworkSpec(
-        given.name,
-        str(subnet),
-        gateway=str(subnet.network_address + 1),
-        mtu=given.mtu,
-        routed=True,
-        nat=given.nat,
-        host_routes=tuple(given.host_routes),
-    )
-
-
-def _check_site(settings: Config, others: Sequence[Vim], management: addresses.IPNetwork) -> None:
-    """Refuse a site that cannot be: no external network, or ranges its router has twice."""
-    if settings.external_subnet is None:
-        if settings.use_floating_ip or settings.networks:
-            raise VimError(
-                "The VIM configuration is wrong at 'external_subnet': floating addresses and "
-                "networks of the site need the range of its external network."
-            )
-        return
-    external = addresses.parse_subnet(settings.external_subnet)
-    outside = [external]
-    inside = [external, *([management] if settings.use_floating_ip else [])]
-    for given in settings.networks:
-        subnet = addresses.parse_subnet(given.subnet)
-        for known in inside:
-            if known.version == subnet.version and known.overlaps(subnet):
-                raise VimError(f"The range {subnet} of network '{given.name}' overlaps {known}.")
-        inside.append(subnet)
-        if not given.nat:
-            outside.append(subnet)
-        for fixed, floating in given.floating.items():
-            addresses.take_ip(subnet, fixed, ())
-            addresses.take_ip(external, floating, (router_address(str(external)),))
-    for other in others:
-        config = other.account.config
-        taken = [config.external_subnet] if config.external_subnet else []
-        taken += [n.subnet for n in config.networks if not n.nat]
-        for used in map(ipaddress.ip_network, taken):
-            for mine in outside:
-                if used.version == mine.version and used.overlaps(mine):
-                    raise VimError(f"The range {mine} overlaps {used} of VIM '{other.name}'.")
-
-
-def _plan_port(wanted: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
-    network = _network(state, wanted.network_id)
-    others = [p for p in [*_ports(state), *own] if p.network_id == network.id]
-    used = {p.ip for p in others} | ({network.gateway} if network.gateway else set())
-    port_id = str(uuid.uuid4())
-    return Port(
-        id=port_id,
-        network_id=network.id,
-        interface=nic_name(index),
-        device=f"p{uuid.UUID(port_id).hex[:12]}",
-        ip=addresses.take_ip(addresses.parse_subnet(network.subnet), wanted.ip, used),
-        mac=addresses.take_mac(wanted.mac, {p.mac for p in others}),
-        port_security=wanted.port_security,
-    )
 
 
 def clean(home: Path | str) -> None:

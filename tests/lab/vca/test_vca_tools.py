@@ -17,7 +17,8 @@ from lab.vca.context import HookContext
 from lab.vca.relations import enter_scope
 from lab.vca.state import ActionDocument, HookInfo, UnitRelation
 from lab.vca.store import Store
-from lab.vca.tools import TOOLS, Answer, NeedStdinError, Request, run_tool
+from lab.vca.toolcall import Answer, NeedStdinError, Request
+from lab.vca.tools import TOOLS, run_tool
 
 Call = Callable[..., Answer]
 OPTIONS: dict[str, object] = {

@@ -1,0 +1,215 @@
+"""Networks and servers to be: what is asked for, judged against what a VIM account has.
+
+Nothing here touches the machine. Texts of refusals are Neutron's and Nova's where these have one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lab.vim import addresses, cloudinit
+from lab.vim.errors import VimError
+from lab.vim.model import BUILD, Network, NetworkSpec, Port, PortSpec, Server, ServerSpec, nic_name
+from lab.vim.site import router_address
+from lab.vim.store import Config, Image, ServerRecord, SiteNetwork, State
+
+#: A label of a host name (RFC 1123, section 2.1).
+_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_MTU = range(576, 65536)  # RFC 791's datagram everyone takes; the largest a veth takes
+_MAX_PORTS = 26
+
+
+def ports(state: State) -> list[Port]:
+    """Return the ports of all servers."""
+    return [port for record in state.servers.values() for port in record.server.ports]
+
+
+def network(state: State, network_id: str) -> Network:
+    """Return one network.
+
+    Raises:
+        VimError: no such network.
+    """
+    try:
+        return state.networks[network_id]
+    except KeyError:
+        raise VimError(f"Network {network_id} could not be found.") from None
+
+
+def plan_network(spec: NetworkSpec, tag: str, taken: Sequence[str]) -> Network:
+    """Return the network a specification asks for.
+
+    Args:
+        spec: what it is to be.
+        tag: whose it is.
+        taken: ranges that a network without one of its own must not get.
+
+    Raises:
+        VimError: no name, or a wrong range, gateway or MTU.
+    """
+    if not spec.name:
+        raise VimError("Invalid input for name: a network must have a name.")
+    if spec.mtu not in _MTU:
+        raise VimError(
+            f"Invalid input for mtu: {spec.mtu} is not between {_MTU.start} and {_MTU.stop - 1}."
+        )
+    subnet = addresses.parse_subnet(spec.subnet or addresses.default_subnet(taken))
+    if subnet.version == 6 and spec.mtu < 1280:
+        raise VimError(
+            f"Invalid input for mtu: IPv6 needs at least 1280 (RFC 8200), not {spec.mtu}."
+        )
+    gateway = addresses.parse_gateway(subnet, spec.gateway) if spec.gateway else None
+    network_id = str(uuid.uuid4())
+    return Network(
+        id=network_id,
+        name=spec.name,
+        tag=tag,
+        subnet=str(subnet),
+        gateway=gateway,
+        mtu=spec.mtu,
+        management=spec.management,
+        bridge=f"n{uuid.UUID(network_id).hex[:12]}",
+        routed=spec.routed,
+        nat=spec.nat,
+        host_routes=spec.host_routes,
+    )
+
+
+def site_spec(given: SiteNetwork) -> NetworkSpec:
+    """Return the specification of a network that the VIM's configuration names."""
+    subnet = addresses.parse_subnet(given.subnet)
+    for target in given.host_routes:
+        addresses.parse_subnet(target)
+    return NetworkSpec(
+        given.name,
+        str(subnet),
+        gateway=str(subnet.network_address + 1),
+        mtu=given.mtu,
+        routed=True,
+        nat=given.nat,
+        host_routes=tuple(given.host_routes),
+    )
+
+
+def check_site(
+    settings: Config, others: Mapping[str, Config], management: addresses.IPNetwork
+) -> None:
+    """Refuse a site that cannot be: no external network, or ranges its router has twice.
+
+    Args:
+        settings: the configuration of the account to be.
+        others: those of the lab's other accounts, by name.
+        management: the range of its management network.
+    """
+    if settings.external_subnet is None:
+        if settings.use_floating_ip or settings.networks:
+            raise VimError(
+                "The VIM configuration is wrong at 'external_subnet': floating addresses and "
+                "networks of the site need the range of its external network."
+            )
+        return
+    external = addresses.parse_subnet(settings.external_subnet)
+    outside = [external]
+    inside = [external, *([management] if settings.use_floating_ip else [])]
+    for given in settings.networks:
+        subnet = addresses.parse_subnet(given.subnet)
+        for known in inside:
+            if known.version == subnet.version and known.overlaps(subnet):
+                raise VimError(f"The range {subnet} of network '{given.name}' overlaps {known}.")
+        inside.append(subnet)
+        if not given.nat:
+            outside.append(subnet)
+        for fixed, floating in given.floating.items():
+            addresses.take_ip(subnet, fixed, ())
+            addresses.take_ip(external, floating, (router_address(str(external)),))
+    for name, config in others.items():
+        taken = [config.external_subnet] if config.external_subnet else []
+        taken += [n.subnet for n in config.networks if not n.nat]
+        for used in map(ipaddress.ip_network, taken):
+            for mine in outside:
+                if used.version == mine.version and used.overlaps(mine):
+                    raise VimError(f"The range {mine} overlaps {used} of VIM '{name}'.")
+
+
+def check_server(spec: ServerSpec, config: Config) -> Image:
+    """Return the image of a server to be.
+
+    Raises:
+        VimError: unknown image, or a host name, flavour, number of ports or user-data that cannot
+            work here.
+    """
+    settings = config.images.get(spec.image)
+    if settings is None:
+        known = ", ".join(sorted(config.images))
+        raise VimError(f"Image {spec.image} could not be found (this VIM has: {known}).")
+    if not _HOSTNAME.fullmatch(spec.hostname):
+        raise VimError(
+            f"Invalid input for hostname: '{spec.hostname}' must be 1 to 63 letters, digits "
+            "and inner hyphens."
+        )
+    for what, value in (
+        ("vcpus", spec.vcpus),
+        ("ram_mib", spec.ram_mib),
+        ("disk_gb", spec.disk_gb),
+    ):
+        if value < 1:
+            raise VimError(f"Invalid input for flavor: {what} is {value}, must be 1 or more.")
+    if not 1 <= len(spec.ports) <= _MAX_PORTS:
+        raise VimError(f"A server must have 1 to {_MAX_PORTS} ports, not {len(spec.ports)}.")
+    if spec.user_data is not None:
+        cloudinit.check_user_data(spec.user_data)
+        cloudinit.check_packages(spec.user_data)
+    return settings
+
+
+def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> ServerRecord:
+    """Return the record of a server to be, with the addresses its ports take.
+
+    Raises:
+        VimError: unknown network, or an address outside the subnet or in use.
+    """
+    planned: list[Port] = []
+    for index, wanted in enumerate(spec.ports):
+        port = _plan_port(wanted, index, state, planned)
+        if wanted.floating:
+            port = replace(port, floating=_take_floating(state, planned, config))
+        planned.append(port)
+    server = Server(
+        id=str(uuid.uuid4()),
+        name=spec.name,
+        hostname=spec.hostname,
+        tag=tag,
+        image=spec.image,
+        status=BUILD,
+        ports=tuple(planned),
+    )
+    return ServerRecord(server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb)
+
+
+def _plan_port(wanted: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
+    on = network(state, wanted.network_id)
+    others = [p for p in [*ports(state), *own] if p.network_id == on.id]
+    used = {p.ip for p in others} | ({on.gateway} if on.gateway else set())
+    port_id = str(uuid.uuid4())
+    return Port(
+        id=port_id,
+        network_id=on.id,
+        interface=nic_name(index),
+        device=f"p{uuid.UUID(port_id).hex[:12]}",
+        ip=addresses.take_ip(addresses.parse_subnet(on.subnet), wanted.ip, used),
+        mac=addresses.take_mac(wanted.mac, {p.mac for p in others}),
+        port_security=wanted.port_security,
+    )
+
+
+def _take_floating(state: State, own: Sequence[Port], config: Config) -> str:
+    if config.external_subnet is None:
+        raise VimError("No external network with floating IPs could be found.")
+    used = {p.floating for p in (*ports(state), *own) if p.floating}
+    used |= {address for given in config.networks for address in given.floating.values()}
+    used |= {router_address(config.external_subnet)}
+    return addresses.take_ip(addresses.parse_subnet(config.external_subnet), None, used)
