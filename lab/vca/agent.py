@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import threading
 import time
 from pathlib import Path
 
-from lab.vca import actions, process, relations
+from lab.vca import actions, applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.context import FlushError, HookContext
+from lab.vca.dispatch import MissingHookError, environment, find_script
 from lab.vca.events import Event
 from lab.vca.leadership import elect
+from lab.vca.operation import queued, record_done, status_before
 from lab.vca.resolver import (
-    CONFIG_CHANGED,
-    INSTALL,
-    LEADER_ELECTED,
-    LEADER_SETTINGS_CHANGED,
-    REMOVE,
     START,
     STOP,
     UPDATE_STATUS,
@@ -29,7 +25,7 @@ from lab.vca.resolver import (
     config_hash,
     next_step,
 )
-from lab.vca.runtime import JUJU_VERSION, Runtime
+from lab.vca.runtime import Runtime
 from lab.vca.state import (
     ActionDocument,
     HookInfo,
@@ -40,12 +36,6 @@ from lab.vca.state import (
 )
 from lab.vca.toolserver import ToolServer
 from lab.vca.unitlog import close_log, open_log
-
-DISPATCH = "dispatch"
-
-
-class MissingHookError(Exception):
-    """The charm has neither dispatch nor this hook."""
 
 
 class UnitAgent(threading.Thread):
@@ -234,7 +224,7 @@ class UnitAgent(threading.Thread):
                 # run then (Juju's deploy operation).
                 interrupted = present.operation.hook
                 present.operation = (
-                    _queued(UPGRADE_CHARM)
+                    queued(UPGRADE_CHARM)
                     if interrupted is None
                     else Operation(kind="run-hook", hook=interrupted)
                 )
@@ -255,7 +245,7 @@ class UnitAgent(threading.Thread):
         self._fail_pending()
         shutil.rmtree(self._runtime.paths.unit(self._unit_name), ignore_errors=True)
         with self._store.transaction() as document:
-            events = remove_unit(document, self._unit_name)
+            events = applications.remove_unit(document, self._unit_name)
         self._publish(*events)
 
     def _fail_pending(self) -> None:
@@ -280,7 +270,7 @@ class UnitAgent(threading.Thread):
             )
             if info.kind != UPDATE_STATUS:
                 self._set_agent(unit, "executing", f"running {name} hook")
-            before = _status_before(info.kind)
+            before = status_before(info.kind)
             if before is not None and (info.kind == STOP or not unit.status_set):
                 unit.workload = before
             context = self._context(document, unit, info, None)
@@ -465,7 +455,7 @@ class UnitAgent(threading.Thread):
     ) -> process.Outcome:
         runtime = self._runtime
         charm_dir = runtime.paths.charm(self._unit_name)
-        script = _find_script(charm_dir, dispatch_path)
+        script = find_script(charm_dir, dispatch_path)
         is_action = context.action is not None
         source = {"source": f"unit.{self._unit_name}.{Path(dispatch_path).name}"}
         interrupt = process.Interrupt()
@@ -473,14 +463,13 @@ class UnitAgent(threading.Thread):
         try:
             server = ToolServer(folder, context_id, context)
             try:
-                environment = self._environment(
-                    dispatch_path, hook_name, context, context_id, server
-                )
                 with self._store.lock:
                     self._interrupt = interrupt
                 return process.run(
                     [*runtime.exec_prefix, str(script)],
-                    environment=environment,
+                    environment=environment(
+                        runtime, dispatch_path, hook_name, context, context_id, server.address
+                    ),
                     directory=charm_dir,
                     timeout=(
                         runtime.settings.action_timeout
@@ -517,69 +506,6 @@ class UnitAgent(threading.Thread):
             self._publish,
         )
 
-    def _environment(
-        self,
-        dispatch_path: str,
-        hook_name: str,
-        context: HookContext,
-        context_id: str,
-        server: ToolServer,
-    ) -> dict[str, str]:
-        runtime = self._runtime
-        charm_dir = str(runtime.paths.charm(self._unit_name))
-        with self._store.lock:
-            document = self._store.document
-            uuid, model_name = document.uuid, document.name
-        environment = {
-            "APT_LISTCHANGES_FRONTEND": "none",
-            "CHARM_DIR": charm_dir,
-            "CLOUD_API_VERSION": "",
-            "DEBIAN_FRONTEND": "noninteractive",
-            "HOME": str(runtime.paths.home(self._unit_name)),
-            "JUJU_AGENT_SOCKET_ADDRESS": str(server.address),
-            "JUJU_AGENT_SOCKET_NETWORK": "unix",
-            "JUJU_API_ADDRESSES": "127.0.0.1:17070",
-            "JUJU_AVAILABILITY_ZONE": "",
-            "JUJU_CHARM_DIR": charm_dir,
-            "JUJU_CHARM_FTP_PROXY": "",
-            "JUJU_CHARM_HTTPS_PROXY": "",
-            "JUJU_CHARM_HTTP_PROXY": "",
-            "JUJU_CHARM_NO_PROXY": "",
-            "JUJU_CONTEXT_ID": context_id,
-            "JUJU_DISPATCH_PATH": dispatch_path,
-            "JUJU_HOOK_NAME": hook_name,
-            "JUJU_MACHINE_ID": str(context.unit.machine),
-            "JUJU_METER_INFO": "not set",
-            "JUJU_METER_STATUS": "AMBER",
-            "JUJU_MODEL_NAME": model_name,
-            "JUJU_MODEL_UUID": uuid,
-            "JUJU_PRINCIPAL_UNIT": "",
-            "JUJU_SLA": "unsupported",
-            "JUJU_UNIT_NAME": self._unit_name,
-            "JUJU_VERSION": JUJU_VERSION,
-            "LANG": "C.UTF-8",
-            "PATH": f"{runtime.tools}:{runtime.python_bin}:{process.SYSTEM_PATH}",
-            "TERM": "screen-256color",
-        }
-        info = context.hook
-        if info is not None and info.relation_id is not None:
-            relation = context.relation(info.relation_id)
-            environment |= {
-                "JUJU_RELATION": relation.endpoint,
-                "JUJU_RELATION_ID": relation.fake_id,
-                "JUJU_REMOTE_UNIT": info.remote_unit,
-                "JUJU_REMOTE_APP": info.remote_app,
-            }
-            if info.departing_unit:
-                environment["JUJU_DEPARTING_UNIT"] = info.departing_unit
-        if context.action is not None:
-            environment |= {
-                "JUJU_ACTION_NAME": context.action.name,
-                "JUJU_ACTION_UUID": context.action.id,
-                "JUJU_ACTION_TAG": f"action-{context.action.id}",
-            }
-        return environment
-
     def _context_id(self, name: str) -> str:
         return f"{self._unit_name}-{name}-{secrets.randbits(62)}"
 
@@ -606,83 +532,3 @@ def charm_view(runtime: Runtime, document: ModelDocument, unit: Unit) -> CharmVi
         config_digest=config_hash(charm.config(document.apps[unit.app].config)),
         endpoints=frozenset(name for _, name, _ in charm.metadata.endpoints()),
     )
-
-
-def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_digest: str) -> None:
-    """Record that a hook has been run, or is to be taken as run, and queue what must follow.
-
-    `config_digest` is that of the options the hook saw.
-    """
-    unit.operation = Operation()
-    kind = info.kind
-    if kind == INSTALL:
-        unit.installed = True
-    elif kind == CONFIG_CHANGED:
-        unit.config_seen = config_digest
-        if not unit.started:
-            unit.operation = _queued(START)
-    elif kind == START:
-        unit.started = True
-    elif kind == UPGRADE_CHARM:
-        unit.operation = _queued(CONFIG_CHANGED)
-    elif kind == STOP:
-        unit.stopped = True
-    elif kind == REMOVE:
-        unit.removed = True
-    elif kind == LEADER_ELECTED:
-        unit.leader = True
-        unit.leader_settings_seen = document.apps[unit.app].leader_settings.version
-    elif kind == LEADER_SETTINGS_CHANGED:
-        unit.leader_settings_seen = info.change_version
-    elif kind == UPDATE_STATUS:
-        unit.update_status_seen = info.change_version
-    else:
-        relations.record(document, unit, info)
-
-
-def _queued(kind: str) -> Operation:
-    return Operation(kind="run-hook", step="queued", hook=HookInfo(kind=kind))
-
-
-def _status_before(kind: str) -> StatusInfo | None:
-    if kind == INSTALL:
-        message = "installing charm software"
-    elif kind == STOP:
-        message = "cleaning up prior to charm deletion"
-    else:
-        return None
-    return StatusInfo(status="maintenance", message=message, since=time.time())
-
-
-def _find_script(charm_dir: Path, dispatch_path: str) -> Path:
-    """Return what to run: `dispatch` if the charm has it, else the hook's or action's own file."""
-    for name in (DISPATCH, dispatch_path):
-        script = charm_dir / name
-        if script.exists():
-            if not os.access(script, os.X_OK):
-                raise PermissionError(13, f"{name} is not executable")
-            return script
-    raise MissingHookError(dispatch_path)
-
-
-def remove_unit(document: ModelDocument, name: str) -> list[Event]:
-    """Take a unit out of the model, and its application if it is dying and was the last."""
-    unit = document.units.pop(name)
-    for relation in list(document.relations.values()):
-        if relation.involves(unit.app):
-            relations.leave_scope(document, relation, unit)
-    app = document.apps[unit.app]
-    if app.life == "dying" and not document.units_of(app.name):
-        remove_application(document, app.name)
-    return [Event("unit-removed", unit.app, name), *elect(document)]
-
-
-def remove_application(document: ModelDocument, name: str) -> None:
-    """Take an application without units out of the model, with its relations."""
-    for relation in document.relations_of(name):
-        if relation.is_peer:
-            document.relations.pop(relation.id)
-        else:
-            relation.life = "dying"
-            relations.drop_if_over(document, relation)
-    document.apps.pop(name)

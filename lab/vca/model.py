@@ -14,17 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lab.vca import actions, process, relations
+from lab.vca import actions, applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.actions import ActionResult
-from lab.vca.agent import (
-    UnitAgent,
-    remove_application,
-    remove_unit,
-)
+from lab.vca.agent import UnitAgent
 from lab.vca.charm import Action, Charm
 from lab.vca.errors import (
-    AlreadyExistsError,
     InvalidCharmError,
     InvalidValueError,
     ModelBusyError,
@@ -36,15 +31,13 @@ from lab.vca.errors import (
 from lab.vca.events import Callback, Event, Publisher
 from lab.vca.leadership import elect
 from lab.vca.runtime import Paths, Runtime, Settings
-from lab.vca.state import Application, Endpoint, ModelDocument, OptionValue, Relation, Unit
+from lab.vca.state import Application, Endpoint, ModelDocument, OptionValue, Relation
 from lab.vca.status import ModelStatus, model_status, show_unit
 from lab.vca.store import ProcessLock, Store
 from lab.vca.unitlog import close_log, open_log
 
 APPLICATION_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
 INCOMING = ".incoming-"
-MAX_UNITS = 250
-"""Units a model can ever have: as many as the addresses of its made-up subnet allow."""
 
 
 class Model:
@@ -236,14 +229,14 @@ class Model:
         if not APPLICATION_NAME.match(app):
             raise InvalidValueError(f'invalid application name "{app}"')
         if app in self._view().apps:
-            raise _already_there(app)
+            raise applications.already_there(app)
         # Copied before the model is locked: a charm with its libraries is thousands of files.
         with self._incoming(Path(charm_dir)) as (folder, charm):
             if charm.metadata.subordinate:
                 raise InvalidCharmError(f"{charm_dir}: subordinate charms are not supported")
             with self._edit() as document:
                 if app in document.apps:
-                    raise _already_there(app)
+                    raise applications.already_there(app)
                 package = self.paths.package(app, 0)
                 if package.exists():
                     shutil.rmtree(package)  # of an application of that name removed since
@@ -254,8 +247,8 @@ class Model:
                     charm_revision=0,
                     next_charm_revision=1,
                 )
-                self._add_peers(document, app, charm)
-                names = self._add_units(document, app, num_units)
+                applications.add_peers(document, app, charm)
+                names = applications.add_units(document, app, num_units)
                 events = [Event("unit-added", app, name) for name in names] + elect(document)
         self._spawn()
         self._publish(*events)
@@ -272,41 +265,11 @@ class Model:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _add_peers(self, document: ModelDocument, app: str, charm: Charm) -> None:
-        present = {r.endpoints[0].name for r in document.relations_of(app) if r.is_peer}
-        for name, spec in charm.metadata.peers.items():
-            if name not in present:
-                relations.create(
-                    document, [Endpoint(app=app, name=name, role="peer", interface=spec.interface)]
-                )
-
-    def _add_units(self, document: ModelDocument, app: str, count: int) -> list[str]:
-        if count < 0:
-            raise InvalidValueError(f"cannot add {count} units: the number must not be negative")
-        if document.next_machine + count > MAX_UNITS:
-            raise InvalidValueError(f"a model can have {MAX_UNITS} units in its life, no more")
-        names = []
-        for _ in range(count):
-            number, machine = document.apps[app].next_unit, document.next_machine
-            unit = Unit(
-                name=f"{app}/{number}",
-                app=app,
-                number=number,
-                machine=machine,
-                address=f"252.0.0.{machine + 1}",
-                update_status_seen=document.update_status_version,
-            )
-            document.units[unit.name] = unit
-            document.apps[app].next_unit += 1
-            document.next_machine += 1
-            names.append(unit.name)
-        return names
-
     def add_units(self, app: str, count: int = 1) -> list[str]:
         """Add units to an application; return their names."""
         with self._edit() as document:
-            self._alive_app(document, app)
-            names = self._add_units(document, app, count)
+            applications.find_alive(document, app)
+            names = applications.add_units(document, app, count)
             events = [Event("unit-added", app, name) for name in names] + elect(document)
         self._spawn()
         self._publish(*events)
@@ -315,27 +278,27 @@ class Model:
     def remove_application(self, app: str) -> None:
         """Let an application go: its units break their relations, stop and are removed."""
         with self._edit() as document:
-            application = _app(document, app)
+            application = applications.find(document, app)
             application.life = "dying"
             units = document.units_of(app)
             for unit in units:
-                _set_dying(document, unit)
+                applications.set_dying(document, unit)
             for relation in document.relations_of(app):
                 if not relation.is_peer:
                     relation.life = "dying"
                     relations.drop_if_over(document, relation)
             if not units:
-                remove_application(document, app)
+                applications.remove_application(document, app)
             events = elect(document)
         self._publish(*events)
 
     def remove_unit(self, unit: str, force: bool = False) -> None:
         """Let a unit go through its last hooks; with `force` it is gone at once, unasked."""
         with self._edit() as document:
-            found = _unit(document, unit)
-            events = remove_unit(document, unit) if force else []
+            found = applications.find_unit(document, unit)
+            events = applications.remove_unit(document, unit) if force else []
             if not force:
-                _set_dying(document, found)
+                applications.set_dying(document, found)
                 events = elect(document)
         if force:
             self._discard(unit)
@@ -358,10 +321,10 @@ class Model:
         the revision only with `force`, and runs its failed hook again. Raises
         InvalidCharmError for another charm or one that lacks an endpoint in use.
         """
-        self._alive_app(self._view(), app)
+        applications.find_alive(self._view(), app)
         with self._incoming(Path(charm_dir)) as (folder, charm), self._edit() as document:
-            application = self._alive_app(document, app)
-            self._check_upgrade(document, application, charm)
+            application = applications.find_alive(document, app)
+            applications.check_upgrade(document, application, charm)
             revision = application.next_charm_revision
             package = self.paths.package(app, revision)
             if package.exists():
@@ -373,24 +336,8 @@ class Model:
             application.config = {
                 name: value for name, value in application.config.items() if name in charm.options
             }
-            self._add_peers(document, app, charm)
+            applications.add_peers(document, app, charm)
         return revision
-
-    @staticmethod
-    def _check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> None:
-        if charm.metadata.name != app.charm_name:
-            raise InvalidCharmError(
-                f'cannot upgrade application "{app.name}" from charm "{app.charm_name}" '
-                f'to charm "{charm.metadata.name}"'
-            )
-        declared = {(role, name, spec.interface) for role, name, spec in charm.metadata.endpoints()}
-        for relation in document.relations_of(app.name):
-            end = relation.endpoint_of(app.name)
-            if (end.role, end.name, end.interface) not in declared:
-                raise InvalidCharmError(
-                    f'cannot upgrade application "{app.name}": '
-                    f'would break relation "{relation.key}"'
-                )
 
     def set_config(self, app: str, options: Mapping[str, OptionValue]) -> None:
         """Set options. Text is converted to the option's type, as Juju's API does.
@@ -399,7 +346,7 @@ class Model:
         option is changed then. A value that was set already brings no config-changed.
         """
         with self._edit() as document:
-            application = self._alive_app(document, app)
+            application = applications.find_alive(document, app)
             charm = self._runtime.charm_of(application, application.charm_revision)
             parsed = {
                 name: charm.option(name).parse(name, value) for name, value in options.items()
@@ -409,7 +356,7 @@ class Model:
     def reset_config(self, app: str, names: Sequence[str]) -> None:
         """Return options to their defaults."""
         with self._edit() as document:
-            application = self._alive_app(document, app)
+            application = applications.find_alive(document, app)
             charm = self._runtime.charm_of(application, application.charm_revision)
             for name in names:
                 charm.option(name)
@@ -418,17 +365,10 @@ class Model:
 
     def config(self, app: str) -> dict[str, OptionValue | None]:
         """Return the effective options of an application."""
-        application = _app(self._view(), app)
+        application = applications.find(self._view(), app)
         return self._runtime.charm_of(application, application.charm_revision).config(
             application.config
         )
-
-    @staticmethod
-    def _alive_app(document: ModelDocument, app: str) -> Application:
-        application = _app(document, app)
-        if application.life == "dying":
-            raise NotFoundError(f'application "{app}" not found or not alive')
-        return application
 
     # -- relations --------------------------------------------------------------------------
 
@@ -449,7 +389,7 @@ class Model:
 
     def _endpoint(self, document: ModelDocument, text: str) -> Endpoint:
         app, name = relations.parse_endpoint(text)
-        application = self._alive_app(document, app)
+        application = applications.find_alive(document, app)
         charm = self._runtime.charm_of(application, application.charm_revision)
         return relations.find_endpoint(charm, app, name)
 
@@ -468,7 +408,7 @@ class Model:
 
     def actions(self, app: str) -> dict[str, Action]:
         """Return the actions the charm of an application declares."""
-        application = _app(self._view(), app)
+        application = applications.find(self._view(), app)
         return dict(self._runtime.charm_of(application, application.charm_revision).actions)
 
     def enqueue_action(
@@ -476,18 +416,15 @@ class Model:
     ) -> str:
         """Queue an action with a unit, or with the leader of an application; return its id."""
         with self._edit() as document:
-            unit = _unit(document, target) if "/" in target else self._leader(document, target)
+            unit = (
+                applications.find_unit(document, target)
+                if "/" in target
+                else applications.find_leader(document, target)
+            )
             charm = self._runtime.charm_of_unit(document, unit)
             action = actions.enqueue(self._store, document, unit, charm, name, params or {})
         self._publish(Event("action-queued", unit.app, unit.name, name, "", action.id))
         return action.id
-
-    @staticmethod
-    def _leader(document: ModelDocument, app: str) -> Unit:
-        leader = _app(document, app).leader
-        if not leader:
-            raise NotFoundError(f'could not determine leader for "{app}": not found')
-        return document.units[leader]
 
     def run_action(
         self,
@@ -532,7 +469,7 @@ class Model:
     def show_unit(self, unit: str) -> dict[str, Any]:
         """Return what `juju show-unit` shows: leadership, relations and their databags."""
         document = self._view()
-        return show_unit(document, _unit(document, unit))
+        return show_unit(document, applications.find_unit(document, unit))
 
     def log_path(self, unit: str) -> Path:
         """Return the log file of a unit."""
@@ -612,7 +549,7 @@ class Model:
     def kill_unit_agent(self, unit: str) -> None:
         """Let a unit's agent vanish as with its machine: its hook dies, leadership moves on."""
         with self._edit() as document:
-            _unit(document, unit).agent_lost = True
+            applications.find_unit(document, unit).agent_lost = True
             events = elect(document)
         agent = self._agents.get(unit)
         while agent is not None and agent.executing:
@@ -623,7 +560,7 @@ class Model:
     def restore_unit_agent(self, unit: str) -> None:
         """Bring a vanished agent back; a hook it was in is run again."""
         with self._edit() as document:
-            found = _unit(document, unit)
+            found = applications.find_unit(document, unit)
             found.agent_lost = False
             events = elect(document)
         self._spawn()
@@ -635,7 +572,7 @@ class Model:
         It takes effect as soon as a repetition that is under way has failed too.
         """
         with self._edit() as document:
-            operation = _unit(document, unit).operation
+            operation = applications.find_unit(document, unit).operation
             if not operation.failed and not operation.attempts:
                 raise InvalidValueError(f'unit "{unit}" is not in an error state')
             operation.resolved = "retry" if retry else "skip"
@@ -679,34 +616,8 @@ class Model:
             self._publisher.publish(event)
 
 
-def _already_there(app: str) -> AlreadyExistsError:
-    return AlreadyExistsError(f'cannot add application "{app}": application already exists')
-
-
-def _app(document: ModelDocument, app: str) -> Application:
-    try:
-        return document.apps[app]
-    except KeyError:
-        raise NotFoundError(f'application "{app}" not found') from None
-
-
-def _unit(document: ModelDocument, unit: str) -> Unit:
-    try:
-        return document.units[unit]
-    except KeyError:
-        raise NotFoundError(f'unit "{unit}" not found') from None
-
-
 def _relation(document: ModelDocument, ends: set[str]) -> Relation:
     for relation in document.relations.values():
         if {str(end) for end in relation.endpoints} == ends and relation.life == "alive":
             return relation
     raise NotFoundError(f'relation "{" ".join(sorted(ends))}" not found')
-
-
-def _set_dying(document: ModelDocument, unit: Unit) -> None:
-    """Let others see a unit as gone while it goes through its last hooks."""
-    unit.life = "dying"
-    for relation in document.relations.values():
-        if unit.name in relation.in_scope and unit.name not in relation.departing:
-            relation.departing.append(unit.name)

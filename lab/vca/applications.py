@@ -1,0 +1,158 @@
+"""Applications and their units in the model document: added, found, upgraded, let go.
+
+Pure functions of the document; refusals have Juju's texts.
+"""
+
+from __future__ import annotations
+
+from lab.vca import relations
+from lab.vca.charm import Charm
+from lab.vca.errors import AlreadyExistsError, InvalidCharmError, InvalidValueError, NotFoundError
+from lab.vca.events import Event
+from lab.vca.leadership import elect
+from lab.vca.state import Application, Endpoint, ModelDocument, Unit
+
+MAX_UNITS = 250
+"""Units a model can ever have: as many as the addresses of its made-up subnet allow."""
+
+
+def already_there(app: str) -> AlreadyExistsError:
+    """Return the refusal of a name that is taken."""
+    return AlreadyExistsError(f'cannot add application "{app}": application already exists')
+
+
+def find(document: ModelDocument, app: str) -> Application:
+    """Return an application.
+
+    Raises:
+        NotFoundError: there is none of that name.
+    """
+    try:
+        return document.apps[app]
+    except KeyError:
+        raise NotFoundError(f'application "{app}" not found') from None
+
+
+def find_alive(document: ModelDocument, app: str) -> Application:
+    """Return an application that is not on its way out.
+
+    Raises:
+        NotFoundError: there is none of that name, or it is being removed.
+    """
+    found = find(document, app)
+    if found.life == "dying":
+        raise NotFoundError(f'application "{app}" not found or not alive')
+    return found
+
+
+def find_leader(document: ModelDocument, app: str) -> Unit:
+    """Return the unit that leads an application.
+
+    Raises:
+        NotFoundError: there is no such application, or it has no leader.
+    """
+    leader = find(document, app).leader
+    if not leader:
+        raise NotFoundError(f'could not determine leader for "{app}": not found')
+    return document.units[leader]
+
+
+def find_unit(document: ModelDocument, unit: str) -> Unit:
+    """Return a unit.
+
+    Raises:
+        NotFoundError: there is none of that name.
+    """
+    try:
+        return document.units[unit]
+    except KeyError:
+        raise NotFoundError(f'unit "{unit}" not found') from None
+
+
+def add_peers(document: ModelDocument, app: str, charm: Charm) -> None:
+    """Add the peer relations a charm has and its application has not yet."""
+    present = {r.endpoints[0].name for r in document.relations_of(app) if r.is_peer}
+    for name, spec in charm.metadata.peers.items():
+        if name not in present:
+            relations.create(
+                document, [Endpoint(app=app, name=name, role="peer", interface=spec.interface)]
+            )
+
+
+def add_units(document: ModelDocument, app: str, count: int) -> list[str]:
+    """Add units to an application; return their names.
+
+    Raises:
+        InvalidValueError: fewer than none, or more than a model can have.
+    """
+    if count < 0:
+        raise InvalidValueError(f"cannot add {count} units: the number must not be negative")
+    if document.next_machine + count > MAX_UNITS:
+        raise InvalidValueError(f"a model can have {MAX_UNITS} units in its life, no more")
+    names = []
+    for _ in range(count):
+        number, machine = document.apps[app].next_unit, document.next_machine
+        unit = Unit(
+            name=f"{app}/{number}",
+            app=app,
+            number=number,
+            machine=machine,
+            address=f"252.0.0.{machine + 1}",
+            update_status_seen=document.update_status_version,
+        )
+        document.units[unit.name] = unit
+        document.apps[app].next_unit += 1
+        document.next_machine += 1
+        names.append(unit.name)
+    return names
+
+
+def check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> None:
+    """Refuse a revision of another charm, or one that lacks an endpoint in use.
+
+    Raises:
+        InvalidCharmError: it is refused.
+    """
+    if charm.metadata.name != app.charm_name:
+        raise InvalidCharmError(
+            f'cannot upgrade application "{app.name}" from charm "{app.charm_name}" '
+            f'to charm "{charm.metadata.name}"'
+        )
+    declared = {(role, name, spec.interface) for role, name, spec in charm.metadata.endpoints()}
+    for relation in document.relations_of(app.name):
+        end = relation.endpoint_of(app.name)
+        if (end.role, end.name, end.interface) not in declared:
+            raise InvalidCharmError(
+                f'cannot upgrade application "{app.name}": would break relation "{relation.key}"'
+            )
+
+
+def set_dying(document: ModelDocument, unit: Unit) -> None:
+    """Let others see a unit as gone while it goes through its last hooks."""
+    unit.life = "dying"
+    for relation in document.relations.values():
+        if unit.name in relation.in_scope and unit.name not in relation.departing:
+            relation.departing.append(unit.name)
+
+
+def remove_unit(document: ModelDocument, name: str) -> list[Event]:
+    """Take a unit out of the model, and its application if it is dying and was the last."""
+    unit = document.units.pop(name)
+    for relation in list(document.relations.values()):
+        if relation.involves(unit.app):
+            relations.leave_scope(document, relation, unit)
+    app = document.apps[unit.app]
+    if app.life == "dying" and not document.units_of(app.name):
+        remove_application(document, app.name)
+    return [Event("unit-removed", unit.app, name), *elect(document)]
+
+
+def remove_application(document: ModelDocument, name: str) -> None:
+    """Take an application without units out of the model, with its relations."""
+    for relation in document.relations_of(name):
+        if relation.is_peer:
+            document.relations.pop(relation.id)
+        else:
+            relation.life = "dying"
+            relations.drop_if_over(document, relation)
+    document.apps.pop(name)
