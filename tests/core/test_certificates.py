@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import authority as made
 from support.juju import pair
-from support.model import spki
+from support.model_world import spki
 from vpnaas import x509
 from vpnaas.certificate_actions import given as given_params
 from vpnaas.certificate_actions import keys_of, requests

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.juju import Juju
-from support.model import public_of
+from support.model_world import public_of
 
 LINKS = {
     "s6a": ("hss", "mme", "172.16.6.1/24", "172.16.6.2/24"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from support.juju import Charm, Juju, pair
-from support.model import public_of
+from support.model_world import public_of
 from vpnaas import nesting
 from vpnaas.status import link_status
 

@@ -2,7 +2,7 @@
 
 import pytest
 from support.juju import pair
-from support.model import public_of
+from support.model_world import public_of
 
 
 def test_two_related_vnfs_bring_their_link_up_by_themselves():

@@ -13,7 +13,8 @@ from vpnaas.status import statuses
 from vpnaas.technology import Situation
 from vpnaas.vet import Remote
 
-from support.model import ModelVdu, World
+from support.model import ModelVdu
+from support.model_world import World
 
 
 @dataclass

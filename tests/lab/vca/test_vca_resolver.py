@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.vca import relations
-from lab.vca.agent import record_done, remove_unit
+from lab.vca.applications import remove_unit
 from lab.vca.leadership import elect
+from lab.vca.operation import record_done
 from lab.vca.resolver import CharmView, config_hash, next_step
 from lab.vca.state import Application, Endpoint, HookInfo, ModelDocument, Operation, Unit
 

@@ -1,0 +1,256 @@
+"""The IKE daemon of a VDU of the model: what it loads, and with whom it agrees."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vpnaas import x509
+
+from support.authority import verifies
+from support.model_world import spki
+
+if TYPE_CHECKING:
+    from support.model import ModelVdu
+
+
+def _key(pem: str) -> str:
+    return "0s" + x509.certificate("", pem).key if pem else ""
+
+
+@dataclass(eq=False)
+class Connection:
+    """A loaded connection, as far as two ends must agree or a test looks."""
+
+    text: str
+    local_id: str
+    remote_id: str
+    local_key: str
+    remote_key: str
+    local_addrs: list[str]
+    remote_addrs: str
+    proposals: tuple[str, str]
+    ppk: str
+    secret: str
+    local_ts: tuple[str, ...]
+    remote_ts: tuple[str, ...]
+    local_cert: str = ""
+    remote_cert: str = ""
+    authority: str = ""
+    strict: bool = False
+
+    @classmethod
+    def read(cls, text: str, secrets: dict[str, str], files: dict[str, str]) -> Connection:
+        def one(key: str, part: str = text) -> str:
+            found = re.search(rf"^ *{key} = (.*)$", part, re.M)
+            return found.group(1) if found else ""
+
+        local, remote = text.partition("remote {")[0], text.partition("remote {")[2]
+        mine, theirs = (files.get(one("certs", part), "") for part in (local, remote))
+        return cls(
+            local_cert=mine,
+            remote_cert=theirs,
+            authority=files.get(one("cacerts", remote), ""),
+            strict=one("revocation", remote) == "strict",
+            text=text,
+            local_id=one("id", local).lstrip("@"),
+            remote_id=one("id", remote).lstrip("@"),
+            local_key=one("pubkeys", local) or _key(mine),
+            remote_key=one("pubkeys", remote) or _key(theirs),
+            local_addrs=one("local_addrs").split(", "),
+            remote_addrs=one("remote_addrs"),
+            proposals=(one("proposals"), one("esp_proposals")),
+            ppk=secrets.get(one("ppk_id"), "missing") if one("ppk_id") else "",
+            secret=secrets.get(one("id", remote).lstrip("@"), "") if "auth = psk" in text else "",
+            local_ts=tuple(one("local_ts").split(", ")),
+            remote_ts=tuple(one("remote_ts").split(", ")),
+        )
+
+
+@dataclass(eq=False)
+class ModelSa:
+    name: str
+    id: int
+    remote: str
+    remote_ts: tuple[str, ...]
+    other: ModelSa | None = None
+    owner: Charon | None = None
+
+
+class Charon:
+    """The daemon of a VDU: loads what is on file, agrees with others of its kind."""
+
+    def __init__(self, vdu: ModelVdu) -> None:
+        self.vdu = vdu
+        self.running = False
+        self.connections: dict[str, Connection] = {}
+        self.keys: set[str] = set()
+        self.sas: list[ModelSa] = []
+        self.lists: dict[str, list[str]] = {}
+        """Revoked serial numbers by issuer, of lists that were used."""
+        self.made = 0
+
+    def start(self) -> None:
+        self.stop()
+        self.running = True
+        self._load_creds()
+        self._load_conns()
+
+    def stop(self) -> None:
+        self.running = False
+        self.connections, self.keys, self.lists = {}, set(), {}
+        # Without a word to the peers, which must notice by themselves.
+        self.sas = []
+
+    def end(self, sa: ModelSa) -> None:
+        self.sas.remove(sa)
+        if sa.other is not None and sa.other.owner and sa.other in sa.other.owner.sas:
+            sa.other.owner.sas.remove(sa.other)
+
+    def swanctl(self, words: list[str]) -> tuple[int, str]:
+        if words == ["--version"]:
+            return 0, "strongSwan swanctl 5.9.8\n"
+        if not self.running:
+            return 2, ""
+        verb = words[0]
+        if verb == "--load-pools":
+            return 0, ""
+        if verb == "--load-creds":
+            self._load_creds()
+        elif verb == "--load-conns":
+            self._load_conns()
+        elif verb == "--stats":
+            return 0, "stats reply {plugins=[charon-systemd kernel-libipsec openssl vici]}\n"
+        elif verb == "--list-conns":
+            return 0, "".join(
+                f"list-conn event {{{name} {{version=IKEv2 children {{{name} {{mode=T}}}}}}}}\n"
+                for name in self.connections
+            )
+        elif verb == "--list-sas":
+            return 0, "".join(self._show(sa) for sa in self.sas)
+        elif verb == "--flush-certs":
+            self.lists = {}
+        elif verb == "--terminate":
+            for sa in [sa for sa in self.sas if str(sa.id) == words[words.index("--ike-id") + 1]]:
+                self.end(sa)
+        elif verb == "--initiate":
+            return (0 if self._initiate(words[words.index("--ike") + 1]) else 1), ""
+        else:
+            raise AssertionError(words)
+        return 0, ""
+
+    @staticmethod
+    def _show(sa: ModelSa) -> str:
+        host, _, port = sa.remote.rpartition(":")
+        child = (
+            f"{sa.name}-{sa.id} {{name={sa.name} uniqueid={sa.id} state=INSTALLED install-time=1"
+        )
+        return (
+            f"list-sa event {{{sa.name} {{uniqueid={sa.id} version=2 state=ESTABLISHED "
+            f"remote-host={host} remote-port={port} established=1 "
+            f"child-sas {{{child} bytes-in=1 bytes-out=1 encr-alg=AES_GCM_16}}}}}}}}\n"
+        )
+
+    def _load_creds(self) -> None:
+        folder = "/etc/swanctl/private/"
+        self.keys = {
+            "0s" + base64.b64encode(spki(text)).decode()
+            for path, text in self.vdu.files.items()
+            if path.startswith(folder)
+        }
+
+    def _load_conns(self) -> None:
+        found = {}
+        for path, text in sorted(self.vdu.files.items()):
+            if not path.startswith("/etc/swanctl/conf.d/"):
+                continue
+            assert text.count("{") == text.count("}"), text
+            secrets = self._secrets(text.partition("\nsecrets {")[2])
+            sections = re.split(r"^  (\S+) \{$", text.partition("\nsecrets {")[0], flags=re.M)
+            for name, body in zip(sections[1::2], sections[2::2], strict=True):
+                found[name] = Connection.read(body, secrets, self.vdu.files)
+        self.connections = found
+
+    def _secrets(self, text: str) -> dict[str, str]:
+        found = {}
+        for block in text.split("}"):
+            included = re.search(r"include (\S+)", block)
+            if included:
+                for identity in re.findall(r"id-\d+ = (\S+)", block):
+                    found[identity.lstrip("@")] = self.vdu.files.get(included.group(1), "")
+        return found
+
+    def _initiate(self, name: str) -> bool:
+        mine = self.connections.get(name)
+        if mine is None or (mine.local_key and mine.local_key not in self.keys):
+            return False
+        for vdu in self.vdu.world.vdus:
+            theirs = vdu.charon
+            addresses = {address.split("/")[0] for address in vdu.underlay.values()}
+            if (
+                theirs is self
+                or not theirs.running
+                or mine.remote_addrs.split(", ")[0] not in addresses
+            ):
+                continue
+            for other, answer in theirs.connections.items():
+                if (
+                    self._agree(mine, answer)
+                    and answer.local_key in (theirs.keys | {""})
+                    and theirs.accepts(answer, mine.local_cert)
+                    and self.accepts(mine, answer.local_cert)
+                ):
+                    self._establish(name, mine, theirs, other, answer)
+                    return True
+        return False
+
+    def accepts(self, connection: Connection, cert: str) -> bool:
+        """Tell whether a certificate is pinned, of the right authority, and not revoked."""
+        if not connection.remote_cert:
+            return not cert
+        if cert != connection.remote_cert:
+            return False
+        if not verifies(cert, connection.authority, self.vdu.world.clock):
+            return False
+        found = x509.certificate("", cert)
+        for path, text in self.vdu.files.items():
+            if path.startswith("/etc/swanctl/x509crl/"):
+                listed = json.loads(text)
+                # What was used is kept, whatever is loaded later (seen with strongSwan 5.9.8).
+                self.lists.setdefault(listed["issuer"], listed["serials"])
+        mine = self.lists.get(found.issuer)
+        if found.serial in (mine or ()):
+            return False
+        return mine is not None or not connection.strict
+
+    @staticmethod
+    def _agree(mine: Connection, theirs: Connection) -> bool:
+        return (
+            (mine.local_id, mine.remote_id) == (theirs.remote_id, theirs.local_id)
+            and (mine.local_key, mine.remote_key) == (theirs.remote_key, theirs.local_key)
+            and mine.proposals == theirs.proposals
+            and (mine.ppk, mine.secret) == (theirs.ppk, theirs.secret)
+            and mine.ppk != "missing"
+            and (mine.local_key != "" or mine.secret != "")
+        )
+
+    def _establish(
+        self, name: str, mine: Connection, theirs: Charon, other: str, answer: Connection
+    ) -> None:
+        # RFC 7296 section 2.4, and `unique = replace`: a caller that starts anew has nothing older.
+        self.sas = [sa for sa in self.sas if sa.name != name]
+        theirs.sas = [sa for sa in theirs.sas if sa.name != other]
+        one = ModelSa(
+            name,
+            next(self.vdu.world.serial),
+            mine.remote_addrs.split(", ")[0] + ":4500",
+            mine.remote_ts,
+        )
+        two = ModelSa(other, one.id, mine.local_addrs[0] + ":4500", answer.remote_ts)
+        one.other, two.other, one.owner, two.owner = two, one, self, theirs
+        self.made += 1
+        self.sas.append(one)
+        theirs.sas.append(two)
