@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import attr
 
-from . import fields
+from . import fields, written
 from .boot_table import BootTable
 from .gateway_firewall import SSH_PORT, TABLE, GatewayFirewall
 from .gateway_firewall import render as firewall_text
@@ -23,7 +23,6 @@ FILE, UNIT, UNIT_FILE = BOOT.file, BOOT.unit, BOOT.unit_file
 DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
 """After what links need of the daemon, which it overrides, and before files of an operator."""
 SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
-HEAD = "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\n"
 
 
 @attr.frozen
@@ -69,7 +68,7 @@ def before_links(wanted: Gateway, results: Results) -> List[Step]:
         InputError: The links' interfaces make no firewall.
     """
     steps = _firewall(wanted, results)
-    sysctl = HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(wanted))
+    sysctl = written.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(wanted))
     if results.text("gateway/sysctl") != sysctl:
         steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
     if _untuned(wanted, results):
@@ -113,7 +112,7 @@ def _cpus(results: Results) -> int:
 def _daemon(wanted: Gateway, results: Results) -> str:
     params = wanted.params
     tuning = GatewayTuning(params.tunnels, _cpus(results), params.peers_per_address)
-    return HEAD + daemon_text(tuning.settings())
+    return written.HEAD + daemon_text(tuning.settings())
 
 
 def _sysctls(wanted: Gateway) -> Sequence[Tuple[str, int]]:

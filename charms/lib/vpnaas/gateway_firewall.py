@@ -18,6 +18,7 @@ import attr
 from . import fields
 from .errors import InputError
 from .responder import RESPONDER_PORT
+from .written import nft_table
 
 TABLE = "osm_vpnaas_gateway"
 INIT_RATE = 300
@@ -72,12 +73,8 @@ def _set(items: Sequence[object]) -> str:
 
 
 def render(firewall: GatewayFirewall) -> str:
-    """Return the nft(8) script; it replaces the table as a whole, in one transaction."""
-    return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
-table inet {table}
-delete table inet {table}
-table inet {table} {{
-    # A flood from forged addresses must not fill the table of connections, and what is forwarded
+    """Return the nft(8) script."""
+    chains = """    # A flood from forged addresses must not fill the table of connections, and what is forwarded
     # needs none: only what the gateway itself says and hears inside and on management is tracked.
     chain heard {{
         type filter hook prerouting priority raw; policy accept;
@@ -157,9 +154,7 @@ table inet {table} {{
         udp sport 546 udp dport 547 accept
         counter drop
     }}
-}}
 """.format(  # noqa: E501
-        table=TABLE,
         names=_set(['"{}"'.format(name) for name in sorted(firewall.untrusted)]),
         management=firewall.management,
         tunnels=_set(sorted({500, 4500} | set(firewall.wireguard))),
@@ -173,3 +168,4 @@ table inet {table} {{
         echoes=ECHO_RATE,
         inits=INIT_RATE,
     )
+    return nft_table(TABLE, chains)

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import attr
 
-from . import fields, standby
+from . import fields, standby, written
 from .errors import InputError, VduError
 from .links import IPSEC, WIREGUARD
 from .standby import ROLES, Standby
@@ -23,7 +23,6 @@ NOTHING = ("", "none")
 KEEPALIVED = "keepalived.service"
 WATCH = "osm-vpnaas-gateway-watch.service"
 TOOLS = ("keepalived", "nft", "swanctl", "ip", "flock")
-HEAD = "# Written by osm-vpnaas"
 AFTER = "after/"
 ACTIVE = "active"
 STANDBY = "standby"
@@ -384,7 +383,7 @@ def observe_absent() -> List[Step]:
 
 def was_there(results: Results) -> bool:
     """Tell whether keepalived's configuration is ours."""
-    return (results.text("pair/was") or "").startswith(HEAD)
+    return (results.text("pair/was") or "").startswith(written.MARK)
 
 
 def absent() -> List[Step]:

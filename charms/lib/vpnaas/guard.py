@@ -30,6 +30,7 @@ from .links import NONE, reference_point
 from .same_address import split
 from .steps import Results, Step
 from .technology import LinkPlan
+from .written import nft_table
 
 TABLE = "osm_vpnaas_guard"
 BOOT = BootTable("guard", TABLE, "Traffic of secured links stays in their tunnels")
@@ -95,13 +96,8 @@ def guarded(plan: LinkPlan) -> Guarded:
 
 
 def render(guards: Sequence[Guarded]) -> str:
-    """Return the nft(8) script; it replaces the table as a whole, in one transaction."""
-    lines = [
-        "# Written by osm-vpnaas; changes are overwritten by the next reconcile.",
-        "table inet {}".format(TABLE),
-        "delete table inet {}".format(TABLE),
-        "table inet {} {{".format(TABLE),
-    ]
+    """Return the nft(8) script."""
+    lines: List[str] = []
     for chain, name, secured in (
         ("input", "iifname", "meta ipsec exists"),
         ("output", "oifname", "rt ipsec exists"),
@@ -131,7 +127,7 @@ def render(guards: Sequence[Guarded]) -> str:
             family = "ip6" if prefix.version == 6 else "ip"
             lines.append("{} {} saddr {} counter drop".format(_outside(guard), family, prefix))
         lines += _out(guard)
-    return "\n".join(lines + ["    }", "}"]) + "\n"
+    return nft_table(TABLE, "\n".join(lines + ["    }"]) + "\n")
 
 
 def _outside(guard: Guarded) -> str:

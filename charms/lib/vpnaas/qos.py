@@ -23,6 +23,7 @@ from .errors import InputError
 from .fiveqi import TABLE, FiveQi
 from .links import IPSEC, WIREGUARD
 from .steps import Results, Step, read, remove, run, write
+from .written import nft_table
 
 FOLDER = "/etc/osm-vpnaas"
 NFT_FILE = FOLDER + "/qos.nft"
@@ -261,11 +262,10 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
                 for family in ("ip", "ip6"):
                     inner = 'oifname "{}" {} dscp set {}'
                     marks.append(inner.format(share.interface, family, dscp))
-    head = "table inet {0}\ndelete table inet {0}\ntable inet {0} {{\n".format(NFT_TABLE)
     chain = "    chain out {\n        type filter hook postrouting priority mangle;\n"
     rules = "".join("        {}\n".format(mark) for mark in marks)
     return {
-        NFT_FILE: head + chain + rules + "    }\n}\n",
+        NFT_FILE: nft_table(NFT_TABLE, chain + rules + "    }\n"),
         TC_FILE: "\n".join(tc) + "\n",
         LEAVES_FILE: "\n".join(leaves) + "\n",
         OFF_FILE: "\n".join(off) + "\n",

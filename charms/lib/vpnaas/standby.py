@@ -14,7 +14,7 @@ from typing import Optional, Tuple
 
 import attr
 
-from . import fields
+from . import fields, written
 from .errors import InputError
 
 PRIMARY = "primary"
@@ -107,8 +107,7 @@ def keepalived_conf(
         for event, state in (("backup", "standby"), ("fault", "fault"), ("stop", "stopped"))
         if claim is None
     )
-    return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
-global_defs {{
+    return """{head}global_defs {{
     vrrp_version 3
     # One more gratuitous ARP a second later, for a switch that was busy with the change.
     vrrp_garp_master_repeat 2
@@ -148,6 +147,7 @@ vrrp_instance secgw {{
     notify_master_rx_lower_pri "{on_lower}"
 {others}}}
 """.format(
+        head=written.HEAD,
         health=health,
         trusted=standby.trusted,
         untrusted=standby.untrusted,
@@ -331,14 +331,10 @@ def firewall(standby: Standby) -> str:
     VRRP version 3 has no authentication (RFC 5798, 9), and version 2 no intervals below a second.
     """
     family = "ip6" if standby.other.version == 6 else "ip"
-    return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
-table inet {table}
-delete table inet {table}
-table inet {table} {{
-    chain input {{
+    chains = """    chain input {{
         type filter hook input priority raw + 20; policy accept;
         iifname "{trusted}" meta l4proto vrrp {family} saddr {other} accept
         meta l4proto vrrp counter drop
     }}
-}}
-""".format(table=FIREWALL_TABLE, trusted=standby.trusted, family=family, other=standby.other)
+""".format(trusted=standby.trusted, family=family, other=standby.other)
+    return written.nft_table(FIREWALL_TABLE, chains)

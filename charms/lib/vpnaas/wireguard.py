@@ -12,7 +12,7 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import attr
 
-from . import facts, fields
+from . import facts, fields, written
 from .errors import VduError
 from .intent import LinkParams
 from .links import directory, wireguard_interface
@@ -261,7 +261,6 @@ def render(wanted: Wanted, live: Optional[Live] = None) -> str:
     """Return the wg-quick(8) file. It holds no secret; PostUp names the key files."""
     keys = allowed_by_key(wanted, live)
     lines = [
-        "# Written by osm-vpnaas; changes are overwritten by the next reconcile.",
         "[Interface]",
         "Address = {}".format(wanted.address),
         "ListenPort = {}".format(wanted.listen_port),
@@ -281,7 +280,7 @@ def render(wanted: Wanted, live: Optional[Live] = None) -> str:
             lines.append("Endpoint = {}".format(fields.show_endpoint(*peer.endpoint)))
         if peer.keepalive:
             lines.append("PersistentKeepalive = {}".format(peer.keepalive))
-    return "\n".join(lines) + "\n"
+    return written.HEAD + "\n".join(lines) + "\n"
 
 
 def steps_to(wanted: Wanted, state: State) -> List[Step]:
