@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -183,6 +185,37 @@ def apply_rules(netns: str, ports: Iterable[Port]) -> None:
     tool([*enter(netns), "nft", "-f", "-"], port_rules(ports))
 
 
+_LARGEST_FRAME = 65550  # bytes: the largest a veth passes on unsegmented, and its Ethernet header
+_BUFFER_KIB = 16384
+#: What tcpdump says of itself on SIGUSR1: frames it wrote, frames the kernel has for it.
+_COUNTS = re.compile(rb"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets?")
+
+
+def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0) -> None:
+    """Wait until tcpdump has written the frames there are now: those it ends without are lost.
+
+    Raises:
+        VimError: it does not, so that nobody takes a part for the whole.
+    """
+    end = time.monotonic() + seconds
+    known, wanted = 0, None
+    while time.monotonic() < end:
+        process.send_signal(signal.SIGUSR1)
+        while len(told := _COUNTS.findall(log.read_bytes())) == known:
+            if process.poll() is not None or time.monotonic() > end:
+                break
+            time.sleep(0.005)
+        if len(told) > known:
+            known = len(told)
+            written, received, dropped = (int(number) for number in told[-1])
+            wanted = received - dropped if wanted is None else wanted
+            if written >= wanted:
+                return
+        time.sleep(0.005)
+    said = log.read_text(errors="replace").strip().splitlines()[-1:]
+    raise VimError(f"tcpdump has not written all frames after {seconds:.0f} s: {said}")
+
+
 @contextlib.contextmanager
 def capture(netns: str, device: str, path: Path) -> Iterator[None]:
     """Write every frame on a device of the fabric to a pcap file while the block runs.
@@ -191,7 +224,11 @@ def capture(netns: str, device: str, path: Path) -> Iterator[None]:
         VimError: tcpdump is missing or does not start.
     """
     # -Z root: written as root, since the lab's directory is not open to tcpdump's own user.
-    argv = ["tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-Z", "root", "-w", str(path)]
+    # In immediate mode the kernel keeps a slot of the largest size for each frame; the default of
+    # 2 MiB and 256 KiB has room for 8 while tcpdump waits for a processor.
+    slots = ["-s", str(_LARGEST_FRAME), "-B", str(_BUFFER_KIB)]
+    argv = ["tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-Z", "root", *slots]
+    argv += ["-w", str(path)]
     log = path.with_name(path.name + ".log")
     try:
         with open(log, "wb") as errors:
@@ -209,8 +246,9 @@ def capture(netns: str, device: str, path: Path) -> Iterator[None]:
                     raise VimError(f"tcpdump on {device} did not start: {text}")
                 time.sleep(0.01)
             yield
+            _catch_up(process, log)
         finally:
-            process.terminate()  # tcpdump writes out what it has and ends
+            process.terminate()
             process.wait(10)
     finally:
         log.unlink(missing_ok=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 
-from lab.vim.fabric import port_rules
+from lab.vim.fabric import capture, port_rules
 from lab.vim.model import Port
 
 
@@ -44,3 +49,35 @@ def test_nft_takes_the_rules_twice(ports: list[Port]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("chain from_port") == 1
+
+
+@pytest.mark.lab
+@pytest.mark.usefixtures("lab_machine")
+def test_a_capture_has_every_frame_although_tcpdump_was_behind(tmp_path: Path) -> None:
+    """On a busy machine it gets to run late; what it ends without would be missing as evidence."""
+    netns, path = f"capture{os.getpid()}", tmp_path / "wire.pcap"
+    send = (
+        "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('near', 0));"
+        "[s.send(bytes(12) + bytes((0x88, 0xb5)) + bytes(50)) for _ in range(100)]"
+    )
+    subprocess.run(["ip", "netns", "add", netns], check=True)
+    try:
+        for words in ("add near type veth peer name far", "set near up", "set far up"):
+            subprocess.run(["ip", "-n", netns, "link", *words.split()], check=True)
+        with capture(netns, "far", path):
+            (pid,) = subprocess.run(
+                ["pgrep", "-f", str(path)], capture_output=True, text=True, check=True
+            ).stdout.split()
+            os.kill(int(pid), signal.SIGSTOP)
+            subprocess.run(["ip", "netns", "exec", netns, sys.executable, "-c", send], check=True)
+            later = threading.Timer(0.5, os.kill, (int(pid), signal.SIGCONT))
+            later.start()
+    finally:
+        subprocess.run(["ip", "netns", "delete", netns], check=True)
+    shown = subprocess.run(
+        ["tcpdump", "-nn", "-r", str(path), "ether proto 0x88b5"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.count(" length 64:") == 100
