@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flavours import WAIT, Flavour, once
 from test_dispatch import healthy, refused
-
-from lab.vca import Model
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
+from vdus import Site, site
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, once]
 
-USER = "ubuntu"
-TAG = "nf-tests"
 ENGINE = (Path(__file__).parents[1] / "support/engine.py").read_text(encoding="utf-8")
 OP = "1006020f0a478bf6b699f15c062e42b3"
 K = "449c4b91aeacd0ace182cf3a5a72bfa1"
@@ -63,25 +58,8 @@ MEMBERS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(Site):
     """An HSS, an MME and an SPGW-C, each on a VDU."""
-
-    model: Model
-    vim: Vim
-    servers: Mapping[str, str]
-    home: Path
-
-    def out(self, vnf: str, *argv: str) -> str:
-        """Run a command as root in a VDU; return what it printed."""
-        done = self.vim.console(self.servers[vnf], list(argv), timeout=30)
-        assert done.returncode == 0, (argv, done.stdout, done.stderr)
-        return str(done.stdout)
-
-    def put(self, vnf: str, path: str, text: str, mode: str = "644") -> None:
-        """Write a file in a VDU."""
-        words = ["sh", "-c", f"mkdir -p $(dirname {path}); cat > {path}; chmod {mode} {path}"]
-        assert self.vim.console(self.servers[vnf], words, input=text).returncode == 0
 
     def act(self, vnf: str, action: str, **params: Any) -> Any:
         """Run an action that must work; return what its output holds."""
@@ -102,54 +80,19 @@ class Service:
 
 @pytest.fixture(scope="module")
 def service(flavour: Flavour, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    home = tmp_path_factory.mktemp("nf")
-    vim = Vim.create(home, "site")
-    try:
-        subnets = {"s6a": "192.168.8.0/24", "s11": "192.168.10.0/24"}
-        networks = {
-            name: vim.create_network(NetworkSpec(name, subnet=subnet), TAG).id
-            for name, subnet in subnets.items()
-        }
-        made = {
-            vnf: vim.create_server(
-                ServerSpec(
-                    name=vnf,
-                    hostname=vnf,
-                    image="ubuntu22.04",
-                    vcpus=1,
-                    ram_mib=512,
-                    disk_gb=1,
-                    ports=(
-                        PortSpec(vim.management_network().id),
-                        *(PortSpec(networks[name]) for name in nics),
-                    ),
-                ),
-                TAG,
-            ).id
-            for vnf, (nics, _) in MEMBERS.items()
-        }
-        with flavour.model(home, tuple(vca_prefix(home))) as model:
-            for vnf in MEMBERS:
-                model.deploy(vnf, flavour.charm(vnf))
-            model.add_relation("hss:s6a", "mme:s6a")
-            model.add_relation("spgwc:s11", "mme:s11")
-            model.wait_idle(WAIT)
-            found = Service(model, vim, made, home)
-            for vnf, (_, links) in MEMBERS.items():
-                address = vim.wait_active(made[vnf], WAIT).ports[0].ip
-                key = model.run_action(vnf, "get-ssh-public-key", timeout=WAIT).results["pubkey"]
-                found.put(vnf, f"/home/{USER}/.ssh/authorized_keys", key + "\n", "600")
-                found.out(vnf, "chown", "-R", f"{USER}:", f"/home/{USER}/.ssh")
-                found.put(vnf, "/usr/bin/podman", ENGINE, "755")
-                model.set_config(vnf, {"ssh-hostname": f"{address};", "ssh-username": USER})
-                for link, nic, inner in links:
-                    found.act(
-                        vnf, "configure", link=link, underlay_interface=nic, inner_address=inner
-                    )
-            yield found
-    finally:
-        vim.destroy()
-        clean(home)
+    subnets = {"s6a": "192.168.8.0/24", "s11": "192.168.10.0/24"}
+    members = {vnf: [(name, None) for name in nics] for vnf, (nics, _) in MEMBERS.items()}
+    with site(tmp_path_factory.mktemp("nf"), flavour, subnets, members) as made:
+        made.model.add_relation("hss:s6a", "mme:s6a")
+        made.model.add_relation("spgwc:s11", "mme:s11")
+        made.model.wait_idle(WAIT)
+        found = Service(**vars(made))
+        for vnf, (_, links) in MEMBERS.items():
+            found.let_in(vnf)
+            found.put(vnf, "/usr/bin/podman", ENGINE, "755")
+            for link, nic, inner in links:
+                found.act(vnf, "configure", link=link, underlay_interface=nic, inner_address=inner)
+        yield found
 
 
 def test_before_configure_nf_there_are_links_only(service: Service) -> None:

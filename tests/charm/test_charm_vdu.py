@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +15,21 @@ import pytest
 import yaml
 from flavours import WAIT, Flavour, once
 from test_dispatch import healthy, refused
-
-from lab.vca import Model
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
+from vdus import Site, site
 
 pytestmark = [pytest.mark.lab, once]
 
-USER = "ubuntu"
 INNER = {"hss": "172.16.6.129", "mme": "172.16.6.2"}
 UNDERLAY = "192.168.8.0/24"
-TAG = "charm-tests"
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(Site):
     """An HSS (two units) and an MME with a tunnel between their VDUs."""
-
-    model: Model
-    vim: Vim
-    flavour: Flavour
-    servers: Mapping[str, str]
-
-    def out(self, vnf: str, *argv: str) -> str:
-        """Run a command as root in a VDU; return what it printed."""
-        done = self.vim.console(self.servers[vnf], list(argv), timeout=30)
-        assert done.returncode == 0, (argv, done.stdout, done.stderr)
-        return str(done.stdout)
 
     def ping(self, vnf: str, address: str) -> bool:
         """Say whether an address answers one of a few echo requests."""
         words = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", "5", address]
         return self.vim.console(self.servers[vnf], words, timeout=30).returncode == 0
-
-    def inject(self, vnf: str) -> None:
-        """Let the application's leader in, as OSM's resource orchestrator does."""
-        key = self.model.run_action(vnf, "get-ssh-public-key", timeout=WAIT).results["pubkey"]
-        script = (
-            f"umask 077; mkdir -p ~{USER}/.ssh; echo '{key}' >> ~{USER}/.ssh/authorized_keys; "
-            f"chown -R {USER}: ~{USER}/.ssh"
-        )
-        self.out(vnf, "sh", "-c", script)
 
     def told(self, unit: str, endpoint: str, app: str) -> dict[str, str]:
         """Return the databag `app` writes, as `unit` sees it."""
@@ -79,48 +53,24 @@ class Service:
 
 @pytest.fixture(scope="module")
 def service(flavour: Flavour, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    home = tmp_path_factory.mktemp("vdus")
-    vim = Vim.create(home, "site")
-    try:
-        network = vim.create_network(NetworkSpec("s6a", subnet=UNDERLAY), TAG)
-        made = {
-            vnf: vim.create_server(
-                ServerSpec(
-                    name=vnf,
-                    hostname=vnf,
-                    image="ubuntu22.04",
-                    vcpus=1,
-                    ram_mib=512,
-                    disk_gb=1,
-                    ports=(
-                        PortSpec(vim.management_network().id),
-                        PortSpec(network.id, ip=f"192.168.8.{INNER[vnf].rpartition('.')[2]}"),
-                    ),
-                ),
-                TAG,
-            ).id
-            for vnf in INNER
-        }
-        with flavour.model(home, tuple(vca_prefix(home))) as model:
-            model.deploy("hss", flavour.charm("hss"), num_units=2)
-            model.deploy("mme", flavour.charm("mme"))
-            model.add_relation("hss:s6a", "mme:s6a")
-            model.wait_idle(WAIT)
-            found = Service(model, vim, flavour, made)
-            for vnf, server in made.items():
-                address = vim.wait_active(server, WAIT).ports[0].ip
-                found.inject(vnf)
-                model.set_config(vnf, {"ssh-hostname": f"{address};", "ssh-username": USER})
-            for vnf, address in INNER.items():
-                link = {"link": "s6a", "underlay-interface": "ens4"}
-                result = model.run_action(
-                    vnf, "configure", {**link, "inner-address": f"{address}/24"}, timeout=WAIT
-                )
-                assert result.status == "completed", result.results
-            yield found
-    finally:
-        vim.destroy()
-        clean(home)
+    members = {
+        vnf: [("s6a", f"192.168.8.{inner.rpartition('.')[2]}")] for vnf, inner in INNER.items()
+    }
+    with site(
+        tmp_path_factory.mktemp("vdus"), flavour, {"s6a": UNDERLAY}, members, {"hss": 2}
+    ) as made:
+        model = made.model
+        model.add_relation("hss:s6a", "mme:s6a")
+        model.wait_idle(WAIT)
+        for vnf in INNER:
+            made.let_in(vnf)
+        for vnf, address in INNER.items():
+            link = {"link": "s6a", "underlay-interface": "ens4"}
+            result = model.run_action(
+                vnf, "configure", {**link, "inner-address": f"{address}/24"}, timeout=WAIT
+            )
+            assert result.status == "completed", result.results
+        yield Service(**vars(made))
 
 
 def leader(service: Service) -> str:

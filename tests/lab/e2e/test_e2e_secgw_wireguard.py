@@ -25,7 +25,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     for _ in range(5):
         s.sendto(sys.argv[2].encode(), (sys.argv[1], 2152))
 """
-"""Sends datagrams to the port of GTP-U (TS 29.281); whether the guard lets it is not its concern."""
+"""Sends datagrams to the port of GTP-U (TS 29.281)."""
 CELLS = {"cell1": 11, "cell2": 12}
 """The last byte of a cell's addresses."""
 
