@@ -361,17 +361,8 @@ def ns_action(
 @pass_lab
 def ns_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network service."""
-    lab.out.rows(
-        [{**o, "date": when(o["startTime"])} for o in lab.engine.operations(name)],
-        {
-            "id": ["_id"],
-            "operation": ["lcmOperationType"],
-            "action name": ["operationParams", "primitive"],
-            "status": ["operationState"],
-            "date": ["date"],
-            "detail": ["errorMessage"],
-        },
-    )
+    primitive = {"action name": ["operationParams", "primitive"]}
+    lab.out.operations(lab.engine.operations(name), primitive)
 
 
 @verb("ns-op-show")
