@@ -39,6 +39,24 @@ class Output:
             table.add_row(*(Text(_cell(_dig(document, keys))) for keys in columns.values()))
         self.out.print(table)
 
+    def operations(
+        self,
+        operations: Sequence[Mapping[str, Any]],
+        columns: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Print LCM operations; ``columns`` are those that only some kinds have."""
+        self.rows(
+            [{**operation, "date": when(operation["startTime"])} for operation in operations],
+            {
+                "id": ["_id"],
+                "operation": ["lcmOperationType"],
+                **(columns or {}),
+                "status": ["operationState"],
+                "date": ["date"],
+                "detail": ["errorMessage"],
+            },
+        )
+
     def fields(self, document: Mapping[str, Any], keys: Iterable[str] | None = None) -> None:
         """Print one document as a table of two columns."""
         if self.as_json:

@@ -10,7 +10,6 @@ from lab.context import Lab, pass_lab
 from lab.nbi.params import public_keys, yaml_options
 from lab.nbi.store import NSIS, NSRS, Document
 from lab.options import instantiation_options
-from lab.render import when
 
 
 @click.command("nsi-create")
@@ -99,16 +98,7 @@ def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
 @pass_lab
 def nsi_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network slice."""
-    lab.out.rows(
-        [{**o, "date": when(o["startTime"])} for o in lab.slices.operations(name)],
-        {
-            "id": ["_id"],
-            "operation": ["lcmOperationType"],
-            "status": ["operationState"],
-            "date": ["date"],
-            "detail": ["errorMessage"],
-        },
-    )
+    lab.out.operations(lab.slices.operations(name))
 
 
 @click.command("nsi-op-show")
