@@ -58,22 +58,13 @@ class _Ue:
     uplink: tuple[int, tuple[str, int]] | None = None
 
 
-@dataclass
-class Traffic:
-    """Packets forwarded and dropped since the start."""
-
-    up: int = 0
-    down: int = 0
-    dropped: int = 0
-
-
 class Enb:
     """The base station."""
 
     def __init__(self, config: Config) -> None:
         """Set up by a configuration."""
         self.config = config
-        self.traffic = Traffic()
+        self.traffic = gtpu.Traffic()
         self.ready = asyncio.Event()
         self._cell = config.number << 8
         self._association: sctp.Association | None = None

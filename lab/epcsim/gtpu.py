@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from lab.epcsim.errors import ProtocolError
 
@@ -12,6 +13,15 @@ ECHO_REQUEST, ECHO_RESPONSE, ERROR_INDICATION, G_PDU = 1, 2, 26, 255
 OVERHEAD = 20 + 8 + 8
 
 header = struct.Struct("!BBHI").pack
+
+
+@dataclass
+class Traffic:
+    """Packets forwarded and dropped by one end since its start."""
+
+    up: int = 0
+    down: int = 0
+    dropped: int = 0
 
 
 def g_pdu(teid: int, packet: bytes) -> bytes:

@@ -59,15 +59,6 @@ class Session:
     uplink: int
 
 
-@dataclass
-class Traffic:
-    """Packets forwarded and dropped since the start."""
-
-    up: int = 0
-    down: int = 0
-    dropped: int = 0
-
-
 class Spgwu:
     """The user plane function."""
 
@@ -76,7 +67,7 @@ class Spgwu:
         self.config = config
         self.started = pfcp.timestamp()
         self.sessions: dict[int, Session] = {}
-        self.traffic = Traffic()
+        self.traffic = gtpu.Traffic()
         self.associated: dict[str, asyncio.Task[None]] = {}
         self.pfcp = udp.Endpoint(pfcp.CODEC, self._answer)
         self._numbers = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
