@@ -10,9 +10,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from builder.validate.charm_files import Charm, charm_of
-from builder.validate.descriptors import NsdList, Nst, Vnfd
+from builder.validate.nsd_models import NsdList
+from builder.validate.nst_models import Nst
 from builder.validate.problem import Problem, Severity
 from builder.validate.reader import Package, PackageError, read
+from builder.validate.vnfd_models import Vnfd
 
 Document = dict[str, Any]
 MODELS: dict[str, type[BaseModel]] = {"vnfd": Vnfd, "nsd": NsdList, "nst": Nst}
