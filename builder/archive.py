@@ -25,9 +25,9 @@ def write(folder: Path, target: Path) -> None:
     """Pack `folder` as the one top folder of `target`, atomically."""
     buffer = io.BytesIO()
     with (
-        # Level 6 halves the time of 9 for 1 % more bytes.
+        # Level 6 takes 1.7 times as long for 1 % fewer bytes.
         gzip.GzipFile(
-            filename="", mode="wb", fileobj=buffer, mtime=TIMESTAMP, compresslevel=6
+            filename="", mode="wb", fileobj=buffer, mtime=TIMESTAMP, compresslevel=5
         ) as z,
         tarfile.open(fileobj=z, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):

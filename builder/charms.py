@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,9 +181,16 @@ def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
     if missing is not None and not path.is_file():
         return missing
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = _parsed(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise BuildError(f"{path}: must be a mapping")
-    return document
+    # Whoever asked changes it.
+    return copy.deepcopy(document)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """Return what a text says; every charm shares most of its files."""
+    return yaml.safe_load(text)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from support import uml
 
 from lab.vim import VimError, probe
 
+#: What takes longest begins first, so that no worker is left with it alone at the end.
+LONGEST = ("lab/e2e/test_e2e_oai", "lab/e2e", "uml", "charm", "gateway", "lab", "builder")
 TOOLS = ("cloud-init", "ip", "iperf3", "nft", "nsenter", "ping", "sshd", "tcpdump", "wg")
 
 
@@ -32,6 +35,18 @@ def missing_capability() -> str:
     except VimError as error:
         return str(error)
     return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order modules for several workers; the tests of one stay as they are."""
+    tests = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(tests).as_posix()
+        found = [i for i, prefix in enumerate(LONGEST) if path.startswith(prefix)]
+        return min(found, default=len(LONGEST))
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.dist import built
 
-from builder import packages
 from builder.tree import Tree
 
 SOURCES = (
@@ -27,10 +27,8 @@ def tree():
 
 
 @pytest.fixture(scope="session")
-def dist(tree, tmp_path_factory):
-    target = tmp_path_factory.mktemp("dist")
-    packages.build(tree, target)
-    return target
+def dist(tmp_path_factory):
+    return built(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.dist import built
 
 from builder import packages
 from builder.tree import Tree
@@ -16,10 +17,7 @@ from experiments.testbed import Addresses
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("dist")
-    names = ["epc_ns", "embb_nst", "urllc_nst"]
-    packages.build(Tree.find(Path(__file__).parent), target, names)
-    return target
+    return built(tmp_path_factory, ["epc_ns", "embb_nst", "urllc_nst"])
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,8 @@ from e2e_support import (
     Vnf,
     gone,
 )
+from support.dist import built
 
-from builder import packages
-from builder.tree import Tree
 from lab.nbi.store import NSRS
 from lab.vim import clean
 from lab.vim.store import Home
@@ -30,13 +29,7 @@ from lab.vim.store import Home
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("e2e-dist")
-    packages.build(
-        Tree.find(Path(__file__).resolve().parent),
-        target,
-        [*BASIC, *EPC, *SECGW, *SITEGW, *SMALL_CELL, *SLICES],
-    )
-    return target
+    return built(tmp_path_factory, [*BASIC, *EPC, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
 
 
 @pytest.fixture(scope="session")
