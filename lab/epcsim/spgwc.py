@@ -107,7 +107,6 @@ class Counters:
     created: int = 0
     refused: int = 0
     deleted: int = 0
-    restored: int = 0
 
 
 class Spgwc:
@@ -209,7 +208,6 @@ class Spgwc:
                 continue
             try:
                 await self._establish(session)
-                self.counters.restored += 1
             except EpcError as error:
                 log.error("session of %s: %s", session.imsi, error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -43,23 +43,3 @@ class Store(Protocol):
 
     async def set_mme(self, imsi: str, mme: str) -> None:
         """Note which MME serves the subscriber."""
-
-
-class Memory:
-    """A store in memory, for tests and measurements of the protocol alone."""
-
-    def __init__(self, *subscribers: Subscriber) -> None:
-        """Hold these."""
-        self.by_imsi = {one.imsi: one for one in subscribers}
-
-    async def get(self, imsi: str) -> Subscriber | None:
-        """The subscriber, or None."""
-        return self.by_imsi.get(imsi)
-
-    async def set_sqn(self, imsi: str, sqn: int) -> None:
-        """Note the sequence number used last."""
-        self.by_imsi[imsi] = replace(self.by_imsi[imsi], sqn=sqn)
-
-    async def set_mme(self, imsi: str, mme: str) -> None:
-        """Note which MME serves the subscriber."""
-        self.by_imsi[imsi] = replace(self.by_imsi[imsi], mme=mme)

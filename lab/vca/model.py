@@ -61,9 +61,6 @@ class Model:
         self._settings = settings
         self._store = Store(directory)
         self._process_lock = ProcessLock(directory / "lock")
-        self._tools = tools
-        self._python_bin = python_bin
-        self._exec_prefix = tuple(exec_prefix)
         self._log = open_log(directory / "logs" / "model.log", "model")
         self._publisher = Publisher(self._log)
         self._agents: dict[str, UnitAgent] = {}
@@ -73,7 +70,7 @@ class Model:
             paths=self.paths,
             tools=tools,
             python_bin=python_bin,
-            exec_prefix=self._exec_prefix,
+            exec_prefix=tuple(exec_prefix),
             slots=threading.Semaphore(settings.parallel),
             publisher=self._publisher,
             log=self._log,

@@ -17,8 +17,6 @@ TECHNOLOGIES = (WIREGUARD, IPSEC, NONE)
 KEYED = (WIREGUARD, IPSEC)
 """Technologies whose peers prove themselves with keys."""
 
-MANAGEMENT = "management"
-
 
 @attr.frozen
 class ReferencePoint:

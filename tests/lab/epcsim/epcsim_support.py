@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.epcsim import enb, hss, mme, spgwc, spgwu, ue
 from lab.epcsim.diameter import Identity
 from lab.epcsim.identity import Gummei, Plmn, Tai
-from lab.epcsim.subscribers import Memory, Subscriber
+from lab.epcsim.subscribers import Subscriber
 from lab.epcsim.usim import Usim
 
 REALM = "simula.nornet"
@@ -20,6 +20,26 @@ TAI = Tai(PLMN, 600)
 K, OPC = bytes.fromhex("449c4b91aeacd0ace182cf3a5a72bfa1"), bytes(range(16))
 IMSI = "242881234500000"
 HSS, MME, S11, SGW, SX, UP, S1C, UU = (f"127.9.3.{number}" for number in range(1, 9))
+
+
+class Memory:
+    """A store of subscribers in memory."""
+
+    def __init__(self, *subscribers: Subscriber) -> None:
+        """Hold these."""
+        self.by_imsi = {one.imsi: one for one in subscribers}
+
+    async def get(self, imsi: str) -> Subscriber | None:
+        """The subscriber, or None."""
+        return self.by_imsi.get(imsi)
+
+    async def set_sqn(self, imsi: str, sqn: int) -> None:
+        """Note the sequence number used last."""
+        self.by_imsi[imsi] = replace(self.by_imsi[imsi], sqn=sqn)
+
+    async def set_mme(self, imsi: str, mme: str) -> None:
+        """Note which MME serves the subscriber."""
+        self.by_imsi[imsi] = replace(self.by_imsi[imsi], mme=mme)
 
 
 def imsi(number: int) -> str:

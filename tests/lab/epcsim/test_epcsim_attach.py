@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from epcsim_support import HSS, IMSI, OPC, PLMN, TAI, Epc, K, imsi, usim
+from epcsim_support import HSS, IMSI, OPC, PLMN, TAI, Epc, K, Memory, imsi, usim
 
 from lab.epcsim import attach, enb, keys, nas, s1ap, udp, ue
 from lab.epcsim.errors import EpcError, ProtocolError
 from lab.epcsim.identity import Gummei, Plmn, Tai
-from lab.epcsim.subscribers import Memory, Subscriber
+from lab.epcsim.subscribers import Subscriber
 
 Run = Callable[..., None]
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from diameter.message import Message, constants
 from diameter.message.commands import DeviceWatchdogRequest
+from epcsim_support import Memory
 
 from lab.epcsim import diameter, keys, milenage, s6a
 from lab.epcsim.diameter import Client, Connection, Identity
 from lab.epcsim.errors import EpcError
 from lab.epcsim.hss import Hss
 from lab.epcsim.identity import Plmn
-from lab.epcsim.subscribers import Memory, Subscriber
+from lab.epcsim.subscribers import Subscriber
 
 REALM = "simula.nornet"
 HOST = f"hss.{REALM}"
