@@ -55,29 +55,39 @@ def _svg(figure: Any, title: str) -> str:
     return text.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
 
 
-def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: str) -> str:
-    """Plot ratios as points with their confidence intervals, ours above the published ones.
+#: Marks of a logarithmic axis, by how much of it is seen.
+_COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+_FINE = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5)
 
-    The axis is logarithmic: half and double are equally far from one.
+
+def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: str) -> str:
+    """Plot ratios as points with their confidence intervals, published ones beside ours.
+
+    What has one label stands in one row. The axis is logarithmic: half and double are equally far
+    from one.
     """
-    rows = [*((r, OURS) for r in ours), *((r, PUBLISHED) for r in published)]
+    labels = list(dict.fromkeys(r.label for r in (*ours, *published)))
+    rows = {label: y for y, label in enumerate(reversed(labels))}
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 0.75 + 0.29 * len(rows)))
         axes.axvline(1, color="#555555", linewidth=1)
-        for y, (row, look) in enumerate(reversed(rows)):
-            value = row.value
-            if value.known:
-                ends = [value.low, value.high]
-                axes.plot(ends, [y, y], color=look["color"], linewidth=2)
-            axes.plot([value.mean], [y], linestyle="none", markersize=7, **look)
+        for found, look in ((published, PUBLISHED), (ours, OURS)):
+            for one in found:
+                y, value = rows[one.label], one.value
+                if value.known:
+                    ends = [value.low, value.high]
+                    axes.plot(ends, [y, y], color=look["color"], linewidth=2)
+                axes.plot([value.mean], [y], linestyle="none", markersize=7, **look)
         axes.set_xscale("log")
         low, high = axes.get_xlim()
-        axes.set_xlim(min(low, 0.8), max(high, 1.25))
-        ticks = [t for t in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
-                 if axes.get_xlim()[0] <= t <= axes.get_xlim()[1]]  # fmt: skip
+        low, high = min(low, 0.8), max(high, 1.25)
+        axes.set_xlim(low, high)
+        ticks = [t for t in (_COARSE if high / low > 8 else _FINE) if low <= t <= high]
+        # As many as have room.
+        ticks = [t for t in ticks if t == 1 or len(ticks) < 9 or ticks.index(t) % 2 == 0]
         axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
         axes.minorticks_off()
-        axes.set_yticks(range(len(rows)), [r.label for r, _ in reversed(rows)])
+        axes.set_yticks(list(rows.values()), list(rows))
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.grid(axis="y", visible=False)
         # Under the row names too, for which there is room; centred it would be cut off.

@@ -116,7 +116,7 @@ def _wires(runs: Sequence[Run]) -> list[dict[str, Any]]:
         shown = "-"
         if control:
             kinds = [k for k in control["frames"] if k not in {"wg", "esp", "isakmp"} | NEIGHBOURS]
-            shown = ", ".join([*kinds, *(f"IMSI {imsi}" for imsi in control["imsis"])])
+            shown = ", ".join([*kinds, *_identities(control["imsis"])])
         rows.append(
             {
                 "where": where.replace("/", " "),
@@ -128,6 +128,13 @@ def _wires(runs: Sequence[Run]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _identities(imsis: Sequence[str]) -> list[str]:
+    if not imsis:
+        return []
+    more = f" and {len(imsis) - 1} more" if len(imsis) > 1 else ""
+    return [f"IMSI {imsis[0]}{more}"]
 
 
 def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
@@ -154,6 +161,27 @@ def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
     return rows
 
 
+#: Set-ups in words, as campaigns and reference.yaml name them. Equal ones stand in one row.
+_WORDS = {
+    "embb": "eMBB", "embb, neighbour saturated": "eMBB, loaded neighbour",
+    "embb separate": "eMBB", "embb simultaneous": "eMBB, loaded neighbour",
+    "urllc": "URLLC", "urllc, neighbour saturated": "URLLC, loaded neighbour",
+    "urllc separate": "URLLC", "urllc simultaneous": "URLLC, loaded neighbour",
+    "double": "double", "vpn double resources": "double",
+    "sites": "two sites", "between sites": "two sites", "vpn": "one EPC",
+}  # fmt: skip
+_LINKS = {"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"}
+
+
+def readable(found: Ratio) -> Ratio:
+    """Return a ratio with its link and set-up in words."""
+    if found.source.startswith("vidal"):
+        return dataclasses.replace(found, label="IPsec between sites (Vidal)")
+    link, _, rest = found.label.partition(" ")
+    words = f"{_LINKS.get(link, link)} {_WORDS.get(rest, rest)}"
+    return dataclasses.replace(found, label=words)
+
+
 def _attached(runs: Sequence[Run]) -> bool:
     """Tell whether UEs attached while wires were captured, from the identities that showed."""
     return any(
@@ -175,12 +203,9 @@ def _matrix(rows: Sequence[summary.Row]) -> dict[str, Any] | None:
             {
                 "title": row.title,
                 "cells": [
-                    text
+                    _figure(value)
                     for metric, _ in metrics
-                    for text in (
-                        _estimate(row.ours.get(metric)),
-                        _estimate(row.published.get(metric)),
-                    )
+                    for value in (row.ours.get(metric), row.published.get(metric))
                 ],
             }
             for row in rows
@@ -192,9 +217,7 @@ def _double(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
     ours = summary.double_ratios(runs, "mbps")
     if not ours:
         return None
-    theirs = [
-        Ratio(f"{r.label} ({r.source.split('-')[0]})", r.value) for r in summary.published_double()
-    ]
+    theirs = summary.published_double()
     text = (
         "TCP throughput with twice the vCPU and memory, over that of the eMBB slice. Filled: this "
         "campaign. Hollow: published."
@@ -216,11 +239,8 @@ def _cost(runs: Sequence[Run]) -> list[dict[str, str]]:
         ("rtt_ms", "round trip with VPN / without",
          "Round trip of echo requests, mean. Filled: this campaign. Hollow: published."),
     ):  # fmt: skip
-        ours = [r for r in summary.vpn_ratios(runs, metric) if "saturated" not in r.label]
-        theirs = [
-            Ratio(f"{r.label} ({r.source.split('-')[0]})", r.value)
-            for r in summary.published_ratios(metric)
-        ]
+        ours = [readable(r) for r in summary.vpn_ratios(runs, metric)]
+        theirs = [readable(r) for r in summary.published_ratios(metric)]
         if ours:
             made.append({"svg": figures.ratios(ours, theirs, text, axis), "text": text})
     return made
@@ -244,10 +264,8 @@ def _response(runs: Sequence[Run]) -> dict[str, Any] | None:
     ours = summary.signalling_ratios(runs)
     if not ours:
         return None
-    theirs = [
-        Ratio(f"{r.label} ({r.source.split('-')[0]})", r.value)
-        for r in summary.published_signalling()
-    ]
+    ours = [readable(r) for r in ours]
+    theirs = [readable(r) for r in summary.published_signalling()]
     text = "Service response time of S6a, mean. Filled: this campaign. Hollow: published."
     svg = figures.ratios(ours, theirs, text, "response time with VPN / without")
     return {"svg": svg, "text": text, "ues": runs[0].params["ues"]}
@@ -272,27 +290,31 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
             {
                 "where": f"{name} {link}",
                 "neighbour": load or "idle",
-                "mbps": _estimate(ratio["mbps"].get(label)),
-                "rtt": _estimate(ratio["rtt_ms"].get(label)),
-                "jitter": _amount(table["jitter_ms"][tunnel]),
-                "jitter_plain": _amount(table["jitter_ms"][plain]),
-                "loss": _amount(table["loss_percent"][tunnel]),
-                "loss_plain": _amount(table["loss_percent"][plain]),
+                "ratios": [_figure(ratio[m].get(label)) for m in ("mbps", "rtt_ms")],
+                "amounts": [
+                    _amount(table[m][point])
+                    for m in ("jitter_ms", "loss_percent")
+                    for point in (tunnel, plain)
+                ],
                 "n": table["mbps"][tunnel].n,
             }
         )
     return rows
 
 
-def _estimate(value: Estimate | None) -> str:
-    return "-" if value is None else str(value)
+def _figure(value: Estimate | None) -> dict[str, str]:
+    """Return a mean and its interval as text, each on a line of its own."""
+    if value is None:
+        return {"mean": "-", "interval": ""}
+    mean, _, interval = str(value).partition(" (")
+    return {"mean": mean, "interval": interval.rstrip(")").replace(" to ", "\u2013")}
 
 
-def _amount(value: Estimate) -> str:
-    """Return an estimate of what cannot be negative; Student's interval does not know that."""
-    if value.known and value.low == value.high:
-        return f"{value.mean:g}"
-    return str(dataclasses.replace(value, low=max(0.0, value.low)) if value.known else value)
+def _amount(value: Estimate) -> dict[str, str]:
+    """Return what cannot be negative; Student's interval does not know that."""
+    if value.mean == 0 or (value.known and value.low == value.high):
+        return {"mean": f"{value.mean:g}", "interval": ""}
+    return _figure(dataclasses.replace(value, low=max(0.0, value.low)) if value.known else value)
 
 
 def _fault(run: Run) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from experiments import campaign, stats, traffic, wire
+from experiments import campaign, reach, stats, traffic, wire
 from experiments.campaign import EXPERIMENTS, beside, matching, plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
@@ -210,6 +210,23 @@ def test_a_ratio_is_paired_and_symmetric() -> None:
 def test_percentiles_are_values_that_were_seen() -> None:
     values = [float(n) for n in range(1, 101)]
     assert [stats.percentile(values, share) for share in (0, 0.5, 0.99, 1)] == [1, 50, 99, 100]
+
+
+@pytest.mark.parametrize(
+    ("change", "good"),
+    [
+        ({}, True),
+        ({"port": 22, "to": "embb/hss"}, True),
+        ({"to": "embb/hss"}, False),
+        ({"address": "inner/s1u"}, False),
+        ({"protocol": "udp"}, False),
+    ],
+)
+def test_only_logins_and_the_radio_are_open_by_design(
+    change: dict[str, object], good: bool
+) -> None:
+    found = {"address": "management", "port": 4043, "to": "embb/enb", "protocol": "tcp"}
+    assert reach.by_design({**found, **change}) == good
 
 
 def test_losses_and_gaps_of_a_stream() -> None:
