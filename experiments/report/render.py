@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +170,7 @@ _WORDS = {
     "double": "double", "vpn double resources": "double",
     "sites": "two sites", "between sites": "two sites", "vpn": "one EPC",
 }  # fmt: skip
+_NAMES = {"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb": "eNB"}
 _LINKS = {"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"}
 
 
@@ -178,8 +179,24 @@ def readable(found: Ratio) -> Ratio:
     if found.source.startswith("vidal"):
         return dataclasses.replace(found, label="IPsec between sites (Vidal)")
     link, _, rest = found.label.partition(" ")
-    words = f"{_LINKS.get(link, link)} {_WORDS.get(rest, rest)}"
+    comma = "," if link.endswith(",") else ""
+    link = link.rstrip(",")
+    words = f"{_LINKS.get(link, link)}{comma} {_WORDS.get(rest, rest)}"
     return dataclasses.replace(found, label=words)
+
+
+def in_order(found: Iterable[Ratio]) -> list[Ratio]:
+    """Return ratios link by link, the slices first."""
+    links, set_ups = list(_LINKS.values()), list(dict.fromkeys(_WORDS.values()))
+
+    def place(one: Ratio) -> tuple[int, int]:
+        link, _, rest = one.label.partition(" ")
+        return (
+            links.index(link) if link in links else len(links),
+            set_ups.index(rest) if rest in set_ups else len(set_ups),
+        )
+
+    return sorted(found, key=place)
 
 
 def _attached(runs: Sequence[Run]) -> bool:
@@ -217,7 +234,7 @@ def _double(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
     ours = summary.double_ratios(runs, "mbps")
     if not ours:
         return None
-    theirs = summary.published_double()
+    ours, theirs = ([readable(r) for r in of] for of in (ours, summary.published_double()))
     text = (
         "TCP throughput with twice the vCPU and memory, over that of the eMBB slice. Filled: this "
         "campaign. Hollow: published."
@@ -226,7 +243,7 @@ def _double(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
     return {
         "svg": figures.ratios(ours, theirs, text, "double resources / plain"),
         "text": text,
-        "gaining": ", ".join(name.upper() for name in summary.gaining(cpus)) if limited else "",
+        "gaining": ", ".join(_NAMES[name] for name in summary.gaining(cpus)) if limited else "",
         "limited": limited,
     }
 
@@ -239,7 +256,7 @@ def _cost(runs: Sequence[Run]) -> list[dict[str, str]]:
         ("rtt_ms", "round trip with VPN / without",
          "Round trip of echo requests, mean. Filled: this campaign. Hollow: published."),
     ):  # fmt: skip
-        ours = [readable(r) for r in summary.vpn_ratios(runs, metric)]
+        ours = in_order(readable(r) for r in summary.vpn_ratios(runs, metric))
         theirs = [readable(r) for r in summary.published_ratios(metric)]
         if ours:
             made.append({"svg": figures.ratios(ours, theirs, text, axis), "text": text})
@@ -264,7 +281,7 @@ def _response(runs: Sequence[Run]) -> dict[str, Any] | None:
     ours = summary.signalling_ratios(runs)
     if not ours:
         return None
-    ours = [readable(r) for r in ours]
+    ours = in_order(readable(r) for r in ours)
     theirs = [readable(r) for r in summary.published_signalling()]
     text = "Service response time of S6a, mean. Filled: this campaign. Hollow: published."
     svg = figures.ratios(ours, theirs, text, "response time with VPN / without")

@@ -94,7 +94,7 @@ def test_the_matrix_has_every_set_up(runs: list[Run], matrix: list[Run]) -> None
     gain = {r.label: r.value for r in summary.double_ratios(measured, "mbps")}
     assert gain["s6a, tunnel"].high == pytest.approx(1.5)
     page = render.html(DESCRIBED, [*runs, *matrix])
-    for text in ("The matrix, on S6a", "brings more to SPGWU only", "HSS is at another site"):
+    for text in ("The matrix, on S6a", "brings more to SPGW-U only", "HSS is at another site"):
         assert text in page
     assert summary.matrix([], []) == []
 
