@@ -121,6 +121,8 @@ def settle(pair: Pair) -> None:
     """Wait until the pair can stand the next failure."""
     for name in "ab":
         pair.regain(name)
+        if pair.daemons[name].process is None:
+            pair.start_gateway(name)
     pair.ready("ab")
     pair.wait_active("a")
     time.sleep(0.5)

@@ -34,6 +34,11 @@ GATEWAY_ID = "gw.secgw.example"
 PORT = "9000"
 PROBE = str(Path(__file__).with_name("probe.py"))
 LIMIT = 120.0
+_PARTED = """table ip split {{
+    set heard {{ type ipv4_addr; flags dynamic; }}
+    chain input {{ type filter hook input priority 0; ip protocol 112 {input}; }}
+    chain output {{ type filter hook output priority 0; ip protocol 112 {output}; }}
+}}"""
 
 
 class Pair(Block):
@@ -299,6 +304,20 @@ class Pair(Block):
         for name in names:
             self.spaces.run(name, "nft", "delete table ip split")
 
+    def part(self, name: str) -> None:
+        """Let a gateway neither hear nor say VRRP any more, while all else passes."""
+        self.spaces.run(name, "nft", _PARTED.format(input="drop", output="drop"))
+
+    def rejoin(self, name: str) -> None:
+        """Undo `part` so that this gateway hears the other one before it is heard.
+
+        Which of two is heard first is chance otherwise. `heal` takes away what keeps the order.
+        """
+        rules = _PARTED.format(
+            input="update @heard { ip saddr }", output="ip daddr != @heard counter drop"
+        )
+        self.spaces.run(name, "nft", f"delete table ip split; {rules}")
+
     def attack(self, name: str, seconds: float, pause: float) -> subprocess.Popen[bytes]:
         """Record what peers send, pause, and send it to a gateway again, see `replay`."""
         device = json.loads(self.spaces.ip(name, "-j", "link", "show", "out0"))[0]
@@ -318,7 +337,11 @@ class Pair(Block):
         return time.monotonic() - started
 
     def probe(
-        self, seconds: float, *actions: tuple[float, Callable[[], object]], samples: int = 3
+        self,
+        seconds: float,
+        *actions: tuple[float, Callable[[], object]],
+        samples: int = 3,
+        until: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
         """Probe the core from some peers every millisecond while things happen.
 
@@ -326,6 +349,8 @@ class Pair(Block):
             seconds: How long.
             actions: (seconds after the start, what happens) in order.
             samples: Peers, from the first to the last.
+            until: What holds in the end; the probe then ends before its time, once all flows are
+                answered.
         """
         step = max(1, (self.count - 1) // max(1, samples - 1))
         numbers = sorted({*range(0, self.count, step), self.count - 1})[:samples]
@@ -344,6 +369,11 @@ class Pair(Block):
             for at, action in actions:
                 time.sleep(max(0.0, started + at - time.monotonic()))
                 action()
+            if until is not None:
+                while not until() and sender.poll() is None:
+                    time.sleep(0.05)
+                time.sleep(0.7)  # What follows from it is to be seen as well.
+                sender.terminate()
             told: dict[str, Any] = json.loads(sender.communicate(timeout=seconds + 30)[0])
         finally:
             echo.terminate()

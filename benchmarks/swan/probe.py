@@ -20,6 +20,8 @@ from typing import Any
 FORM = struct.Struct("!IId")
 PERIOD = 0.001
 STRAGGLERS = 0.5
+STEADY = 0.5
+"""Seconds since which a flow was answered that is told to end."""
 
 
 def echo(address: str, port: int) -> dict[str, Any]:
@@ -45,7 +47,12 @@ def echo(address: str, port: int) -> dict[str, Any]:
 
 
 def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[str, Any]:
-    """Probe from each source every millisecond; return the longest gap of each flow."""
+    """Probe from each source every millisecond; return the longest gap of each flow.
+
+    SIGTERM ends it before its time, as soon as every flow is answered.
+    """
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     selector = selectors.DefaultSelector()
     sockets = []
     for number, source in enumerate(sources):
@@ -56,11 +63,14 @@ def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[st
         sockets.append(client)
         selector.register(client, selectors.EVENT_READ, number)
     answered: list[dict[int, float]] = [{} for _ in sources]
+    latest = [0.0 for _ in sources]
     lost_at_once = sequence = 0
     started = time.monotonic()
     end = started + seconds
     due = started
     while (now := time.monotonic()) < end + STRAGGLERS:
+        if stopped and now < end and min(latest) > now - STEADY:
+            end = now
         if now >= due and now < end:
             for number, client in enumerate(sockets):
                 try:
@@ -73,7 +83,7 @@ def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[st
             try:
                 while True:
                     _, number_of, at = FORM.unpack(sockets[key.data].recv(2048)[: FORM.size])
-                    answered[key.data][number_of] = at
+                    answered[key.data][number_of] = latest[key.data] = at
             except (BlockingIOError, ConnectionRefusedError):
                 pass
     flows = []

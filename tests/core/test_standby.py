@@ -35,6 +35,7 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
         "10.9.0.254/24 dev ens5",
         f'notify_master "{standby.TURN_PROGRAM} active s1c s1u"',
         f'notify_master_rx_lower_pri "{standby.TURN_PROGRAM} claim s1c s1u"',
+        "vrrp_higher_prio_send_advert true",
         f'notify_fault "{standby.TURN_PROGRAM} fault"',
         f'file "{standby.HEALTH_FILE}"',
     ):

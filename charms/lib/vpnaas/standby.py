@@ -114,6 +114,8 @@ def keepalived_conf(
     vrrp_garp_master_delay 1
     # After both were active the core may know the virtual address at the other one.
     vrrp_garp_master_refresh 5
+    # One that was active as well says so before it leaves, or the other would never know.
+    vrrp_higher_prio_send_advert true
     # Adverts must leave in time also while the daemon computes for many peers.
     vrrp_priority -20
     enable_script_security
