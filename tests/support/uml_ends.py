@@ -12,17 +12,20 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vpnaas import ipsec
 from vpnaas.intent import LinkParams, link_params
 from vpnaas.ipsec.names import down_file
+from vpnaas.ipsec_params import CERT
 from vpnaas.tunnel import Peer
 
 from support import uml
+from support.uml_certs import Certified, moved
 
 ENDS = ("left", "right")
 """The right end opens the tunnels."""
@@ -133,6 +136,8 @@ class Link:
 class Guest:
     """A guest to be: its folder, outer addresses by end, and links.
 
+    Certificates of links with credentials `cert` are there by link once it is prepared.
+
     With `ipsec.USERSPACE` there is no guest: the same happens in namespaces of this machine, where
     strongSwan carries the packets itself.
     """
@@ -141,6 +146,7 @@ class Guest:
     outer: Mapping[str, str]
     links: Sequence[Link]
     plane: str = ipsec.POLICY
+    certified: dict[str, Certified] = field(default_factory=dict)
 
     def connection(self, link: str) -> str:
         """Return the name of the connection the right end opens."""
@@ -154,6 +160,10 @@ class Guest:
             extra: More files below the folder, by path.
         """
         keys = {(end, link.name): self._key(end, link.name) for end in ENDS for link in self.links}
+        for link in self.links:
+            if link.params("left").ipsec.credentials == CERT:
+                own = {end: keys[end, link.name] for end in ENDS}
+                self.certified[link.name] = Certified(self.folder, link.name, own, int(time.time()))
         names = {}
         same = any(link.params("left").ipsec.same_address for link in self.links)
         conf = ipsec.daemon_conf(self.plane, same)
@@ -280,6 +290,7 @@ class Guest:
         """Write the files of a link on one end; return the name of its connection."""
         other = ENDS[1 - ENDS.index(end)]
         params = link.params(end)
+        certified = self.certified.get(link.name)
         if link.foreign:
             peer = Peer(
                 name="man-1",
@@ -301,6 +312,7 @@ class Guest:
                 public_key=keys[other, link.name],
                 identity=f"{link.name}-{other}",
                 endpoint=(ipaddress.ip_address(self.outer[other]), 4500),
+                certificate=certified.handle(other) if certified else "",
             )
         wanted = ipsec.Wanted(
             params=params,
@@ -309,6 +321,7 @@ class Guest:
             peers=(peer,),
             underlay=(ipaddress.ip_address(self.outer[end]),),
             initiates=frozenset(["rel-1"]) if end == "right" else frozenset(),
+            chains={"rel-1": certified.chain(end)} if certified else {},
         )
         state = ipsec.State(
             public_key=keys[end, link.name],
@@ -328,7 +341,8 @@ class Guest:
         )
         folder = self.folder / end
         name = f"osm-vpnaas-{link.name}"
-        (folder / f"swanctl/conf.d/{name}.conf").write_text(ipsec.render(wanted, state))
+        text = moved(ipsec.render(wanted, state), self.folder, end)
+        (folder / f"swanctl/conf.d/{name}.conf").write_text(text)
         (folder / f"{link.name}.up").write_text(ipsec.render_up(wanted, state.plane))
         ((connection,),) = ipsec.connections(wanted, state).values()
         return connection.name

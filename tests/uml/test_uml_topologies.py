@@ -1,4 +1,4 @@
-"""Kernel ESP with packets: an inner address that is the outer one, MOBIKE, DF, CBC.
+"""Kernel ESP with packets: an inner address that is the outer one, certificates, MOBIKE, DF, CBC.
 
 The kernel's policies carry the packets; strongSwan and `ip` read what the charm's core renders.
 """
@@ -55,6 +55,7 @@ LINKS = (
         foreign="field-cell",
     ),
     pair("s1c", "172.16.7", ipsec_options="copy-df=no", proposal="chacha20poly1305-curve25519"),
+    pair("s11", "172.16.9", credentials="cert", ipsec_options="esn=yes,replay-window=256"),
 )
 
 
@@ -64,16 +65,56 @@ FOLLOWS = (
     f" swanctl --list-sas | grep -q 'local .*@ {MOVED}' && break; sleep 1; done"
 )
 
+MOVES = [
+    # The cell moves to another address, as behind another router of its network.
+    # Linux would take the second address of a subnet away with the first.
+    ("promote", "right", "sysctl -q -w net.ipv4.conf.right0.promote_secondaries=1", True),
+    ("move", "right", f"ip address add {MOVED}/24 dev right0", True),
+    # charon does not follow where the former address goes in the same moment.
+    ("noticed", "right", "sleep 5", True),
+    ("moved", "right", f"ip address del {CELL}/24 dev right0", True),
+    ("follows", "right", FOLLOWS, False),
+    ("s1u-moved", "right", "ping -n -q -c 100 -i 0.2 -W 1 172.16.8.1", False),
+    ("sas-moved", "left", "swanctl --list-sas", True),
+]
+"""What the test of MOBIKE needs; it takes longer than all else."""
+
 
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
     made = Guest(tmp_path_factory.mktemp("uml"), {"left": GATEWAY, "right": CELL}, LINKS)
     made.prepare()
+    certified = made.certified["s11"]
+    listed = certified.revoke(())
+    before = listed.read_text()
+    (made.folder / "revoked.pem").write_text(certified.revoke(("right",)).read_text())
+    listed.write_text(before)
     return made
 
 
+def certificate_steps(guest: Guest, initiate: str) -> list[tuple[str, str, str, bool]]:
+    """Open a tunnel with certificates, make its keys anew, then revoke the requirer's."""
+    name = guest.connection("s11")
+    listed = f"{guest.folder}/left/swanctl/x509crl/osm-vpnaas-s11.pem"
+    return [
+        ("cert-open", "right", initiate, True),
+        ("cert-up", "right", ping("172.16.9.1"), False),
+        ("cert-rekey-child", "right", "swanctl --rekey --child s11", True),
+        ("cert-rekey-ike", "right", f"swanctl --rekey --ike {name}", True),
+        ("cert-again", "left", ping("172.16.9.2"), False),
+        ("cert-sas", "left", "swanctl --list-sas --raw", True),
+        ("cert-states", "left", "ip -s xfrm state", True),
+        ("cert-revoke", "left", f"cp {guest.folder}/revoked.pem {listed}", True),
+        ("cert-list", "left", "swanctl --load-creds --noprompt", True),
+        ("cert-flush", "left", "swanctl --flush-certs --type x509_crl", True),
+        ("cert-close", "right", f"swanctl --terminate --ike {name}", True),
+        ("cert-refused", "right", initiate, False),
+        ("cert-down", "right", ping("172.16.9.1"), False),
+    ]
+
+
 @pytest.fixture(scope="module")
-def told(guest: Guest) -> dict[str, str]:
+def told(guest: Guest, request: pytest.FixtureRequest) -> dict[str, str]:
     def initiate(link: str) -> str:
         words = f"--ike {guest.connection(link)} --child {link} --timeout 60"
         return f"swanctl --initiate {words}"
@@ -108,17 +149,10 @@ def told(guest: Guest) -> dict[str, str]:
         ("s1c-open", "right", initiate("s1c"), True),
         ("s1c-df", "right", ping("172.16.7.1", "-M do -s 501"), False),
         ("sas", "left", "swanctl --list-sas", True),
-        # The cell moves to another address, as behind another router of its network.
-        # Linux would take the second address of a subnet away with the first.
-        ("promote", "right", "sysctl -q -w net.ipv4.conf.right0.promote_secondaries=1", True),
-        ("move", "right", f"ip address add {MOVED}/24 dev right0", True),
-        # charon does not follow where the former address goes in the same moment.
-        ("noticed", "right", "sleep 5", True),
-        ("moved", "right", f"ip address del {CELL}/24 dev right0", True),
-        ("follows", "right", FOLLOWS, False),
-        ("s1u-moved", "right", "ping -n -q -c 100 -i 0.2 -W 1 172.16.8.1", False),
-        ("sas-moved", "left", "swanctl --list-sas", True),
+        *certificate_steps(guest, initiate("s11")),
     ]
+    if any(item.name == test_mobike_follows_an_address.__name__ for item in request.session.items):
+        steps += MOVES
     return guest.run({"left": OWN}, steps)
 
 
@@ -186,6 +220,26 @@ def test_cbc_and_chacha_carry_packets(told: dict[str, str]) -> None:
     assert answered(told["s1u-df"]) == answered(told["s1c-df"]) == 5
     assert "AES_CBC-256/HMAC_SHA2_512_256" in told["sas"]
     assert "CHACHA20_POLY1305" in told["sas"]
+
+
+def test_certificates_open_a_tunnel_with_extended_sequence_numbers(
+    guest: Guest, told: dict[str, str]
+) -> None:
+    assert answered(told["cert-up"]) == answered(told["cert-again"]) == 5
+    sas = parse_sas("s11", Results({"ipsec/sas": {"code": 0, "out": told["cert-sas"]}}))
+    (child,) = [child for sa in sas for child in sa.children if child.state == "INSTALLED"]
+    assert (child.cipher, child.esn, child.encap) == ("AES_GCM_16-256", True, False)
+    assert "replay_window 256," in told["cert-states"]
+    log = (guest.folder / "left/charon.log").read_text()
+    assert 'received end entity cert "CN=s11-right"' in log
+    assert "certificate status is good" in log
+
+
+def test_who_is_revoked_opens_no_tunnel(guest: Guest, told: dict[str, str]) -> None:
+    log = (guest.folder / "left/charon.log").read_text()
+    assert "certificate was revoked" in log, told["cert-refused"]
+    assert "AUTHENTICATION_FAILED" in told["cert-refused"]
+    assert answered(told["cert-down"]) == 0
 
 
 def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
