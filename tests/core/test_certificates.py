@@ -108,6 +108,18 @@ def test_both_ends_may_rotate_at_the_same_time():
     assert hss.states() == mme.states() == {"s6a": "up"}
 
 
+@pytest.mark.parametrize("shift", [-86400, 2 * MONTH])
+def test_a_clock_outside_a_certificates_life_is_told(shift):
+    juju, hss, mme, _ = certified()
+    assert mme.plans["s6a"].waiting == ()
+    juju.world.clock += shift
+    mme.reconcile()
+    (text,) = [each for each in mme.plans["s6a"].waiting if "clock" in each]
+    assert text.startswith("the clock of this VDU shows 1970-")
+    # What runs is not touched.
+    assert mme.states() == {"s6a": "up"}
+
+
 def test_certificates_are_renewed_when_two_thirds_of_their_life_are_over():
     juju, hss, mme, _ = certified()
     juju.world.clock += MONTH * 6 // 10

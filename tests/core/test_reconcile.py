@@ -42,6 +42,14 @@ def test_an_unchanged_peer_is_never_bounced():
     assert hss.states() == {"s6a": "up"}
 
 
+def test_a_handshake_from_before_the_clock_was_set_back_says_nothing():
+    juju, hss, mme, _ = pair()
+    mme.interface("s6a").peers.clear()
+    juju.world.clock -= 3600
+    hss.reconcile()
+    assert hss.states() == {"s6a": "down"}
+
+
 def test_removal_takes_the_peer_away_at_once():
     juju, hss, mme, relation = pair()
     juju.unrelate(relation)

@@ -239,7 +239,7 @@ class Meter:
             if peer and int(when):
                 tunnel = tunnels[peer]
                 tunnel.handshake = max(tunnel.handshake or 0, int(when))
-                tunnel.up = seen.now - tunnel.handshake < HANDSHAKE_FRESH
+                tunnel.up = abs(seen.now - tunnel.handshake) < HANDSHAKE_FRESH
         for interface, key, into, out in rows(seen.transfer, 4):
             peer = known.get((interface, key))
             if peer:

@@ -99,7 +99,11 @@ class Ipsec(KeyedTechnology):
             view = attr.evolve(view, mtu=min(view.mtu, ipsec.TUN_MTU))
         if params.ipsec.same_address:
             same_address.check(params, view.underlay)
-        return super().plan(view)
+        plan = super().plan(view)
+        if not isinstance(plan.state, ipsec.State):
+            return plan
+        untimely = installing.untimely(plan.state.held, view.vdu.now)
+        return attr.evolve(plan, waiting=plan.waiting + untimely)
 
     def parse(self, view: View) -> ipsec.State:
         """Read what `observe` brought back of a link."""

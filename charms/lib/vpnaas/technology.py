@@ -264,9 +264,12 @@ class Technology:
         return Seen()
 
     def alive(self, now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
-        """Tell whether a peer proved itself so lately that its tunnel counts as up."""
+        """Tell whether a peer proved itself so lately that its tunnel counts as up.
+
+        What lies as far ahead is of before the clock was set back, and says nothing.
+        """
         handshake = self.seen(plan, peer).handshake
-        return bool(handshake) and now - handshake < self.fresh + grace
+        return bool(handshake) and abs(now - handshake) < self.fresh + grace
 
     def details(self, plan: LinkPlan) -> Dict[str, Any]:
         """Return what show-status tells of a link beyond what all technologies have."""

@@ -169,6 +169,17 @@ def concluded(link: str, certs: CertOffer, results: Results) -> CertOffer:
     return attr.evolve(certs, **changed) if changed else certs
 
 
+def untimely(held: Held, now: int) -> Tuple[str, ...]:
+    """Return what is to be said of our certificates whose time is not now by the VDU's clock."""
+    return tuple(
+        "the clock of this VDU shows {}, its certificate is good from {} to {} only".format(
+            x509.date(now), x509.date(own.begins), x509.date(own.ends)
+        )
+        for _, own in sorted(held.own.items())
+        if not own.begins <= now < own.ends
+    )[:1]
+
+
 def shown(held: Held) -> Dict[str, str]:
     """Return what show-status tells of our certificates; nothing where there are none."""
     own = sorted(held.own.values(), key=lambda c: c.ends)
