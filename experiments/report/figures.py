@@ -117,7 +117,7 @@ def delays(rows: Sequence[tuple[str, float, float, float]], budget: float, title
         axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
         axes.set_ylim(-0.6, len(rows) - 0.05)
         axes.grid(axis="y", visible=False)
-        axes.set_xlabel("one-way delay in ms: dot median, bar 99 %, cross maximum", loc="right")
+        axes.set_xlabel("one-way delay in ms", loc="right")
         figure.tight_layout()
         return _svg(figure, title)
 

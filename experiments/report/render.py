@@ -119,7 +119,7 @@ def _wires(runs: Sequence[Run]) -> list[dict[str, Any]]:
             shown = ", ".join([*kinds, *_identities(control["imsis"])])
         rows.append(
             {
-                "where": where.replace("/", " "),
+                "where": " ".join(_worded(part) for part in reversed(where.split("/"))),
                 "protected": seen["protected"],
                 "neighbours": sum(n for k, n in seen["frames"].items() if k in NEIGHBOURS),
                 "clear": seen["clear"],
@@ -174,6 +174,10 @@ _NAMES = {"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb
 _LINKS = {"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"}
 
 
+def _worded(part: str) -> str:
+    return _LINKS.get(part) or _WORDS.get(part) or part
+
+
 def readable(found: Ratio) -> Ratio:
     """Return a ratio with its link and set-up in words."""
     if found.source.startswith("vidal"):
@@ -181,6 +185,9 @@ def readable(found: Ratio) -> Ratio:
     link, _, rest = found.label.partition(" ")
     comma = "," if link.endswith(",") else ""
     link = link.rstrip(",")
+    whose, _, path = rest.partition(", ")
+    if rest not in _WORDS and whose in _WORDS:
+        rest = f"{_WORDS[whose]}, {path}"
     words = f"{_LINKS.get(link, link)}{comma} {_WORDS.get(rest, rest)}"
     return dataclasses.replace(found, label=words)
 
@@ -271,7 +278,7 @@ def _neighbour(runs: Sequence[Run]) -> list[dict[str, str]]:
         ("rtt_ms", "round trip beside a saturated neighbour / alone",
          "Round trip of a slice while the other sends as fast as it can, over that alone."),
     ):  # fmt: skip
-        ours = summary.neighbour_ratios(runs, metric)
+        ours = [readable(r) for r in summary.neighbour_ratios(runs, metric)]
         if ours:
             made.append({"svg": figures.ratios(ours, [], text, axis), "text": text})
     return made
@@ -305,7 +312,7 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
         tunnel = (name, link, path, load)
         rows.append(
             {
-                "where": f"{name} {link}",
+                "where": f"{_LINKS.get(link, link)} {_WORDS.get(name, name)}",
                 "neighbour": load or "idle",
                 "ratios": [_figure(ratio[m].get(label)) for m in ("mbps", "rtt_ms")],
                 "amounts": [
@@ -382,7 +389,8 @@ def _qos(runs: Sequence[Run]) -> dict[str, Any] | None:
                 )
     told = runs[0].result
     caption = (
-        f"One-way delay of the URLLC slice's datagrams. The budget of {budget:g} ms is that of 5QI "
+        f"One-way delay of the URLLC slice's datagrams: the dot is the median, the bar the 99th "
+        f"percentile, the cross the maximum. The budget of {budget:g} ms is that of 5QI "
         f"{told['urllc_5qi']} (TS 23.501 table 5.7.4-1)."
     )
     return {
