@@ -66,11 +66,11 @@ def test_double_resources_have_a_baseline_of_their_own() -> None:
 
 
 def test_the_vcpus_told_are_those_of_the_descriptors() -> None:
-    tree = Tree.find(Path(__file__).parent)
+    known = packages.catalogue(Tree.find(Path(__file__).parent))
     (told,) = [item["vcpus"] for item in summary.reference() if "vcpus" in item]
     for name, vcpus in told.items():
         for suffix, factor in (("", 1), ("_double", 2)):
-            vnfd = packages.catalogue(tree)[f"{name}_vnf{suffix}"].descriptor["vnfd"]
+            vnfd = known[f"{name}_vnf{suffix}"].descriptor["vnfd"]
             (compute,) = vnfd["virtual-compute-desc"]
             assert compute["virtual-cpu"]["num-virtual-cpu"] == factor * vcpus
     assert summary.gaining(2) == ["spgwu"]
