@@ -48,7 +48,8 @@ def list_packages() -> None:
     show_default=True,
     help="Of proxy machines.",
 )
-def build(names: tuple[str, ...], out: Path | None, architecture: str) -> None:
+@click.option("--alarm-url", default="", help="Give VNFDs an alarm that OSM posts there.")
+def build(names: tuple[str, ...], out: Path | None, architecture: str, alarm_url: str) -> None:
     """Build packages (all by default) and parameter files, and validate the result.
 
     Nothing reaches the target folder unless everything is valid.
@@ -61,7 +62,12 @@ def build(names: tuple[str, ...], out: Path | None, architecture: str) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".vpnaas-build-") as scratch:
         staging = Path(scratch)
         paths = packages.build(
-            tree, staging, names, architecture, lambda name: click.echo(f"building {name}")
+            tree,
+            staging,
+            names,
+            architecture,
+            lambda name: click.echo(f"building {name}"),
+            alarm_url,
         )
         catalog = check.catalog_of(paths, known.values())
         problems = check.packages(paths, catalog)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder import archive, charms, deployment, descriptors, variants
+from builder import alarms, archive, charms, deployment, descriptors, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 
@@ -68,6 +68,7 @@ def build(
     names: Iterable[str] = (),
     architecture: str = "x86_64",
     progress: Progress = lambda _: None,
+    alarm_url: str = "",
 ) -> list[Path]:
     """Build packages into `target` and all parameter files into `target`/params.
 
@@ -77,6 +78,7 @@ def build(
         names: Packages, all where empty.
         architecture: Of the proxy machines, for the vendored wheels.
         progress: Called with the name of each package before it is built.
+        alarm_url: Where VDUs' alarms go; VNFDs have none where it is empty.
 
     Returns:
         The archives.
@@ -93,7 +95,11 @@ def build(
     built = []
     for name in chosen:
         progress(name)
-        built.append(_build_one(tree, packages[name], target, architecture))
+        package = packages[name]
+        if alarm_url and package.kind == "vnf":
+            document = alarms.with_alarms(package.descriptor, alarms.receiver(alarm_url))
+            package = replace(package, descriptor=document)
+        built.append(_build_one(tree, package, target, architecture))
     folder = target / "params"
     folder.mkdir(exist_ok=True)
     for name, document in parameters.items():

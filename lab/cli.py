@@ -16,7 +16,7 @@ from lab.lcm.errors import LcmError
 from lab.nbi.errors import NbiError
 from lab.nbi.params import load_mapping, public_keys, yaml_options
 from lab.nbi.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
-from lab.options import instantiation_options
+from lab.options import instantiation_options, literally
 from lab.render import when
 from lab.sliceverbs import SLICE_VERBS
 
@@ -271,10 +271,14 @@ def ns_list(lab: Lab) -> None:
 
 @verb("ns-show")
 @click.argument("name")
+@literally
 @pass_lab
-def ns_show(lab: Lab, name: str) -> None:
+def ns_show(lab: Lab, name: str, literal: bool) -> None:
     """Show a network service."""
     nsr = lab.engine.ns(name)
+    if literal:
+        lab.out.literal(nsr)
+        return
     if lab.out.as_json:
         lab.out.json(nsr)
         return
@@ -368,7 +372,7 @@ def ns_op_list(lab: Lab, name: str) -> None:
 @verb("ns-op-show")
 @click.argument("id")
 @click.option("--filter", "filter_", hidden=True)
-@click.option("--literal", is_flag=True, help="Print YAML and no table.")
+@literally
 @pass_lab
 def ns_op_show(lab: Lab, id: str, filter_: str | None, literal: bool) -> None:
     """Show an operation with its result."""
@@ -407,8 +411,9 @@ def vnf_list(lab: Lab, ns: str | None) -> None:
 
 @verb("vnf-show")
 @click.argument("id")
+@literally
 @pass_lab
-def vnf_show(lab: Lab, id: str) -> None:
+def vnf_show(lab: Lab, id: str, literal: bool) -> None:
     """Show a VNF record (by its id, or as NS/MEMBER-VNF-INDEX)."""
     if "/" in id:
         ns, _, index = id.partition("/")
@@ -418,6 +423,9 @@ def vnf_show(lab: Lab, id: str) -> None:
         if not matches:
             raise NbiError(f"vnf '{id}' not found")
         document = matches[0]
+    if literal:
+        lab.out.literal(document)
+        return
     lab.out.fields(document, ("_id", "member-vnf-index-ref", "vnfd-ref", "ip-address", "vdur"))
 
 

@@ -30,3 +30,7 @@ def instantiation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_INSTANTIATION):
         command = option(command)
     return command
+
+
+#: What osmclient's verbs that show one record take.
+literally = click.option("--literal", is_flag=True, help="Print YAML and no table.")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import click
+import yaml
 
 from operate.client import Client, OperateError
 from operate.join import End, join, part
+from operate.targets import PORT, targets
 
 
 class _Group(click.Group):
@@ -59,6 +62,27 @@ def part_command(one: str, other: str, client: str) -> None:
     """Undo what join did."""
     for line in part(Client(tuple(shlex.split(client))), End.parse(one), End.parse(other)):
         click.echo(line)
+
+
+@main.command(name="targets")
+@click.argument("services", nargs=-1, required=True, metavar="NS[/VNF]...")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File; else printed.")
+@click.option("--port", default=PORT, show_default=True, help="Of the exporters.")
+@click.option("--turn-on", is_flag=True, help="Have the exporters run first.")
+@_client
+def targets_command(
+    services: tuple[str, ...], out: Path | None, port: int, turn_on: bool, client: str
+) -> None:
+    """Write the targets of Prometheus: the exporters of whole services, or of single VNFs."""
+    found = targets(Client(tuple(shlex.split(client))), services, port, turn_on)
+    text = yaml.safe_dump(found, sort_keys=False)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    # Prometheus reads the file whenever it changes: it is there whole, or as it was.
+    staging = out.with_name(out.name + ".new")
+    staging.write_text(text, encoding="utf-8")
+    staging.replace(out)
 
 
 if __name__ == "__main__":

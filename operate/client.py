@@ -48,6 +48,14 @@ class Client:
             raise OperateError(f"{words[0]}: {said[-1] if said else 'no reason given'}")
         return done.stdout
 
+    def document(self, verb: str, id: str) -> dict[str, Any]:
+        """Return the record that a verb shows.
+
+        Raises:
+            OperateError: there is none, or the verb failed.
+        """
+        return _document(verb, self.verb(verb, "--literal", id))
+
     def action(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run a day-2 primitive of our charms and return its JSON output.
 
@@ -61,7 +69,7 @@ class Client:
         op_id = printed.split()[-1] if printed.split() else ""
         deadline = time.monotonic() + self.timeout
         while True:
-            operation = _document(self.verb("ns-op-show", "--literal", op_id))
+            operation = self.document("ns-op-show", op_id)
             state = operation.get("operationState")
             if state not in ("PROCESSING", None):
                 break
@@ -81,11 +89,11 @@ class Client:
         return result
 
 
-def _document(text: str) -> dict[str, Any]:
+def _document(verb: str, text: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError:
         document = None
     if not isinstance(document, dict):
-        raise OperateError("ns-op-show --literal printed no document")
+        raise OperateError(f"{verb} --literal printed no document")
     return document

@@ -159,6 +159,7 @@ class Engine:
         except LcmError as error:
             raise NbiError(str(error)) from None
         vnfrs = new_vnfrs(nsr, vnfds, planned, request)
+        nsr["constituent-vnfr-ref"] = [r["_id"] for r in vnfrs]
         records = {r["member-vnf-index-ref"]: r for r in vnfrs}
         _check_initial(svc, model.shared_parameters(svc, records))
         return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +27,8 @@ from e2e_support import (
 from vpnaas import guard
 
 from lab.vca import AlreadyExistsError
+from operate.client import Client
+from operate.targets import targets
 
 pytestmark = pytest.mark.lab
 
@@ -285,6 +288,12 @@ def test_metrics_are_scraped_over_management_and_only_where_asked_for(
     try:
         basic.wait(lambda: answers(server.management), "the exporter listens")
         assert not answers("10.77.0.1")
+        osm = Client((sys.executable, "-m", "lab.cli", "--home", str(basic.lab.home)))
+        (target,) = targets(osm, [f"{basic.name}/{server.index}"], 9815, turn_on=True)
+        assert target["targets"] == [f"{server.management}:9815"]
+        record = basic.lab.engine.vnf(basic.name, server.index)
+        assert target["labels"]["ns_id"] == record["nsr-id-ref"]
+        assert target["labels"]["vdu_id"] == record["vdur"][0]["vdu-id-ref"]
         before = scraped(client, server)
         told = ("vpn-server", client.application, "wireguard")
         assert before[("vpnaas_peer_up", *told)] == 1

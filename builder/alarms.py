@@ -1,0 +1,54 @@
+"""Alarms of VNFDs, for whoever has a receiver of their notifications.
+
+OSM 19 makes a rule of its Prometheus from a VDU's alarm: it compares `osm_<performance metric>`
+of the VDU with a value, and posts to the alarm's URLs. A URL belongs to a site and not to a
+package, so packages have alarms only where the build is told one. operate/prometheus/osm.yaml
+records the metric from those of our exporters.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+from urllib.parse import urlsplit
+
+from builder.errors import BuildError
+
+METRIC = "vpnaas_peers_down"
+
+
+def receiver(text: str) -> str:
+    """Return the URL of a receiver.
+
+    Raises:
+        BuildError: It is none that OSM could post to.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or " " in text:
+        raise BuildError(f"alarm URL '{text}': allowed is http://HOST/PATH or https://HOST/PATH")
+    return text
+
+
+def with_alarms(document: dict[str, Any], url: str) -> dict[str, Any]:
+    """Return a VNFD whose VDUs tell `url` when a peer is down, and when all are up again.
+
+    A VDU has one alarm and no more: where there are several, OSM changes the state of the first it
+    finds, whichever fired.
+    """
+    document = copy.deepcopy(document)
+    for vdu in document["vnfd"]["vdu"]:
+        name = f"{vdu['id']}-peers-down"
+        vdu["monitoring-parameter"] = [
+            *vdu.get("monitoring-parameter", ()),
+            {"id": name, "name": name, "performance-metric": METRIC},
+        ]
+        vdu["alarm"] = [
+            {
+                "alarm-id": name,
+                "vnf-monitoring-param-ref": name,
+                "operation": "GE",
+                "value": 1,
+                "actions": {state: [{"url": url}] for state in ("alarm", "ok")},
+            }
+        ]
+    return document

@@ -1,0 +1,117 @@
+"""From an exporter's metrics to an alarm of OSM: targets, rules, descriptors."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builder import alarms, packages
+from builder.errors import BuildError
+from builder.tree import Tree
+from builder.validate import Catalog, validate_package
+from operate.client import Client, OperateError
+from operate.targets import targets
+
+ROOT = Path(__file__).resolve().parents[2]
+LABELS = 'ns_id="n1",vnf_member_index="mme",vdu_id="mme"'
+RECORDS = {
+    "a": {"member-vnf-index-ref": "mme", "ip-address": "192.0.2.5;fd00::5"},
+    "b": {"member-vnf-index-ref": "hss", "ip-address": "fd00::6"},
+}
+
+
+class Osm(Client):
+    """Shows a service of two VNFs and remembers primitives."""
+
+    def document(self, verb: str, id: str) -> dict[str, Any]:
+        if verb == "ns-show":
+            return {"_id": "n1", "constituent-vnfr-ref": list(RECORDS)}
+        vdur = [{"vdu-id-ref": RECORDS[id]["member-vnf-index-ref"]}]
+        return {**RECORDS[id], "nsr-id-ref": "n1", "vdur": vdur}
+
+    def action(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        pressed.append((ns, vnf, name, dict(params)))
+        return {}
+
+
+pressed: list[tuple[str, str, str, dict[str, Any]]] = []
+
+
+def test_targets_have_the_labels_of_osm() -> None:
+    pressed.clear()
+    mme, hss = targets(Osm(), ["epc"], 9815, turn_on=False)
+    assert mme["targets"] == ["192.0.2.5:9815"]
+    assert hss["targets"] == ["[fd00::6]:9815"]
+    assert mme["labels"] == {
+        "ns": "epc", "vnf": "mme", "ns_id": "n1", "vnf_member_index": "mme", "vdu_id": "mme",
+    }  # fmt: skip
+    assert not pressed
+    (only,) = targets(Osm(), ["epc/hss"], 9000, turn_on=True)
+    assert only["targets"] == ["[fd00::6]:9000"]
+    assert pressed == [("epc", "hss", "configure-monitoring", {"exporter-port": 9000})]
+    with pytest.raises(OperateError, match="epc has no VNF ue; allowed: mme, hss"):
+        targets(Osm(), ["epc/ue"], 9815, turn_on=False)
+
+
+def sample(values: str, **more: str) -> dict[str, str]:
+    extra = "".join(f',{name}="{value}"' for name, value in more.items())
+    name = "vpnaas_peer_up" if more else "up"
+    return {"series": f'{name}{{job="osm-vpnaas",{LABELS}{extra}}}', "values": values}
+
+
+def test_prometheus_records_what_an_alarm_compares(tmp_path: Path) -> None:
+    """At 30 s all is well, at 90 s a peer is down, at 180 s the exporter is silent."""
+    promtool = shutil.which("promtool")
+    assert promtool, "promtool of the package prometheus is missing; ./run setup installs it"
+    rules = ROOT / "operate/prometheus"
+    expected = [
+        {
+            "expr": f"osm_{alarms.METRIC}",
+            "eval_time": at,
+            "exp_samples": [{"labels": f"osm_{alarms.METRIC}{{{LABELS}}}", "value": value}],
+        }
+        for at, value in (("30s", 0), ("90s", 1), ("180s", 1))
+    ]
+    series = [
+        sample("1x8 0x8"),
+        sample("1x4 0x4 stale", link="s6a", peer="hss", technology="ipsec"),
+        sample("1x8 stale", link="s11", peer="spgwc", technology="wireguard"),
+    ]
+    test = {"interval": "15s", "input_series": series, "promql_expr_test": expected}
+    file = tmp_path / "test.yaml"
+    files = [str(rules / "rules.yaml"), str(rules / "osm.yaml")]
+    document = {"rule_files": files, "evaluation_interval": "15s", "tests": [test]}
+    file.write_text(yaml.safe_dump(document))
+    for words in (["check", "rules", *files], ["test", "rules", str(file)]):
+        done = subprocess.run([promtool, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_packages_have_alarms_where_the_build_is_told_where_they_go(tmp_path: Path) -> None:
+    tree = Tree.find(ROOT)
+    url = "https://alarms.example/osm"
+    (path,) = packages.build(tree, tmp_path, ["secgw_vnf"], alarm_url=url)
+    catalog = Catalog.from_packages([path])
+    assert validate_package(path, catalog) == []
+    (vdu,) = catalog.vnfds["secgw_vnf"]["vdu"]
+    (alarm,) = vdu["alarm"]
+    (parameter,) = vdu["monitoring-parameter"]
+    assert parameter["performance-metric"] == alarms.METRIC
+    assert alarm["vnf-monitoring-param-ref"] == parameter["id"]
+    assert alarm["actions"]["alarm"] == alarm["actions"]["ok"] == [{"url": url}]
+    plain = packages.catalogue(tree)["secgw_vnf"].descriptor["vnfd"]["vdu"]
+    assert not any("alarm" in vdu for vdu in plain)
+
+
+@pytest.mark.parametrize(
+    "text", ["alarms.example", "ftp://alarms.example/", "http://", "http://a b/"]
+)
+def test_what_osm_could_not_post_to_is_refused(text: str) -> None:
+    with pytest.raises(BuildError, match="allowed is http://HOST/PATH"):
+        alarms.receiver(text)
