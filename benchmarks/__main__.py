@@ -257,6 +257,7 @@ SUITES = {
     "gateway": "benchmarks.gateway.command",
     "hot-standby": "benchmarks.hot_standby",
     "ipsec-scale": "benchmarks.ipsec_scale",
+    "peers": "benchmarks.peers",
 }
 
 

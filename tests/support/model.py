@@ -119,6 +119,8 @@ class ModelVdu:
             if code == 0:
                 self.files[body["stdout_file"]] = out
             out = ""
+        if body.get("pick"):
+            out = "\n".join(re.findall(body["pick"], out, re.M))
         return {"code": code, "out": out, "err": error}
 
     # Programs

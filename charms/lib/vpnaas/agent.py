@@ -5,21 +5,27 @@ decides nothing: what to do is rendered by the pure core (`steps.py` documents e
 arguments are vectors, so no value from a peer ever meets a shell. Files are replaced atomically.
 """
 
+import base64
 import fcntl
+import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from typing import Any, Callable, Dict, List, Optional
 
 Json = Dict[str, Any]
 
 LOCK = "/run/osm-vpnaas.lock"
-OUTPUT_LIMIT = 1 << 20
+OUTPUT_LIMIT = 32 << 20
+PLAIN = 4096
+PACKED = "packed "
 
 
 class StepError(Exception):
@@ -44,23 +50,41 @@ def _put(path: str, data: bytes, mode: int) -> None:
 def _get(path: str) -> Optional[bytes]:
     try:
         with open(path, "rb") as stream:
-            return stream.read(OUTPUT_LIMIT)
+            data = stream.read(OUTPUT_LIMIT + 1)
     except FileNotFoundError:
         return None
+    if len(data) > OUTPUT_LIMIT:
+        raise StepError("{} has more than {} bytes".format(path, OUTPUT_LIMIT))
+    return data
+
+
+def _replace(path: str, data: bytes, mode: int) -> Json:
+    if _get(path) == data and os.stat(path).st_mode & 0o777 == mode:
+        return {"changed": False}
+    _put(path, data, mode)
+    return {"changed": True}
 
 
 def write(step: Json) -> Json:
     """Replace a file where content or mode differ."""
-    data = step["text"].encode()
-    if _get(step["path"]) == data and os.stat(step["path"]).st_mode & 0o777 == step["mode"]:
-        return {"changed": False}
-    _put(step["path"], data, step["mode"])
-    return {"changed": True}
+    return _replace(step["path"], step["text"].encode(), step["mode"])
+
+
+def patch(step: Json) -> Json:
+    """Replace a file by itself with something else in its middle."""
+    data = _get(step["path"])
+    if data is None or hashlib.sha256(data).hexdigest() != step["of"]:
+        raise StepError("{} has changed since it was read".format(step["path"]))
+    text = data.decode()
+    text = text[: step["start"]] + step["text"] + text[len(text) - step["end"] :]
+    return _replace(step["path"], text.encode(), step["mode"])
 
 
 def read(step: Json) -> Json:
-    """Read a file."""
+    """Read a file; nothing is said of one that is as the asker knows it."""
     data = _get(step["path"])
+    if data is not None and hashlib.sha256(data).hexdigest() == step.get("known"):
+        return {"same": True}
     return {"text": None if data is None else data.decode("utf-8", "replace")}
 
 
@@ -143,12 +167,17 @@ def run(step: Json) -> Json:
         if done.returncode == 0:
             _put(step["stdout_file"], done.stdout, 0o600)
         return {"code": done.returncode, "out": "", "err": error}
-    text = done.stdout[:OUTPUT_LIMIT].decode("utf-8", "replace")
+    if len(done.stdout) > OUTPUT_LIMIT:
+        raise StepError("{} printed more than {} bytes".format(argv[0], OUTPUT_LIMIT))
+    text = done.stdout.decode("utf-8", "replace")
+    if step.get("pick"):
+        text = "\n".join(re.findall(step["pick"], text, re.M))
     return {"code": done.returncode, "out": text, "err": error}
 
 
 KINDS: Dict[str, Callable[[Json], Json]] = {
     "write": write,
+    "patch": patch,
     "read": read,
     "remove": remove,
     "move": move,
@@ -189,4 +218,9 @@ def execute(steps: List[Json], exclusive: bool) -> Json:
 def main(request: str) -> None:
     """Entry point the SSH edge appends to this source, with the request as a JSON literal."""
     os.umask(0o077)
-    json.dump(execute(**json.loads(request)), sys.stdout)
+    if request.startswith(PACKED):
+        request = zlib.decompress(base64.b64decode(request[len(PACKED) :])).decode()
+    answer = json.dumps(execute(**json.loads(request)))
+    if len(answer) > PLAIN:
+        answer = PACKED + base64.b64encode(zlib.compress(answer.encode())).decode("ascii")
+    sys.stdout.write(answer)

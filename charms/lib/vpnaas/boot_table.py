@@ -62,7 +62,7 @@ class BootTable:
 
     def look(self) -> Step:
         """Return the step that tells whether the table should be there."""
-        return read(self.name + "/file", self.file)
+        return read(self.name + "/file", self.file, recall=True)
 
     def observe(self) -> List[Step]:
         """Return the steps that look at all of it."""
@@ -89,7 +89,7 @@ class BootTable:
         if in_force:
             return []
         return [
-            write(self.name + "/put", self.file, text, 0o600),
+            write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
             run(self.name + "/load", "nft", "-f", self.file),
             run(self.name + "/enable", "systemctl", "enable", self.unit, timeout=30),

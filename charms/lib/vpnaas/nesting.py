@@ -11,7 +11,7 @@ and who reaches whom through what is for nobody to understand: refused, peer by 
 import ipaddress
 import json
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 
@@ -19,6 +19,7 @@ from . import fields, same_address
 from .errors import VduError, VpnaasError
 from .facts import VduFacts
 from .links import IPSEC, KEYED, OWN_INTERFACES
+from .prefixes import Routes
 from .steps import Results, Step, read, remove, run, write
 from .technology import LinkPlan, Situation
 from .tunnel import Peer
@@ -77,7 +78,7 @@ def probes(situation: Situation, vdu: VduFacts, results: Results) -> List[Step]:
             peer.endpoint for peer in situation.intent.manual(link)
         ]
         for address in sorted({str(end[0]) for end in ends if end}):
-            route = _route(table, ipaddress.ip_address(address))
+            route = table.to(ipaddress.ip_address(address))
             interface = vdu.interfaces.get(route.device) if route and route.routed else None
             id = _ASK + address
             if interface is None or interface.name.startswith(OWN_INTERFACES):
@@ -127,10 +128,13 @@ def ways(
         known: Of `learned`.
     """
     table = _table(results)
-    reach: Dict[str, List[fields.IPNetwork]] = {
-        link: [plan.params.inner_address.network]
-        # Routed by destination: the inner address of a peer that is its outer one is not.
-        + same_address.split(plan.peers)[0]
+    reach: Dict[str, Routes[bool]] = {
+        link: Routes(
+            (prefix, True)
+            for prefix in [plan.params.inner_address.network]
+            # Routed by destination: the inner address of a peer that is its outer one is not.
+            + same_address.split(plan.peers)[0]
+        )
         for link, plan in plans.items()
         if plan.params.technology in KEYED
     }
@@ -173,15 +177,14 @@ def refusals(plan: LinkPlan, ways_of: Mapping[str, Way]) -> Dict[str, Tuple[str,
 def _through(
     link: str,
     address: fields.IPAddress,
-    reach: Mapping[str, Sequence[fields.IPNetwork]],
-    table: Sequence[_Route],
+    reach: Mapping[str, Routes[bool]],
+    table: Routes[_Route],
 ) -> str:
     """Return the link whose tunnel takes packets to an address, "" for none."""
-    host = fields.host_network(address)
     for other in sorted(reach, key=lambda name: (name != link, name)):
-        if any(fields.covers(prefix, host) for prefix in reach[other]):
+        if reach[other].to(address):
             return other
-    route = _route(table, address)
+    route = table.to(address)
     device = route.device if route else ""
     for prefix in OWN_INTERFACES:
         if device.startswith(prefix) and device[len(prefix) :] in reach:
@@ -225,10 +228,10 @@ def _limit(
     address: fields.IPAddress,
     plan: LinkPlan,
     vdu: VduFacts,
-    table: Sequence[_Route],
+    table: Routes[_Route],
     known: Mapping[str, int],
 ) -> int:
-    route = _route(table, address)
+    route = table.to(address)
     interface = vdu.interfaces.get(route.device) if route else None
     limits = [known[str(address)]] if str(address) in known and route and route.routed else []
     # Another interface than the one that was named may lead there.
@@ -247,7 +250,7 @@ def steps_to(known: Mapping[str, int], results: Results) -> List[Step]:
     return [write("path/keep", PATHS_FILE, text, 0o600)]
 
 
-def _table(results: Results) -> List[_Route]:
+def _table(results: Results) -> Routes[_Route]:
     found = []
     try:
         for family in ("4", "6"):
@@ -257,17 +260,7 @@ def _table(results: Results) -> List[_Route]:
                     text = "0.0.0.0/0" if family == "4" else "::/0"
                 if row.get("type", "unicast") == "unicast" and "dev" in row:
                     network = ipaddress.ip_network(text)
-                    found.append(_Route(network, str(row["dev"]), "gateway" in row))
+                    found.append((network, _Route(network, str(row["dev"]), "gateway" in row)))
     except (ValueError, KeyError, TypeError):
         raise VduError("`ip -j route` printed something unexpected")
-    return found
-
-
-def _route(table: Sequence[_Route], address: fields.IPAddress) -> Optional[_Route]:
-    """Return the most specific route to an address; the first of equals, as the kernel lists."""
-    best: Optional[_Route] = None
-    for route in table:
-        longer = best is None or route.network.prefixlen > best.network.prefixlen
-        if longer and address in route.network:
-            best = route
-    return best
+    return Routes(found)

@@ -13,11 +13,15 @@ from .links import IPSEC, PROVIDER, ipsec_interface
 from .offer import KeyOffer
 from .steps import Results, Step
 from .technology import LinkPlan, Seen, Situation, View
-from .tunnel import KeyState, Peer
+from .tunnel import KeyState, Peer, in_turn
 from .vet import Proof
 
 HYBRID_SINCE = (6, 0)
 """strongSwan's first version with additional key exchanges (RFC 9370) and ML-KEM."""
+
+
+MOST_CALLS = 8
+"""Peers without a tunnel that are called in one reconcile; each may take 5 s to not answer."""
 
 
 class Ipsec(KeyedTechnology):
@@ -230,10 +234,32 @@ class Ipsec(KeyedTechnology):
         """Return the steps to the wanted connections."""
         assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
         wanted = self._wanted(view, state, mtu, peers)
-        steps = ipsec.steps_to(wanted, state)
-        for peer in peers:
-            if peer.reached:
-                steps += ipsec.wake(wanted, state, peer)
+        made = ipsec.connections(wanted, state)
+        steps = ipsec.steps_to(wanted, state, made)
+        return steps + self._wake(view, wanted, state, peers, made)
+
+    @staticmethod
+    def _wake(
+        view: View,
+        wanted: ipsec.Wanted,
+        state: ipsec.State,
+        peers: Sequence[Peer],
+        made: ipsec.Made,
+    ) -> List[Step]:
+        """Return the steps that open tunnels, and end what these replace.
+
+        A peer that does not answer takes some seconds. So not all are called in one reconcile, and
+        those that are change with time.
+        """
+        reached = [peer for peer in peers if peer.reached]
+        link = wanted.link
+        awake = {p.name for p in reached if any(sa.up for sa in state.of(link, p.name))}
+        asleep = [peer.name for peer in reached if peer.name not in awake]
+        chosen = awake.union(in_turn(asleep, MOST_CALLS, view.vdu.now))
+        steps: List[Step] = []
+        for peer in reached:
+            if peer.name in chosen:
+                steps += ipsec.wake(wanted, state, peer, made)
         return steps
 
     def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
@@ -242,10 +268,8 @@ class Ipsec(KeyedTechnology):
         wanted = self._wanted(view, state, view.mtu, peers)
         steps = ipsec.restart(wanted, state)
         gone = attr.evolve(state, sas=())
-        for peer in peers:
-            if peer.reached:
-                for step in ipsec.wake(wanted, gone, peer):
-                    steps.append(attr.evolve(step, id=step.id + "/again"))
+        for step in self._wake(view, wanted, gone, peers, ipsec.connections(wanted, gone)):
+            steps.append(attr.evolve(step, id=step.id + "/again"))
         return steps
 
     def key_offer(self, view: View, state: KeyState) -> KeyOffer:
@@ -289,9 +313,9 @@ class Ipsec(KeyedTechnology):
             sas = ipsec.parse_sas(plan.params.link, results, prefix)
             loaded = ipsec.parse_loaded(results, prefix)
             problems = list(plan.problems)
+            ends = {ipsec.end_of(name) for name in loaded}
             for peer in plan.peers:
-                start = "{}_{}_".format(plan.params.link, peer.name)
-                if not any(name.startswith(start) for name in loaded):
+                if "{}_{}".format(plan.params.link, peer.name) not in ends:
                     # swanctl says nothing by its exit code.
                     problems.append(
                         "{}: strongSwan did not load its connection, see the VDU's"
@@ -313,8 +337,7 @@ class Ipsec(KeyedTechnology):
         state = plan.state
         if not isinstance(state, ipsec.State):
             return []
-        start = "{}_{}_".format(plan.params.link, peer.name)
-        return [sa for sa in state.sas if sa.name.startswith(start)]
+        return state.of(plan.params.link, peer.name)
 
     def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
         """Return what the daemon knows of a peer."""

@@ -24,11 +24,13 @@ from .same_address import is_same
 from .steps import Results, Step, authorize, run, which
 from .technologies import TABLE
 from .technology import LinkPlan, Situation, View
-from .tunnel import Peer
+from .tunnel import Peer, in_turn
 
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
 PROBE_SECONDS = 2
+MAX_PROBES = 16
+"""Peers of a link asked in one reconcile: one that does not answer costs two seconds."""
 AFTER = "after/"
 
 
@@ -249,18 +251,30 @@ def _probes(
     """Return a bounded ping to each peer that says it has us, and a second look."""
     steps: List[Step] = []
     for link, plan in sorted(links.items()):
-        due = [peer for peer in plan.peers if peer.reached and not fresh(vdu.now, plan, peer)]
-        for peer in plan.peers if plan.steps and changed else due:
-            # The address of a peer that has one only is outside the tunnel for what is our own.
-            if peer.reached and peer.inner_address and not is_same(peer):
-                steps.append(
-                    run(
-                        "{}/probe/{}".format(link, peer.name),
-                        *ping(peer.inner_address),
-                        any_exit=True,
-                        timeout=PROBE_SECONDS + 3,
-                    )
+        # The address of a peer that has one only is outside the tunnel for what is our own.
+        asked = {
+            peer.name: peer.inner_address
+            for peer in plan.peers
+            if peer.reached and peer.inner_address and not is_same(peer)
+        }
+        due = [
+            peer.name
+            for peer in plan.peers
+            if peer.name in asked and not fresh(vdu.now, plan, peer)
+        ]
+        chosen = list(in_turn(due, MAX_PROBES, vdu.now))
+        if plan.steps and changed:
+            others = [name for name in asked if name not in frozenset(due)]
+            chosen += in_turn(others, MAX_PROBES - len(chosen), vdu.now)
+        for name in sorted(chosen):
+            steps.append(
+                run(
+                    "{}/probe/{}".format(link, name),
+                    *ping(asked[name]),
+                    any_exit=True,
+                    timeout=PROBE_SECONDS + 3,
                 )
+            )
     if changed or steps:
         for name, technology in sorted(TABLE.items()):
             planned = [link for link in situation.using(name) if links[link].state is not None]

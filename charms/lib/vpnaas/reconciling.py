@@ -379,7 +379,8 @@ class ReconcilingCharm(CharmBase):
             pinned = key if host == login.host else ""
             if not wanted:
                 wanted = self._stored(TRUST_KEY)
-        return Vdu(login, HostKeyRule(pinned, wanted))
+        recall = os.path.join(os.path.dirname(self._key_file()), "recall.json")
+        return Vdu(login, HostKeyRule(pinned, wanted), recall)
 
     def _pin(self, vdu: Vdu) -> None:
         login = self._login()

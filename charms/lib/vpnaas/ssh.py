@@ -14,10 +14,11 @@ from typing import Any, Callable, Optional, Sequence
 import attr
 
 from .errors import UnreachableError, VduError
+from .recall import Recall
 from .steps import Results, Step, program
 
 CONNECT_SECONDS = 10
-OUTPUT_LIMIT = 4 << 20
+OUTPUT_LIMIT = 16 << 20
 
 
 @attr.frozen
@@ -95,6 +96,14 @@ def _create(path: str, data: bytes) -> None:
     os.replace(path + ".tmp", path)
 
 
+def _recalled(path: str) -> Recall:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return Recall.from_json(stream.read())
+    except (OSError, ValueError):
+        return Recall()
+
+
 class Vdu:
     """A login to the VDU that is opened when first needed.
 
@@ -103,9 +112,11 @@ class Vdu:
         host_key: "type base64" of the key the VDU showed, "" before the login.
     """
 
-    def __init__(self, login: Login, rule: HostKeyRule) -> None:
+    def __init__(self, login: Login, rule: HostKeyRule, recall_file: str = "") -> None:
         self._login = login
         self._rule = rule
+        self._recall_file = recall_file
+        self._recall: Optional[Recall] = None
         self._client = None  # type: Any
         self.round_trips = 0
         self.host_key = ""
@@ -115,10 +126,13 @@ class Vdu:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the login."""
+        """Close the login, and keep what the next one need not be told again."""
         if self._client is not None:
             self._client.close()
             self._client = None
+        if self._recall is not None and self._recall.changed and self._recall_file:
+            os.makedirs(os.path.dirname(self._recall_file), mode=0o700, exist_ok=True)
+            _create(self._recall_file, self._recall.to_json().encode())
 
     def execute(self, steps: Sequence[Step], exclusive: bool = True) -> Results:
         """Send steps in one round trip and return what the agent reported.
@@ -130,7 +144,9 @@ class Vdu:
         limit = 30 + sum(int(step.body.get("timeout", 1)) for step in steps)
         python = "/usr/bin/python3 -I -"
         command = python if self._login.user == "root" else "sudo -n " + python
-        result = self.command(command, program(steps, exclusive), limit)
+        if self._recall is None:
+            self._recall = _recalled(self._recall_file)
+        result = self.command(command, program(steps, exclusive, self._recall), limit)
         if result.code != 0:
             lines = [line for line in result.err.splitlines() if line.strip()]
             raise VduError(
@@ -138,7 +154,7 @@ class Vdu:
                     result.code, lines[-1][:200] if lines else "no message"
                 )
             )
-        return Results.from_json(result.out)
+        return Results.from_json(result.out, steps, self._recall)
 
     def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
         """Hand one command line to the login shell, as it is.

@@ -5,39 +5,67 @@ A step is plain data. The pure core renders lists of them; `ssh` sends a list in
 found.
 """
 
+import base64
 import json
 import os
+import zlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
+from . import recall
 from .errors import VduError
+from .recall import Recall
 
 Json = Dict[str, Any]
 
-_LITERAL_LIMIT = 1 << 20
+MOST = 64 << 20
+"""Characters of a request, and of an answer; some 20,000 peers of a link."""
+_PLAIN = 4096
+"""Characters up to which a request stays readable; longer ones are compressed."""
 
 
 @attr.frozen
 class Step:
-    """One thing the agent does; made by the functions below."""
+    """One thing the agent does; made by the functions below.
+
+    Attributes:
+        before: Text of the file a `write` replaces, where it was read: then what changes is sent.
+        recall: Whether what a `read` brings may be kept by the asker, to be sent once only.
+    """
 
     id: str
     body: Mapping[str, Any]
+    before: Optional[str] = None
+    recall: bool = False
 
     def to_json(self) -> Json:
-        """Return the wire form."""
+        """Return the form the functions below describe."""
         return dict(self.body, id=self.id)
 
 
-def write(id: str, path: str, text: str, mode: int = 0o644) -> Step:
-    """Replace a file, atomically, where content or mode differ."""
-    return Step(id, {"do": "write", "path": path, "text": text, "mode": mode})
+def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str] = None) -> Step:
+    """Replace a file, atomically, where content or mode differ.
+
+    Args:
+        id: Name of the result.
+        path: The file.
+        text: Its new content.
+        mode: Its permissions.
+        before: Its content as it was observed. If that has changed since, the step fails.
+    """
+    return Step(id, {"do": "write", "path": path, "text": text, "mode": mode}, before=before)
 
 
-def read(id: str, path: str) -> Step:
-    """Read a text file; a missing one gives None."""
-    return Step(id, {"do": "read", "path": path})
+def read(id: str, path: str, recall: bool = False) -> Step:
+    """Read a text file; a missing one gives None.
+
+    Args:
+        id: Name of the result.
+        path: The file.
+        recall: The asker may keep the text, on disk too. Never of what holds a secret.
+    """
+    return Step(id, {"do": "read", "path": path}, recall=recall)
 
 
 def remove(id: str, path: str) -> Step:
@@ -74,6 +102,7 @@ def run(
     unless: str = "",
     only_if: str = "",
     any_exit: bool = False,
+    pick: str = "",
     timeout: int = 20,
 ) -> Step:
     """Run a program without a shell.
@@ -87,6 +116,7 @@ def run(
         unless: Do nothing where this path exists.
         only_if: Do nothing where this path does not exist.
         any_exit: Report a non-zero exit instead of failing.
+        pick: Regular expression (re.M); of standard output only its group is sent, a line each.
         timeout: Seconds after which the program is killed and the step fails.
     """
     body = {"do": "run", "argv": list(argv), "timeout": timeout, "any_exit": any_exit}
@@ -96,6 +126,7 @@ def run(
         ("stdout_file", stdout_file),
         ("unless", unless),
         ("only_if", only_if),
+        ("pick", pick),
     ):
         if value:
             body[key] = value
@@ -110,12 +141,24 @@ class Results:
         self.failed = failed
 
     @classmethod
-    def from_json(cls, text: str) -> "Results":
-        """Read the agent's answer; anything else the VDU printed is a VduError."""
+    def from_json(
+        cls, text: str, steps: Sequence[Step] = (), known: Optional[Recall] = None
+    ) -> "Results":
+        """Read the agent's answer; anything else the VDU printed is a VduError.
+
+        Args:
+            text: The answer.
+            steps: What was asked.
+            known: What `program` was given; it learns from the answer.
+        """
         try:
-            document = json.loads(text)
-            return cls(document["results"], document["failed"])
-        except (ValueError, KeyError, TypeError):
+            document = json.loads(_unpack(text) if text.startswith(_PACKED) else text)
+            results = document["results"]
+            for step in steps if known is not None else ():
+                if known is not None and step.id in results:
+                    recall.learn(known, step, results[step.id])
+            return cls(results, document["failed"])
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
             raise VduError("the VDU answered something that is not an agent's result")
 
     def __contains__(self, id: str) -> bool:
@@ -160,6 +203,17 @@ class Results:
         return dict(self._results.get(id, {}).get("found", {}))
 
 
+_PACKED = "packed "
+
+
+def _unpack(text: str) -> str:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(base64.b64decode(text[len(_PACKED) :]), MOST)
+    if inflater.unconsumed_tail:
+        raise ValueError("more than {} bytes".format(MOST))
+    return data.decode("utf-8")
+
+
 def agent_source() -> str:
     """Return the program the VDU runs."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
@@ -167,21 +221,25 @@ def agent_source() -> str:
         return stream.read()
 
 
-def program(steps: Sequence[Step], exclusive: bool = True) -> str:
+def program(steps: Sequence[Step], exclusive: bool = True, known: Optional[Recall] = None) -> str:
     """Return the Python text to feed to `python3 -` on the VDU.
 
-    The request is embedded as a string literal of its JSON, which is ASCII, so it stays data.
+    The request is embedded as a string literal of ASCII, JSON or compressed JSON, so it stays data.
 
     Args:
         steps: What to do, in order.
         exclusive: Take the VDU's reconcile lock. Measurements run beside reconciles without it.
+        known: Texts of the VDU's files; what the VDU has as we know it does not travel.
     """
     ids = [step.id for step in steps]
     if len(set(ids)) != len(ids):
         raise ValueError("step ids repeat: {}".format(sorted(ids)))
-    request = json.dumps({"steps": [s.to_json() for s in steps], "exclusive": exclusive})
-    if len(request) > _LITERAL_LIMIT:
+    listed = recall.wire(steps, known)
+    request = json.dumps({"steps": listed, "exclusive": exclusive})
+    if len(request) > MOST:
         raise VduError("the plan for the VDU is too large ({} bytes)".format(len(request)))
+    if len(request) > _PLAIN:
+        request = _PACKED + base64.b64encode(zlib.compress(request.encode())).decode("ascii")
     return "{}\n\nmain({})\n".format(agent_source(), repr(request))
 
 

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import attr
 
 from . import fields
 from .errors import InputError
-from .links import NONE, WIREGUARD
+from .links import NONE, WIREGUARD, directory
+from .steps import Step, write
 
 RECORD_VERSION = 1
 
@@ -74,12 +75,14 @@ class KeyState:
         next_public_key: Of the key staged by a rotation, "" where none is under way.
         generation: Of the private key on file.
         applied: Peers of the last successful reconcile.
+        recorded: The record that says so, None where there is none.
     """
 
     public_key: str
     next_public_key: str
     generation: int
     applied: Tuple[Peer, ...]
+    recorded: Optional[str] = attr.ib(default=None, kw_only=True)
 
 
 def record(peers: Sequence[Peer]) -> str:
@@ -92,6 +95,15 @@ def record(peers: Sequence[Peer]) -> str:
         )
         + "\n"
     )
+
+
+def recording(link: str, peers: Sequence[Peer], state: KeyState, more: bool) -> List[Step]:
+    """Return the step that keeps the record, where it says otherwise or something else changes."""
+    told = record(peers)
+    if told == state.recorded and not more:
+        return []
+    path = directory(link) + "/applied.json"
+    return [write(link + "/apply/record", path, told, 0o600, state.recorded)]
 
 
 def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
@@ -153,3 +165,11 @@ def _from_json(item: Dict[str, Any]) -> Peer:
 def digest(text: str) -> str:
     """Return a short name for a public text."""
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def in_turn(names: Sequence[str], most: int, now: int) -> Sequence[str]:
+    """Return as many of the names as are allowed, others in the next minute, and all in the end."""
+    if len(names) <= most:
+        return names
+    start = now // 60 * most % len(names)
+    return (list(names) + list(names))[start : start + most]

@@ -15,6 +15,7 @@ from .facts import VduFacts
 from .intent import LinkParams, ManualPeer, key_form
 from .links import IPSEC, KEYED, NONE, OWN_INTERFACES
 from .offer import KeyOffer, Offer, declines, decode
+from .taken import Outers, Taken
 from .tunnel import Peer, digest
 
 KEEPALIVE = 25
@@ -108,7 +109,8 @@ def vet(context: Context) -> Vetted:
         InputError: The inner subnet would draw a network of the VDU into the tunnel, in the worst
             case that of management.
     """
-    for name, network in _underlays(context) if not context.params.is_outer else ():
+    underlays = _underlays(context)
+    for name, network in underlays if not context.params.is_outer else ():
         if fields.overlaps(context.params.inner_address.network, network):
             raise InputError(
                 "configure: inner-address",
@@ -118,7 +120,7 @@ def vet(context: Context) -> Vetted:
     pools.check(
         context.params.ipsec.pool,
         (fields.host_network(context.params.inner_address),) + context.params.allowed_prefixes,
-        _underlays(context),
+        underlays,
     )
     # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
     # must not live on in clear.
@@ -132,7 +134,9 @@ def vet(context: Context) -> Vetted:
     }
     problems: List[str] = []
     waiting: List[str] = []
-    peers: List[Peer] = []
+    here = {remote.peer_name for remote in context.remotes}
+    running = Outers(peer for peer in context.applied if peer.name in here)
+    taken = Taken()
     offers: Dict[str, Offer] = {}
 
     def reachable(peer: Peer) -> Peer:
@@ -143,8 +147,8 @@ def vet(context: Context) -> Vetted:
 
     def admit(peer: Optional[Peer]) -> None:
         if peer is not None:
-            _check(context, peer, peers)
-            peers.append(peer)
+            _check(context, peer, taken, underlays, running)
+            taken.add(peer)
 
     def keep(name: str) -> None:
         try:
@@ -198,11 +202,11 @@ def vet(context: Context) -> Vetted:
         except InputError as error:
             problems.append(str(error))
             keep("man-" + manual.name)
-    if not peers and all(declines(remote.bag) for remote in context.remotes):
+    if not taken.peers and all(declines(remote.bag) for remote in context.remotes):
         told = "every related peer has it switched off" if context.remotes else "no peer is related"
         waiting.append(told)
     return Vetted(
-        tuple(sorted(peers, key=lambda p: p.name)), tuple(problems), tuple(waiting), offers
+        tuple(sorted(taken.peers, key=lambda p: p.name)), tuple(problems), tuple(waiting), offers
     )
 
 
@@ -324,15 +328,29 @@ def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
     return KEEPALIVE if behind_nat else 0
 
 
-def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
-    """Raise InputError where a peer would take what is ours or another's."""
+def _check(
+    context: Context,
+    peer: Peer,
+    taken: Taken,
+    underlays: Sequence[Tuple[str, fields.IPNetwork]],
+    running: Outers,
+) -> None:
+    """Raise InputError where a peer would take what is ours or another's.
+
+    Args:
+        context: What is known of the link.
+        peer: The one to judge.
+        taken: Those that were admitted.
+        underlays: The VDU's own networks.
+        running: Related peers of the last reconcile.
+    """
     own = fields.host_network(context.params.inner_address)
     for prefix in peer.prefixes:
         if fields.overlaps(prefix, own):
             raise InputError(
                 peer.label, "{} covers our own inner address".format(prefix), "other addresses"
             )
-        for name, network in _underlays(context):
+        for name, network in underlays:
             if same_address.may_be_on(context.params, peer, prefix, name):
                 continue
             if fields.overlaps(prefix, network):
@@ -346,55 +364,30 @@ def _check(context: Context, peer: Peer, others: Sequence[Peer]) -> None:
                 raise InputError(
                     peer.label, "{} overlaps our pool {}".format(prefix, pool), "other addresses"
                 )
-        for other in others:
-            if _pair(peer, other, others):
-                continue
-            if any(fields.overlaps(prefix, taken) for taken in other.prefixes):
-                raise InputError(
-                    peer.label,
-                    "{} is already in use by {}".format(prefix, other.label),
-                    "prefixes of its own",
-                )
+        for other in taken.overlapping(peer, prefix):
+            raise InputError(
+                peer.label,
+                "{} is already in use by {}".format(prefix, other.label),
+                "prefixes of its own",
+            )
     if same_address.is_same(peer) and context.vdu.is_local(peer.endpoint[0]):  # type: ignore[index]
         raise InputError(peer.label, "its address is one of this VDU", "an address of its own")
-    here = {remote.peer_name for remote in context.remotes}
-    running = [other for other in context.applied if other.name in here - {peer.name}]
-    for other in running + list(others):
-        if same_address.clash(peer, other):
-            raise InputError(
-                peer.label,
-                "the outer address of one is the inner one of {}".format(other.label),
-                "addresses of its own",
-            )
-    for other in others:
-        if peer.identity and peer.identity == other.identity:
-            raise InputError(
-                peer.label,
-                "its IKE identity is already in use by {}".format(other.label),
-                "an identity of its own",
-            )
-    taken = {key: other.label for other in others for key in other.public_keys()}
-    taken.update(dict.fromkeys(context.own_keys, "this VNF"))
+    for other in running.clashing(peer) + taken.outers.clashing(peer):
+        raise InputError(
+            peer.label,
+            "the outer address of one is the inner one of {}".format(other.label),
+            "addresses of its own",
+        )
+    if peer.identity in taken.identities:
+        raise InputError(
+            peer.label,
+            "its IKE identity is already in use by {}".format(taken.identities[peer.identity]),
+            "an identity of its own",
+        )
     for key in peer.public_keys():
-        if key in taken:
-            raise InputError(
-                peer.label, "its key is already in use by {}".format(taken[key]), "its own key"
-            )
-
-
-def _pair(peer: Peer, other: Peer, others: Sequence[Peer]) -> bool:
-    """Tell whether a peer and another one are a gateway pair, which are one to who calls them.
-
-    A pair is what the operator declared here and both members tell. It has two members, which have
-    the same inner address and the same behind them: which of the tunnels is used follows from what
-    is newest only where both have the same traffic selectors.
-    """
-    return (
-        bool(peer.standby_group)
-        and peer.standby_group == other.standby_group
-        and sum(1 for each in others if each.standby_group == peer.standby_group) == 1
-        and peer.prefixes == other.prefixes
-    )
+        owner = "this VNF" if key in context.own_keys else taken.keys.get(key)
+        if owner is not None:
+            raise InputError(peer.label, "its key is already in use by " + owner, "its own key")
 
 
 def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:

@@ -18,7 +18,7 @@ from .intent import LinkParams
 from .links import directory, wireguard_interface
 from .steps import Results, Step, move, read, remove, run, write
 from .steps import directory as make_directory
-from .tunnel import KeyState, Peer, read_record, record
+from .tunnel import KeyState, Peer, read_record, recording
 
 OVERHEAD = 80
 """Bytes a packet grows by: 40 IPv6, 8 UDP, 32 WireGuard (data header 16, tag 16); an IPv4
@@ -115,8 +115,8 @@ def observe(links: Sequence[str]) -> List[Step]:
             run(link + "/public", "wg", "pubkey", stdin_file=key),
             run(link + "/next", "wg", "pubkey", stdin_file=staged, only_if=staged),
             read(link + "/generation", directory(link) + "/generation"),
-            read(link + "/applied", directory(link) + "/applied.json"),
-            read(link + "/file", conf_path(link)),
+            read(link + "/applied", directory(link) + "/applied.json", recall=True),
+            read(link + "/file", conf_path(link), recall=True),
         ]
     units = [unit(link) for link in links]
     steps.append(run("wg/enabled", "systemctl", "is-enabled", *units, any_exit=True))
@@ -148,6 +148,7 @@ def parse(links: Sequence[str], link: str, results: Results) -> State:
         file=results.text(link + "/file"),
         enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
         applied=read_record(results.text(link + "/applied")),
+        recorded=results.text(link + "/applied"),
     )
 
 
@@ -289,7 +290,7 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
     steps: List[Step] = []
     text = render(wanted, state.live)
     if state.file != text:
-        steps.append(write(link + "/apply/file", conf_path(link), text, 0o600))
+        steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
     if not state.enabled:
         steps.append(run(link + "/apply/enable", "systemctl", "enable", unit(link), timeout=30))
     if state.live is None:
@@ -300,10 +301,7 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
         steps += _peer_changes(wanted, state, state.live, interface)
         steps += _route_changes(wanted, state.live, interface)
     steps += _handovers(wanted, state.live, interface)
-    told = record(wanted.peers)
-    if told != record(state.applied) or steps:
-        steps.append(write(link + "/apply/record", directory(link) + "/applied.json", told, 0o600))
-    return steps
+    return steps + recording(link, wanted.peers, state, bool(steps))
 
 
 def _interface_changes(wanted: Wanted, state: State, live: Live, interface: str) -> List[Step]:

@@ -33,6 +33,7 @@ from .observed import (
     GENERATE,
     Sa,
     State,
+    end_of,
     keys_of,
     look,
     observe,
@@ -43,7 +44,7 @@ from .observed import (
     parse_version,
     public_key,
 )
-from .wanted import Chain, Wanted, connections, render, render_up
+from .wanted import Chain, Made, Wanted, connections, render, render_up
 
 __all__ = [
     "DAEMON",
@@ -54,6 +55,7 @@ __all__ = [
     "USERSPACE",
     "XFRM",
     "Chain",
+    "Made",
     "Sa",
     "State",
     "Wanted",
@@ -61,6 +63,7 @@ __all__ = [
     "conf_path",
     "connections",
     "daemon_conf",
+    "end_of",
     "interface_id",
     "keep_file",
     "keys_of",

@@ -1,6 +1,6 @@
 """The steps from IPsec as it is on a VDU to how it should be."""
 
-from typing import List, Sequence, Set
+from typing import List, Optional, Sequence, Set
 
 import attr
 
@@ -9,7 +9,7 @@ from ..links import directory, ipsec_interface
 from ..same_address import no_rules
 from ..steps import Step, move, remove, run, write
 from ..steps import directory as make_directory
-from ..tunnel import Peer, record
+from ..tunnel import Peer, recording
 from . import installing
 from .daemon import KEEPER_UNIT, UNIT, daemon_conf, dropin
 from .names import (
@@ -36,21 +36,23 @@ from .names import (
 )
 from .observed import GENERATE, Sa, State, public
 from .program import PROGRAM
-from .wanted import Wanted, connections, render, render_keep, render_up, routes_of
+from .wanted import Made, Wanted, connections, render, render_keep, render_up, routes_of
 
 
-def steps_to(wanted: Wanted, state: State) -> List[Step]:
+def steps_to(wanted: Wanted, state: State, made: Optional[Made] = None) -> List[Step]:
     """Return the steps from what was observed to what is wanted; none where they agree."""
     link = wanted.link
+    made = connections(wanted, state) if made is None else made
+    conf = render(wanted, state, made)
     texts = {
         DAEMON_FILE: (daemon_conf(state.plane, wanted.same_address), 0o644),
         DROPIN_FILE: (dropin(wanted, state.plane), 0o644),
         UNIT_FILE: (UNIT, 0o644),
         KEEPER_FILE: (KEEPER_UNIT, 0o644),
         PROGRAM_FILE: (PROGRAM, 0o755),
-        conf_path(link): (render(wanted, state), 0o600),
+        conf_path(link): (conf, 0o600),
         up_file(link): (render_up(wanted, state.plane), 0o644),
-        keep_file(link): (render_keep(wanted, state), 0o600),
+        keep_file(link): (render_keep(wanted, state, made), 0o600),
     }
     if wanted.params.ipsec.same_address:
         texts[down_file(link)] = (no_rules(interface_id(link)), 0o644)
@@ -63,7 +65,8 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
         steps.append(make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755))
     for path in sorted(changed):
         text, mode = texts[path]
-        steps.append(write("{}/apply{}".format(link, path), path, text, mode))
+        before = state.files.get(path)
+        steps.append(write("{}/apply{}".format(link, path), path, text, mode, before))
     steps += wanted.certificates
     steps += _secrets(wanted, state)
     if changed & {UNIT_FILE, KEEPER_FILE, DROPIN_FILE}:
@@ -72,13 +75,10 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
         names = [DAEMON, KEEPER, unit(link)]
         steps.append(run(link + "/apply/enable", "systemctl", "enable", *names, timeout=60))
     steps += _interface_changes(wanted, state)
-    steps += _daemon_changes(wanted, state, changed)
+    steps += _daemon_changes(wanted, state, changed, made, conf)
     if changed & {KEEPER_FILE, PROGRAM_FILE} or not state.enabled:
         steps.append(run(link + "/apply/keeper", "systemctl", "restart", KEEPER, timeout=30))
-    told = record(wanted.peers)
-    if told != record(state.applied) or steps:
-        steps.append(write(link + "/apply/record", directory(link) + "/applied.json", told, 0o600))
-    return steps
+    return steps + recording(link, wanted.peers, state, bool(steps))
 
 
 def _making(lines: Sequence[str]) -> List[str]:
@@ -122,9 +122,11 @@ def _interface_changes(wanted: Wanted, state: State) -> List[Step]:
     return steps
 
 
-def _daemon_changes(wanted: Wanted, state: State, changed: Set[str]) -> List[Step]:
+def _daemon_changes(
+    wanted: Wanted, state: State, changed: Set[str], made: Made, conf: str
+) -> List[Step]:
     link = wanted.link
-    names = {c.name for each in connections(wanted, state).values() for c in each}
+    names = {c.name for each in made.values() for c in each}
     mine = {name for name in state.loaded if name.startswith(link + "_")}
     steps: List[Step] = []
     if not state.running or not state.daemon_plane or DAEMON_FILE in changed:
@@ -134,7 +136,7 @@ def _daemon_changes(wanted: Wanted, state: State, changed: Set[str]) -> List[Ste
         steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
     if names != mine or conf_path(link) in changed or wanted.certificates:
         steps += load(link + "/apply")
-        text = render(wanted, state) + (state.files.get(conf_path(link)) or "")
+        text = conf + (state.files.get(conf_path(link)) or "")
         if "\npools {" in text:
             # What is not on file any more goes only after the last address was given back.
             pools = ("swanctl", "--load-pools")
@@ -146,7 +148,7 @@ def _daemon_changes(wanted: Wanted, state: State, changed: Set[str]) -> List[Ste
     if DROPIN_FILE in changed and state.plane == USERSPACE:
         mtu = ("ip", "link", "set", TUN, "mtu", str(wanted.tun_mtu))
         steps.append(run(link + "/apply/tun", *mtu, any_exit=True))
-    for sa in stale(wanted, state):
+    for sa in stale(wanted, state, made):
         steps.append(_terminate("{}/apply/stale-{}".format(link, sa.id), sa))
     return steps
 
@@ -166,26 +168,23 @@ def _terminate(id: str, sa: Sa) -> Step:
     return run(id, "swanctl", *words, any_exit=True, timeout=30)
 
 
-def stale(wanted: Wanted, state: State) -> List[Sa]:
+def stale(wanted: Wanted, state: State, made: Made) -> List[Sa]:
     """Return associations of peers, keys or traffic selectors that are not wanted any more.
 
     One that differs in our own key alone stays until its successor is there, so that a rotation
     interrupts nothing.
     """
-    policies = {c.policy for each in connections(wanted, state).values() for c in each}
+    policies = {c.policy for each in made.values() for c in each}
+    # We replace these ourselves, and so end them only after.
+    replaceable = {"{}_{}".format(wanted.link, name) for name in wanted.initiates}
     return [
         sa
         for sa in state.sas
-        if sa.name.rpartition("_")[0] not in policies and not _replaceable(wanted, sa)
+        if sa.name.rpartition("_")[0] not in policies and sa.end not in replaceable
     ]
 
 
-def _replaceable(wanted: Wanted, sa: Sa) -> bool:
-    """Tell whether we replace an association ourselves, and so end it only after."""
-    return any(sa.name.startswith("{}_{}_".format(wanted.link, n)) for n in wanted.initiates)
-
-
-def wake(wanted: Wanted, state: State, peer: Peer) -> List[Step]:
+def wake(wanted: Wanted, state: State, peer: Peer, made: Made) -> List[Step]:
     """Return the steps that open the tunnel to a peer that has us, before a probe.
 
     Both ends may do so, since either may be the one that learns last that both are ready; to hold
@@ -197,10 +196,10 @@ def wake(wanted: Wanted, state: State, peer: Peer) -> List[Step]:
     if not peer.endpoint:
         return []
     link = wanted.link
-    each = connections(wanted, state)[peer.name]
+    each = made[peer.name]
     names = [connection.name for connection in each]
     at = "{}/wake/{}".format(link, peer.name)
-    mine = [sa for sa in state.sas if sa.name.startswith("{}_{}_".format(link, peer.name))]
+    mine = state.of(link, peer.name)
     up = any(sa.up and sa.name in names for sa in mine) and state.daemon_plane
     done = "/run/osm-vpnaas-woken-{}-{}".format(link, peer.name)
     steps: List[Step] = []

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -78,9 +78,26 @@ class Sa:
     given: Tuple[str, ...] = ()
 
     @property
+    def end(self) -> str:
+        """Return link and peer, as the names of connections begin."""
+        return end_of(self.name)
+
+    @property
     def up(self) -> bool:
         """Tell whether the peer has proved itself and packets can pass."""
         return self.state in ("ESTABLISHED", "REKEYING") and any(c.installed for c in self.children)
+
+
+def end_of(name: str) -> str:
+    """Return link and peer of a connection's name, "LINK_PEER"."""
+    return name.rsplit("_", 2)[0]
+
+
+def _by_end(state: "State") -> Dict[str, List[Sa]]:
+    found: Dict[str, List[Sa]] = {}
+    for sa in state.sas:
+        found.setdefault(sa.end, []).append(sa)
+    return found
 
 
 @attr.frozen
@@ -112,6 +129,13 @@ class State(KeyState):
     interface: Optional[facts.Interface]
     routes: FrozenSet[fields.IPNetwork]
     held: Held = attr.Factory(Held)
+    _ends: Mapping[str, List[Sa]] = attr.ib(
+        init=False, eq=False, repr=False, default=attr.Factory(_by_end, takes_self=True)
+    )
+
+    def of(self, link: str, peer: str) -> List[Sa]:
+        """Return the security associations with a peer, the newest first."""
+        return self._ends.get("{}_{}".format(link, peer), [])
 
 
 def observe(links: Sequence[str]) -> List[Step]:
@@ -135,11 +159,11 @@ def observe(links: Sequence[str]) -> List[Step]:
             ),
             read(link + "/identity", identity),
             read(link + "/generation", generation_file(link)),
-            read(link + "/applied", directory(link) + "/applied.json"),
-            read(link + "/file/conf", conf_path(link)),
-            read(link + "/file/up", up_file(link)),
+            read(link + "/applied", directory(link) + "/applied.json", recall=True),
+            read(link + "/file/conf", conf_path(link), recall=True),
+            read(link + "/file/up", up_file(link), recall=True),
             read(link + "/file/down", down_file(link)),
-            read(link + "/file/keep", keep_file(link)),
+            read(link + "/file/keep", keep_file(link), recall=True),
         ]
     steps += [
         remove("ipsec/restarted", RESTARTED),
@@ -147,7 +171,7 @@ def observe(links: Sequence[str]) -> List[Step]:
         read("ipsec/file/dropin", DROPIN_FILE),
         read("ipsec/file/unit", UNIT_FILE),
         read("ipsec/file/keeper", KEEPER_FILE),
-        read("ipsec/file/program", PROGRAM_FILE),
+        read("ipsec/file/program", PROGRAM_FILE, recall=True),
         run(
             "ipsec/enabled",
             "systemctl",
@@ -187,11 +211,14 @@ def _probe() -> List[Step]:
     ]
 
 
+_NAME = r"^list-conn event \{(\S+) \{"
+
+
 def look(prefix: str = "") -> List[Step]:
     """Return the steps that read the live state of all links."""
     return [
         run(prefix + "ipsec/stats", "swanctl", "--stats", "--raw", any_exit=True),
-        run(prefix + "ipsec/conns", "swanctl", "--list-conns", "--raw", any_exit=True),
+        run(prefix + "ipsec/conns", "swanctl", "--list-conns", "--raw", any_exit=True, pick=_NAME),
         run(prefix + "ipsec/sas", "swanctl", "--list-sas", "--raw", any_exit=True),
         run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show"),
         run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show"),
@@ -231,6 +258,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         next_public_key=keys[1],
         generation=fields.integer("VDU: {} generation".format(link), generation, 1, 999999999),
         applied=read_record(results.text(link + "/applied")),
+        recorded=results.text(link + "/applied"),
         identity=identity,
         plane=plane,
         running=running,
@@ -290,10 +318,7 @@ def _routes(link: str, results: Results) -> FrozenSet[fields.IPNetwork]:
 
 def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:
     """Return the names of the loaded connections."""
-    try:
-        return frozenset(name for name, _ in events(results.output(prefix + "ipsec/conns")))
-    except ValueError:
-        raise VduError("`swanctl --list-conns --raw` printed something unexpected")
+    return frozenset(results.output(prefix + "ipsec/conns").splitlines())
 
 
 def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Dict, FrozenSet, List, Mapping, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 import attr
 
@@ -182,27 +182,37 @@ def _ppk(peer: Peer) -> str:
     return "ppk-{}".format(peer.preshared)
 
 
-def render(wanted: Wanted, state: State) -> str:
-    """Return the swanctl file of a link. It holds no secret; it names the files that do."""
+Made = Mapping[str, Tuple[Connection, ...]]
+"""What `connections` returns."""
+
+
+def render(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
+    """Return the swanctl file of a link. It holds no secret; it names the files that do.
+
+    Args:
+        wanted: The link as it should be.
+        state: The link as it was observed.
+        made: Its connections, where they were made already.
+    """
     text = (
         "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\nconnections {\n"
     )
-    for _, each in sorted(connections(wanted, state).items()):
-        text += "".join(connection.text for connection in each)
+    made = connections(wanted, state) if made is None else made
+    text += "".join(connection.text for _, each in sorted(made.items()) for connection in each)
     text += "}\n"
     text += pools.render(wanted.link, pools.used(wanted.params.ipsec.pool, wanted.peers))
     psk = wanted.params.ipsec.credentials == PSK
-    secrets = ""
+    secrets = []
     for peer in wanted.peers:
         if not peer.preshared:
             continue
         kind = "ike" if psk else "ppk"
         ids = [state.identity, peer.identity] if psk else [_ppk(peer)]
-        secrets += "  {}-{}-{} {{\n".format(kind, wanted.link, peer.name)
+        secrets.append("  {}-{}-{} {{\n".format(kind, wanted.link, peer.name))
         for index, identity in enumerate(ids):
-            secrets += "    id-{} = {}{}\n".format(index, "@" if psk else "", identity)
-        secrets += "    include {}\n  }}\n".format(secret_file(wanted.link, peer.name))
-    return text + ("secrets {{\n{}}}\n".format(secrets) if secrets else "")
+            secrets.append("    id-{} = {}{}\n".format(index, "@" if psk else "", identity))
+        secrets.append("    include {}\n  }}\n".format(secret_file(wanted.link, peer.name)))
+    return text + ("secrets {{\n{}}}\n".format("".join(secrets)) if secrets else "")
 
 
 def render_up(wanted: Wanted, plane: str) -> str:
@@ -251,12 +261,13 @@ def own_table(wanted: Wanted) -> List[str]:
     return [line.format(prefix, interface, number) for prefix in fields.ordered(same)]
 
 
-def render_keep(wanted: Wanted, state: State) -> str:
+def render_keep(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
     """Return what the keeper is to hold up: per peer, connections of which one suffices."""
+    made = connections(wanted, state) if made is None else made
     trap = wanted.params.ipsec.start == "trap" and state.plane != USERSPACE
     kept = [
         [connection.name for connection in each]
-        for name, each in sorted(connections(wanted, state).items())
+        for name, each in sorted(made.items())
         if name in wanted.initiates and not trap
     ]
     return json.dumps(kept, indent=1) + "\n"

@@ -1,0 +1,245 @@
+"""`./run bench peers`: what one more peer of a link costs, by the number of peers that are there.
+
+The charm library drives a VDU of the lab as a charm does: looks, plans, and lets the agent do the
+steps, here on the VDU's console in place of SSH. The VDU has a real systemd and, by technology, a
+real charon or WireGuard. Peers are manual ones, with keys of their own, that never call.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from rich.console import Console
+from rich.table import Table
+from vpnaas.intent import Intent, ManualPeer, manual_peer
+from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
+from vpnaas.ssh import CommandResult, HostKeyRule, Login, Vdu
+from vpnaas.technology import LinkPlan, Situation
+
+from benchmarks.report import header, write
+from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean
+
+LINK = "s1c"
+MANAGEMENT, UNDERLAY = "ens3", "ens4"
+INNER = ipaddress.ip_network("10.64.0.0/10")
+
+
+class ConsoleVdu(Vdu):
+    """A VDU whose agent runs on its console, with counts of what went to and fro.
+
+    Attributes:
+        sent, received: Bytes of the requests and the answers.
+        spent: Seconds of processor time of the agent and of all it ran.
+    """
+
+    def __init__(self, vim: Vim, server: Server) -> None:
+        super().__init__(Login("127.0.0.1", "root", "", ""), HostKeyRule())
+        self._vim, self._server = vim, server
+        self.sent = self.received = 0
+        self.spent = 0.0
+
+    def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
+        """Run a command line."""
+        self.round_trips += 1
+        before = _children()
+        done = self._vim.console(self._server.id, ["sh", "-c", command], stdin, seconds)
+        self.spent += _children() - before
+        self.sent += len(stdin.encode())
+        self.received += len(done.stdout.encode())
+        return CommandResult(done.returncode, done.stdout, done.stderr)
+
+    def run(self, *argv: str, check: bool = True) -> str:
+        """Run a program that is no part of what is measured."""
+        done = self._vim.console(self._server.id, list(argv), None, 120)
+        if check and done.returncode:
+            raise click.ClickException(f"{argv[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def manual(count: int, technology: str) -> list[ManualPeer]:
+    """Return peers as `add-peer` takes them."""
+    return [manual_peer(params) for params in parameters(count, technology)]
+
+
+def parameters(count: int, technology: str) -> Iterator[dict[str, Any]]:
+    """Yield what `add-peer` is given for each of many peers."""
+    for index in range(count):
+        if technology == "ipsec":
+            public = Ed25519PrivateKey.generate().public_key()
+            raw = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        else:
+            raw = X25519PrivateKey.generate().public_key().public_bytes_raw()
+        yield {
+            "link": LINK,
+            "name": f"cell-{index:04}",
+            "public-key": base64.b64encode(raw).decode(),
+            "allowed-prefixes": f"{INNER[index + 256]}/32",
+        }
+
+
+class Driver:
+    """The one reconcile of a charm, around its pure core.
+
+    Attributes:
+        plan: What was decided last for the link.
+    """
+
+    def __init__(self, vdu: ConsoleVdu, technology: str, management: str) -> None:
+        self.vdu = vdu
+        self.management = ipaddress.ip_address(management)
+        self.intent = Intent().configured(
+            {
+                "link": LINK,
+                "inner-address": f"{INNER[1]}/{INNER.prefixlen}",
+                "technology": technology,
+                "underlay-interface": UNDERLAY,
+            }
+        )
+        self.plan: LinkPlan | None = None
+
+    def reconcile(self, peers: Sequence[ManualPeer]) -> None:
+        """Bring the VDU to a link with these peers."""
+        intent = self.intent
+        for peer in peers:
+            intent.peers[peer.link, peer.name] = peer  # type: ignore[index]
+        for key in set(intent.peers) - {(peer.link, peer.name) for peer in peers}:
+            del intent.peers[key]  # type: ignore[attr-defined]
+        # As a charm reads it back from its peer relation.
+        intent = Intent.from_json(intent.to_json())
+        situation = Situation(
+            intent=intent, roles={LINK: "provider"}, management=self.management, user="root"
+        )
+        vdu = self.vdu
+        results = vdu.execute(observe_steps(situation)).check()
+        prepare = prepare_steps(situation, results)
+        prepared = vdu.execute(prepare).check() if prepare else None
+        plan = make_plan(situation, results, prepared)
+        after = vdu.execute(plan.steps).check() if plan.steps else None
+        self.plan = conclude(plan, after)[LINK]
+        if self.plan.problems or len(self.plan.peers) != len(peers):
+            raise click.ClickException(
+                f"{len(self.plan.peers)} of {len(peers)} peers: {self.plan.problems[:2]}"
+            )
+
+
+@contextmanager
+def gateway() -> Iterator[Callable[[str], Driver]]:
+    """Boot a VDU and yield what makes a driver of it for a technology."""
+    home = Path(tempfile.mkdtemp(prefix="osm-peers-"))
+    try:
+        vim = Vim.create(home, "site")
+        data = vim.create_network(NetworkSpec("data", "192.168.8.0/24"), "peers")
+        ports = (PortSpec(vim.management_network().id), PortSpec(data.id, ip="192.168.8.1"))
+        spec = ServerSpec("gateway", "gateway", "ubuntu22.04", 2, 2048, 1, ports)
+        server = vim.wait_active(vim.create_server(spec, "peers").id, 120)
+        management = server.ip_on(vim.management_network().id)
+        assert management is not None
+        yield lambda technology: Driver(ConsoleVdu(vim, server), technology, management)
+    finally:
+        clean(home)
+
+
+def _daemon(vdu: ConsoleVdu) -> float:
+    """Return the processor time of charon, in seconds."""
+    pid = vdu.run("systemctl", "show", "-p", "MainPID", "--value", "strongswan").strip()
+    if pid in ("", "0"):
+        return 0.0
+    fields = vdu.run("cat", f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]:
+    """Bring a link to `count` peers at once, then one more, none changed, one less."""
+    peers = manual(count + 1, technology)
+    # The one that comes and goes is in the middle, so that nothing is gained by being last.
+    others = peers[: count // 2] + peers[count // 2 + 1 :]
+    found = []
+    for what, wanted in (
+        ("all at once", others),
+        ("nothing changed", others),
+        ("one more", peers),
+        ("one less", others),
+    ):
+        vdu = driver.vdu
+        vdu.sent = vdu.received = vdu.round_trips = 0
+        vdu.spent = 0.0
+        daemon, started, cpu = _daemon(vdu), time.monotonic(), time.process_time()
+        driver.reconcile(wanted)
+        found.append(
+            {
+                "technology": technology,
+                "peers": count,
+                "what": what,
+                "round-trips": vdu.round_trips,
+                "request-bytes": vdu.sent,
+                "answer-bytes": vdu.received,
+                "wall-s": time.monotonic() - started,
+                "library-cpu-s": time.process_time() - cpu,
+                "agent-cpu-s": vdu.spent,
+                "daemon-cpu-s": _daemon(vdu) - daemon,
+            }
+        )
+    driver.reconcile([])
+    return found
+
+
+COLUMNS = (
+    ("", "technology", "{}"),
+    ("peers", "peers", "{}"),
+    ("", "what", "{}"),
+    ("round trips", "round-trips", "{}"),
+    ("request kB", "request-bytes", "kB"),
+    ("answer kB", "answer-bytes", "kB"),
+    ("wall s", "wall-s", "{:.2f}"),
+    ("library CPU s", "library-cpu-s", "{:.2f}"),
+    ("VDU CPU s", "agent-cpu-s", "{:.2f}"),
+    ("charon CPU s", "daemon-cpu-s", "{:.2f}"),
+)
+
+
+@click.command(name="peers")
+@click.option("--peers", default="32,250,1000", show_default=True, help="Counts, ascending.")
+@click.option("--technologies", default="ipsec,wireguard", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+def main(peers: str, technologies: str, out: Path) -> None:
+    """Let the charm library drive a VDU with many peers of a link, and count what it costs."""
+    console = Console()
+    document = header()
+    results: list[dict[str, Any]] = []
+    with gateway() as drive:
+        for technology in technologies.split(","):
+            driver = drive(technology)
+            driver.reconcile([])
+            for count in sorted(int(part) for part in peers.split(",")):
+                results += measure(driver, count, technology)
+    document["results"] = results
+    view = Table(title="One reconcile of a link, by the peers that are there")
+    for heading, _, _ in COLUMNS:
+        view.add_column(heading, justify="right")
+    for result in results:
+        view.add_row(
+            *(
+                f"{result[key] / 1000:.1f}" if form == "kB" else form.format(result[key])
+                for _, key, form in COLUMNS
+            )
+        )
+    console.print(view)
+    console.print(f"everything measured: {write('peers', document, out)}")
