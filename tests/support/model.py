@@ -232,6 +232,8 @@ class ModelVdu:
         return self.charon.swanctl(argv[1:])
 
     def _cmd_ipsec(self, argv, text):
+        if argv[1] == "load":
+            return self.charon.swanctl(["--load-conns"])
         assert argv[1] == "drop"
         for sa in [sa for sa in self.charon.sas if sa.name.startswith(argv[2])]:
             self.charon.end(sa)

@@ -135,7 +135,7 @@ def _daemon_changes(
         at = link + "/apply/daemon"
         steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
     if names != mine or conf_path(link) in changed or wanted.certificates:
-        steps += load(link + "/apply")
+        steps += load(link, link + "/apply")
         text = conf + (state.files.get(conf_path(link)) or "")
         if "\npools {" in text:
             # What is not on file any more goes only after the last address was given back.
@@ -153,11 +153,11 @@ def _daemon_changes(
     return steps
 
 
-def load(at: str) -> List[Step]:
+def load(link: str, at: str) -> List[Step]:
     """Return the steps that make the daemon read what is on file, and drop what is not."""
     return [
         run(at + "/load-creds", "swanctl", "--load-creds", "--noprompt", timeout=60),
-        run(at + "/load-conns", "swanctl", "--load-conns", timeout=60),
+        run(at + "/load-conns", PROGRAM_FILE, "load", link, timeout=120),
     ]
 
 

@@ -5,18 +5,33 @@ PROGRAM = '''#!/usr/bin/python3
 
 Usage: ipsec keep         hold up what /etc/osm-vpnaas/*/ipsec.keep names, for ever
        ipsec drop PREFIX  end every security association whose connection's name starts so
+       ipsec load LINK    make the daemon's connections of a link those that are on file
 
 ipsec.keep is a JSON list with one list of connection names per peer, of which one suffices.
+
+The name of a connection says all that is in it. So `load` speaks of what is new and what is gone
+only, where `swanctl --load-conns` has the daemon compare each with each. It speaks vici, and falls
+back on swanctl where that fails.
 """
+import base64
 import glob
 import json
 import re
+import socket
+import struct
 import subprocess
 import sys
 import time
 
 PERIOD = 2
 LONGEST = 30
+SOCKET = "/var/run/charon.vici"
+SECONDS = 60
+LISTS = (
+    "local_addrs", "remote_addrs", "proposals", "esp_proposals", "local_ts", "remote_ts", "pools",
+    "pubkeys", "certs", "cacerts",
+)
+FILES = ("certs", "cacerts")
 
 
 def swanctl(*words):
@@ -75,8 +90,128 @@ def keep():
         time.sleep(PERIOD)
 
 
-if sys.argv[1:2] == ["drop"]:
-    drop(sys.argv[2])
-else:
-    keep()
+def sections(text):
+    """Return the connections of a swanctl file that we wrote, by name."""
+    root = {}
+    stack = [root]
+    for line in text.splitlines():
+        line = line.strip()
+        if line.endswith("{"):
+            inner = {}
+            stack[-1][line[:-1].strip()] = inner
+            stack.append(inner)
+        elif line == "}":
+            stack.pop()
+        elif line and not line.startswith(("#", "include ")):
+            key, _, value = line.partition(" = ")
+            stack[-1][key] = value
+    return root.get("connections", {})
+
+
+def named(kind, name):
+    return bytes([kind, len(name)]) + name.encode()
+
+
+def sized(kind, value):
+    return bytes([kind]) + struct.pack("!H", len(value)) + value
+
+
+def value_of(key, text):
+    if key in FILES:
+        with open(text, "rb") as stream:
+            return stream.read()
+    if text.startswith("0s"):
+        return base64.b64decode(text[2:])
+    return text.encode()
+
+
+def message(section):
+    """Return a section as vici has it."""
+    parts = []
+    for key, value in section.items():
+        if isinstance(value, dict):
+            parts += [named(1, key), message(value), bytes([2])]
+        elif key in LISTS:
+            items = [sized(5, value_of(key, item)) for item in value.split(", ")]
+            parts += [named(4, key)] + items + [bytes([6])]
+        else:
+            parts += [named(3, key), struct.pack("!H", len(value)), value.encode()]
+    return b"".join(parts)
+
+
+def parsed(data):
+    """Return an answer without sections, as those to our requests are: values and lists."""
+    found, at, items = {}, 0, []
+    while at < len(data):
+        kind = data[at]
+        at += 1
+        name = ""
+        if kind in (1, 3, 4):
+            name = data[at + 1 : at + 1 + data[at]].decode()
+            at += 1 + data[at]
+        if kind in (3, 5):
+            size = struct.unpack("!H", data[at : at + 2])[0]
+            value = data[at + 2 : at + 2 + size].decode("utf-8", "replace")
+            at += 2 + size
+            if kind == 3:
+                found[name] = value
+            else:
+                items.append(value)
+        elif kind == 4:
+            items = found[name] = []
+    return found
+
+
+class Daemon:
+    """A connection to charon (strongSwan's src/libcharon/plugins/vici/README.md)."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(SECONDS)
+        self.socket.connect(SOCKET)
+
+    def receive(self, size):
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise OSError("closed")
+            data += more
+        return data
+
+    def ask(self, command, body=b""):
+        request = named(0, command) + body
+        self.socket.sendall(struct.pack("!I", len(request)) + request)
+        answer = self.receive(struct.unpack("!I", self.receive(4))[0])
+        if answer[:1] != bytes([1]):
+            raise OSError("no such command: " + command)
+        return parsed(answer[1:])
+
+
+def load(link):
+    with open("/etc/swanctl/conf.d/osm-vpnaas-" + link + ".conf") as stream:
+        wanted = sections(stream.read())
+    try:
+        daemon = Daemon()
+        there = {n for n in daemon.ask("get-conns")["conns"] if n.startswith(link + "_")}
+        for name, section in wanted.items():
+            if name not in there:
+                answer = daemon.ask("load-conn", message({name: section}))
+                if answer.get("success") != "yes":
+                    print(name + ": " + answer.get("errmsg", ""), file=sys.stderr)
+        for name in sorted(there):
+            if name not in wanted:
+                daemon.ask("unload-conn", message({"name": name}))
+    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
+        print("vici: {}".format(error), file=sys.stderr)
+        sys.exit(subprocess.call(["swanctl", "--load-conns"]))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["drop"]:
+        drop(sys.argv[2])
+    elif sys.argv[1:2] == ["load"]:
+        load(sys.argv[2])
+    else:
+        keep()
 '''
