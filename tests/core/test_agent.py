@@ -8,17 +8,17 @@ import sys
 import pytest
 from vpnaas import steps
 from vpnaas.errors import VduError
+from vpnaas.recall import Recall
 
 
-def execute(*listed, exclusive=False):
+def execute(*listed, exclusive=False, known=None, sizes=None):
+    request = steps.program(list(listed), exclusive, known)
     done = subprocess.run(
-        [sys.executable, "-I", "-"],
-        input=steps.program(list(listed), exclusive),
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-I", "-"], input=request, capture_output=True, text=True, check=True
     )
-    return steps.Results.from_json(done.stdout)
+    if sizes is not None:
+        sizes.append((len(request) - len(steps.agent_source()), len(done.stdout)))
+    return steps.Results.from_json(done.stdout, listed, known)
 
 
 def test_files_are_written_once_and_atomically(tmp_path):
@@ -90,3 +90,75 @@ def test_an_answer_that_is_no_result_is_an_error():
     for text in ("", "Welcome to Ubuntu", "[]", '{"results": {}}'):
         with pytest.raises(VduError, match="not an agent's result"):
             steps.Results.from_json(text)
+
+
+LINES = "".join(f"line {number} of {number * 7919 % 1000}\n" for number in range(1000))
+
+
+def test_of_a_file_that_was_read_only_what_changes_travels(tmp_path):
+    path, sizes = str(tmp_path / "conf"), []
+    execute(steps.write("w", path, LINES), sizes=sizes)
+    after = LINES.replace("line 500 of", "here, \u00fcber 500 of")
+    changed = steps.write("w", path, after, 0o600, before=LINES)
+    assert "line 499" not in steps.program([changed])
+    execute(changed, sizes=sizes).check()
+    assert (tmp_path / "conf").read_text() == after
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert sizes[1][0] < 300 < 3000 < sizes[0][0]
+    again = steps.write("w", path, LINES, before=after)
+    execute(again).check()
+    assert (tmp_path / "conf").read_text() == LINES
+
+
+def test_a_file_that_somebody_else_changed_is_not_patched(tmp_path):
+    path = tmp_path / "conf"
+    path.write_text("of somebody else\n")
+    after = LINES + "one more\n"
+    with pytest.raises(VduError, match="conf has changed since it was read"):
+        execute(steps.write("w", str(path), after, before=LINES)).check()
+    assert path.read_text() == "of somebody else\n"
+    # What the same request did to the file before is no surprise.
+    gone = steps.remove("r", str(path))
+    execute(gone, steps.write("w", str(path), after, before=LINES)).check()
+    assert path.read_text() == after
+
+
+def test_a_text_that_is_known_is_not_sent_again(tmp_path):
+    path, secret, sizes = tmp_path / "conf", tmp_path / "secret", []
+    path.write_text(LINES)
+    secret.write_text(LINES)
+    listed = (steps.read("c", str(path), recall=True), steps.read("s", str(secret)))
+    known = Recall()
+    for _ in range(2):
+        results = execute(listed[0], known=known, sizes=sizes)
+        assert results.text("c") == LINES
+    assert sizes[1][1] < 100 < 3000 < sizes[0][1]
+    execute(*listed, known=known)
+    assert known.get(str(secret)) is None
+    again = Recall.from_json(known.to_json())
+    path.write_text(LINES + "more\n")
+    assert execute(listed[0], known=again).text("c") == LINES + "more\n"
+    path.unlink()
+    assert execute(listed[0], known=again).text("c") is None
+    assert again.get(str(path)) is None
+
+
+def test_an_answer_may_not_claim_what_was_not_asked_for():
+    text = '{"results": {"r": {"same": true}}, "failed": null}'
+    with pytest.raises(VduError, match="not an agent's result"):
+        steps.Results.from_json(text, [steps.read("r", "/x", recall=True)], Recall())
+
+
+def test_an_answer_that_unpacks_to_more_than_is_allowed_is_refused(monkeypatch):
+    packed = execute(steps.run("x", "seq", "10000"))
+    assert len(packed.output("x")) > 40000
+    monkeypatch.setattr(steps, "MOST", 1000)
+    with pytest.raises(VduError, match="not an agent's result"):
+        execute(steps.run("x", "seq", "10000"))
+    with pytest.raises(VduError, match="too large"):
+        steps.program([steps.write("w", "/x", LINES)])
+
+
+def test_of_what_a_program_prints_only_what_is_picked_travels():
+    results = execute(steps.run("x", "printf", "name=%s secret\\n", "a", "b", pick=r"name=(\w)"))
+    assert results.out("x") == "a\nb"
