@@ -104,7 +104,7 @@ def test_of_a_file_that_was_read_only_what_changes_travels(tmp_path):
     execute(changed, sizes=sizes).check()
     assert (tmp_path / "conf").read_text() == after
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert sizes[1][0] < 300 < 3000 < sizes[0][0]
+    assert sizes[1][0] < 600 < 3000 < sizes[0][0]
     again = steps.write("w", path, LINES, before=after)
     execute(again).check()
     assert (tmp_path / "conf").read_text() == LINES

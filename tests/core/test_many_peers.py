@@ -7,8 +7,10 @@ import json
 import pytest
 from support.juju import Juju
 from vpnaas import fields, steps
+from vpnaas.errors import InputError
 from vpnaas.intent import manual_peer
 from vpnaas.recall import Recall, difference
+from vpnaas.status import bounded, of_peer, statuses
 from vpnaas.steps import Results
 from vpnaas.tunnel import in_turn
 
@@ -107,6 +109,28 @@ def test_a_peer_is_judged_as_cheaply_among_many(technology, monkeypatch):
         gateway.become(*range(count))
         each.append(calls["now"] / count)
     assert each[1] <= each[0]
+
+
+def test_what_is_told_of_a_thousand_peers_can_be_read():
+    gateway = Counted("ipsec")
+    gateway.become(*range(600))
+    (link,) = statuses(["s1c"], gateway.charm.plans, 0)
+    assert bounded({"s1c": link.details}, 1_000_000) == {"s1c": link.details}
+    told = bounded({"s1c": link.details}, 54_000)
+    assert len(json.dumps(told)) < 60_000
+    assert len(told["s1c"]["peers"]) == 100
+    assert (told["s1c"]["peers-by-state"], told["s1c"]["peers-not-shown"]) == ({"idle": 600}, 500)
+    (one,) = of_peer({"s1c": link.details}, "cell-0599")["s1c"]["peers"]
+    assert one["peer"] == "cell-0599"
+    with pytest.raises(InputError, match="no link has 'cell-0600'"):
+        of_peer({"s1c": link.details}, "cell-0600")
+
+
+def test_who_is_not_up_is_told_first():
+    peers = [{"peer": f"p{n}", "state": "down" if n == 70 else "up"} for n in range(200)]
+    told = bounded({"s1c": {"state": "down", "peers": peers}}, 3000)["s1c"]
+    assert told["peers"][0]["peer"] == "p70"
+    assert told["peers-by-state"] == {"up": 199, "down": 1}
 
 
 def test_a_prefix_of_another_is_found_among_many_whichever_is_wider():

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping
 import attr
 from ops.charm import ActionEvent
 
-from . import certificate_actions, fields, measure, monitoring, qos
+from . import certificate_actions, fields, measure, monitoring, qos, status
 from .errors import InputError, VpnaasError
 from .gateway_tuning import GatewayParams
 from .intent import Intent, manual_peer
@@ -205,7 +205,7 @@ class VnfCharm(ReconcilingCharm):
                 reasons = [text for text in plan.problems if text.startswith(peer.name + ":")]
                 raise VpnaasError((reasons or list(plan.problems) or ["peer refused"])[0])
             self._store(INTENT_KEY, intent.to_json())
-            view = self._view(outcome, frozenset([peer.link]))[peer.link]
+            view = self._view(outcome, frozenset([peer.link]), peer.name)[peer.link]
             # What the administrator of the other end has to enter there.
             keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
             offered = {key: view[key] for key in keys if key in view}
@@ -278,10 +278,11 @@ class VnfCharm(ReconcilingCharm):
             wanted = str(event.params.get("link", "all"))
             if wanted != "all":
                 fields.choice("link", wanted, sorted(self.roles))
+            peer = str(event.params.get("peer", "all"))
             outcome = self._reconcile_now()
             links = frozenset(self.roles) if wanted == "all" else frozenset([wanted])
-            more = outcome.extra.shown() if wanted == "all" else {}
-            return {"output": dump(dict(self._view(outcome, links), **more))}
+            more = outcome.extra.shown() if wanted == "all" and peer == "all" else {}
+            return {"output": dump(dict(self._view(outcome, links, peer), **more))}
 
         self._answer(event, work)
 
@@ -378,8 +379,12 @@ class VnfCharm(ReconcilingCharm):
             raise InputError("link", "{} is not configured".format(link), "run configure first")
         return self._plan(situation, vdu)
 
-    def _view(self, outcome: Outcome, links: FrozenSet[str]) -> Dict[str, Any]:
-        return {link.link: dict(link.details) for link in outcome.links if link.link in links}
+    def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
+        """Return what is told of links; of many peers as many as fit, or the one asked for."""
+        found = {link.link: link.details for link in outcome.links if link.link in links}
+        if peer != "all":
+            return status.of_peer(found, peer)
+        return status.bounded(found, OUTPUT_LIMIT * 9 // 10)
 
 
 def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:

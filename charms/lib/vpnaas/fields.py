@@ -9,7 +9,7 @@ import base64
 import binascii
 import ipaddress
 import re
-from typing import Iterable, List, Tuple, Union
+from typing import Iterable, List, Sequence, Tuple, Union
 
 from .errors import InputError
 
@@ -36,6 +36,13 @@ def shown(text: object) -> str:
     """Return `text` quoted, printable and cut, fit for an error sentence."""
     quoted = ascii(str(text))
     return quoted if len(quoted) <= 60 else quoted[:56] + "...'"
+
+
+def few(words: Sequence[str], between: str = ", ", most: int = 8) -> str:
+    """Return a list for people; of a long one its begin and how many others there are."""
+    if len(words) <= most:
+        return between.join(words)
+    return "{} and {} others".format(between.join(words[:most]), len(words) - most)
 
 
 def integer(where: str, text: object, low: int, high: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
-from . import preshared
+from . import fields, preshared
 from .links import PROVIDER
 from .offer import KeyOffer, Offer
 from .steps import Results, Step
@@ -117,9 +117,11 @@ class KeyedTechnology(Technology):
             lacking = self.lacking(view, state)
             forced = situation.force and link in situation.rotate
             if lacking and not forced:
-                waiting.append("key rotation waits for a certificate {}".format(", ".join(lacking)))
+                waiting.append(
+                    "key rotation waits for a certificate {}".format(fields.few(lacking))
+                )
             elif late and not forced:
-                waiting.append("key rotation waits for {}".format(", ".join(late)))
+                waiting.append("key rotation waits for {}".format(fields.few(late)))
             else:
                 state, promotion = self.promote_key(state, link)
                 steps += promotion

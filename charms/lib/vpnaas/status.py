@@ -1,10 +1,12 @@
 """What to tell people: one state and reason per link, one line per unit."""
 
+import json
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
 from . import fields, pools
+from .errors import InputError
 from .links import reference_point
 from .plan import fresh
 from .technologies import TABLE
@@ -20,6 +22,10 @@ CLEAR = "clear"
 DOWN = "down"
 BLOCKED = "blocked"
 
+IDLE = "idle"
+_MOST = (100, 50, 20, 10, 5, 0)
+"""Peers of a link that are told, where not all fit: the first of these with which it does."""
+_SHOWN = (DOWN, PENDING, IDLE, UP, CLEAR)
 _WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
 
 
@@ -79,7 +85,7 @@ def link_status(
     elif DOWN in states:
         state = DOWN
         silent = [peer["peer"] for peer in peers if peer["state"] == DOWN]
-        reasons.append("no handshake with {}".format(", ".join(silent)))
+        reasons.append("no handshake with {}".format(fields.few(silent)))
     elif PENDING in states:
         state = PENDING
     elif not states:
@@ -88,7 +94,7 @@ def link_status(
         state = CLEAR
     else:
         state = UP
-    reason = "; ".join(reasons)
+    reason = fields.few(reasons, "; ")
     details = {
         "state": state,
         "reason": reason,
@@ -127,9 +133,56 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     elif peer.reached:
         view["state"] = DOWN
     elif peer.inner_address is None:
-        view["state"] = UP if age is not None else "idle"  # A manual peer calls when it likes.
+        view["state"] = UP if age is not None else IDLE  # A manual peer calls when it likes.
     else:
         view["state"] = PENDING
+    return view
+
+
+def bounded(links: Mapping[str, Mapping[str, Any]], room: int) -> Dict[str, Any]:
+    """Return the details of links with as many peers as fit.
+
+    Those that are not up come first. Who is left out is counted, by state.
+
+    Args:
+        links: `LinkStatus.details` by link.
+        room: Characters of JSON.
+    """
+    view: Dict[str, Any] = dict(links)
+    for most in _MOST:
+        if len(json.dumps(view, separators=(",", ":"))) <= room:
+            break
+        view = {link: _bounded(details, most) for link, details in links.items()}
+    return view
+
+
+def _bounded(details: Mapping[str, Any], most: int) -> Dict[str, Any]:
+    peers = details["peers"]
+    if len(peers) <= most:
+        return dict(details)
+    states: Dict[str, int] = {}
+    for peer in peers:
+        states[peer["state"]] = states.get(peer["state"], 0) + 1
+    chosen = sorted(peers, key=lambda peer: _SHOWN.index(peer["state"]))[:most]
+    left = {"peers-by-state": states, "peers-not-shown": len(peers) - len(chosen)}
+    return dict(details, peers=chosen, **left)
+
+
+def of_peer(links: Mapping[str, Mapping[str, Any]], name: str) -> Dict[str, Any]:
+    """Return the details of the links that have a peer, with this one only.
+
+    Raises:
+        InputError: None has it.
+    """
+    view = {}
+    for link, details in links.items():
+        peers = [peer for peer in details["peers"] if peer["peer"] == name]
+        if peers:
+            view[link] = dict(details, peers=peers)
+    if not view:
+        raise InputError(
+            "peer", "no link has {}".format(fields.shown(name)), "a peer's name, or all"
+        )
     return view
 
 
