@@ -5,6 +5,7 @@ versions, missing fields and values out of form are an InputError, and the calle
 before.
 """
 
+from functools import lru_cache
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 import attr
@@ -156,6 +157,13 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
     """
     if declines(bag) or not any(key.startswith(PREFIX) for key in bag):
         return None
+    return _decode(tuple(sorted(bag.items())), where)
+
+
+@lru_cache(maxsize=8192)
+def _decode(items: Tuple[Tuple[str, str], ...], where: str) -> Offer:
+    """Read a databag; a reconcile asks several times for each of its remotes."""
+    bag = dict(items)
 
     def at(key: str) -> str:
         return "{}: {}".format(where, key)
