@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import uml
+from support import clock, uml
 
 from lab.vim import VimError, probe
 
@@ -57,6 +57,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     reason = missing_capability()
     if not reason and item.get_closest_marker("uml") is not None:
         reason = uml.missing()
+    if not reason and item.get_closest_marker("clock") is not None:
+        reason = "" if clock.library() else "needs libfaketime"
     if not reason:
         return
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from e2e_basic import CLIENT, LINKS, SERVER, configure_both
+from e2e_clock import Clock
 from e2e_support import (
     BASIC,
     PATIENCE,
@@ -27,6 +28,8 @@ from e2e_support import (
 pytestmark = pytest.mark.lab
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-{}.conf"
+#: What strongSwan logs of a certificate whose time is not now.
+REFUSED = "subject certificate invalid (valid from "
 CRL = "/etc/swanctl/x509crl/osm-vpnaas-vpn-server.pem"
 
 
@@ -184,6 +187,50 @@ def _seconds(date: object) -> int:
     parsed = time.strptime(str(date), "%Y-%m-%d %H:%M:%SZ")
     return int(subprocess.run(["date", "-ud", time.strftime("%Y-%m-%d %H:%M:%S", parsed), "+%s"],
                               capture_output=True, text=True, check=True).stdout)  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.clock
+@pytest.mark.timeout(900)
+def test_a_clock_that_is_wrong(service: Service, server: Vnf, client: Vnf) -> None:
+    wrong = "the clock of this VDU shows "
+    with Clock(client) as clock:
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up again", 90)
+        # A boot with a clock from before the certificates.
+        clock.set("-2d")
+        mark = len(journal(client))
+        clock.restart()
+        service.wait(lambda: REFUSED in journal(client)[mark:], "the certificate is refused", 90)
+        assert not client.pings(SERVER, tries=5)
+        status = client.status("vpn-client")
+        assert status["state"] == "down"
+        assert status["reason"].startswith(wrong)
+        assert status["reason"].endswith(f"only; no handshake with {server.application}")
+        assert server.status("vpn-server")["reason"] == f"no handshake with {client.application}"
+        clock.set("+0")
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up with the right clock", 90)
+        # What runs goes on when the clock jumps; the charm wants to renew, and cannot.
+        clock.set("+40d")
+        with service.controller() as controlled:
+            for _ in range(2):
+                controlled.update_status()
+            workload, text = controlled.status("client")
+        assert workload == "active"
+        rotation = f"key rotation waits for a certificate from {server.application}"
+        assert f"vpn-client up ({rotation}; {wrong}" in text
+        assert client.pings(SERVER)
+        mark = len(journal(client))
+        clock.restart()
+        service.wait(lambda: REFUSED in journal(client)[mark:], "the certificate is refused", 90)
+        clock.set("+0")
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up with the right clock", 90)
+    service.wait(lambda: client.pings(SERVER), "the tunnel is up", 90)
+    with service.controller() as controlled:
+        for _ in range(3):
+            controlled.update_status()
+        assert controlled.status("client") == ("active", "vpn-server unconfigured, vpn-client up")
+    assert client.status("vpn-client")["rotation"] == "none"
+    service.note_secrets()
 
 
 def test_who_is_revoked_is_off_at_once_and_cannot_come_back_with_the_stolen_key(

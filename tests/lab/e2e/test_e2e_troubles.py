@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e_basic import LINKS, SERVER, configure
+from e2e_handshake import initiation
 from e2e_support import ActionError, Lab, Service, Vnf
 
 pytestmark = pytest.mark.lab
@@ -174,3 +176,44 @@ def test_a_network_the_vim_does_not_have(lab: Lab, dist: Path, tmp_path: Path) -
     said = lab.refused("ns-create", *words, "--config_file", str(file), "--wait")
     assert "Network not found with this criteria: 'elsewhere'" in said
     lab.done("ns-delete", "wrong", "--wait")
+
+
+CALL = """
+import socket, sys
+call = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+call.bind(("", 51820))
+call.settimeout(1)
+for _ in range(20):
+    call.sendto(bytes.fromhex({message!r}), ({address!r}, 51820))
+    try:
+        print(call.recv(2048)[:1].hex())
+        break
+    except TimeoutError:
+        pass
+"""
+
+
+@pytest.mark.long
+def test_a_clock_that_was_ahead(client: Vnf, server: Vnf) -> None:
+    """The client called an hour ahead of time; since its clock is right, nobody answers it."""
+    unit = "wg-quick@wg-vpn-client"
+    address = client.status("vpn-client")["peers"][0]["endpoint"].partition(":")[0]
+    private = base64.b64decode(client.out("cat", "/etc/osm-vpnaas/vpn-client/private.key"))
+    public = base64.b64decode(server.public_key("wg-vpn-server"))
+    client.out("systemctl", "stop", unit)
+    try:
+        message = initiation(private, public, int(client.out("date", "+%s")) + 3600)
+        call = CALL.format(message=message.hex(), address=address)
+        # The answer: a handshake response, message type 2.
+        assert client.out("python3", "-", input=call).strip() == "02"
+    finally:
+        client.out("systemctl", "start", unit)
+    peer = server.application
+    assert restarted(client) == f"down: no handshake with {peer}"
+    row = client.status("vpn-client")["peers"][0]
+    assert (row["last-handshake-s"], row["received-bytes"]) == (None, 0)
+    assert row["sent-bytes"] > 0
+    # What the other end remembers of this one's clock goes with its interface.
+    assert restarted(server) == "up: "
+    assert client.pings(SERVER, tries=60)
+    assert client.status("vpn-client")["state"] == "up"
