@@ -7,16 +7,14 @@ change, never half of it, and a killed writer leaves the old one.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab import files
 from lab.nbi.errors import NbiError
 
 Document = dict[str, Any]
@@ -48,40 +46,13 @@ def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Itera
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if timeout is None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        else:
-            deadline = time.monotonic() + timeout
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise NbiError(
-                            f"{what or path.name} is busy with another operation; "
-                            f"waited {timeout:.0f} s"
-                        ) from None
-                    time.sleep(0.05)
+        if not files.lock(descriptor, timeout):
+            raise NbiError(
+                f"{what or path.name} is busy with another operation; waited {timeout:.0f} s"
+            )
         yield
     finally:
         os.close(descriptor)
-
-
-def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace ``path`` by ``text`` in one step (write beside it, sync, rename)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, mode)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 class Store:
@@ -107,7 +78,8 @@ class Store:
     def put(self, collection: str, document: Document) -> None:
         """Write a whole document under its ``_id``."""
         path = self._path(collection, document["_id"])
-        write_atomically(path, json.dumps(document, indent=1, sort_keys=True))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.replace(path, json.dumps(document, indent=1, sort_keys=True), synced=True)
 
     def find(self, collection: str, key: str) -> Document | None:
         """Return the document with that ``_id``, or ``None``."""

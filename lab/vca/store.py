@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from lab import files
 from lab.vca.errors import ModelBusyError, NotFoundError, VcaError
 from lab.vca.state import ActionDocument, ModelDocument
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the content of `path`: a reader sees the old or the new, never a part."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 class Store:
@@ -43,7 +28,7 @@ class Store:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self._depth = 0
-        self._saved = b""
+        self._saved = ""
         self._document: ModelDocument | None = None
 
     @classmethod
@@ -51,7 +36,7 @@ class Store:
         """Make the folder of a new model."""
         store = cls(directory)
         store._actions.mkdir(parents=True)
-        write_atomically(store.path, document.model_dump_json().encode())
+        files.replace(store.path, document.model_dump_json())
         return store
 
     def read(self) -> ModelDocument:
@@ -71,7 +56,7 @@ class Store:
         """Take the document from disk into memory (the caller holds the process lock)."""
         with self.lock:
             self._document = self.read()
-            self._saved = self._document.model_dump_json().encode()
+            self._saved = self._document.model_dump_json()
 
     def unload(self) -> None:
         """Forget the document in memory."""
@@ -111,15 +96,15 @@ class Store:
                 self._depth -= 1
 
     def _save(self) -> None:
-        data = self.document.model_dump_json().encode()
+        data = self.document.model_dump_json()
         if data != self._saved:
-            write_atomically(self.path, data)
+            files.replace(self.path, data)
             self._saved = data
         self.changed.notify_all()
 
     def save_action(self, action: ActionDocument) -> None:
         """Keep an action's record."""
-        write_atomically(self._actions / f"{action.id}.json", action.model_dump_json().encode())
+        files.replace(self._actions / f"{action.id}.json", action.model_dump_json())
 
     def action_ids(self) -> list[str]:
         """Return the ids of all actions on record, oldest first."""
@@ -158,22 +143,13 @@ class ProcessLock:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             raise NotFoundError(f'model "{self._path.parent.name}" not found') from None
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    holder = (
-                        os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                    )
-                    os.close(descriptor)
-                    raise ModelBusyError(
-                        f'model "{self._path.parent.name}" is run by process {holder}, '
-                        f"which did not finish within {timeout:g} s"
-                    ) from None
-                time.sleep(0.05)
+        if not files.lock(descriptor, timeout):
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise ModelBusyError(
+                f'model "{self._path.parent.name}" is run by process {holder}, '
+                f"which did not finish within {timeout:g} s"
+            )
         if not self._still_there(descriptor):
             os.close(descriptor)
             raise NotFoundError(f'model "{self._path.parent.name}" not found')

@@ -23,13 +23,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import files
 from lab.vim import cgroups, image
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server
 from lab.vim.procs import ProcessRef, process_group
 from lab.vim.run import tool
-from lab.vim.store import read_json, write_atomic
+from lab.vim.store import read_json
 
 #: Seconds a system has to shut down before it is killed, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 15.0
@@ -127,7 +128,7 @@ class Vdu:
             "fabric": fabric,
             "ports": ports,
         }
-        write_atomic(self.directory / "vdu.json", json.dumps(config, indent=1))
+        files.replace(self.directory / "vdu.json", json.dumps(config, indent=1))
 
     def power_on(self) -> None:
         """Start the keeper; returns as soon as it runs (the system boots meanwhile).

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from lab import files
 from lab.vim.errors import VimError
 from lab.vim.model import Network, Server
 
@@ -80,29 +79,10 @@ def locked(path: Path, timeout: float = 120.0) -> Iterator[None]:
         VimError: another holds it for longer than ``timeout`` seconds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    end = time.monotonic() + timeout
-    pause = 0.002
     with open(path, "w", encoding="utf-8") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise VimError(f"Another process holds {path} for {timeout:.0f} s.") from None
-                time.sleep(pause)
-                pause = min(pause * 2, 0.05)
+        if not files.lock(file.fileno(), timeout):
+            raise VimError(f"Another process holds {path} for {timeout:.0f} s.")
         yield
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Replace a file in one step: readers see the old or the new text, never a part."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    try:
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -225,7 +205,7 @@ class Stored(Generic[Document]):
     def write(self, document: Document) -> None:
         """Replace the document."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path, document.model_dump_json(indent=1))
+        files.replace(self.path, document.model_dump_json(indent=1))
 
     @contextlib.contextmanager
     def change(self) -> Iterator[Document]:

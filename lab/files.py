@@ -1,0 +1,54 @@
+"""Files that several processes of the lab share: replaced as a whole, locked for a while."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from pathlib import Path
+
+
+def replace(path: Path, text: str, synced: bool = False) -> None:
+    """Replace a file in one step: readers see the old or the new text, never a part.
+
+    Args:
+        path: which; only its owner may read it.
+        text: its new content.
+        synced: have it on the disk before its name is, for what a power failure must not take.
+    """
+    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            if synced:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise
+
+
+def lock(descriptor: int, seconds: float | None = None) -> bool:
+    """Take an exclusive flock(2), which ends with the descriptor; say whether it was to be had.
+
+    It excludes other processes and, with descriptors of their own, other threads.
+
+    Args:
+        descriptor: of the lock file.
+        seconds: how long to wait at most, None for any time.
+    """
+    if seconds is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return True
+    end, pause = time.monotonic() + seconds, 0.002
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 2, 0.05)
