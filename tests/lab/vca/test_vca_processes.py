@@ -12,7 +12,18 @@ import time
 from pathlib import Path
 
 import pytest
-from vca_support import QUICK, WAIT, databag, events, logged, new_model, on, runs, write_charm
+from vca_support import (
+    QUICK,
+    WAIT,
+    alive,
+    databag,
+    events,
+    logged,
+    new_model,
+    on,
+    runs,
+    write_charm,
+)
 
 from lab.vca import Controller, ModelBusyError, NotFoundError, VcaError
 
@@ -52,13 +63,6 @@ def wait_until(what: Path, seconds: float = WAIT) -> None:
     while not (what.exists() and what.read_text()):
         assert time.monotonic() < deadline, f"{what} did not appear"
         time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_hook_cut_off_by_a_kill_is_run_again_by_the_next_process(tmp_path: Path) -> None:

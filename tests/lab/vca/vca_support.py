@@ -150,3 +150,11 @@ def new_model(home: Path, settings: Settings = QUICK, name: str = "m") -> Model:
 def as_json(value: object) -> str:
     """Return one line of JSON."""
     return json.dumps(value, sort_keys=True)
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; one that ended and has not been asked for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
