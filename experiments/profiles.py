@@ -107,7 +107,12 @@ PROFILES = {
         # Everything on S6a and S1-U, in half an hour on two processors.
         Profile(
             name="full",
-            first=[*_confidentiality(), Cell("reach", {"ports": "listening", "patience": 0.5})],
+            first=[
+                *_confidentiality(),
+                Cell("reach", {"ports": "listening", "patience": 0.5}),
+                # Before a measurement of S1-U takes away what nsi-create put into force.
+                *_qos(10),
+            ],
             measured=[
                 *_performance(["s6a", "s1u"], 2),
                 *_beside(DOUBLE, ["s6a", "s1u"], 2),
@@ -117,7 +122,6 @@ PROFILES = {
             ],
             repetitions=5,
             last=[
-                *_qos(10),
                 *_faults(_BOTH, FAULTS, 4),
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
                 Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 2}),
@@ -127,13 +131,16 @@ PROFILES = {
         # All links, all ports, long measurements: hours.
         Profile(
             name="exhaustive",
-            first=[*_confidentiality(), Cell("reach", {"ports": "all", "patience": 1.0})],
+            first=[
+                *_confidentiality(),
+                Cell("reach", {"ports": "all", "patience": 1.0}),
+                *_qos(10),
+            ],
             measured=[
                 *_performance(list(LINKS), 5),
                 *_beside(DOUBLE, list(LINKS), 5),
                 *_beside(SITES, ["s6a"], 10),
                 *_signalling((EMBB, URLLC, DOUBLE), 200),
-                *_qos(10),
             ],
             repetitions=5,
             last=[
