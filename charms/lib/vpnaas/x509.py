@@ -12,6 +12,7 @@ import calendar
 import re
 import textwrap
 import time
+from functools import lru_cache
 from typing import Any, Tuple, Type
 
 import attr
@@ -129,6 +130,7 @@ def _der(where: str, text: str, label: str) -> Tuple[str, bytes]:
     return body, raw
 
 
+@lru_cache(maxsize=8192)
 def request(where: str, text: str) -> Request:
     """Parse a request; its attributes, and so extensions it asks for, are not looked at."""
     from cryptography import x509
@@ -146,6 +148,7 @@ def request(where: str, text: str) -> Request:
     return Request(body, key, ike_identity(where + ": subject", name))
 
 
+@lru_cache(maxsize=8192)
 def certificate(where: str, text: str) -> Certificate:
     """Parse a certificate of version 3."""
     from cryptography import x509
