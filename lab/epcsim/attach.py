@@ -101,7 +101,7 @@ class Ue:
         self.check()
         try:
             return await asyncio.wait_for(self.inbox.get(), ANSWER)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise EpcError(f"UE {self.imsi or self.mme_id} does not answer.") from None
 
     async def answer(self) -> bytes:

@@ -17,7 +17,7 @@ async def run(host: str) -> int:
     client = cql.Client()
     try:
         await asyncio.wait_for(client.connect(host), 10)
-    except (OSError, cql.CqlError, asyncio.TimeoutError) as error:
+    except (TimeoutError, OSError, cql.CqlError) as error:
         reason = str(error) or "no answer"
         sys.stderr.write(f"Connection error: ('Unable to connect to any servers', {reason!r})\n")
         return 1
@@ -28,7 +28,7 @@ async def run(host: str) -> int:
         except cql.CqlError as error:
             sys.stderr.write(f"<stdin>:Error from server: code={error.code:04x} {error}\n")
             code = 2
-        except (OSError, asyncio.TimeoutError):
+        except (TimeoutError, OSError):
             sys.stderr.write("<stdin>:OperationTimedOut: errors={}\n")
             return 2
         else:

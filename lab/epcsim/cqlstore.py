@@ -29,7 +29,7 @@ class Cassandra:
     async def _execute(self, statement: str) -> cql.Rows:
         try:
             return await asyncio.wait_for(self._ask(statement), TIMEOUT)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             reason = f"no answer in {TIMEOUT:g} s"
         except OSError as error:
             reason = error.strerror or str(error)

@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         try:
             self.send(message)
             return await asyncio.wait_for(waiting, timeout)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise PeerTimeoutError(
                 f"{self.peer or 'The peer'} did not answer {message.name} in {timeout:g} s."
             ) from None
@@ -390,7 +390,7 @@ class Client:
                 said = ""
                 await connection.closed
                 log.error("'STATE_CLOSED' with peer '%s'", self.peer)
-            except (OSError, EpcError, asyncio.TimeoutError) as error:
+            except (TimeoutError, OSError, EpcError) as error:
                 reason = str(error) or "no answer"
                 if reason != said:
                     log.error("peer '%s' at %s:%d: %s", self.peer, address, port, reason)

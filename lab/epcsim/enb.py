@@ -154,7 +154,7 @@ class Enb:
         association.send(0, request)
         try:
             answer = await asyncio.wait_for(self._answer, SETUP)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise EpcError(f"MME {config.mme} does not answer S1 Setup.") from None
         if answer.name != "S1SetupResponse":
             cause = answer.values.get("cause", ("", "no cause"))[1]

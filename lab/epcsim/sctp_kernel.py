@@ -133,7 +133,7 @@ async def connect(local: str, address: str, port: int, timeout: float) -> Associ
         await asyncio.wait_for(
             asyncio.get_running_loop().sock_connect(sock, (address, port)), timeout
         )
-    except asyncio.TimeoutError:
+    except TimeoutError:
         sock.close()
         raise EpcError(f"{address}:{port} did not answer in {timeout:g} s.") from None
     except OSError:

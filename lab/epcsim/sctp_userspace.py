@@ -422,7 +422,7 @@ async def connect(local: str, address: str, port: int, timeout: float) -> Associ
         if done and ctypes.get_errno() != errno.EINPROGRESS:
             raise _error("connect")
         await asyncio.wait_for(association.up, timeout)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         association.close()
         raise EpcError(f"{address}:{port} did not answer in {timeout:g} s.") from None
     except OSError:

@@ -100,7 +100,7 @@ class Ue:
             self.inbox.get_nowait()
         try:
             return await asyncio.wait_for(self._attach(), T3410)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self.link.send(uu.RELEASE, self.radio)
             raise EpcError(f"No answer to the attach request in {T3410:g} s.") from None
 
@@ -220,7 +220,7 @@ class Radio:
             )
             link.send(uu.CELL, 0)
             text = await asyncio.wait_for(self._cell, 5)
-        except (OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError) as error:
             reason = getattr(error, "strerror", None) or "no answer"
             raise EpcError(f"No eNB at {address}:{uu.PORT}: {reason}.") from None
         self.link = link

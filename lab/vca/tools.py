@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from lab.vca import actiontools, networktools, relationtools
@@ -164,7 +164,7 @@ def _goal_state(context: HookContext, request: Request) -> Answer:
     arguments.take(0)
 
     def told(status: str, since: float) -> dict[str, str]:
-        moment = datetime.fromtimestamp(since, timezone.utc)
+        moment = datetime.fromtimestamp(since, UTC)
         return {"status": status, "since": moment.strftime("%Y-%m-%d %H:%M:%SZ")}
 
     def unit(u: Unit) -> dict[str, str]:

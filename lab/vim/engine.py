@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,9 @@ PACKAGES = frozenset({"podman"})
 
 #: Where a VDU finds the simulators and what they need.
 BASE = Path("usr/lib/osm-lab")
-_PYTHON = "/usr/bin/python3"
-_PROGRAM = """#!/usr/bin/python3 -IB
+#: VDUs see the machine's /usr. The libraries in binary form are for one version of Python.
+_PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
+_PROGRAM = """#!{python} -IB
 import sys
 sys.path[:0] = ["/usr/lib/osm-lab/python", "/usr/lib/osm-lab/site-packages"]
 from lab.epcsim.{module} import main
@@ -52,7 +52,7 @@ def simulators() -> Simulators | None:
     """The simulators, or None when the machine's own engine is wanted.
 
     Raises:
-        VimError: the variable has another value, or VDUs have another Python than the lab.
+        VimError: the variable has another value, or VDUs lack the lab's version of Python.
     """
     wanted = os.environ.get(VARIABLE, SIMULATORS)
     if wanted == MACHINE:
@@ -62,23 +62,15 @@ def simulators() -> Simulators | None:
     found = importlib.util.find_spec("diameter")
     if found is None or found.origin is None:
         raise VimError("The simulators' libraries are not installed: run the set-up script.")
-    version = subprocess.run(
-        [_PYTHON, "-c", "import sys; print(*sys.version_info[:2])"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    own = f"{sys.version_info[0]} {sys.version_info[1]}"
-    if version.stdout.strip() != own:
-        # The libraries in binary form are for one version of Python.
+    if not _PYTHON.exists():
         raise VimError(
-            f"{_PYTHON} is not Python {own.replace(' ', '.')}, which the lab runs on: the "
-            f"simulators need the same. {VARIABLE}={MACHINE} does without them."
+            f"{_PYTHON} is missing: the simulators need the version of Python that the lab runs "
+            f"on. {VARIABLE}={MACHINE} does without them."
         )
     return Simulators(
         {
-            "usr/bin/podman": _PROGRAM.format(module="podman"),
-            str(BASE / "launch"): _PROGRAM.format(module="programs"),
+            "usr/bin/podman": _PROGRAM.format(python=_PYTHON, module="podman"),
+            str(BASE / "launch"): _PROGRAM.format(python=_PYTHON, module="programs"),
         },
         {
             str(BASE / "python/lab"): Path(__file__).resolve().parents[1],
