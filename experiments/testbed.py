@@ -366,12 +366,11 @@ class Testbed:
             verb = {"vnf": "vnfpkg-create", "ns": "nspkg-create", "nst": "nst-create"}[kind]
             self.verb(verb, str(package))
 
-    def deploy(self, wanted: Sequence[Wanted | Service], patience: float = 600.0) -> None:
+    def deploy(self, wanted: Sequence[Wanted | Service]) -> None:
         """Instantiate slices and services side by side, and wait until all their charms are idle.
 
         Args:
-            wanted: slices and services.
-            patience: seconds all this may take.
+            wanted: slices and services; each may take five minutes, as they share the processors.
 
         Raises:
             click.ClickException: one failed, or it takes too long.
@@ -380,6 +379,7 @@ class Testbed:
             file = self.home / f"{one.name}.yaml"
             file.write_text(one.text, encoding="utf-8")
             self.verb(*one.verb(file), show=True)
+        patience = 300.0 * len(wanted)
         until = time.monotonic() + patience
         waiting = list(wanted)
         while waiting:
