@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -22,9 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 @click.option(
     "--profile", type=click.Choice(sorted(measure.PROFILES)), default="quick", show_default=True
 )
+@click.option("--rounds", type=click.IntRange(1, 100), help="Repetitions; default the profile's.")
 @click.option("--seed", default=1, show_default=True, help="Of the order of runs.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(profile: str, seed: int, out: Path) -> None:
+def main(profile: str, rounds: int | None, seed: int, out: Path) -> None:
     """Measure plain forwarding, WireGuard and IPsec by turns: sizes, mixes, tunnels, HTTP users."""
     reason = missing()
     if reason:
@@ -33,6 +34,7 @@ def main(profile: str, seed: int, out: Path) -> None:
     if not console.is_terminal:
         console = Console(width=140, highlight=False)
     wanted = measure.PROFILES[profile]
+    wanted = replace(wanted, rounds=rounds or wanted.rounds)
     found, without = measure.backends(wanted)
     document = header() | {
         "profile": profile,
