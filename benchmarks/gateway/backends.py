@@ -147,6 +147,15 @@ class WireGuard:
             run("nsenter", "-t", str(pid), "-m", "-n", *words, text=text)
         route.spaces.ip(name, "link", "set", device, "mtu", str(INNER_MTU), "up")
 
+    def transferred(self, route: Route) -> list[int]:
+        """Return the bytes the gateway has sent to each peer."""
+        words = ("wg", "show", "wg0", "transfer")
+        if self._gateway:
+            shown = run("nsenter", "-t", str(self._gateway[0]), "-m", "-n", *words)
+        else:
+            shown = route.spaces.run("gw", *words)
+        return [int(line.split()[2]) for line in shown.splitlines()]
+
     def gateway_pids(self) -> list[int]:
         """Return wireguard-go's process at the gateway."""
         return self._gateway
