@@ -44,7 +44,7 @@ EPC = (
 )
 
 #: Seconds that anything may take on a machine with other work to do.
-PATIENCE = 180.0
+PATIENCE = 480.0
 
 
 class ActionError(AssertionError):
