@@ -1,6 +1,7 @@
 """Settings of all tests; import paths are set in pyproject.toml.
 
-Tests marked `lab` are skipped with the reason where they cannot run, and fail where they must.
+Tests marked `lab` are skipped with the reason where they cannot run, and fail where they must;
+those on User-mode Linux are skipped on a processor on which it cannot boot.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         reason = uml.missing()
     if not reason and item.get_closest_marker("clock") is not None:
         reason = "" if clock.library() else "needs libfaketime"
+    if not reason and item.get_closest_marker("uml") is not None and uml.cannot_boot():
+        pytest.skip(uml.cannot_boot())
     if not reason:
         return
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":
