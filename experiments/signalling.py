@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from experiments.testbed import InBackground, Slice, Testbed
-from lab.epcsim.milenage import opc
+from simulators.milenage import opc
 
 LAUNCH = "/usr/lib/osm-lab/launch"
 FIRST_IMSI = 100

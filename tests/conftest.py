@@ -17,7 +17,16 @@ from support import clock, uml
 from lab.vim import VimError, probe
 
 #: What takes longest begins first, so that no worker is left with it alone at the end.
-LONGEST = ("lab/e2e/test_e2e_oai", "lab/e2e", "uml", "charm", "gateway", "lab", "builder")
+LONGEST = (
+    "lab/e2e/test_e2e_oai",
+    "lab/e2e",
+    "uml",
+    "charm",
+    "gateway",
+    "lab",
+    "simulators",
+    "builder",
+)
 TOOLS = ("cloud-init", "ip", "iperf3", "nft", "nsenter", "ping", "sshd", "tcpdump", "wg")
 
 

@@ -1,7 +1,7 @@
 """The container engine of VDUs: the simulators of the EPC's images, or the machine's own engine.
 
 An offline machine has no images, so by default a VDU's ``podman`` knows simulators of them (see
-``lab.epcsim``). With ``OSMLAB_ENGINE=machine`` a VDU shows the engine that the machine has, which
+``simulators``). With ``OSMLAB_ENGINE=machine`` a VDU shows the engine that the machine has, which
 pulls images or finds them in a store.
 """
 
@@ -29,7 +29,7 @@ _PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
 _PROGRAM = """#!{python} -IB
 import sys
 sys.path[:0] = ["/usr/lib/osm-lab/python", "/usr/lib/osm-lab/site-packages"]
-from lab.epcsim.{module} import main
+from simulators.{module} import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -73,7 +73,7 @@ def simulators() -> Simulators | None:
             str(BASE / "launch"): _PROGRAM.format(python=_PYTHON, module="programs"),
         },
         {
-            str(BASE / "python/lab"): Path(__file__).resolve().parents[1],
+            str(BASE / "python/simulators"): Path(__file__).resolve().parents[2] / "simulators",
             str(BASE / "site-packages"): Path(found.origin).resolve().parents[1],
         },
     )

@@ -15,7 +15,7 @@ from e2e_wire import Capture, wireguard_only
 from sites_support import TREE, Sites, opened
 
 from builder import deployment, packages, variants
-from lab.epcsim import uu
+from simulators import uu
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

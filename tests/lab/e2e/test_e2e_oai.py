@@ -224,7 +224,7 @@ def test_a_slow_database_makes_registrations_late_and_the_measurement_tells(epc:
     hss = epc["hss"]
     environment = f"{NF}/cassandra.env"
     before = hss.out("cat", environment)
-    hss.out("tee", environment, input=f"{before}EPCSIM_CASSANDRA_DELAY={CASSANDRA_DELAY}\n")
+    hss.out("tee", environment, input=f"{before}SIMULATORS_CASSANDRA_DELAY={CASSANDRA_DELAY}\n")
     hss.out("systemctl", "restart", "cassandra.service")
     wait(lambda: any(":9042" in s for s in hss.listening()), "Cassandra listens", LONG)
     sockets = len(epc["mme"].out("cat", "/proc/net/packet").splitlines())

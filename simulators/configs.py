@@ -1,0 +1,364 @@
+"""Configuration files of the images, read into the simulators' configurations.
+
+Only what a simulator does something with is looked at; a value that is missing or wrong is a
+sentence that names the file and the key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import libconf
+
+from simulators import diameter, enb, mme, nas, spgwc, spgwu, ue
+from simulators.errors import EpcError
+from simulators.identity import Gummei, Plmn, Tai
+from simulators.usim import Usim
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise EpcError(f"{path}: {error.strerror}.") from None
+
+
+class _File:
+    """A file's values by keys, with errors that name both."""
+
+    def __init__(self, path: str | Path, content: Any) -> None:
+        self.path = path
+        self.content = content
+
+    def get(self, *keys: str | int) -> Any:
+        found = self.content
+        for key in keys:
+            try:
+                found = found[key]
+            except (KeyError, IndexError, TypeError):
+                raise self.wrong(keys, "missing") from None
+        return found
+
+    def find(self, *keys: str | int, default: Any = None) -> Any:
+        try:
+            return self.get(*keys)
+        except EpcError:
+            return default
+
+    def address(self, *keys: str | int) -> str:
+        """An IPv4 address, a prefix length after it dropped."""
+        found = str(self.get(*keys))
+        try:
+            return str(ipaddress.IPv4Interface(found).ip)
+        except ValueError:
+            raise self.wrong(keys, f"'{found}' is not an IPv4 address") from None
+
+    def number(self, *keys: str | int) -> int:
+        """A number, written as one or as text."""
+        found = self.get(*keys)
+        try:
+            return int(str(found), 0)
+        except ValueError:
+            raise self.wrong(keys, f"'{found}' is not a number") from None
+
+    def octets(self, *keys: str | int) -> bytes:
+        """A key of 16 octets in hexadecimal."""
+        found = str(self.get(*keys))
+        if not re.fullmatch(r"[0-9a-fA-F]{32}", found):
+            raise self.wrong(keys, "not 32 hexadecimal digits")
+        return bytes.fromhex(found)
+
+    def wrong(self, keys: Iterable[str | int], why: str) -> EpcError:
+        return EpcError(f"{self.path}: {'.'.join(map(str, keys))}: {why}.")
+
+
+def _json(path: str | Path) -> _File:
+    try:
+        return _File(path, json.loads(_text(path)))
+    except json.JSONDecodeError as error:
+        raise EpcError(f"{path}: line {error.lineno}: {error.msg}.") from None
+
+
+def _libconfig(path: str | Path) -> _File:
+    try:
+        return _File(path, libconf.loads(_text(path)))
+    except libconf.ConfigParseError as error:
+        raise EpcError(f"{path}: {error}.") from None
+
+
+@dataclass(frozen=True)
+class FreeDiameter:
+    """What counts of a freeDiameter configuration.
+
+    Attributes:
+        identity, realm, address, port: the node itself.
+        peer, peer_address, peer_port: the peer it connects to, empty for none.
+        extensions: arguments of the extensions it loads, by file name.
+    """
+
+    identity: str
+    realm: str
+    address: str
+    port: int
+    peer: str = ""
+    peer_address: str = ""
+    peer_port: int = 3868
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+_DIRECTIVE = re.compile(
+    r"(?P<name>\w+)\s*=\s*(?P<value>[^;{]*?)\s*(?:\{(?P<block>[^}]*)\}\s*)?;|\w+\s*;", re.S
+)
+
+
+def free_diameter(path: str | Path) -> FreeDiameter:
+    """Read a freeDiameter configuration.
+
+    Raises:
+        EpcError: a part that is needed is missing.
+    """
+    text = re.sub(r"#.*", "", _text(path))
+    values: dict[str, str] = {}
+    extensions: list[tuple[str, str]] = []
+    peer, block = "", ""
+    for match in _DIRECTIVE.finditer(text):
+        name, value = match["name"], match["value"]
+        if name is None:
+            continue
+        words = re.findall(r'"([^"]*)"', value)
+        if name == "LoadExtension" and words:
+            extensions.append((words[0], words[1] if len(words) > 1 else ""))
+        elif name == "ConnectPeer" and words:
+            peer, block = words[0], match["block"] or ""
+        else:
+            values[name] = words[0] if words else value
+    for name in ("Identity", "Realm", "ListenOn"):
+        if name not in values:
+            raise EpcError(f"{path}: {name} is missing.")
+    inner = dict(re.findall(r'(\w+)\s*=\s*"?([^";]+)"?\s*;', block))
+    return FreeDiameter(
+        values["Identity"],
+        values["Realm"],
+        values["ListenOn"],
+        int(values.get("Port", "3868")),
+        peer,
+        inner.get("ConnectTo", ""),
+        int(inner.get("port", "3868")),
+        tuple(extensions),
+    )
+
+
+def allowed_peers(path: str | Path) -> tuple[str, ...]:
+    """Suffixes (".REALM") or whole names of an acl_wl configuration."""
+    found = []
+    for line in re.sub(r"#.*", "", _text(path)).splitlines():
+        for word in line.split():
+            if not word.startswith("ALLOW_"):
+                found.append(word.removeprefix("*"))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class HssConfig:
+    """How the HSS is set up: its node, its store, whom it serves."""
+
+    node: FreeDiameter
+    cassandra: str
+    roaming: bool
+    accept: tuple[str, ...]
+
+
+def hss(path: str | Path) -> HssConfig:
+    """Read hss_rel14.json and what it names."""
+    file = _json(path)
+    node = free_diameter(file.get("common", "fdcfg"))
+    if file.get("common", "originhost") != node.identity:
+        raise EpcError(f"{path}: common.originhost is not the Identity of freeDiameter.")
+    accept: tuple[str, ...] = ()
+    for name, argument in node.extensions:
+        if os.path.basename(name) == "acl_wl.fdx":
+            accept = allowed_peers(argument)
+    return HssConfig(
+        node,
+        str(file.get("hss", "casssrv")),
+        bool(file.find("hss", "roamallow", default=False)),
+        accept,
+    )
+
+
+def _plmn(file: _File, *keys: str | int) -> Plmn:
+    return Plmn(str(file.get(*keys, "MCC")), str(file.get(*keys, "MNC")))
+
+
+def mme_config(path: str | Path) -> mme.Config:
+    """Read mme.conf and the freeDiameter configuration it names."""
+    file = _libconfig(path)
+    node = free_diameter(file.get("MME", "S6A", "S6A_CONF"))
+    host = file.get("MME", "S6A", "HSS_HOSTNAME")
+    if node.peer != host:
+        raise EpcError(f"{path}: MME.S6A.HSS_HOSTNAME is not the ConnectPeer of freeDiameter.")
+    gummeis = tuple(
+        Gummei(
+            _plmn(file, "MME", "GUMMEI_LIST", number),
+            file.number("MME", "GUMMEI_LIST", number, "MME_GID"),
+            file.number("MME", "GUMMEI_LIST", number, "MME_CODE"),
+        )
+        for number in range(len(file.get("MME", "GUMMEI_LIST")))
+    )
+    tais = frozenset(
+        Tai(
+            _plmn(file, "MME", "TAI_LIST", number),
+            file.number("MME", "TAI_LIST", number, "TAC"),
+        )
+        for number in range(len(file.get("MME", "TAI_LIST")))
+    )
+    if not gummeis or not tais:
+        raise EpcError(f"{path}: GUMMEI_LIST and TAI_LIST may not be empty.")
+    order = file.find("MME", "NAS", "ORDERED_SUPPORTED_CIPHERING_ALGORITHM_LIST", default=["EEA0"])
+    supported = {"EEA0": nas.EEA0, "EEA2": nas.EEA2}
+    interfaces = ("MME", "NETWORK_INTERFACES")
+    return mme.Config(
+        diameter.Identity(node.identity, node.realm, node.address),
+        host,
+        file.get("MME", "S6A", "HSS_REALM"),
+        node.peer_address,
+        file.address(*interfaces, "MME_IPV4_ADDRESS_FOR_S1_MME"),
+        file.address(*interfaces, "MME_IPV4_ADDRESS_FOR_S11_MME"),
+        file.address("MME", "S-GW", "SGW_IPV4_ADDRESS_FOR_S11"),
+        gummeis,
+        tais,
+        node.peer_port,
+        file.number("MME", "MAXENB"),
+        file.number("MME", "MAXUE"),
+        next((supported[name] for name in order if name in supported), nas.EEA0),
+    )
+
+
+def spgwc_config(path: str | Path) -> spgwc.Config:
+    """Read spgw_c.json."""
+    file = _json(path)
+    pdns = []
+    for number in range(len(file.get("pdns"))):
+        text = str(file.get("pdns", number, "dyn_ue_ipv4_range"))
+        first, dash, last = (part.strip() for part in text.partition("-"))
+        if not dash:
+            raise file.wrong(("pdns", number, "dyn_ue_ipv4_range"), "not FIRST - LAST")
+        pdns.append(spgwc.Pdn(str(file.get("pdns", number, "apn_ni")), first, last))
+    names = ("default_dns_ipv4_address", "default_dns_sec_ipv4_address")
+    selection = file.find("cups", "up_nodes_selection", default=[])
+    return spgwc.Config(
+        _own(file, "s11", "ipv4_address"),
+        _own(file, "sx", "ipv4_address"),
+        tuple(pdns),
+        tuple(file.address("spgw_app", name) for name in names if file.find("spgw_app", name)),
+        file.number("spgw_app", "ue_mtu_ipv4"),
+        tuple(str(one["id"]) for one in selection if "id" in one),
+    )
+
+
+def _own(file: _File, section: str, key: str) -> str:
+    """An own address, "read" meaning that of the interface."""
+    if file.get(section, key) == "read":
+        return interface_address(str(file.get(section, "interface_name")))
+    return file.address(section, key)
+
+
+def interface_address(name: str) -> str:
+    """The first IPv4 address of an interface.
+
+    Raises:
+        EpcError: there is none.
+    """
+    done = subprocess.run(
+        ["ip", "-json", "-4", "address", "show", "dev", name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    for one in found:
+        for address in one.get("addr_info", []):
+            return str(address["local"])
+    raise EpcError(f"The interface {name} has no IPv4 address.")
+
+
+def spgwu_config(path: str | Path) -> spgwu.Config:
+    """Read spgw_u.conf."""
+    file = _libconfig(path)
+    interfaces = ("SPGW-U", "INTERFACES")
+
+    def own(name: str) -> str:
+        if file.find(*interfaces, name, "IPV4_ADDRESS", default="read") == "read":
+            return interface_address(str(file.get(*interfaces, name, "INTERFACE_NAME")))
+        return file.address(*interfaces, name, "IPV4_ADDRESS")
+
+    pools = tuple(
+        str(ipaddress.IPv4Network(one["NETWORK_IPV4"], strict=False))
+        for one in file.get("SPGW-U", "PDN_NETWORK_LIST")
+    )
+    snat = str(file.find("SPGW-U", "SNAT", default="no")).lower() == "yes"
+    count = len(file.get("SPGW-U", "SPGW-C_LIST"))
+    cps = (file.address("SPGW-U", "SPGW-C_LIST", n, "IPV4_ADDRESS") for n in range(count))
+    return spgwu.Config(
+        str(file.get("SPGW-U", "FQDN")),
+        own("SX"),
+        own("S1U_S12_S4_UP"),
+        pools,
+        tuple(cps),
+        str(file.get(*interfaces, "SGI", "INTERFACE_NAME")) if snat else "",
+    )
+
+
+def enb_config(path: str | Path) -> enb.Config:
+    """Read enb.conf."""
+    file = _libconfig(path)
+    one = ("eNBs", 0)
+    plmns = tuple(
+        Plmn(f"{int(p['mcc']):03d}", f"{int(p['mnc']):0{int(p.get('mnc_length', 2))}d}")
+        for p in file.get(*one, "plmn_list")
+    )
+    interfaces = (*one, "NETWORK_INTERFACES")
+    return enb.Config(
+        str(file.find(*one, "eNB_name", default="eNB")),
+        file.number(*one, "eNB_ID") & 0xFFFFF,
+        plmns,
+        file.number(*one, "tracking_area_code"),
+        file.address(*one, "mme_ip_address", 0, "ipv4"),
+        file.address(*interfaces, "ENB_IPV4_ADDRESS_FOR_S1_MME"),
+        file.address(*interfaces, "ENB_IPV4_ADDRESS_FOR_S1U"),
+    )
+
+
+def ue_config(path: str | Path, environment: Mapping[str, str]) -> ue.Config:
+    """Read ue_usim.conf; the eNB's address is RFSIMULATOR of the environment."""
+    file = _libconfig(path)
+    usims, hplmns = [], []
+    for name in sorted(key for key in file.content if re.fullmatch(r"UE\d+", key)):
+        home = str(file.get(name, "HPLMN"))
+        if not re.fullmatch(r"\d{5,6}", home):
+            raise file.wrong((name, "HPLMN"), f"'{home}' is not an MCC and MNC")
+        hplmns.append(Plmn(home[:3], home[3:]))
+        imsi = home + str(file.get(name, "SIM", "MSIN"))
+        usims.append(
+            Usim(
+                imsi,
+                file.octets(name, "SIM", "USIM_API_K"),
+                file.octets(name, "SIM", "OPC"),
+            )
+        )
+    if not usims:
+        raise EpcError(f"{path}: UE0 is missing.")
+    enb_address = environment.get("RFSIMULATOR", "")
+    try:
+        ipaddress.IPv4Address(enb_address)
+    except ValueError:
+        raise EpcError(f"RFSIMULATOR: '{enb_address}' is not an IPv4 address.") from None
+    return ue.Config(tuple(usims), tuple(dict.fromkeys(hplmns)), enb_address)

@@ -1,0 +1,113 @@
+"""The HSS's subscribers as rows of OAI's tables in Cassandra."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from simulators import cql
+from simulators.errors import EpcError
+from simulators.subscribers import Subscriber
+
+#: Seconds Cassandra has to answer.
+TIMEOUT = 5.0
+_COLUMNS = "imsi, key, opc, sqn, msisdn, subscription_data, mmehost, ms_ps_status"
+_TABLE = "vhss.users_imsi"
+
+
+class Cassandra:
+    """A store in Cassandra; connects when it is asked and again after the connection was lost."""
+
+    def __init__(self, host: str, port: int = cql.PORT) -> None:
+        """Use the server at a host."""
+        self.host = host
+        self.port = port
+        self._client = cql.Client()
+        self._connecting = asyncio.Lock()
+
+    async def _execute(self, statement: str) -> cql.Rows:
+        try:
+            return await asyncio.wait_for(self._ask(statement), TIMEOUT)
+        except TimeoutError:
+            reason = f"no answer in {TIMEOUT:g} s"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        except cql.CqlError as error:
+            reason = str(error)
+        raise EpcError(f"Cassandra at {self.host}:{self.port}: {reason}.")
+
+    async def _ask(self, statement: str) -> cql.Rows:
+        async with self._connecting:
+            if not self._client.connected:
+                self._client = cql.Client()
+                await self._client.connect(self.host, self.port)
+        return await self._client.execute(statement)
+
+    async def get(self, imsi: str) -> Subscriber | None:
+        """The subscriber, or None."""
+        where = cql.literal(imsi)
+        answer = await self._execute(
+            f"SELECT {_COLUMNS} FROM {_TABLE} WHERE imsi = {where};"  # noqa: S608 - literal quotes
+        )
+        if not answer.rows:
+            return None
+        row = answer.dicts()[0]
+        apns, up, down = subscription(str(row["subscription_data"] or "{}"))
+        try:
+            return Subscriber(
+                imsi,
+                bytes.fromhex(str(row["key"])),
+                bytes.fromhex(str(row["opc"])),
+                int(row["sqn"] or 0),
+                str(row["msisdn"] or ""),
+                apns,
+                up,
+                down,
+                str(row["mmehost"] or "") if row["ms_ps_status"] == "NOT_PURGED" else "",
+            )
+        except ValueError:
+            raise EpcError(f"The keys of subscriber {imsi} are not hexadecimal.") from None
+
+    async def set_sqn(self, imsi: str, sqn: int) -> None:
+        """Note the sequence number used last."""
+        await self._execute(
+            f"UPDATE {_TABLE} SET sqn = {sqn} WHERE imsi = {cql.literal(imsi)};"  # noqa: S608
+        )
+
+    async def set_mme(self, imsi: str, mme: str) -> None:
+        """Note which MME serves the subscriber."""
+        host, realm = cql.literal(mme), cql.literal(mme.partition(".")[2])
+        change = f"mmehost = {host}, mmerealm = {realm}, ms_ps_status = 'NOT_PURGED'"
+        if not mme:
+            change = "ms_ps_status = 'PURGED'"
+        await self._execute(
+            f"UPDATE {_TABLE} SET {change} WHERE imsi = {cql.literal(imsi)};"  # noqa: S608
+        )
+
+
+def subscription(text: str) -> tuple[tuple[str, ...], int, int]:
+    """APNs and bit rates out of Subscription-Data as OAI's HSS keeps it.
+
+    The document repeats the member APN-Configuration once for each APN.
+    """
+    apns: list[str] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        apns.extend(
+            value["Service-Selection"]
+            for name, value in pairs
+            if name == "APN-Configuration"
+            and isinstance(value, dict)
+            and isinstance(value.get("Service-Selection"), str)
+        )
+        return dict(pairs)
+
+    try:
+        document = json.loads(text, object_pairs_hook=collect)
+        rates = document.get("Subscription-Data", {}).get("AMBR", {})
+        up = int(rates.get("Max-Requested-Bandwidth-UL", 50_000_000))
+        down = int(rates.get("Max-Requested-Bandwidth-DL", 100_000_000))
+    except (ValueError, AttributeError, TypeError):
+        raise EpcError("Subscription-Data of a subscriber cannot be read.") from None
+    return tuple(apns), up, down

@@ -1,0 +1,207 @@
+"""The programs in the images: each reads its configuration and runs until it is told to end.
+
+    python -m simulators.programs NAME [WORD]...
+
+The words are those of the program it stands for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from simulators.errors import EpcError
+
+log = logging.getLogger("main")
+
+
+async def _until_told(stop: Callable[[], Awaitable[None] | None]) -> None:
+    """Wait for SIGTERM or SIGINT, then stop."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await told.wait()
+    done = stop()
+    if done is not None:
+        await done
+    await asyncio.sleep(0.05)  # what the transports still have to send
+
+
+def _file(words: list[str], flag: str) -> str:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(flag, dest="file", required=True)
+    return str(parser.parse_known_args(words)[0].file)
+
+
+async def hss(words: list[str]) -> None:
+    """oai_hss -j FILE."""
+    from simulators import configs
+    from simulators.cqlstore import Cassandra
+    from simulators.diameter import Identity
+    from simulators.hss import Hss
+
+    config = configs.hss(_file(words, "-j"))
+    node = config.node
+    store = Cassandra(config.cassandra)
+    await store.get("000000000000000")  # ends with a reason when there are no subscribers' tables
+    identity = Identity(node.identity, node.realm, node.address)
+    made = Hss(identity, store, config.roaming, config.accept or None)
+    await made.server.start(node.address, node.port)
+    log.info("HSS %s serves S6a on %s:%d", node.identity, node.address, node.port)
+    await _until_told(made.server.stop)
+
+
+async def mme(words: list[str]) -> None:
+    """oai_mme -c FILE."""
+    from simulators import configs
+    from simulators.mme import Mme
+
+    made = Mme(configs.mme_config(_file(words, "-c")))
+    await made.start()
+    await _until_told(made.stop)
+
+
+async def spgwc(words: list[str]) -> None:
+    """oai_spgwc -c FILE -o."""
+    from simulators import configs
+    from simulators.spgwc import Spgwc
+
+    made = Spgwc(configs.spgwc_config(_file(words, "-c")))
+    await made.start()
+    await _until_told(made.stop)
+
+
+async def spgwu(words: list[str]) -> None:
+    """oai_spgwu -c FILE -o."""
+    from simulators import configs
+    from simulators.spgwu import Spgwu
+
+    made = Spgwu(configs.spgwu_config(_file(words, "-c")))
+    await made.start()
+    await _until_told(made.stop)
+
+
+async def enb(words: list[str]) -> None:
+    """lte-softmodem -O FILE --rfsim."""
+    from simulators import configs
+    from simulators.enb import Enb
+
+    made = Enb(configs.enb_config(_file(words, "-O")))
+    await made.start()
+    await _until_told(made.stop)
+
+
+_NVRAM = ".ue_usim.conf"
+
+
+async def conf2uedata(words: list[str]) -> None:
+    """conf2uedata -c FILE -o DIRECTORY: the USIM that lte-uesoftmodem finds there."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("-c", dest="file", required=True)
+    parser.add_argument("-o", dest="directory", required=True)
+    found, _ = parser.parse_known_args(words)
+    shutil.copyfile(found.file, Path(found.directory, _NVRAM))
+    os.chmod(Path(found.directory, _NVRAM), 0o600)
+
+
+async def ue(words: list[str]) -> None:
+    """lte-uesoftmodem --rfsim ..., with the USIM in the working directory."""
+    from simulators import configs
+    from simulators.ue import Terminal
+
+    made = Terminal(configs.ue_config(_NVRAM, os.environ))
+    running = asyncio.create_task(made.run())
+
+    async def stop() -> None:
+        await made.switch_off()
+        running.cancel()
+
+    await _until_told(stop)
+
+
+async def sctpd(words: list[str]) -> None:
+    """sctpd: holds the socket that its MME waits for; the MME here speaks SCTP by itself."""
+    path = "/tmp/sctpd_downstream.sock"  # noqa: S108 - the image's own path, in its own /tmp
+    server = await asyncio.start_unix_server(lambda reader, writer: None, path)
+    await _until_told(server.close)
+
+
+async def cassandra(words: list[str]) -> None:
+    """The image's entry point: CQL on CASSANDRA_RPC_ADDRESS, rows in /var/lib/cassandra."""
+    from simulators.cassandra import Database, Server
+
+    address = os.environ.get("CASSANDRA_RPC_ADDRESS", "127.0.0.1")
+    database = Database(
+        Path(os.environ.get("SIMULATORS_DATA", "/var/lib/cassandra"), "rows.sqlite")
+    )
+    server = Server(database)
+    server.delay = float(os.environ.get("SIMULATORS_CASSANDRA_DELAY", "0"))
+    await server.start(address)
+    log.info("Starting listening for CQL clients on /%s:9042", address)
+    await _until_told(server.stop)
+    database.close()
+
+
+async def redis(words: list[str]) -> None:
+    """redis-server --bind ADDRESS --port PORT."""
+    from simulators.redis import serve
+
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--bind", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=6379)
+    found, _ = parser.parse_known_args(words)
+    server = await serve(found.bind, found.port)
+    log.info("Ready to accept connections")
+    await _until_told(server.close)
+
+
+PROGRAMS: dict[str, Callable[[list[str]], Awaitable[None]]] = {
+    "hss": hss,
+    "mme": mme,
+    "sctpd": sctpd,
+    "spgwc": spgwc,
+    "spgwu": spgwu,
+    "enb": enb,
+    "ue": ue,
+    "conf2uedata": conf2uedata,
+    "cassandra": cassandra,
+    "redis": redis,
+}
+
+
+def main(words: list[str]) -> int:
+    """Run a program; returns its exit code."""
+    name, rest = words[0], words[1:]
+    if name == "cqlsh":
+        from simulators import cqlsh
+
+        return cqlsh.main(rest)
+    if name == "load":
+        from simulators import load
+
+        return load.main()
+    logging.basicConfig(
+        stream=sys.stdout,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)-7s %(name)-8s %(message)s",
+    )
+    try:
+        asyncio.run(PROGRAMS[name](rest))  # type: ignore[arg-type]
+    except EpcError as error:
+        log.error("%s", error)
+        return 1
+    except OSError as error:
+        log.error("%s", error.strerror or error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

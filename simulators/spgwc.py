@@ -1,0 +1,380 @@
+"""The SPGW-C: S11 sessions from an MME, PFCP sessions to an SPGW-U, addresses of UEs."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import itertools
+import logging
+import os
+from dataclasses import dataclass
+
+from simulators import association, gtpc, pfcp, udp
+from simulators.errors import EpcError, ProtocolError
+from simulators.gtpc import Fteid
+from simulators.pfcp import Rules
+from simulators.tlv import Message, MissingError, need, number
+
+log = logging.getLogger("spgwc")
+
+#: Seconds between attempts to associate with an SPGW-U that was lost.
+RETRY = 3.0
+
+
+@dataclass(frozen=True)
+class Pdn:
+    """A packet data network: its APN and the addresses of its UEs, first and last."""
+
+    apn: str
+    first: str
+    last: str
+
+
+@dataclass(frozen=True)
+class Config:
+    """How the SPGW-C is set up.
+
+    Attributes:
+        s11: S11 address.
+        sx: SXab address.
+        pdns: packet data networks; an APN that matches none is refused.
+        dns: name servers that UEs are told.
+        mtu: MTU that UEs are told.
+        ups: Node IDs of SPGW-Us that may associate, empty for any.
+    """
+
+    s11: str
+    sx: str
+    pdns: tuple[Pdn, ...]
+    dns: tuple[str, ...] = ()
+    mtu: int = 1358
+    ups: tuple[str, ...] = ()
+
+
+class Pool:
+    """Addresses of a PDN, given in order and taken back."""
+
+    def __init__(self, pdn: Pdn) -> None:
+        """All are free."""
+        first, last = (ipaddress.IPv4Address(text) for text in (pdn.first, pdn.last))
+        if last < first:
+            raise EpcError(f"The UE addresses of {pdn.apn} end before they begin.")
+        self._fresh = (str(ipaddress.IPv4Address(n)) for n in range(int(first), int(last) + 1))
+        self._free: dict[str, None] = {}
+
+    def take(self) -> str | None:
+        """A free address; the one free for longest when all were in use already."""
+        fresh = next(self._fresh, None)
+        if fresh is None and self._free:
+            fresh = next(iter(self._free))
+            del self._free[fresh]
+        return fresh
+
+    def release(self, address: str) -> None:
+        """Take an address back."""
+        self._free[address] = None
+
+
+@dataclass
+class Session:
+    """A PDN connection."""
+
+    imsi: str
+    apn: str
+    mme: Fteid
+    bearer: int
+    address: str
+    control: int
+    seid: int
+    up_seid: int = 0
+    uplink: tuple[int, str] = (0, "")
+    enb: Fteid | None = None
+
+
+@dataclass
+class _Up:
+    """An associated user plane function."""
+
+    node: str
+    address: str
+    watch: asyncio.Task[None] | None = None
+
+
+@dataclass
+class Counters:
+    """Sessions created, refused and deleted since the start."""
+
+    created: int = 0
+    refused: int = 0
+    deleted: int = 0
+
+
+class Spgwc:
+    """The control plane function."""
+
+    def __init__(self, config: Config) -> None:
+        """Set up by a configuration."""
+        self.config = config
+        self.started = pfcp.timestamp()
+        self.sessions: dict[int, Session] = {}
+        self.counters = Counters()
+        self.up: _Up | None = None
+        self.associated = asyncio.Event()
+        self.s11 = udp.Endpoint(gtpc.CODEC, self._s11)
+        self.sx = udp.Endpoint(pfcp.CODEC, self._sx)
+        self._pools = {pdn.apn: Pool(pdn) for pdn in config.pdns}
+        self._numbers = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
+        self._by_ue: dict[tuple[str, str], Session] = {}
+        self._restoring: asyncio.Task[None] | None = None
+        self._seeking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open S11 and SXab."""
+        await self.sx.start(self.config.sx, pfcp.PORT)
+        await self.s11.start(self.config.s11, gtpc.PORT)
+
+    def stop(self) -> None:
+        """Close both."""
+        if self.up is not None and self.up.watch is not None:
+            self.up.watch.cancel()
+        for task in (self._restoring, self._seeking):
+            if task is not None:
+                task.cancel()
+        self.s11.stop()
+        self.sx.stop()
+
+    # -- SXab -----------------------------------------------------------------------------------
+
+    async def _sx(self, message: Message, peer: udp.Address) -> Message | None:
+        if message.type == pfcp.HEARTBEAT_REQUEST:
+            return Message(pfcp.HEARTBEAT_RESPONSE, None, (pfcp.recovery(self.started),))
+        if message.type != pfcp.ASSOCIATION_REQUEST:
+            return None
+        value = pfcp.ACCEPTED
+        try:
+            node = pfcp.node_of(message.need(pfcp.NODE_ID))
+            stamp = number(message.need(pfcp.RECOVERY), 4)
+            if self.config.ups and not {node, peer[0]} & set(self.config.ups):
+                log.error("SPGW-U %s at %s is not configured", node, peer[0])
+                value = pfcp.REJECTED
+            else:
+                self._join(node, peer[0], stamp)
+        except MissingError:
+            value = pfcp.MANDATORY_MISSING
+        ies = (
+            pfcp.node_id(self.config.sx),
+            pfcp.cause(value),
+            pfcp.recovery(self.started),
+        )
+        return Message(pfcp.ASSOCIATION_RESPONSE, None, ies)
+
+    def _join(self, node: str, address: str, stamp: int) -> None:
+        log.info("PFCP association with SPGW-U %s at %s", node, address)
+        if self.up is not None and self.up.watch is not None:
+            self.up.watch.cancel()
+        self.up = _Up(node, address)
+
+        def lost(reason: str) -> None:
+            log.error("PFCP association with SPGW-U %s lost: %s", node, reason)
+            self.up = None
+            self.associated.clear()
+            self._seeking = asyncio.create_task(self._seek(node, address))
+
+        peer = (address, pfcp.PORT)
+        self.up.watch = asyncio.create_task(
+            association.watch(self.sx, peer, self.started, stamp, lost)
+        )
+        self.associated.set()
+        if self.sessions:
+            self._restoring = asyncio.create_task(self._restore())
+
+    async def _seek(self, node: str, address: str) -> None:
+        """Ask a user plane function that was lost to associate again, until one is there."""
+        ies = (pfcp.node_id(self.config.sx), pfcp.recovery(self.started))
+        while self.up is None:
+            try:
+                request = Message(pfcp.ASSOCIATION_REQUEST, None, ies)
+                response = await self.sx.request((address, pfcp.PORT), request)
+                if pfcp.cause_of(response) == pfcp.ACCEPTED and self.up is None:
+                    self._join(node, address, number(response.need(pfcp.RECOVERY), 4))
+            except EpcError as error:
+                log.debug("%s", error)
+            await asyncio.sleep(RETRY)
+
+    async def _restore(self) -> None:
+        """Set the sessions up again in a user plane function that has restarted (TS 23.007)."""
+        for session in list(self.sessions.values()):
+            if session.control not in self.sessions:
+                continue
+            try:
+                await self._establish(session)
+            except EpcError as error:
+                log.error("session of %s: %s", session.imsi, error)
+
+    async def _ask(self, message: Message) -> Message:
+        if self.up is None:
+            raise EpcError("No SPGW-U is associated.")
+        return await self.sx.request((self.up.address, pfcp.PORT), message)
+
+    async def _establish(self, session: Session) -> None:
+        enb = None if session.enb is None else (session.enb.teid, session.enb.address)
+        uplink = session.uplink if session.uplink[0] else None
+        rules = Rules(session.address, session.apn, uplink, enb)
+        response = await self._ask(pfcp.establishment(self.config.sx, session.seid, rules))
+        value = pfcp.cause_of(response)
+        if value != pfcp.ACCEPTED:
+            raise EpcError(f"The SPGW-U refused the session with cause {value}.")
+        session.up_seid, _ = pfcp.fseid_of(response.need(pfcp.FSEID))
+        session.uplink = pfcp.created_tunnel(response)
+
+    # -- S11 ------------------------------------------------------------------------------------
+
+    async def _s11(self, message: Message, peer: udp.Address) -> Message | None:
+        if message.type == gtpc.ECHO_REQUEST:
+            return gtpc.echo_response(self.started)
+        answers = {
+            gtpc.CREATE_SESSION_REQUEST: self._create,
+            gtpc.MODIFY_BEARER_REQUEST: self._modify,
+            gtpc.DELETE_SESSION_REQUEST: self._delete,
+            gtpc.RELEASE_ACCESS_REQUEST: self._release,
+        }
+        if message.type not in answers:
+            return None
+        teid = self._reply_to(message)
+        try:
+            return await answers[message.type](message)
+        except MissingError as error:
+            missing = gtpc.MANDATORY_MISSING
+            return gtpc.refusal(message.type + 1, teid, missing, error.kind)
+        except ProtocolError as error:
+            log.error("S11 message type %d: %s", message.type, error)
+            return gtpc.refusal(message.type + 1, teid, gtpc.INVALID_FORMAT)
+
+    def _reply_to(self, message: Message) -> int:
+        session = self.sessions.get(message.endpoint or 0)
+        if session is not None:
+            return session.mme.teid
+        octets = message.find(gtpc.FTEID)
+        try:
+            return Fteid.decode(octets).teid if octets is not None else 0
+        except ProtocolError:
+            return 0
+
+    def _pdn(self, apn: str) -> Pdn | None:
+        # An APN may carry the operator identifier: internet.mnc088.mcc242.gprs (TS 23.003, 9.1.2).
+        network = apn.partition(".mnc")[0]
+        return next((p for p in self.config.pdns if p.apn in (apn, network)), None)
+
+    async def _create(self, message: Message) -> Message:
+        wanted = gtpc.SessionRequest.decode(message)
+
+        def refuse(value: int) -> Message:
+            self.counters.refused += 1
+            log.warning("session of %s refused: %s", wanted.imsi, gtpc.CAUSES[value])
+            return gtpc.refusal(gtpc.CREATE_SESSION_RESPONSE, wanted.mme.teid, value)
+
+        pdn = self._pdn(wanted.apn)
+        if pdn is None:
+            return refuse(gtpc.UNKNOWN_APN)
+        old = self._by_ue.get((wanted.imsi, pdn.apn))
+        if old is not None:
+            await self._forget(old)
+        address = self._pools[pdn.apn].take()
+        if address is None:
+            return refuse(gtpc.NO_ADDRESS)
+        session = Session(
+            wanted.imsi,
+            pdn.apn,
+            wanted.mme,
+            wanted.bearer,
+            address,
+            next(self._numbers),
+            next(self._numbers),
+        )
+        try:
+            await self._establish(session)
+        except EpcError as error:
+            log.error("session of %s: %s", wanted.imsi, error)
+            self._pools[pdn.apn].release(address)
+            return refuse(gtpc.PEER_SILENT)
+        self.sessions[session.control] = session
+        self._by_ue[wanted.imsi, pdn.apn] = session
+        self.counters.created += 1
+        granted = gtpc.Session(
+            Fteid(gtpc.S11_SGW, session.control, self.config.s11),
+            Fteid(gtpc.S1U_SGW, *session.uplink),
+            address,
+            options(self.config.dns, self.config.mtu),
+            wanted.bearer,
+        )
+        return granted.message(wanted.mme.teid, self.started)
+
+    async def _modify(self, message: Message) -> Message:
+        session = self.sessions.get(message.endpoint or 0)
+        if session is None:
+            kind = gtpc.MODIFY_BEARER_RESPONSE
+            return gtpc.refusal(kind, 0, gtpc.CONTEXT_NOT_FOUND)
+        bearer = gtpc.bearer_of(message)
+        session.enb = Fteid.decode(need(bearer, gtpc.FTEID))
+        request = pfcp.modification(session.up_seid, (session.enb.teid, session.enb.address))
+        try:
+            value = pfcp.cause_of(await self._ask(request))
+        except EpcError as error:
+            log.error("bearer of %s: %s", session.imsi, error)
+            value = pfcp.REJECTED
+        if value != pfcp.ACCEPTED:
+            return gtpc.refusal(gtpc.MODIFY_BEARER_RESPONSE, session.mme.teid, gtpc.PEER_SILENT)
+        user = Fteid(gtpc.S1U_SGW, *session.uplink)
+        return gtpc.modify_response(session.mme.teid, session.bearer, user)
+
+    async def _release(self, message: Message) -> Message:
+        session = self.sessions.get(message.endpoint or 0)
+        kind = gtpc.RELEASE_ACCESS_RESPONSE
+        if session is None:
+            return gtpc.refusal(kind, 0, gtpc.CONTEXT_NOT_FOUND)
+        session.enb = None
+        try:
+            await self._ask(pfcp.modification(session.up_seid, None))
+        except EpcError as error:
+            log.error("bearer of %s: %s", session.imsi, error)
+        return Message(kind, session.mme.teid, (gtpc.cause(gtpc.ACCEPTED),))
+
+    async def _delete(self, message: Message) -> Message:
+        session = self.sessions.get(message.endpoint or 0)
+        kind = gtpc.DELETE_SESSION_RESPONSE
+        if session is None:
+            return gtpc.refusal(kind, 0, gtpc.CONTEXT_NOT_FOUND)
+        await self._forget(session)
+        return Message(kind, session.mme.teid, (gtpc.cause(gtpc.ACCEPTED),))
+
+    async def _forget(self, session: Session) -> None:
+        self.sessions.pop(session.control, None)
+        self._by_ue.pop((session.imsi, session.apn), None)
+        self.counters.deleted += 1
+        try:
+            await self._ask(Message(pfcp.DELETION_REQUEST, session.up_seid))
+        except EpcError as error:
+            log.error("session of %s: %s", session.imsi, error)
+        self._pools[session.apn].release(session.address)
+
+
+def options(dns: tuple[str, ...], mtu: int) -> bytes:
+    """Protocol configuration options for a UE: name servers and MTU (TS 24.008, 10.5.6.3)."""
+    found = b"\x80"
+    for server in dns:
+        found += b"\x00\x0d\x04" + ipaddress.IPv4Address(server).packed
+    return found + b"\x00\x10\x02" + mtu.to_bytes(2, "big")
+
+
+def options_of(octets: bytes) -> tuple[tuple[str, ...], int | None]:
+    """Name servers and MTU out of options; what is not known is skipped."""
+    dns, mtu, at = [], None, 1
+    while at + 3 <= len(octets):
+        kind, size = int.from_bytes(octets[at : at + 2], "big"), octets[at + 2]
+        value = octets[at + 3 : at + 3 + size]
+        if kind == 0x000D and len(value) == 4:
+            dns.append(str(ipaddress.IPv4Address(value)))
+        elif kind == 0x0010 and len(value) == 2:
+            mtu = int.from_bytes(value, "big")
+        at += 3 + size
+    return tuple(dns), mtu

@@ -1,0 +1,332 @@
+"""The SPGW-U: PFCP sessions from an SPGW-C, and the packets between S1-U and SGi."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import itertools
+import logging
+import os
+import socket
+from dataclasses import dataclass, replace
+
+from simulators import association, gtpu, pfcp, tun, udp
+from simulators.errors import EpcError, ProtocolError
+from simulators.pfcp import Rules
+from simulators.tlv import Ie, Message, MissingError, number, packed
+
+log = logging.getLogger("spgwu")
+
+#: Seconds between attempts to associate.
+RETRY = 3.0
+_BATCH = 64  # packets taken at a time, so that PFCP is not starved
+
+
+@dataclass(frozen=True)
+class Config:
+    """How the SPGW-U is set up.
+
+    Attributes:
+        node: its Node ID, a name or its SXab address.
+        sx: SXab address.
+        s1u: S1-U address.
+        sgi: SGi interface, empty for no source NAT.
+        pools: networks of UEs; the first host of each is the address of ``pdn``.
+        cps: SXab addresses of the SPGW-Cs.
+        device: the TUN device's name.
+        mtu: of the TUN device.
+    """
+
+    node: str
+    sx: str
+    s1u: str
+    pools: tuple[str, ...]
+    cps: tuple[str, ...]
+    sgi: str = ""
+    device: str = "pdn"
+    mtu: int = 1500
+
+
+@dataclass
+class Session:
+    """A session: its rules, the CP function's SEID and address, and ours."""
+
+    rules: Rules
+    cp: str
+    cp_seid: int
+    seid: int
+    uplink: int
+
+
+class Spgwu:
+    """The user plane function."""
+
+    def __init__(self, config: Config) -> None:
+        """Set up by a configuration."""
+        self.config = config
+        self.started = pfcp.timestamp()
+        self.sessions: dict[int, Session] = {}
+        self.traffic = gtpu.Traffic()
+        self.associated: dict[str, asyncio.Task[None]] = {}
+        self.pfcp = udp.Endpoint(pfcp.CODEC, self._answer)
+        self._numbers = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
+        self._by_teid: dict[int, Session] = {}
+        self._by_ue: dict[bytes, Session] = {}
+        self._down: dict[bytes, tuple[int, tuple[str, int]]] = {}
+        self._tun = -1
+        self._s1u: socket.socket | None = None
+        self._seeking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open PFCP, GTP-U and the TUN device, and associate."""
+        config = self.config
+        self._tun = tun.open_tun(config.device)
+        for pool in config.pools:
+            tun.ip("address", "add", _gateway(pool), "dev", config.device)
+        tun.ip("link", "set", config.device, "mtu", str(config.mtu), "up", "txqueuelen", "1000")
+        if config.sgi:
+            _masquerade(config.pools, config.sgi)
+        self._s1u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._s1u.setblocking(False)
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            self._s1u.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
+        self._s1u.bind((config.s1u, gtpu.PORT))
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._s1u.fileno(), self._uplink)
+        loop.add_reader(self._tun, self._downlink)
+        await self.pfcp.start(config.sx, pfcp.PORT)
+        self._seeking = asyncio.create_task(self._associate())
+
+    def stop(self) -> None:
+        """Close all."""
+        loop = asyncio.get_running_loop()
+        for task in (self._seeking, *self.associated.values()):
+            if task is not None:
+                task.cancel()
+        self.pfcp.stop()
+        if self._s1u is not None:
+            loop.remove_reader(self._s1u.fileno())
+            self._s1u.close()
+            self._s1u = None
+        if self._tun >= 0:
+            loop.remove_reader(self._tun)
+            os.close(self._tun)
+            self._tun = -1
+
+    # -- PFCP -----------------------------------------------------------------------------------
+
+    async def _associate(self) -> None:
+        """Associate with each CP function, and again when one was lost."""
+        while True:
+            for cp in self.config.cps:
+                if cp in self.associated:
+                    continue
+                request = Message(
+                    pfcp.ASSOCIATION_REQUEST,
+                    None,
+                    (pfcp.node_id(self.config.node), pfcp.recovery(self.started)),
+                )
+                with contextlib.suppress(EpcError):
+                    response = await self.pfcp.request((cp, pfcp.PORT), request)
+                    if pfcp.cause_of(response) == pfcp.ACCEPTED:
+                        self._join(cp, number(response.need(pfcp.RECOVERY), 4))
+                    else:
+                        log.error("SPGW-C %s refuses the association", cp)
+            await asyncio.sleep(RETRY)
+
+    def _join(self, cp: str, stamp: int) -> None:
+        log.info("PFCP association with SPGW-C %s", cp)
+
+        def lost(reason: str) -> None:
+            log.error("PFCP association with SPGW-C %s lost: %s", cp, reason)
+            self.associated.pop(cp, None)
+            self._drop(cp)
+
+        old = self.associated.pop(cp, None)
+        if old is not None:
+            old.cancel()
+        self.associated[cp] = asyncio.create_task(
+            association.watch(self.pfcp, (cp, pfcp.PORT), self.started, stamp, lost)
+        )
+
+    async def _answer(self, message: Message, peer: udp.Address) -> Message | None:
+        if message.type == pfcp.HEARTBEAT_REQUEST:
+            return Message(pfcp.HEARTBEAT_RESPONSE, None, (pfcp.recovery(self.started),))
+        node, kind = self.config.node, message.type
+        if kind == pfcp.ASSOCIATION_REQUEST:
+            stamp = number(message.need(pfcp.RECOVERY), 4)
+            self._drop(peer[0])  # an association begins without sessions (section 6.2.6)
+            self._join(peer[0], stamp)
+            ies: tuple[Ie, ...] = (
+                pfcp.node_id(node),
+                pfcp.cause(pfcp.ACCEPTED),
+                pfcp.recovery(self.started),
+            )
+            return Message(pfcp.ASSOCIATION_RESPONSE, None, ies)
+        answers = {
+            pfcp.ESTABLISHMENT_REQUEST: self._establish,
+            pfcp.MODIFICATION_REQUEST: self._modify,
+            pfcp.DELETION_REQUEST: self._delete,
+        }
+        if kind not in answers:
+            return None
+        try:
+            return answers[kind](message, peer)
+        except MissingError as error:
+            ies = (
+                pfcp.cause(pfcp.MANDATORY_MISSING),
+                Ie(pfcp.OFFENDING, error.kind.to_bytes(2, "big")),
+            )
+        except ProtocolError as error:
+            log.error("PFCP message type %d: %s", kind, error)
+            ies = (pfcp.cause(pfcp.REJECTED),)
+        if kind == pfcp.ESTABLISHMENT_REQUEST:
+            ies = (pfcp.node_id(node), *ies)
+        return Message(kind + 1, 0, ies)
+
+    def _establish(self, message: Message, peer: udp.Address) -> Message:
+        node = self.config.node
+        cp_seid, _ = pfcp.fseid_of(message.need(pfcp.FSEID))
+        if peer[0] not in self.associated:
+            ies = (pfcp.node_id(node), pfcp.cause(pfcp.NO_ASSOCIATION))
+            return Message(pfcp.ESTABLISHMENT_RESPONSE, cp_seid, ies)
+        rules = pfcp.rules_of(message)
+        uplink = next(self._numbers) if rules.uplink is None else rules.uplink[0]
+        for old in (self._by_teid.get(uplink), self._by_ue.get(packed(rules.ue))):
+            if old is not None and (old.cp, old.rules.ue) == (peer[0], rules.ue):
+                self._remove(old)  # the CP function sets its sessions up again
+        if uplink in self._by_teid or packed(rules.ue) in self._by_ue:
+            ies = (pfcp.node_id(node), pfcp.cause(pfcp.RULE_FAILURE))
+            return Message(pfcp.ESTABLISHMENT_RESPONSE, cp_seid, ies)
+        session = Session(rules, peer[0], cp_seid, next(self._numbers), uplink)
+        self.sessions[session.seid] = session
+        self._by_teid[uplink] = session
+        self._by_ue[packed(rules.ue)] = session
+        self._direct(session)
+        return pfcp.established(cp_seid, session.seid, self.config.sx, (uplink, self.config.s1u))
+
+    def _direct(self, session: Session) -> None:
+        ue, enb = packed(session.rules.ue), session.rules.enb
+        if enb is None:
+            self._down.pop(ue, None)
+        else:
+            self._down[ue] = (enb[0], (enb[1], gtpu.PORT))
+
+    def _modify(self, message: Message, peer: udp.Address) -> Message:
+        session = self.sessions.get(message.endpoint or 0)
+        if session is None:
+            ies = (pfcp.cause(pfcp.SESSION_NOT_FOUND),)
+            return Message(pfcp.MODIFICATION_RESPONSE, 0, ies)
+        session.rules = replace(session.rules, enb=pfcp.new_enb(message))
+        self._direct(session)
+        ies = (pfcp.cause(pfcp.ACCEPTED),)
+        return Message(pfcp.MODIFICATION_RESPONSE, session.cp_seid, ies)
+
+    def _delete(self, message: Message, peer: udp.Address) -> Message:
+        session = self.sessions.get(message.endpoint or 0)
+        if session is None:
+            return Message(pfcp.DELETION_RESPONSE, 0, (pfcp.cause(pfcp.SESSION_NOT_FOUND),))
+        self._remove(session)
+        return Message(pfcp.DELETION_RESPONSE, session.cp_seid, (pfcp.cause(pfcp.ACCEPTED),))
+
+    def _drop(self, cp: str) -> None:
+        for session in [one for one in self.sessions.values() if one.cp == cp]:
+            self._remove(session)
+
+    def _remove(self, session: Session) -> None:
+        ue = packed(session.rules.ue)
+        self.sessions.pop(session.seid, None)
+        self._by_teid.pop(session.uplink, None)
+        self._by_ue.pop(ue, None)
+        self._down.pop(ue, None)
+
+    # -- packets --------------------------------------------------------------------------------
+
+    def _uplink(self) -> None:
+        assert self._s1u is not None  # noqa: S101
+        receive, device, sessions = self._s1u.recvfrom, self._tun, self._by_teid
+        for _ in range(_BATCH):
+            try:
+                octets, peer = receive(65535)
+            except BlockingIOError:
+                return
+            except OSError as error:  # ICMP of an earlier packet
+                log.debug("S1-U: %s", error)
+                continue
+            if octets[:2] == b"\x30\xff":
+                session = sessions.get(int.from_bytes(octets[4:8], "big"))
+                start = 8
+            else:
+                try:
+                    kind, teid, start = gtpu.split(octets)
+                except ProtocolError:
+                    self.traffic.dropped += 1
+                    continue
+                if kind != gtpu.G_PDU:
+                    self._signalling(kind, octets, start, peer)
+                    continue
+                session = sessions.get(teid)
+            if session is None:
+                self.traffic.dropped += 1
+                own = packed(self.config.s1u)
+                teid = int.from_bytes(octets[4:8], "big")
+                self._send(gtpu.error_indication(teid, own), peer)
+            elif self._by_ue.get(octets[start + 12 : start + 16]) is not session:
+                self.traffic.dropped += 1  # a UE may use its own address only
+            else:
+                try:
+                    os.write(device, octets[start:])
+                    self.traffic.up += 1
+                except OSError:
+                    self.traffic.dropped += 1
+
+    def _signalling(self, kind: int, octets: bytes, start: int, peer: udp.Address) -> None:
+        if kind == gtpu.ECHO_REQUEST:
+            self._send(gtpu.echo_response(octets), peer)
+        elif kind == gtpu.ERROR_INDICATION:
+            teid = gtpu.error_teid(octets, start)
+            for session in self.sessions.values():
+                if session.rules.enb == (teid, peer[0]):
+                    session.rules = replace(session.rules, enb=None)
+                    self._direct(session)
+
+    def _send(self, octets: bytes, peer: udp.Address) -> None:
+        assert self._s1u is not None  # noqa: S101
+        with contextlib.suppress(OSError):
+            self._s1u.sendto(octets, peer)
+
+    def _downlink(self) -> None:
+        assert self._s1u is not None  # noqa: S101
+        send, device, down, header = self._s1u.sendto, self._tun, self._down, gtpu.header
+        for _ in range(_BATCH):
+            try:
+                packet = os.read(device, 65535)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.debug("%s: %s", self.config.device, error)
+                return
+            found = down.get(packet[16:20])
+            if found is None or packet[0] >> 4 != 4:
+                self.traffic.dropped += 1
+                continue
+            try:
+                send(header(0x30, 255, len(packet), found[0]) + packet, found[1])
+                self.traffic.down += 1
+            except OSError:
+                self.traffic.dropped += 1
+
+
+def _gateway(pool: str) -> str:
+    network = ipaddress.IPv4Network(pool, strict=False)
+    return f"{network.network_address + 1}/{network.prefixlen}"
+
+
+def _masquerade(pools: tuple[str, ...], sgi: str) -> None:
+    """Source NAT of the UEs towards SGi."""
+    rules = "\n".join(f'ip saddr {pool} oifname "{sgi}" masquerade' for pool in pools)
+    tun.nft(
+        "table ip simulators\ndelete table ip simulators\ntable ip simulators {\nchain sgi {\n"
+        f"type nat hook postrouting priority srcnat;\n{rules}\n}}\n}}\n"
+    )

@@ -1,0 +1,46 @@
+"""Fixtures of the simulators' tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from simulators_support import Epc, running
+
+from simulators import association, diameter, enb, mme, sctp, spgwc, spgwu, tun, udp
+
+
+@pytest.fixture
+def epc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run a coroutine function with an EPC; further arguments say how that is set up."""
+    if os.geteuid() and not sctp.kernel_has_sctp():
+        pytest.skip("SCTP outside the kernel needs root for its raw socket")
+    inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    inside.setblocking(False)
+    monkeypatch.setattr(tun, "open_tun", lambda name: os.dup(inside.fileno()))
+    monkeypatch.setattr(tun, "ip", lambda *words: None)
+    for module, name in (
+        (association, "HEARTBEAT"),
+        (diameter, "RECONNECT"),
+        (enb, "RETRY"),
+        (spgwc, "RETRY"),
+        (spgwu, "RETRY"),
+        (mme, "ECHO"),
+    ):
+        monkeypatch.setattr(module, name, 0.2)
+    monkeypatch.setattr(udp, "REPEAT", 0.5)
+
+    def run(go: Callable[[Epc], Awaitable[None]], **options: Any) -> None:
+        async def main() -> None:
+            async with running(**options) as parts:
+                await asyncio.wait_for(go(parts), 100)
+
+        asyncio.run(main())
+        inside.close()
+        outside.close()
+
+    return run

@@ -1,0 +1,150 @@
+"""An EPC with an eNB in one process, on loopback addresses and without TUN devices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simulators import enb, hss, mme, spgwc, spgwu, ue
+from simulators.diameter import Identity
+from simulators.identity import Gummei, Plmn, Tai
+from simulators.subscribers import Subscriber
+from simulators.usim import Usim
+
+REALM = "simula.nornet"
+PLMN = Plmn("242", "88")
+TAI = Tai(PLMN, 600)
+K, OPC = bytes.fromhex("449c4b91aeacd0ace182cf3a5a72bfa1"), bytes(range(16))
+IMSI = "242881234500000"
+HSS, MME, S11, SGW, SX, UP, S1C, UU = (f"127.9.3.{number}" for number in range(1, 9))
+
+
+class Memory:
+    """A store of subscribers in memory."""
+
+    def __init__(self, *subscribers: Subscriber) -> None:
+        """Hold these."""
+        self.by_imsi = {one.imsi: one for one in subscribers}
+
+    async def get(self, imsi: str) -> Subscriber | None:
+        """The subscriber, or None."""
+        return self.by_imsi.get(imsi)
+
+    async def set_sqn(self, imsi: str, sqn: int) -> None:
+        """Note the sequence number used last."""
+        self.by_imsi[imsi] = replace(self.by_imsi[imsi], sqn=sqn)
+
+    async def set_mme(self, imsi: str, mme: str) -> None:
+        """Note which MME serves the subscriber."""
+        self.by_imsi[imsi] = replace(self.by_imsi[imsi], mme=mme)
+
+
+def imsi(number: int) -> str:
+    return str(int(IMSI) + number)
+
+
+def usim(number: int = 0, key: bytes = K) -> Usim:
+    return Usim(imsi(number), key, OPC)
+
+
+@dataclass
+class Epc:
+    """The network functions, each of which a test may stop and start again."""
+
+    store: Any
+    hss: hss.Hss
+    mme: mme.Mme
+    spgwc: spgwc.Spgwc
+    spgwu: spgwu.Spgwu
+    enb: enb.Enb
+
+    async def start(self) -> None:
+        await self.hss.server.start(HSS, 3868)
+        await self.mme.start()
+        await self.spgwc.start()
+        await self.spgwu.start()
+        await self.enb.start()
+        await self.ready()
+
+    async def ready(self) -> None:
+        for event in (self.mme.hss.open, self.spgwc.associated, self.enb.ready):
+            await asyncio.wait_for(event.wait(), 20)
+
+    async def restart(self, name: str) -> None:
+        old = getattr(self, name)
+        old.stop()
+        await asyncio.sleep(1.1)  # recovery time stamps count seconds
+        fresh = type(old)(old.config)
+        setattr(self, name, fresh)
+        await fresh.start()
+
+    async def radio(self) -> ue.Radio:
+        made = ue.Radio()
+        await made.connect(UU)
+        return made
+
+    async def ue(self, sim: Usim, radio: ue.Radio | None = None, apn: str = "") -> ue.Ue:
+        radio = radio or await self.radio()
+        assert radio.link is not None
+        number = len(radio.ues) + 1
+        radio.ues[number] = ue.Ue(sim, radio.link, number, PLMN, apn)
+        return radio.ues[number]
+
+    async def counts(self, **wanted: int) -> None:
+        """Wait until the MME's table shows these numbers, rows named by their first word."""
+        rows = {"enbs": "Connected eNBs", "attached": "Attached UEs", "connected": "Connected UEs"}
+        rows |= {"bearers": "Default Bearers", "s1u": "S1-U Bearers"}
+
+        def seen() -> dict[str, int]:
+            return {name: self.mme.statistics.current[rows[name]] for name in wanted}
+
+        for _ in range(200):
+            if seen() == wanted:
+                return
+            await asyncio.sleep(0.05)
+        assert seen() == wanted
+
+    def stop(self) -> None:
+        for part in (self.enb, self.mme, self.spgwc, self.spgwu):
+            part.stop()
+
+
+@contextlib.asynccontextmanager
+async def running(store: Any = None, **options: Any) -> AsyncIterator[Epc]:
+    store = store or Memory(
+        *(Subscriber(imsi(n), K, OPC, msisdn="24288880000000") for n in range(500))
+    )
+    plmns = options.get("plmns", (PLMN,))
+    pdn = spgwc.Pdn("internet", "12.1.1.2", options.get("last", "12.1.4.254"))
+    epc = Epc(
+        store,
+        hss.Hss(Identity(f"hss.{REALM}", REALM, HSS), store, options.get("roaming", True)),
+        mme.Mme(
+            mme.Config(
+                Identity(f"mme.{REALM}", REALM, MME),
+                f"hss.{REALM}",
+                REALM,
+                HSS,
+                MME,
+                S11,
+                SGW,
+                (Gummei(PLMN, 32768, 3),),
+                options.get("tais", frozenset([TAI])),
+                ciphering=options.get("ciphering", 0),
+            )
+        ),
+        spgwc.Spgwc(spgwc.Config(SGW, SX, (pdn,), ("8.8.8.8",))),
+        spgwu.Spgwu(spgwu.Config(UP, UP, UP, ("12.1.0.0/21",), (SX,))),
+        enb.Enb(enb.Config("enb1", 0xE00, plmns, 600, MME, S1C, S1C, UU)),
+    )
+    try:
+        if options.get("start", True):
+            await epc.start()
+        yield epc
+    finally:
+        epc.stop()
+        await epc.hss.server.stop()
+        await asyncio.sleep(0.05)

@@ -1,0 +1,93 @@
+"""Configuration files as the charms render them, and what is wrong with others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulators import configs, nas
+from simulators.errors import EpcError
+from simulators.identity import Gummei, Plmn, Tai
+
+GOLDEN = Path(__file__).resolve().parents[1] / "core/golden"
+REALM = "epc.mnc088.mcc242.3gppnetwork.org"
+PLMN = Plmn("242", "88")
+
+
+@pytest.fixture
+def rendered(tmp_path: Path) -> Path:
+    """The charms' golden files, with paths in containers replaced by those here."""
+    for golden in sorted(GOLDEN.glob("*.txt")):
+        for part in golden.read_text(encoding="utf-8").split("==> ")[1:]:
+            path, _, text = part.partition("\n")
+            if not path.startswith("/etc/osm-vpnaas/nf/"):
+                continue
+            for prefix in ("/openair-hss/etc", "/magma-mme/etc"):
+                text = text.replace(prefix, str(tmp_path))
+            (tmp_path / Path(path).name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_what_the_charms_render_is_understood(rendered: Path) -> None:
+    hss = configs.hss(rendered / "hss_rel14.json")
+    assert (hss.node.identity, hss.node.realm, hss.node.port) == (f"hss.{REALM}", REALM, 3868)
+    assert (hss.cassandra, hss.roaming, hss.accept) == ("127.0.0.1", True, (f".{REALM}",))
+
+    mme = configs.mme_config(rendered / "mme.conf")
+    assert mme.s6a.host == f"mme.{REALM}"
+    assert (mme.hss_host, mme.hss_port) == (f"hss.{REALM}", 3868)
+    assert mme.hss_address == hss.node.address
+    assert mme.gummeis == (Gummei(PLMN, 32768, 3),)
+    assert mme.tais == {Tai(PLMN, 600)}
+    assert mme.ciphering == nas.EEA0
+
+    spgwc = configs.spgwc_config(rendered / "spgw_c.json")
+    assert spgwc.s11 == mme.sgw
+    assert [(p.apn, p.first, p.last) for p in spgwc.pdns] == [
+        ("internet", "10.250.0.2", "10.250.255.254")
+    ]
+    assert (spgwc.dns, spgwc.mtu) == (("192.0.2.53", "198.51.100.53"), 1354)
+
+    spgwu = configs.spgwu_config(rendered / "spgw_u.conf")
+    assert spgwu.node in spgwc.ups
+    assert spgwu.cps == (spgwc.sx,)
+    assert (spgwu.pools, spgwu.sgi) == (("10.250.0.0/16",), "")
+
+    enb = configs.enb_config(rendered / "enb.conf")
+    assert (enb.number, enb.plmns, enb.tac) == (0xE01, (PLMN,), 600)
+    assert enb.mme == mme.s1
+
+    ue = configs.ue_config(rendered / "ue_usim.conf", {"RFSIMULATOR": "192.168.77.10"})
+    assert (ue.usims[0].imsi, ue.hplmns) == ("242881234500000", (PLMN,))
+    assert ue.usims[0].opc.hex() == "9245cd6283cc53ce24ac1186a60dee6b"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "reason"),
+    [
+        ("mme.conf", "GUMMEI_LIST", "GUMMEIS", r"MME\.GUMMEI_LIST: missing"),
+        ("mme.conf", "172.16.1.104", "sgw", r"'sgw' is not an IPv4 address"),
+        ("mme.conf", 'HSS_HOSTNAME = "hss', 'HSS_HOSTNAME = "other', "not the ConnectPeer"),
+        ("mme.conf", "};\n", "}\n}", "mme.conf"),
+        ("mme_fd.conf", "ListenOn", "Listen", "ListenOn is missing"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(
+    rendered: Path, name: str, old: str, new: str, reason: str
+) -> None:
+    file = rendered / name
+    file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    with pytest.raises(EpcError, match=reason):
+        configs.mme_config(rendered / "mme.conf")
+
+
+def test_keys_and_addresses_of_the_ue(rendered: Path) -> None:
+    with pytest.raises(EpcError, match="RFSIMULATOR: '' is not an IPv4 address"):
+        configs.ue_config(rendered / "ue_usim.conf", {})
+    file = rendered / "ue_usim.conf"
+    file.write_text(file.read_text(encoding="utf-8").replace("449c4b91", "449c"), encoding="utf-8")
+    with pytest.raises(EpcError, match=r"UE0\.SIM\.USIM_API_K: not 32 hexadecimal digits"):
+        configs.ue_config(file, {"RFSIMULATOR": "127.0.0.1"})
+    with pytest.raises(EpcError, match="No such file"):
+        configs.enb_config(rendered / "nothing.conf")

@@ -1,0 +1,174 @@
+"""An EPC of processes in network namespaces, set up by the charms' golden files, without VPN."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from oai import provision
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests/core/golden"
+PREFIXES = ("/openair-hss/etc", "/magma-mme/etc")
+
+#: Reference points: two ends, each a namespace, an interface and an address.
+LINKS = {
+    "s6a": (("hss", "wg-s6a", "172.16.6.129"), ("mme", "wg-s6a", "172.16.6.2")),
+    "s11": (("mme", "wg-s11", "172.16.1.102"), ("spgwc", "wg-s11", "172.16.1.104")),
+    "sxab": (("spgwc", "wg-sxab", "172.30.55.101"), ("spgwu", "wg-sxab", "172.30.55.102")),
+    "s1c": (("mme", "wg-s1c", "192.168.247.102"), ("enb", "wg-s1c", "192.168.247.10")),
+    "s1u": (("spgwu", "wg-s1u", "192.168.248.159"), ("enb", "wg-s1u", "192.168.248.10")),
+    "uu": (("enb", "uu", "192.168.77.10"), ("ue", "uu", "192.168.77.20")),
+    "sgi": (("spgwu", "ens6", "10.132.12.201"), ("pdn", "sgi", "10.132.12.1")),
+}
+NAMES = ("hss", "mme", "spgwc", "spgwu", "enb", "ue", "pdn")
+PROGRAMS = {
+    "cassandra": ("hss", []),
+    "hss": ("hss", ["-j", "hss_rel14.json"]),
+    "mme": ("mme", ["-c", "mme.conf"]),
+    "spgwc": ("spgwc", ["-c", "spgw_c.json", "-o"]),
+    "spgwu": ("spgwu", ["-c", "spgw_u.conf", "-o"]),
+    "enb": ("enb", ["-O", "enb.conf", "--rfsim"]),
+    "ue": ("ue", ["--rfsim"]),
+}
+
+
+class Town:
+    """The namespaces and the processes in them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.tag = f"epc{os.getpid()}"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def netns(self, name: str) -> str:
+        return f"{self.tag}-{name}"
+
+    def run(self, name: str, *words: str, check: bool = True, text: str = "") -> str:
+        argv = ["ip", "netns", "exec", self.netns(name), *words]
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def build(self) -> None:
+        for name in NAMES:
+            subprocess.run(["ip", "netns", "add", self.netns(name)], check=True)
+            self.run(name, "ip", "link", "set", "lo", "up")
+        for link, ((one, left, a), (two, right, b)) in LINKS.items():
+            ends = [f"{self.tag}{link}{side}"[-15:] for side in "ab"]
+            subprocess.run(
+                ["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True
+            )
+            for end, name, interface, address in (
+                (ends[0], one, left, a),
+                (ends[1], two, right, b),
+            ):
+                netns = self.netns(name)
+                subprocess.run(
+                    ["ip", "link", "set", end, "netns", netns, "name", interface], check=True
+                )
+                self.run(name, "ip", "address", "add", f"{address}/24", "dev", interface)
+                self.run(name, "ip", "link", "set", interface, "up")
+        self.run("spgwu", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.write()
+        self.run("spgwu", "nft", "-f", str(self.directory / "rules.nft"))
+
+    def write(self) -> None:
+        for golden in sorted(GOLDEN.glob("*.txt")):
+            for part in golden.read_text(encoding="utf-8").split("==> ")[1:]:
+                path, _, text = part.partition("\n")
+                if path.startswith("/etc/osm-vpnaas/nf/"):
+                    for prefix in PREFIXES:
+                        text = text.replace(prefix, str(self.directory))
+                    (self.directory / Path(path).name).write_text(text, encoding="utf-8")
+        usim = self.directory / "ue_usim.conf"
+        (self.directory / ".ue_usim.conf").write_text(usim.read_text(encoding="utf-8"))
+
+    def start(self, name: str, **environment: str) -> None:
+        netns, words = PROGRAMS[name]
+        env = {**os.environ, "SIMULATORS_DATA": str(self.directory), "PYTHONPATH": str(ROOT)}
+        env |= {"RFSIMULATOR": LINKS["uu"][0][2]} | environment
+        with open(self.directory / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [
+                    *("ip", "netns", "exec", self.netns(netns)),
+                    *(sys.executable, "-m", "simulators.programs", name, *words),
+                ],
+                cwd=self.directory,
+                env=env,
+                stdout=log,
+                stderr=log,
+            )
+
+    def stop(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def log(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text(encoding="utf-8")
+
+    def until(self, what: str, true: Callable[[], object], seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not true():
+            logs = "\n".join(f"--- {n}\n{self.log(n)[-1500:]}" for n in self.processes)
+            assert time.monotonic() < end, f"{what} in {seconds} s:\n{logs}"
+            time.sleep(0.1)
+
+    def provision(self, subscribers: int = 20) -> None:
+        import json
+
+        document = json.loads((self.directory / "provision.json").read_text(encoding="utf-8"))
+        document["subscribers"] = subscribers
+        text = "\n".join(provision.statements(document))
+
+        def filled() -> bool:
+            argv = [sys.executable, "-m", "simulators.programs", "cqlsh", "127.0.0.1"]
+            done = subprocess.run(
+                ["ip", "netns", "exec", self.netns("hss"), *argv],
+                input=text.encode(),
+                capture_output=True,
+                check=False,
+                cwd=ROOT,
+            )
+            return done.returncode == 0
+
+        self.until("Cassandra answers", filled)
+
+    def bring_up(self, names: Sequence[str] = tuple(PROGRAMS)) -> None:
+        self.start("cassandra")
+        self.provision()
+        for name in names:
+            if name != "cassandra":
+                self.start(name)
+
+    def attached(self) -> bool:
+        shown = self.run("ue", "ip", "-br", "address", "show", "dev", "oaitun_ue1", check=False)
+        return "10.250." in shown
+
+    def close(self) -> None:
+        for name in list(self.processes):
+            self.stop(name)
+        for name in NAMES:
+            subprocess.run(
+                ["ip", "netns", "delete", self.netns(name)], capture_output=True, check=False
+            )
+
+
+@contextlib.contextmanager
+def town(directory: Path) -> Iterator[Town]:
+    made = Town(directory)
+    try:
+        made.build()
+        yield made
+    finally:
+        made.close()
