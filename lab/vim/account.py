@@ -27,7 +27,7 @@ from lab.vim import (
     engine,
     fabric,
     image,
-    limits,
+    machine,
     planning,
 )
 from lab.vim.errors import VimError
@@ -119,7 +119,6 @@ class Vim:
         image.check_host()
         dataplane.probe()
         with locked(place.lock):
-            limits.raise_limit(place.path)
             directory = place.vims / name
             if (directory / "account.json").exists():
                 raise VimError(f"A VIM account with name '{name}' already exists.")
@@ -199,6 +198,7 @@ class Vim:
                 self._restore()
 
     def _restore(self) -> None:
+        machine.join(self.home)
         fabric.make_vca(self.home.vca_netns)
         fabric.make_fabric(self.fabric)
         state = self._state.read()
@@ -245,10 +245,10 @@ class Vim:
         if not self.names(self.home.path):
             fabric.delete_netns(self.home.vca_netns)
             fabric.delete_netns(self.home.wan_netns)
-            limits.restore_limit(self.home.path)
             for top in filter(None, (self._hierarchy(), cgroups.cpu1_mount())):
                 with contextlib.suppress(OSError):  # not there, or not empty: not ours alone
                     (top / self.home.prefix).rmdir()
+            machine.leave(self.home)
 
     # --- networks ----------------------------------------------------------------------------
 
@@ -530,7 +530,7 @@ class Vim:
         return Vdu(self.directory / "servers" / server_id, group)
 
     def _hierarchy(self) -> Path:
-        return cgroups.hierarchy(self.home.path / "cgroup")
+        return cgroups.hierarchy(machine.REGISTRY / "cgroup")
 
     def _record(self, server_id: str) -> ServerRecord:
         try:
@@ -605,10 +605,5 @@ def clean(home: Path | str) -> None:
     for name in fabric.netns_names(place.prefix):
         fabric.delete_netns(name)
     shutil.rmtree(place.vims, ignore_errors=True)
-    own = place.path / "cgroup"
-    if own.is_mount():
-        unmount(own)
-    with contextlib.suppress(OSError):
-        own.rmdir()
-    limits.restore_limit(place.path)
+    machine.leave(place)
     place.lock.unlink(missing_ok=True)

@@ -68,7 +68,10 @@ run two at once for half a period to stand still for the rest.
 
 
 def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
-    """Apply a flavour to a group below ``top``; returns a note for each part not enforceable."""
+    """Apply a flavour to a group below ``top``; returns a note for each part not enforceable.
+
+    The controllers of ``top`` itself are the machine's, see :mod:`lab.vim.machine`.
+    """
     quota = vcpus * PERIOD_US
     wanted = {
         "memory": ("memory.max", str(ram_mib << 20), "memory is not limited"),
@@ -77,7 +80,7 @@ def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
     notes = []
     for controller, (file, value, note) in wanted.items():
         try:
-            for parent in reversed([p for p in group.parents if p == top or top in p.parents]):
+            for parent in reversed([p for p in group.parents if top in p.parents]):
                 (parent / "cgroup.subtree_control").write_text(f"+{controller}")
             (group / file).write_text(value)
         except OSError:

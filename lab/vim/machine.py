@@ -1,0 +1,105 @@
+"""What all labs of a machine share: kernel settings, and a mount of the control groups.
+
+Two labs may run beside each other. So each lab registers here while it has VIM accounts. The first
+one changes the machine, the last one puts it back. One lock covers both.
+
+- ``fs.inotify.max_user_instances``: a systemd takes about ten instances and each wireguard-go one,
+  all of them root's; the usual limit is 128 (inotify(7)). Past it, interfaces fail to come up with
+  misleading errors.
+- The controllers ``cpu`` and ``memory`` in the top group of cgroup version 2: without them there
+  the kernel does not hold servers to their flavours.
+- The cgroup version 2 hierarchy is mounted in ``REGISTRY`` where the machine has not mounted it.
+
+``REGISTRY`` is in /run, which ends with the boot, as do these settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from lab.vim import cgroups, fabric
+from lab.vim.run import tool
+from lab.vim.store import Home, locked
+
+REGISTRY = Path("/run/osm-lab")
+LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+WANTED = 4096
+CONTROLLERS = ("cpu", "memory")
+
+
+def join(home: Home) -> None:
+    """Register a lab and give the machine what labs need; doing it twice changes nothing.
+
+    Raises:
+        VimError: control groups cannot be used here.
+    """
+    with _registry():
+        (_labs() / home.prefix).write_text(str(home.path), encoding="utf-8")
+        before = int(LIMIT.read_text(encoding="ascii"))
+        if before < WANTED:
+            # Noted once: a limit that somebody lowered meanwhile is not what there was at first.
+            if not (note := REGISTRY / "inotify-limit").exists():
+                note.write_text(str(before), encoding="ascii")
+            LIMIT.write_text(str(WANTED), encoding="ascii")
+        control = cgroups.hierarchy(REGISTRY / "cgroup") / "cgroup.subtree_control"
+        for controller in CONTROLLERS:
+            if controller not in control.read_text(encoding="ascii").split():
+                # Refused where version 1 has the controller, or it was not delegated to us.
+                with contextlib.suppress(OSError):
+                    control.write_text(f"+{controller}")
+                    (REGISTRY / f"controller-{controller}").touch()
+
+
+def leave(home: Home) -> None:
+    """Take a lab off the register; the last one puts the machine back as it was."""
+    if not REGISTRY.exists():
+        return
+    with _registry():
+        (_labs() / home.prefix).unlink(missing_ok=True)
+        for entry in _labs().iterdir():
+            if not _exists(entry):
+                entry.unlink()
+        if any(_labs().iterdir()):
+            return
+        if (note := REGISTRY / "inotify-limit").exists():
+            # Another value is somebody else's choice, made since.
+            if int(LIMIT.read_text(encoding="ascii")) == WANTED:
+                LIMIT.write_text(note.read_text(encoding="ascii"), encoding="ascii")
+            note.unlink()
+        _restore_controllers()
+        if (own := REGISTRY / "cgroup").is_mount():
+            tool(["umount", "--lazy", str(own)])
+
+
+def _restore_controllers() -> None:
+    for controller in CONTROLLERS:
+        note = REGISTRY / f"controller-{controller}"
+        if note.exists():
+            control = cgroups.hierarchy(REGISTRY / "cgroup") / "cgroup.subtree_control"
+            with contextlib.suppress(OSError):  # another group's own use of it came since
+                control.write_text(f"-{controller}")
+            note.unlink()
+
+
+def _labs() -> Path:
+    return REGISTRY / "labs"
+
+
+@contextlib.contextmanager
+def _registry() -> Iterator[None]:
+    _labs().mkdir(parents=True, exist_ok=True, mode=0o755)
+    os.chmod(REGISTRY, 0o700)
+    with locked(REGISTRY / "lock"):
+        yield
+
+
+def _exists(entry: Path) -> bool:
+    """Tell whether a registered lab still has a record or a namespace on the machine.
+
+    A directory that was removed with no clean-up before leaves neither, once its servers are gone.
+    """
+    recorded = Path(entry.read_text(encoding="utf-8")) / "vims"
+    return recorded.is_dir() or bool(fabric.netns_names(entry.name))

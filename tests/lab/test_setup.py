@@ -1,0 +1,64 @@
+"""The set-up installs packages without starting their services, also beside another set-up."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).resolve().parents[2] / "run"
+
+#: Stands for apt-get: an installation that takes a while and then looks for the policy.
+STUBS = """
+set -eu
+say() { :; }
+fail() { echo "$*"; exit 1; }
+apt_missing() { [ -e "$cache/done" ] || echo a-package; }
+apt-get() {
+    [ "$1" = install ] || return 0
+    sleep "$seconds"
+    grep -q "exit 101" "$policy"
+    touch "$cache/done"
+}
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> str:
+    """A script that does what ./run does to install a package."""
+    text = RUN.read_text(encoding="utf-8")
+    part = text[text.index("policy=/usr/sbin/policy-rc.d") : text.index("new_enough()")]
+    part = part.replace("/usr/sbin/policy-rc.d", str(tmp_path / "policy"))
+    part = part.replace("/run/lock/osm-vpnaas-setup", str(tmp_path / "lock"))
+    return f"{STUBS}\n{part}\ninstalled=$cache/installed\napt_install a-package\n"
+
+
+def start(script: str, cache: Path, seconds: float) -> subprocess.Popen[bytes]:
+    cache.mkdir()
+    return subprocess.Popen(
+        ["bash", "-c", f"cache={cache} seconds={seconds}\n{script}"], start_new_session=True
+    )
+
+
+def test_two_setups_at_a_time(install: str, tmp_path: Path) -> None:
+    both = [start(install, tmp_path / "a", 0.3), start(install, tmp_path / "b", 0.6)]
+    assert [one.wait(20) for one in both] == [0, 0]
+    assert not (tmp_path / "policy").exists()
+
+
+def test_policy_of_a_killed_setup_goes_with_the_next(install: str, tmp_path: Path) -> None:
+    with start(install, tmp_path / "a", 5) as killed:
+        while not (tmp_path / "policy").exists():
+            assert killed.poll() is None
+        killed.kill()
+    assert (tmp_path / "policy").exists()
+    assert start(install, tmp_path / "b", 0).wait(20) == 0
+    assert not (tmp_path / "policy").exists()
+
+
+def test_policy_of_the_machine_stays(install: str, tmp_path: Path) -> None:
+    text = "#!/bin/sh\nexit 101 # the administrator's\n"
+    (tmp_path / "policy").write_text(text)
+    assert start(install, tmp_path / "a", 0).wait(20) == 0
+    assert (tmp_path / "policy").read_text() == text
