@@ -79,7 +79,7 @@ class Watch(threading.Thread):
         self.told: Document = {}
         self.error = ""
         self._listens = bench.console_of(ns, "mme")
-        self._work = lambda: act(
+        self._work: Callable[[], Document] = lambda: act(
             *(bench, ns, "mme", "measure-s6a"), duration=1200, count=2 * registrations, idle=120
         )
         self._before = self._sockets()

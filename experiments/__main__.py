@@ -14,6 +14,7 @@ from experiments import campaign as campaigns
 from experiments import qos, setups, slices
 from experiments.model import Run, environment
 from experiments.profiles import PROFILES
+from experiments.progress import ticking
 from experiments.report import render, summary
 from experiments.store import Campaign
 from experiments.testbed import Testbed
@@ -110,7 +111,8 @@ def run(
                 screen.print(f"the slices run on: osm-lab --home {place} nsi-list")
             else:
                 screen.print("cleaning up ...")
-                bed.clean()
+                with ticking(screen, lambda: "removing the slices"):
+                    bed.clean()
     page, table = render.write(campaign)
     runs = campaign.runs()
     screen.print()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from experiments import (
 )
 from experiments.model import Cell, Run
 from experiments.profiles import Profile
+from experiments.progress import ticking
 from experiments.schedule import Planned, interleaved
 from experiments.store import Campaign
 from experiments.testbed import Testbed
@@ -105,7 +107,9 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
             continue
         started, clock, load = time.time(), time.monotonic(), os.getloadavg()[0]
         try:
-            result, passed = EXPERIMENTS[step.cell.experiment](bed, **step.cell.params)
+            tell = partial("{}/{} {}".format, number, len(steps), describe(step.cell))
+            with ticking(console, tell):
+                result, passed = EXPERIMENTS[step.cell.experiment](bed, **step.cell.params)
         except click.ClickException as error:
             failures, in_a_row = failures + 1, in_a_row + 1
             name = describe(step.cell)

@@ -21,6 +21,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from experiments.progress import ticking
 from experiments.setups import Service
 from experiments.slices import Wanted
 from lab.vim import Vim
@@ -382,6 +383,26 @@ class Testbed:
         patience = 300.0 * len(wanted)
         until = time.monotonic() + patience
         waiting = list(wanted)
+        names = [one.service for one in waiting]
+        with ticking(self.console, lambda: "; ".join(map(self._stage, names))):
+            self._wait(waiting, until, patience)
+        self.shaped = True
+
+    def _stage(self, service: str) -> str:
+        """Say how far a service has come."""
+        record = json.loads(self.verb("ns-show", service))
+        if (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle") is not None:
+            return f"{service}: ready"
+        vdus = [
+            vdu for vnf in json.loads(self.verb("vnf-list", "--ns", service)) for vdu in vnf["vdur"]
+        ]
+        up = sum(vdu["status"] == "ACTIVE" for vdu in vdus)
+        if up < len(vdus):
+            return f"{service}: {up} of {len(vdus)} VDUs are up"
+        return f"{service}: the charms bring up the links"
+
+    def _wait(self, waiting: list[Wanted | Service], until: float, patience: float) -> None:
+        """Wait for services in turn; take each as a slice or as one of the others."""
         while waiting:
             one = waiting[0]
             service = one.service
@@ -397,7 +418,6 @@ class Testbed:
                 raise click.ClickException(f"{service} is not up after {patience:.0f} s")
             else:
                 time.sleep(1)
-        self.shaped = True
 
     def adopt(
         self,

@@ -12,6 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+SENTENCE = 24
+"""Characters that a column of sentences gets at least."""
+
 
 class Output:
     """Where results go: tables, or with ``as_json`` one JSON document on standard output."""
@@ -32,12 +35,23 @@ class Output:
         if self.as_json:
             self.json(list(documents))
             return
-        table = Table()
-        for heading in columns:
-            table.add_column(heading, overflow="fold")
-        for document in documents:
-            table.add_row(*(Text(_cell(_dig(document, keys))) for keys in columns.values()))
-        self.out.print(table)
+        rows = [
+            [_cell(_dig(document, keys)) for keys in columns.values()] for document in documents
+        ]
+        table, least = Table(), 1
+        for number, heading in enumerate(columns):
+            cells = [line for row in rows for line in row[number].splitlines()]
+            # An id that is broken over lines cannot be copied: only sentences are.
+            sentence = any(" " in cell for cell in cells)
+            width = max(map(len, [heading, *cells]))
+            width = min(width, SENTENCE) if sentence else width
+            table.add_column(heading, overflow="fold", no_wrap=not sentence, min_width=width)
+            least += width + 3
+        for row in rows:
+            table.add_row(*map(Text, row))
+        if least > self.out.width:
+            table.width = least  # the terminal wraps whole lines, as it does osmclient's
+        self.out.print(table, crop=False)
 
     def operations(
         self,

@@ -46,7 +46,7 @@ def replay(seconds: float, pause: float, mac: str, address: str) -> dict[str, in
             frame, (_, _, kind, *_) = tap.recvfrom(4096)
         except TimeoutError:
             continue
-        if kind != socket.PACKET_OUTGOING and is_esp(frame):  # type: ignore[attr-defined]
+        if kind != socket.PACKET_OUTGOING and is_esp(frame):
             frames[frame] = None
     time.sleep(pause)
     out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)

@@ -148,3 +148,18 @@ def test_start_time_knows_the_living_from_the_dead() -> None:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert start_time(process.pid) is None  # a zombie does not run
     assert start_time(process.pid) is None
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_id_is_broken_over_lines_however_narrow_the_terminal(width: int) -> None:
+    key, name = "11111111-2222-3333-4444-555555555555", "core-embb-with-a-long-name"
+    output = Output(False)
+    out = io.StringIO()
+    output.out = Console(file=out, width=width, force_terminal=True, color_system=None)
+    sentence = "the charm says in very many words why it did not do what was asked of it"
+    rows = [{"name": name, "id": key, "state": "BROKEN", "detail": sentence}]
+    output.rows(rows, {heading: [heading] for heading in rows[0]})
+    lines = out.getvalue().splitlines()
+    assert any(name in line and key in line and "BROKEN" in line for line in lines)
+    # A sentence takes no more room than it must.
+    assert max(map(len, lines)) <= max(width, len(name) + len(key) + 6 + 24 + 13)

@@ -1,0 +1,89 @@
+"""`./run`: help comes at once, and packages are built without root."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.tree import Tree
+from builder.vendor import vendored
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*words: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["./run", *words],
+        cwd=ROOT,
+        user=user,
+        group="nogroup" if user else None,
+        extra_groups=[] if user else None,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "help"])
+def test_help_names_every_command(word: str) -> None:
+    done = run(word)
+    assert done.returncode == 0
+    commands = re.findall(r"^ {4}([a-z]+)\)", (ROOT / "run").read_text(encoding="utf-8"), re.M)
+    assert len(commands) > 8
+    assert [name for name in commands if not re.search(rf"^  {name}\b", done.stdout, re.M)] == []
+
+
+def test_an_unknown_command_is_refused_with_the_list() -> None:
+    done = run("bogus")
+    assert done.returncode == 1
+    assert "unknown command 'bogus'" in done.stderr
+    assert "build [NAME]" in done.stderr
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Yield a folder of a user without rights; the tree itself has Python and wheels set up."""
+    stamp = ROOT / ".venv/.installed-for"
+    if not stamp.is_file() or stamp.read_bytes() != (ROOT / "pyproject.toml").read_bytes():
+        pytest.skip("needs .venv as ./run makes it")
+    vendored(Tree(ROOT))
+    with tempfile.TemporaryDirectory(prefix="run-") as made:
+        shutil.chown(made, "nobody", "nogroup")
+        yield Path(made)
+
+
+@pytest.mark.lab
+def test_packages_are_built_by_a_user_without_rights(place: Path) -> None:
+    wanted = ("vpn_basic_ns", "vpn_endpoint_vnf")
+    done = run("build", "--out", str(place / "dist"), *wanted, user="nobody")
+    assert done.returncode == 0, done.stderr
+    assert "2 packages" in done.stdout
+    assert "installing" not in done.stderr
+    assert (place / "dist/vpn_endpoint_vnf.tar.gz").stat().st_uid != 0
+
+
+@pytest.mark.lab
+def test_what_needs_root_says_so() -> None:
+    done = run("demo", user="nobody")
+    assert done.returncode == 1
+    assert "run this as root" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [("demo", "--profile"), ("demo epc", "--keep"), ("build", "--architecture")],
+)
+def test_help_of_a_command_shows_its_options_and_builds_nothing(words: str, option: str) -> None:
+    done = run(*words.split(), "--help")
+    assert done.returncode == 0, done.stderr
+    assert option in done.stdout
+    assert "building" not in done.stdout + done.stderr

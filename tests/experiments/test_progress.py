@@ -1,0 +1,30 @@
+"""A sign of life while something takes long."""
+
+from __future__ import annotations
+
+import io
+import time
+
+from rich.console import Console
+
+from experiments.progress import PERIOD, ticking
+
+
+def test_lines_come_while_the_block_runs_and_stop_with_it() -> None:
+    out = io.StringIO()
+    with ticking(Console(file=out), lambda: "3 of 5 VDUs are up", period=0.05):
+        time.sleep(0.4)
+    told = out.getvalue().splitlines()
+    assert len(told) >= 2
+    assert all("3 of 5 VDUs are up" in line for line in told)
+    time.sleep(0.15)
+    assert out.getvalue().splitlines() == told
+    assert PERIOD < 10
+
+
+def test_a_service_that_vanished_does_not_end_the_block() -> None:
+    def gone() -> str:
+        raise ValueError("ns 'x' not found")
+
+    with ticking(Console(file=io.StringIO()), gone, period=0.01):
+        time.sleep(0.1)
