@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rich.console import Console
 from rich.table import Table
-from vpnaas.intent import Intent, ManualPeer, manual_peer
+from vpnaas.params.intent import Intent, ManualPeer, manual_peer
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
-from vpnaas.ssh import CommandResult, HostKeyRule, Login, Vdu
-from vpnaas.technology import LinkPlan, Situation
+from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
 
 from benchmarks.report import header, write
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vpnaas.gateway_tuning import GatewayTuning
+from vpnaas.extras.gateway_tuning import GatewayTuning
 
 from benchmarks.gateway.route import (
     CORE_PREFIX,

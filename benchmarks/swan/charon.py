@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import vici
-from vpnaas import gateway_tuning
+from vpnaas.extras import gateway_tuning
 
 from benchmarks.swan.netns import Namespaces
 from lab.vim.dataplane import TUN, kernel_has_esp

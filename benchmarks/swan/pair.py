@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vpnaas import standby
-from vpnaas.gateway_tuning import GatewayTuning
+from vpnaas.extras import standby
+from vpnaas.extras.gateway_tuning import GatewayTuning
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces

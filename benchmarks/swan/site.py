@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vpnaas.gateway_tuning import GatewayTuning, Value
+from vpnaas.extras.gateway_tuning import GatewayTuning, Value
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from oai import params
-from vpnaas.intent import link_params
+from vpnaas.params.intent import link_params
 
 from builder import charms, identities, variants
 from builder.cli import main

@@ -10,7 +10,7 @@ from oai.milenage import opc
 from oai.model import End
 from oai.params import Common, Secrets, parse
 from oai.part import Part, of
-from vpnaas import fields
+from vpnaas.base import fields
 
 OP = "1006020f0a478bf6b699f15c062e42b3"
 K = "449c4b91aeacd0ace182cf3a5a72bfa1"

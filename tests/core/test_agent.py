@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from vpnaas import steps
-from vpnaas.errors import VduError
-from vpnaas.recall import Recall
+from vpnaas.base.errors import VduError
+from vpnaas.vdu import steps
+from vpnaas.vdu.file_cache import Recall
 
 
 def execute(*listed, exclusive=False, known=None, sizes=None):

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from support import authority as made
 from support.juju import pair
 from support.model_world import spki
-from vpnaas import x509
-from vpnaas.certificate_actions import given as given_params
-from vpnaas.certificate_actions import keys_of, requests
-from vpnaas.errors import InputError, VpnaasError
-from vpnaas.intent import Intent
-from vpnaas.ipsec import authority as ca
-from vpnaas.ipsec import certificates
-from vpnaas.technology import Situation
-from vpnaas.vet import Remote
+from vpnaas.base import x509
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.extras.certificate_actions import given as given_params
+from vpnaas.extras.certificate_actions import keys_of, requests
+from vpnaas.params.intent import Intent
+from vpnaas.peers.admission import Remote
+from vpnaas.tunnels.ipsec import authority as ca
+from vpnaas.tunnels.ipsec import certificates
+from vpnaas.tunnels.technology import Situation
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 CA_KEY = "/etc/osm-vpnaas/s6a/ca/ca-key.pem"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 from support.juju import pair
-from vpnaas import facts
-from vpnaas.offer import PREFIX
-from vpnaas.steps import Results
+from vpnaas.peers.offer import PREFIX
+from vpnaas.vdu import facts
+from vpnaas.vdu.steps import Results
 
 
 def shown(*addresses):

@@ -13,14 +13,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.juju import pair
-from vpnaas import gateway_firewall, guard, monitoring, standby
-from vpnaas.errors import InputError
-from vpnaas.monitoring import Monitoring
+from vpnaas.base.errors import InputError
+from vpnaas.extras import gateway_firewall, guard, monitoring, standby
+from vpnaas.extras.monitoring import Monitoring
 
 pytest.importorskip("prometheus_client", reason="`./run setup` installs it")
 from prometheus_client.parser import text_string_to_metric_families
-from vpnaas import exporter
-from vpnaas.exporter import ALERT, Exporter, Gain, Look, Meter
+from vpnaas.vdu.programs import exporter
+from vpnaas.vdu.programs.exporter import ALERT, Exporter, Gain, Look, Meter
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "operate/grafana/osm-vpnaas.json"

@@ -5,10 +5,10 @@ import ipaddress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vpnaas import fields
-from vpnaas.errors import InputError
-from vpnaas.intent import Intent, link_params, manual_peer
-from vpnaas.offer import KeyOffer, Offer, decode, encode
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import Intent, link_params, manual_peer
+from vpnaas.peers.offer import KeyOffer, Offer, decode, encode
 
 KEY = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg="
 OTHER = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0="

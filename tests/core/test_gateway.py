@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from support.juju import pair
-from vpnaas import gateway
-from vpnaas.errors import InputError
-from vpnaas.gateway_tuning import GatewayParams
-from vpnaas.intent import Intent, link_params
-from vpnaas.ipsec import daemon_conf
+from vpnaas.base.errors import InputError
+from vpnaas.extras import gateway
+from vpnaas.extras.gateway_tuning import GatewayParams
+from vpnaas.params.intent import Intent, link_params
+from vpnaas.tunnels.ipsec import daemon_conf
 
 ON = GatewayParams()
 

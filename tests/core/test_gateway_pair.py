@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from support.juju import Charm, Juju, Relation
-from vpnaas.errors import InputError
-from vpnaas.intent import link_params
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import link_params
 
 CORE = "10.43.1.0/24"
 GROUP = {"standby-group": "secgw"}

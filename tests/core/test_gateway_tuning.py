@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vpnaas.errors import InputError
-from vpnaas.gateway_tuning import GatewayTuning, power_of_two, render
+from vpnaas.base.errors import InputError
+from vpnaas.extras.gateway_tuning import GatewayTuning, power_of_two, render
 
 
 @given(tunnels=st.integers(1, 100000), cpus=st.integers(1, 256))

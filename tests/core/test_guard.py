@@ -6,11 +6,11 @@ import ipaddress
 
 import attr
 import pytest
-from vpnaas import guard
-from vpnaas.intent import LinkParams, link_params
-from vpnaas.links import NONE, WIREGUARD
-from vpnaas.steps import Results
-from vpnaas.technology import LinkPlan
+from vpnaas.base.links import NONE, WIREGUARD
+from vpnaas.extras import guard
+from vpnaas.params.intent import LinkParams, link_params
+from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.steps import Results
 
 ADDRESSES = {"s6a": "172.16.6.2/24", "s1c": "192.168.247.102/24", "vpn-server": "10.77.0.1/24"}
 

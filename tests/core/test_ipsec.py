@@ -4,10 +4,11 @@ import re
 
 import pytest
 from support.juju import pair
-from vpnaas import fields, ipsec
-from vpnaas.errors import InputError
-from vpnaas.intent import Intent, link_params, manual_peer
-from vpnaas.ipsec_params import OPTIONS, WEAK, IpsecParams, Proposal, options
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import Intent, link_params, manual_peer
+from vpnaas.params.ipsec import OPTIONS, WEAK, IpsecParams, Proposal, options
+from vpnaas.tunnels import ipsec
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 KEY = "MCowBQYDK2VwAyEAZXzl4qop5ouc36kXfoFNKd0SsGngWfeugKTbEYz1vng="

@@ -2,9 +2,9 @@
 
 import pytest
 from support.juju import pair
-from vpnaas import offer
-from vpnaas.errors import InputError
-from vpnaas.intent import Intent
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import Intent
+from vpnaas.peers import offer
 
 TECHNOLOGIES = ["wireguard", "ipsec", "none"]
 INTERFACE = {"wireguard": "wg-s6a", "ipsec": "xf-s6a"}

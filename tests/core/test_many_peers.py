@@ -6,13 +6,14 @@ import json
 
 import pytest
 from support.juju import Juju
-from vpnaas import fields, steps
-from vpnaas.errors import InputError
-from vpnaas.intent import manual_peer
-from vpnaas.recall import Recall, difference
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import manual_peer
+from vpnaas.peers.peer import in_turn
 from vpnaas.status import bounded, of_peer, statuses
-from vpnaas.steps import Results
-from vpnaas.tunnel import in_turn
+from vpnaas.vdu import steps
+from vpnaas.vdu.file_cache import Recall, difference
+from vpnaas.vdu.steps import Results
 
 SPKI = bytes.fromhex("302a300506032b6570032100")
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.juju import Charm, Juju, pair
 from support.model_world import public_of
-from vpnaas import nesting
 from vpnaas.status import link_status
+from vpnaas.tunnels import nesting
 
 OUTER = {"hss": "172.16.6.129", "mme": "172.16.6.2"}
 

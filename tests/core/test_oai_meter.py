@@ -7,8 +7,8 @@ import struct
 
 import pytest
 from oai import cql, meters, s6a_meter, statistics
-from vpnaas.errors import InputError, VpnaasError
-from vpnaas.steps import Results
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu.steps import Results
 
 MME, HSS = bytes([172, 16, 6, 2]), bytes([172, 16, 6, 129])
 

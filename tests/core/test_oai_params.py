@@ -6,7 +6,7 @@ import pytest
 from oai import params as nf
 from oai.part import decode, disagreements, encode, of
 from oai_support import GIVEN, OP, SECRETS, K, params
-from vpnaas.errors import InputError
+from vpnaas.base.errors import InputError
 
 KINDS = tuple(GIVEN)
 

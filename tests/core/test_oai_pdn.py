@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from oai import pdn
-from vpnaas.errors import InputError, VpnaasError
-from vpnaas.steps import Results
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu.steps import Results
 
 OWN = "10.45.0.2"
 SERVER = "10.254.1.203"

@@ -12,8 +12,8 @@ from oai.milenage import opc
 from oai.params import Secrets
 from oai.part import of
 from oai_support import OP, SECRETS, K, params, parts, situation
-from vpnaas.errors import VpnaasError
-from vpnaas.steps import Results
+from vpnaas.base.errors import VpnaasError
+from vpnaas.vdu.steps import Results
 
 KINDS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
 

@@ -7,14 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from vpnaas import gateway_pair, standby
-from vpnaas.errors import InputError
-from vpnaas.gateway_pair import AFTER, FILES, PairParams
-from vpnaas.intent import link_params
+from vpnaas.base.errors import InputError
+from vpnaas.extras import gateway_pair, standby
+from vpnaas.extras.gateway_pair import AFTER, FILES, PairParams
+from vpnaas.params.intent import link_params
+from vpnaas.peers.peer import Peer
 from vpnaas.status import Extra
-from vpnaas.steps import Results, Step
-from vpnaas.technology import LinkPlan
-from vpnaas.tunnel import Peer
+from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.steps import Results, Step
 
 GIVEN: dict[str, Any] = {
     "role": "primary",

@@ -2,9 +2,10 @@
 
 import pytest
 from support.juju import pair
-from vpnaas import guard, pools
-from vpnaas.errors import InputError
-from vpnaas.intent import Intent, link_params, manual_peer
+from vpnaas.base.errors import InputError
+from vpnaas.extras import guard
+from vpnaas.params import pools
+from vpnaas.params.intent import Intent, link_params, manual_peer
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 UP = "/etc/osm-vpnaas/s6a/ipsec.up"

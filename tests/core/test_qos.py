@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.juju import pair
-from vpnaas import fiveqi, qos
-from vpnaas.errors import InputError
-from vpnaas.intent import Intent, link_params
-from vpnaas.steps import Results
+from vpnaas.base.errors import InputError
+from vpnaas.extras import qos
+from vpnaas.params import fiveqi
+from vpnaas.params.intent import Intent, link_params
+from vpnaas.vdu.steps import Results
 
 URLLC = {"link": "s1u", "five-qi": 82, "guaranteed-mbps": 5, "maximum-mbps": 8, "underlay-mbps": 50}
 EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}

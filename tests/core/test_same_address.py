@@ -4,8 +4,10 @@ import ipaddress
 
 import pytest
 from support.juju import Juju
-from vpnaas import guard, ipsec, same_address
-from vpnaas.intent import link_params
+from vpnaas.extras import guard
+from vpnaas.params.intent import link_params
+from vpnaas.peers import same_address
+from vpnaas.tunnels import ipsec
 
 OUTER = "192.168.8.2"
 CORE = "10.43.0.0/24"

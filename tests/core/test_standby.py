@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vpnaas import standby
-from vpnaas.errors import InputError
-from vpnaas.standby import PRIMARY, SECONDARY, SPAN, Standby, health, keepalived_conf
+from vpnaas.base.errors import InputError
+from vpnaas.extras import standby
+from vpnaas.extras.standby import PRIMARY, SECONDARY, SPAN, Standby, health, keepalived_conf
 
 
 def gateway(**changed: Any) -> Standby:

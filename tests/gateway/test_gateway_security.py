@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from vpnaas.errors import InputError
-from vpnaas.exporter import Look, Meter
-from vpnaas.gateway_firewall import TABLE, GatewayFirewall, render
+from vpnaas.base.errors import InputError
+from vpnaas.extras.gateway_firewall import TABLE, GatewayFirewall, render
+from vpnaas.vdu.programs.exporter import Look, Meter
 
 from benchmarks.swan.site import CORE, GATEWAY, Site
 

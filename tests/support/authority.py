@@ -9,7 +9,7 @@ import re
 import time
 
 from cryptography import x509 as real
-from vpnaas import x509
+from vpnaas.base import x509
 
 ED25519 = bytes.fromhex("300506032b6570")
 COMMON_NAME = bytes.fromhex("0603550403")

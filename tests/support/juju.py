@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 
-from vpnaas.errors import VpnaasError
-from vpnaas.intent import Intent
-from vpnaas.offer import declined, encode
+from vpnaas.base.errors import VpnaasError
+from vpnaas.params.intent import Intent
+from vpnaas.peers.admission import Remote
+from vpnaas.peers.offer import declined, encode
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.status import statuses
-from vpnaas.technology import Situation
-from vpnaas.vet import Remote
+from vpnaas.tunnels.technology import Situation
 
 from support.model import ModelVdu
 from support.model_world import World

@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 
-from vpnaas.steps import Results, Step
+from vpnaas.vdu.steps import Results, Step
 
 from support.authority import OpenSsl
 from support.model_charon import Charon

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vpnaas import x509
+from vpnaas.base import x509
 
 from support.authority import verifies
 from support.model_world import spki

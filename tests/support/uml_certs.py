@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vpnaas import agent, x509
-from vpnaas.ipsec import Chain, authority, certificates
-from vpnaas.steps import Step
-from vpnaas.tunnel import digest
+from vpnaas.base import x509
+from vpnaas.peers.peer import digest
+from vpnaas.tunnels.ipsec import Chain, authority, certificates
+from vpnaas.vdu.programs import agent
+from vpnaas.vdu.steps import Step
 
 PROVIDER, REQUIRER, PEER = "left", "right", "rel-1"
 

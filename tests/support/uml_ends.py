@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vpnaas import ipsec
-from vpnaas.intent import LinkParams, link_params
-from vpnaas.ipsec.names import down_file
-from vpnaas.ipsec_params import CERT
-from vpnaas.tunnel import Peer
+from vpnaas.params.intent import LinkParams, link_params
+from vpnaas.params.ipsec import CERT
+from vpnaas.peers.peer import Peer
+from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.names import down_file
 
 from support import uml
 from support.uml_certs import Certified, moved

@@ -9,8 +9,8 @@ import re
 
 import pytest
 from support.uml_ends import Guest, Link
-from vpnaas import ipsec
-from vpnaas.steps import Results
+from vpnaas.tunnels import ipsec
+from vpnaas.vdu.steps import Results
 
 pytestmark = [pytest.mark.lab, pytest.mark.uml]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from support.uml_ends import Guest, Link
-from vpnaas import ipsec
-from vpnaas.ipsec import parse_sas
-from vpnaas.steps import Results
+from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec import parse_sas
+from vpnaas.vdu.steps import Results
 
 pytestmark = [pytest.mark.lab, pytest.mark.uml]
 

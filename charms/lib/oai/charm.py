@@ -6,13 +6,13 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import attr
 from ops.charm import ActionEvent
-from vpnaas import fields
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm, dump
-from vpnaas.errors import InputError, NotReadyError, VpnaasError
-from vpnaas.ssh import Vdu
 from vpnaas.status import Extra
-from vpnaas.steps import Step, changes, read, run, which
-from vpnaas.technology import LinkPlan
+from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.ssh import Vdu
+from vpnaas.vdu.steps import Step, changes, read, run, which
 
 from . import cql, hss, meters, params, part, pdn, plan, provision, statistics, units, values
 from .milenage import opc

@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, List
 
-from vpnaas.errors import InputError, VpnaasError
-from vpnaas.steps import Results, Step, run
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu.steps import Results, Step, run
 
 from . import provision
 

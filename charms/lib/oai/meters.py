@@ -3,8 +3,8 @@
 import json
 from typing import Any, Dict
 
-from vpnaas.errors import VpnaasError
-from vpnaas.steps import Results, Step, run
+from vpnaas.base.errors import VpnaasError
+from vpnaas.vdu.steps import Results, Step, run
 
 from . import s6a_meter
 

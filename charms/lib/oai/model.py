@@ -3,7 +3,7 @@
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import attr
-from vpnaas import fields
+from vpnaas.base import fields
 
 BASE = "/etc/osm-vpnaas/nf"
 TLS = BASE + "/tls"

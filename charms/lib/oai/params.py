@@ -8,9 +8,9 @@ import json
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple, Type, TypeVar
 
 import attr
-from vpnaas import fields
-from vpnaas.errors import InputError
-from vpnaas.intent import AUTO, NOTHING
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import AUTO, NOTHING
 
 from . import values
 from .images import DEFAULT_PREFIX, Registry

@@ -7,8 +7,8 @@ is public. Reading is as strict, for the databag is the other side's to write.
 from typing import Dict, List, Mapping, Optional
 
 import attr
-from vpnaas import fields
-from vpnaas.errors import InputError
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
 
 from . import values
 from .params import Common, Enb, Hss, Mme, SpgwC, SpgwU

@@ -9,9 +9,10 @@ import json
 from typing import Any, Dict, List, Mapping
 
 import attr
-from vpnaas import fields, measure
-from vpnaas.errors import InputError, VpnaasError
-from vpnaas.steps import Results, Step, run
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.extras import measure
+from vpnaas.vdu.steps import Results, Step, run
 
 from . import values
 from .ue import DEVICE

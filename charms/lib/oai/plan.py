@@ -10,10 +10,10 @@ import json
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import attr
-from vpnaas.errors import VduError, VpnaasError
+from vpnaas.base.errors import VduError, VpnaasError
 from vpnaas.status import Extra
-from vpnaas.steps import Results, Step, read, remove, run, which, write
-from vpnaas.steps import directory as make_directory
+from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
+from vpnaas.vdu.steps import directory as make_directory
 
 from . import enb, hss, mme, probe, spgwc, spgwu, ue, units
 from .images import Registry

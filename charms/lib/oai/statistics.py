@@ -3,7 +3,7 @@
 import re
 from typing import Dict
 
-from vpnaas.errors import VpnaasError
+from vpnaas.base.errors import VpnaasError
 
 ROWS = {
     "Connected eNBs": "enbs",

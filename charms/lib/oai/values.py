@@ -4,8 +4,8 @@ import re
 from typing import Dict, Tuple, Union
 
 import attr
-from vpnaas import fields
-from vpnaas.errors import InputError
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
 
 from .images import IMAGES
 

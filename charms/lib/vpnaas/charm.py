@@ -7,15 +7,17 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping
 import attr
 from ops.charm import ActionEvent
 
-from . import certificate_actions, fields, measure, monitoring, qos, status
-from .errors import InputError, VpnaasError
-from .gateway_tuning import GatewayParams
-from .intent import Intent, manual_peer
-from .plan import Plan, shares
-from .reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome, ReconcilingCharm
-from .ssh import Vdu, ensure_key
-from .technologies import TABLE
-from .technology import LinkPlan, Situation
+from vpnaas import status
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.extras import certificate_actions, measure, monitoring, qos
+from vpnaas.extras.gateway_tuning import GatewayParams
+from vpnaas.params.intent import Intent, manual_peer
+from vpnaas.plan import Plan, shares
+from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome, ReconcilingCharm
+from vpnaas.tunnels.technologies import TABLE
+from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.vdu.ssh import Vdu, ensure_key
 
 OUTPUT_LIMIT = 60000
 """Characters of `output`; OSM keeps results in a MongoDB document of at most 16 MiB per NS."""

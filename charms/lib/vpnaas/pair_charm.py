@@ -6,14 +6,15 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 import attr
 from ops.charm import ActionEvent
 
-from . import fields, gateway_pair
-from .charm import VnfCharm, dump
-from .errors import NotReadyError, VpnaasError
-from .gateway_pair import NO_ROLE, PairOutcome, PairParams
-from .ssh import Vdu
-from .status import Extra
-from .steps import Step, changes
-from .technology import LinkPlan
+from vpnaas.base import fields
+from vpnaas.base.errors import NotReadyError, VpnaasError
+from vpnaas.charm import VnfCharm, dump
+from vpnaas.extras import gateway_pair
+from vpnaas.extras.gateway_pair import NO_ROLE, PairOutcome, PairParams
+from vpnaas.status import Extra
+from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.ssh import Vdu
+from vpnaas.vdu.steps import Step, changes
 
 logger = logging.getLogger(__name__)
 

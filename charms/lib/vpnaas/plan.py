@@ -15,16 +15,19 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 
-from . import facts, fields, gateway, guard, monitoring, nesting, qos, responder
-from .errors import InputError, VpnaasError
-from .facts import VduFacts
-from .intent import LinkParams
-from .links import IPSEC, KEYED, WIREGUARD
-from .same_address import is_same
-from .steps import Results, Step, authorize, run, which
-from .technologies import TABLE
-from .technology import LinkPlan, Situation, View
-from .tunnel import Peer, in_turn
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
+from vpnaas.extras import gateway, guard, monitoring, qos, responder
+from vpnaas.params.intent import LinkParams
+from vpnaas.peers.peer import Peer, in_turn
+from vpnaas.peers.same_address import is_same
+from vpnaas.tunnels import nesting
+from vpnaas.tunnels.technologies import TABLE
+from vpnaas.tunnels.technology import LinkPlan, Situation, View
+from vpnaas.vdu import facts
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.steps import Results, Step, authorize, run, which
 
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")

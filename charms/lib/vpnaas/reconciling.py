@@ -17,18 +17,20 @@ from ops.charm import CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
-from . import fields, gateway, guard, monitoring, qos, responder, status
-from .errors import InputError, NotReadyError, UnreachableError, VpnaasError
-from .intent import Intent
-from .links import PROVIDER, RELATION_INTERFACE, REQUIRER
-from .offer import declined, encode
-from .plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
-from .ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
-from .steps import Step, changes
-from .technologies import TABLE
-from .technology import LinkPlan, Situation
-from .vet import Remote
-from .x509 import Certificate
+from vpnaas import status
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, NotReadyError, UnreachableError, VpnaasError
+from vpnaas.base.links import PROVIDER, RELATION_INTERFACE, REQUIRER
+from vpnaas.base.x509 import Certificate
+from vpnaas.extras import gateway, guard, monitoring, qos, responder
+from vpnaas.params.intent import Intent
+from vpnaas.peers.admission import Remote
+from vpnaas.peers.offer import declined, encode
+from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
+from vpnaas.tunnels.technologies import TABLE
+from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
+from vpnaas.vdu.steps import Step, changes
 
 logger = logging.getLogger(__name__)
 # Each record costs a juju-log process; paramiko tells of every packet of a login, and of a failed

@@ -5,13 +5,14 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 import attr
 
-from . import fields, pools
-from .errors import InputError
-from .links import reference_point
-from .plan import fresh
-from .technologies import TABLE
-from .technology import LinkPlan
-from .tunnel import Peer
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import reference_point
+from vpnaas.params import pools
+from vpnaas.peers.peer import Peer
+from vpnaas.plan import fresh
+from vpnaas.tunnels.technologies import TABLE
+from vpnaas.tunnels.technology import LinkPlan
 
 UNCONFIGURED = "unconfigured"
 OFF = "off"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vpnaas import monitoring
+from vpnaas.extras import monitoring
 
 from experiments import testbed
 from lab.lcm.backends import RealBackends

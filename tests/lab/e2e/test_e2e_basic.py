@@ -24,7 +24,7 @@ from e2e_support import (
     scraped,
     wait,
 )
-from vpnaas import guard
+from vpnaas.extras import guard
 
 from lab.vca import AlreadyExistsError
 from operate.client import Client

@@ -1,0 +1,344 @@
+"""Strict parsers for single values that come from operators and peers.
+
+Each parser takes `where` (for the error sentence) and text, returns a typed value, and raises
+InputError. Text is never repaired: whatever is not plainly in the expected form is refused, since
+the same functions guard against hostile relation data.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+from typing import Iterable, List, Sequence, Tuple, Union
+
+from vpnaas.base.errors import InputError
+
+IPAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+IPInterface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
+IPNetwork = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+MIN_MTU = 1280
+"""Smallest MTU in bytes a link may have (RFC 8200 section 5, so that IPv6 always fits)."""
+MAX_MTU = 9500
+MAX_PREFIXES = 32
+"""Prefixes one peer may announce; more is a mistake or an attack."""
+
+_DECIMAL = re.compile(r"\A(0|[1-9][0-9]{0,9})\Z")
+_NAME = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
+_IDENTITY = re.compile(r"\A[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?\Z")
+_INTERFACE = re.compile(r"\A[A-Za-z][A-Za-z0-9_.-]{0,14}\Z")
+_ADDRESS = re.compile(r"\A[0-9A-Fa-f:.]{2,45}\Z")
+_FINGERPRINT = re.compile(r"\ASHA256:[A-Za-z0-9+/]{43}\Z")
+_SSH_KEY = re.compile(r"\Assh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}\Z")
+
+
+def shown(text: object) -> str:
+    """Return `text` quoted, printable and cut, fit for an error sentence."""
+    quoted = ascii(str(text))
+    return quoted if len(quoted) <= 60 else quoted[:56] + "...'"
+
+
+def few(words: Sequence[str], between: str = ", ", most: int = 8) -> str:
+    """Return a list for people; of a long one its begin and how many others there are."""
+    if len(words) <= most:
+        return between.join(words)
+    return "{} and {} others".format(between.join(words[:most]), len(words) - most)
+
+
+def integer(where: str, text: object, low: int, high: int) -> int:
+    """Parse a decimal integer between `low` and `high`, both included.
+
+    A bool is refused, since OSM turns any BOOLEAN text into one.
+    """
+    allowed = "a whole number from {} to {}".format(low, high)
+    if isinstance(text, bool) or not isinstance(text, (int, str)):
+        raise InputError(where, "{} is not a number".format(shown(text)), allowed)
+    digits = str(text)
+    if not _DECIMAL.match(digits[1:] if digits.startswith("-") else digits):
+        raise InputError(where, "{} is not a whole number".format(shown(text)), allowed)
+    value = int(digits)
+    if not low <= value <= high:
+        raise InputError(where, "{} is out of range".format(value), allowed)
+    return value
+
+
+def name(where: str, text: str) -> str:
+    """Parse the name of a manual peer: 1 to 32 of a-z, 0-9 and '-', not at the ends."""
+    if not _NAME.match(text):
+        raise InputError(
+            where,
+            "{} is not a name".format(shown(text)),
+            "1 to 32 of a-z, 0-9 and '-', with a letter or digit at both ends",
+        )
+    return text
+
+
+def network_interface(where: str, text: str) -> str:
+    """Parse the name of a Linux network interface (at most 15 characters, IFNAMSIZ - 1)."""
+    if not _INTERFACE.match(text):
+        raise InputError(
+            where,
+            "{} is not an interface name".format(shown(text)),
+            "1 to 15 letters, digits, '_', '.' or '-', starting with a letter",
+        )
+    return text
+
+
+def address(where: str, text: str) -> IPAddress:
+    """Parse a unicast IPv4 or IPv6 address that a host can have on a network."""
+    allowed = "an IPv4 or IPv6 unicast address such as 192.0.2.1 or 2001:db8::1"
+    value = None
+    if _ADDRESS.match(text):
+        try:
+            value = ipaddress.ip_address(text)
+        except ValueError:
+            value = None
+    if value is None:
+        raise InputError(where, "{} is not an IP address".format(shown(text)), allowed)
+    return _unicast(where, value, allowed)
+
+
+def interface_address(where: str, text: str) -> IPInterface:
+    """Parse an address with prefix length, such as 172.16.6.2/24.
+
+    The prefix must leave the address room to be a host: the network and broadcast addresses of
+    an IPv4 subnet wider than /31 are refused (RFC 1122 section 3.2.1.3, RFC 3021).
+    """
+    allowed = "an address with prefix length such as 172.16.6.2/24 or fd00::2/64"
+    host, slash, length = text.partition("/")
+    if not slash or not _DECIMAL.match(length):
+        raise InputError(
+            where, "{} is not an address with prefix length".format(shown(text)), allowed
+        )
+    value = _unicast(where, address(where, host), allowed)
+    width = int(length)
+    if not 8 <= width <= value.max_prefixlen:
+        raise InputError(
+            where,
+            "prefix length {} is out of range".format(width),
+            "8 to {}".format(value.max_prefixlen),
+        )
+    full = ipaddress.ip_interface("{}/{}".format(value, width))
+    if isinstance(full, ipaddress.IPv4Interface) and width < 31:
+        if full.ip in (full.network.network_address, full.network.broadcast_address):
+            raise InputError(
+                where, "{} is the network or broadcast address of its subnet".format(full), allowed
+            )
+    return full
+
+
+def network(where: str, text: str) -> IPNetwork:
+    """Parse a prefix such as 10.45.0.0/16; a bare address is a host prefix, host bits are refused.
+
+    The default route and anything wider than /8 (IPv4) or /16 (IPv6) is refused: no link of a
+    mobile core carries that, and it would capture the management traffic of the VDU.
+    """
+    allowed = "a prefix such as 10.45.0.0/16, at least /8 for IPv4 and /16 for IPv6"
+    host, slash, length = text.partition("/")
+    if not _ADDRESS.match(host) or (slash and not _DECIMAL.match(length)):
+        raise InputError(where, "{} is not a prefix".format(shown(text)), allowed)
+    try:
+        value = ipaddress.ip_network(text)
+    except ValueError:
+        raise InputError(
+            where, "{} is not a prefix (or has host bits set)".format(shown(text)), allowed
+        )
+    if value.prefixlen < (8 if value.version == 4 else 16):
+        raise InputError(where, "{} is too wide".format(value), allowed)
+    _unicast(where, value.network_address, allowed, subnet=True)
+    return value
+
+
+def networks(where: str, text: str) -> Tuple[IPNetwork, ...]:
+    """Parse prefixes separated by commas; "" and "none" are no prefix. Sorted, without repeats."""
+    if text in ("", "none"):
+        return ()
+    parts = text.split(",")
+    if len(parts) > MAX_PREFIXES:
+        raise InputError(
+            where,
+            "{} prefixes are too many".format(len(parts)),
+            "at most {}".format(MAX_PREFIXES),
+        )
+    return ordered(network(where, part.strip(" ")) for part in parts)
+
+
+def ordered(values: Iterable[IPNetwork]) -> Tuple[IPNetwork, ...]:
+    """Return the prefixes sorted by family and address, each once."""
+    return tuple(sorted(set(values), key=lambda n: (n.version, n.network_address, n.prefixlen)))
+
+
+def endpoint(where: str, text: str) -> Tuple[IPAddress, int]:
+    """Parse address and UDP port, 192.0.2.1:51820 or [2001:db8::1]:51820."""
+    allowed = "192.0.2.1:51820 or [2001:db8::1]:51820"
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        if ":" not in host:
+            colon = ""
+    elif ":" in host:
+        colon = ""
+    if not colon:
+        raise InputError(where, "{} is not address and port".format(shown(text)), allowed)
+    return address(where, host), integer(where, port, 1, 65535)
+
+
+def show_endpoint(host: IPAddress, port: int) -> str:
+    """Return the text form `endpoint` parses and `wg set ... endpoint` takes."""
+    return ("[{}]:{}" if host.version == 6 else "{}:{}").format(host, port)
+
+
+def wireguard_key(where: str, text: str) -> str:
+    """Parse a WireGuard public key: 32 bytes in canonical base64 (wg(8)), not all zero."""
+    allowed = "32 bytes in base64 (44 characters), as `wg pubkey` prints them"
+    raw = _base64(text)
+    if len(text) != 44 or raw is None or len(raw) != 32 or raw == bytes(32):
+        raise InputError(where, "{} is not a WireGuard key".format(shown(text)), allowed)
+    return text
+
+
+_SPKI = {
+    # AlgorithmIdentifier and BIT STRING header of a SubjectPublicKeyInfo, and bytes of the key
+    bytes.fromhex("302a300506032b6570032100"): 32,  # Ed25519, RFC 8410
+    bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200"): 65,  # P-256, RFC 5480
+    bytes.fromhex("3076301006072a8648ce3d020106052b81040022036200"): 97,  # P-384
+}
+
+
+def ipsec_key(where: str, text: str) -> str:
+    """Parse a raw public key of IKEv2: base64 of an Ed25519, P-256 or P-384 key's DER."""
+    raw = _base64(text)
+    for head, size in _SPKI.items():
+        if raw is not None and raw.startswith(head) and len(raw) == len(head) + size:
+            return text
+    raise InputError(
+        where,
+        "{} is not an IKEv2 public key".format(shown(text)),
+        "base64 of an Ed25519, P-256 or P-384 key, the body of what `openssl pkey -pubout` prints",
+    )
+
+
+def ike_identity(where: str, text: str) -> str:
+    """Parse an IKE identity of type FQDN: 1 to 64 of a-z, 0-9, '.' and '-', not at the ends."""
+    if not _IDENTITY.match(text):
+        raise InputError(
+            where,
+            "{} is not an IKE identity".format(shown(text)),
+            "1 to 64 of a-z, 0-9, '.' and '-', with a letter or digit at both ends",
+        )
+    return text
+
+
+def blob(where: str, text: str, low: int, high: int) -> str:
+    """Parse canonical base64 that decodes to `low` to `high` bytes."""
+    raw = _base64(text)
+    if raw is None or not low <= len(raw) <= high:
+        raise InputError(
+            where,
+            "{} is not base64 of the right size".format(shown(text)),
+            "base64 of {} to {} bytes".format(low, high),
+        )
+    return text
+
+
+def host_key_fingerprint(where: str, text: str) -> str:
+    """Parse an OpenSSH SHA256 host key fingerprint; "" and "any" give ""."""
+    if text in ("", "any"):
+        return ""
+    if not _FINGERPRINT.match(text):
+        raise InputError(
+            where,
+            "{} is not a fingerprint".format(shown(text)),
+            "SHA256: and 43 base64 characters, as `ssh-keygen -l` prints",
+        )
+    return text
+
+
+def ssh_public_key(where: str, text: str) -> str:
+    """Parse an Ed25519 SSH public key without comment or options."""
+    if not _SSH_KEY.match(text) or _base64(text.split(" ")[1]) is None:
+        raise InputError(
+            where,
+            "{} is not an SSH public key".format(shown(text)),
+            "ssh-ed25519 and its base64, nothing else",
+        )
+    return text
+
+
+def choice(where: str, text: str, options: Iterable[str]) -> str:
+    """Return `text` where it is one of `options`."""
+    known = list(options)
+    if text not in known:
+        raise InputError(where, "{} is unknown".format(shown(text)), ", ".join(known))
+    return text
+
+
+def boolean(where: str, value: object) -> bool:
+    """Take a real bool only: any other type means the caller's schema was bypassed."""
+    if not isinstance(value, bool):
+        raise InputError(where, "{} is not a boolean".format(shown(value)), "true or false")
+    return value
+
+
+def string(where: str, value: object) -> str:
+    """Take printable ASCII text of at most 4096 characters."""
+    if not isinstance(value, str) or len(value) > 4096:
+        raise InputError(where, "{} is not text".format(shown(value)), "up to 4096 characters")
+    if not all(" " <= char <= "~" for char in value):
+        raise InputError(
+            where, "{} has characters that are not allowed".format(shown(value)), "printable ASCII"
+        )
+    return value
+
+
+def show_networks(values: Iterable[IPNetwork]) -> str:
+    """Return the text form `networks` parses."""
+    return ",".join(str(value) for value in values)
+
+
+def host_network(value: Union[IPAddress, IPInterface]) -> IPNetwork:
+    """Return the /32 or /128 prefix of one address."""
+    host = value.ip if isinstance(value, _INTERFACES) else value
+    return ipaddress.ip_network("{}/{}".format(host, host.max_prefixlen))
+
+
+def overlaps(one: IPNetwork, other: IPNetwork) -> bool:
+    """Tell whether two prefixes share an address; prefixes of two families never do."""
+    return one.version == other.version and one.overlaps(other)
+
+
+def covers(outer: IPNetwork, inner: IPNetwork) -> bool:
+    """Tell whether `inner` lies wholly in `outer` (subnet_of needs Python 3.7)."""
+    return (
+        outer.version == inner.version
+        and outer.prefixlen <= inner.prefixlen
+        and inner.network_address in outer
+    )
+
+
+_INTERFACES = (ipaddress.IPv4Interface, ipaddress.IPv6Interface)
+
+
+def _unicast(where: str, value: IPAddress, allowed: str, subnet: bool = False) -> IPAddress:
+    bad = value.is_multicast or value.is_loopback or value.is_link_local
+    if not subnet:
+        bad = bad or value.is_unspecified
+    if isinstance(value, ipaddress.IPv4Address):
+        bad = bad or value in ipaddress.ip_network("0.0.0.0/8")
+        bad = bad or value in ipaddress.ip_network("240.0.0.0/4")
+    if bad:
+        raise InputError(where, "{} cannot be the address of a host".format(value), allowed)
+    return value
+
+
+def _base64(text: str) -> Union[bytes, None]:
+    try:
+        raw = base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        return None
+    return raw if base64.b64encode(raw).decode("ascii") == text else None
+
+
+def lines(text: str) -> List[str]:
+    """Return the non-empty lines of a command's output."""
+    return [line for line in text.splitlines() if line.strip()]

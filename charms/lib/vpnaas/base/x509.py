@@ -1,0 +1,282 @@
+"""Certificates (RFC 5280) and requests for them (PKCS#10, RFC 2986), strictly read.
+
+What is in them is read here, by `cryptography`, which charms carry for SSH anyway; it is loaded
+where a certificate is there to read, for it takes a while. Whether signatures are good, openssl
+says on the VDU. Nothing of a request is taken over but its key and its name, and both must be what
+the requester's offer says.
+"""
+
+import base64
+import binascii
+import calendar
+import re
+import textwrap
+import time
+from functools import lru_cache
+from typing import Any, Tuple, Type
+
+import attr
+
+from vpnaas.base.errors import InputError
+from vpnaas.base.fields import ike_identity, shown
+from vpnaas.peers.peer import digest
+
+MAX_BYTES = 3000
+"""Of DER; in base64 such a text still fits a value of a databag."""
+MIN_RSA = 2048
+"""Bits of a modulus; less is worth less than 112 bits (NIST SP 800-57 part 1, table 2)."""
+COMMON_NAME = "2.5.4.3"
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")
+_SIGNATURES = (
+    "1.3.101.112", "1.3.101.113",  # RFC 8410
+    "1.2.840.10045.4.3.2", "1.2.840.10045.4.3.3", "1.2.840.10045.4.3.4",  # RFC 5758
+    "1.2.840.113549.1.1.10", "1.2.840.113549.1.1.11", "1.2.840.113549.1.1.12",
+    "1.2.840.113549.1.1.13",  # RFC 8017
+)  # fmt: skip
+ALLOWED_KEYS = "Ed25519, P-256, P-384, P-521, or RSA of {} bits and more".format(MIN_RSA)
+CERTIFICATE, REQUEST = "CERTIFICATE", "CERTIFICATE REQUEST"
+
+
+@attr.frozen
+class Request:
+    """A request for a certificate.
+
+    Attributes:
+        text: Base64 of its DER.
+        key: Base64 of its SubjectPublicKeyInfo.
+        name: Common name of its subject, which is all of the subject.
+    """
+
+    text: str
+    key: str
+    name: str
+
+    @property
+    def pem(self) -> str:
+        """Return its armoured form."""
+        return armour(self.text, REQUEST)
+
+
+@attr.frozen
+class Certificate:
+    """A certificate.
+
+    Attributes:
+        text: Base64 of its DER.
+        serial: Serial number, hexadecimal digits.
+        issuer: Name of who issued it (hexadecimal digits of the DER).
+        subject: Name of whose it is, in the same form.
+        key: Base64 of its SubjectPublicKeyInfo.
+        begins: From when on it is good, seconds since the epoch.
+        ends: Until when it is good.
+        names: DNS names, which are what IKE identities of type FQDN are compared with.
+        authority: Whether its key may sign certificates.
+    """
+
+    text: str
+    serial: str
+    issuer: str
+    subject: str
+    key: str
+    begins: int
+    ends: int
+    names: Tuple[str, ...] = ()
+    authority: bool = False
+
+    @property
+    def pem(self) -> str:
+        """Return its armoured form."""
+        return armour(self.text, CERTIFICATE)
+
+    @property
+    def renewal(self) -> int:
+        """Return when two thirds of its life are over."""
+        return self.begins + (self.ends - self.begins) * 2 // 3
+
+    def issued_by(self, authority: "Certificate") -> bool:
+        """Tell whether it says so; openssl knows whether that is true."""
+        return self.issuer == authority.subject
+
+
+def handle(serial: str, authority: Certificate) -> str:
+    """Return what a certificate is called: its authority's digits behind its serial number."""
+    return "{}-{}".format(serial, digest(authority.text)[:8])
+
+
+def armour(text: str, label: str) -> str:
+    """Return the PEM form (RFC 7468) of base64."""
+    body = "\n".join(textwrap.wrap(text, 64))
+    return "-----BEGIN {0}-----\n{1}\n-----END {0}-----\n".format(label, body)
+
+
+def _der(where: str, text: str, label: str) -> Tuple[str, bytes]:
+    allowed = "one {} of at most {} bytes, PEM or base64 of its DER".format(
+        label.lower(), MAX_BYTES
+    )
+    if len(text) > 2 * MAX_BYTES:
+        raise InputError(where, "{} characters are too many".format(len(text)), allowed)
+    found = re.match(r"\A\s*(?:-----BEGIN ([A-Z ]+)-----(.*)-----END \1-----)\s*\Z", text, re.S)
+    if found and found.group(1) != label:
+        raise InputError(where, "it is a {}".format(found.group(1).lower()), allowed)
+    body = "".join((found.group(2) if found else text).split())
+    try:
+        raw = base64.b64decode(body.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raw = b""
+    if not raw or base64.b64encode(raw).decode("ascii") != body:
+        raise InputError(where, "{} is not base64".format(shown(text)), allowed)
+    if len(raw) > MAX_BYTES:
+        raise InputError(where, "{} bytes are too many".format(len(raw)), allowed)
+    return body, raw
+
+
+@lru_cache(maxsize=8192)
+def request(where: str, text: str) -> Request:
+    """Parse a request; its attributes, and so extensions it asks for, are not looked at."""
+    from cryptography import x509
+
+    body, raw = _der(where, text, REQUEST)
+    try:
+        found = x509.load_der_x509_csr(raw)
+        names = list(found.subject)
+        if len(names) != 1 or names[0].oid.dotted_string != COMMON_NAME:
+            raise _MalformedError("its subject is not one common name")
+        name = str(names[0].value)
+        key = _strong(where, found)
+    except _unreadable() as error:
+        raise _not(where, "request", error)
+    return Request(body, key, ike_identity(where + ": subject", name))
+
+
+@lru_cache(maxsize=8192)
+def certificate(where: str, text: str) -> Certificate:
+    """Parse a certificate of version 3."""
+    from cryptography import x509
+
+    body, raw = _der(where, text, CERTIFICATE)
+    try:
+        found = x509.load_der_x509_certificate(raw)
+        if found.version is not x509.Version.v3:
+            raise _MalformedError("not of version 3")
+        size = (found.serial_number.bit_length() + 8) // 8
+        if found.serial_number <= 0 or size > 20:
+            raise _MalformedError("a serial number out of range")
+        names: Tuple[str, ...] = ()
+        authority = False
+        for extension in found.extensions:
+            if isinstance(extension.value, x509.SubjectAlternativeName):
+                names = tuple(extension.value.get_values_for_type(x509.DNSName))
+            elif isinstance(extension.value, x509.BasicConstraints):
+                authority = extension.value.ca
+        certified = Certificate(
+            text=body,
+            serial=found.serial_number.to_bytes(size, "big").hex(),
+            issuer=found.issuer.public_bytes().hex(),
+            subject=found.subject.public_bytes().hex(),
+            key=_strong(where, found),
+            begins=_seconds(found, "not_valid_before"),
+            ends=_seconds(found, "not_valid_after"),
+            names=names,
+            authority=authority,
+        )
+    except _unreadable() as error:
+        raise _not(where, "certificate", error)
+    return certified
+
+
+def authority(where: str, text: str) -> Certificate:
+    """Parse the certificate of an authority that answers to nobody else."""
+    found = certificate(where, text)
+    if not found.authority:
+        raise InputError(where, "its key may not sign certificates", "basicConstraints CA:TRUE")
+    if not found.issued_by(found):
+        raise InputError(where, "another authority issued it", "the root that signs itself")
+    return found
+
+
+def matching(where: str, found: Certificate, key: str, identity: str) -> Certificate:
+    """Return a certificate that is for a key and an identity."""
+    if found.key != key:
+        raise InputError(where, "it is for another key", "one for the public key in the offer")
+    if identity not in found.names:
+        told = ", ".join(found.names) or "nobody"
+        raise InputError(
+            where, "it names {}".format(shown(told)), "subjectAltName DNS:{}".format(identity)
+        )
+    return found
+
+
+def in_force(where: str, found: Certificate, now: int) -> Certificate:
+    """Return a certificate whose time has come and has not passed."""
+    if not found.begins <= now < found.ends:
+        raise InputError(
+            where,
+            "it is good from {} to {} only".format(date(found.begins), date(found.ends)),
+            "one that is good now, {}".format(date(now)),
+        )
+    return found
+
+
+def date(seconds: int) -> str:
+    """Return a time for people, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
+
+
+class _MalformedError(ValueError):
+    """Well-formed, and yet not what we take."""
+
+
+def _unreadable() -> Tuple[Type[Exception], ...]:
+    """Return what `cryptography` raises at what it cannot read."""
+    from cryptography import exceptions, x509
+
+    return (
+        ValueError,
+        TypeError,
+        OverflowError,
+        exceptions.UnsupportedAlgorithm,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    )
+
+
+def _strong(where: str, found: Any) -> str:
+    """Return the key of a certificate or request, base64 of its SubjectPublicKeyInfo.
+
+    Raises:
+        InputError: the key or the signature is weaker than the rest of a tunnel.
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = found.public_key()
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size < MIN_RSA:
+            raise InputError(
+                where, "its RSA key of {} bits is too weak".format(key.key_size), ALLOWED_KEYS
+            )
+    elif isinstance(key, ec.EllipticCurvePublicKey):
+        if key.curve.name not in _CURVES:
+            raise InputError(where, "its key is of an unknown or weak kind", ALLOWED_KEYS)
+    elif not isinstance(key, (ed25519.Ed25519PublicKey, ed448.Ed448PublicKey)):
+        raise InputError(where, "its key is of an unknown or weak kind", ALLOWED_KEYS)
+    if found.signature_algorithm_oid.dotted_string not in _SIGNATURES:
+        raise InputError(
+            where,
+            "its signature is of an unknown or weak kind",
+            "EdDSA, or SHA-2 with ECDSA or RSA",
+        )
+    whole = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(whole).decode("ascii")
+
+
+def _seconds(found: Any, name: str) -> int:
+    # Python 3.6 has a cryptography that knows the former of the two names only.
+    moment = getattr(found, name + "_utc", None) or getattr(found, name)
+    return calendar.timegm(moment.utctimetuple())
+
+
+def _not(where: str, what: str, error: Exception) -> InputError:
+    reason = str(error) if isinstance(error, _MalformedError) else "it is malformed"
+    return InputError(where, "not a {}: {}".format(what, reason), "DER as openssl writes it")

@@ -1,0 +1,71 @@
+"""What the primitives about certificates and revocation read and tell; pure."""
+
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from vpnaas.base import fields, x509
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.x509 import Certificate
+from vpnaas.params.intent import Intent
+from vpnaas.params.ipsec import EXTERNAL
+from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.technology import LinkPlan, Situation
+
+
+def keys_of(situation: Situation, link: str, label: str) -> List[str]:
+    """Return the public keys that a related peer offers; `label` is its name in show-status."""
+    if link not in situation.intent.links:
+        raise InputError("link", "{} is not configured".format(link), "run configure first")
+    offers = situation.offers(link)
+    known: Dict[str, List[str]] = {}
+    for remote in situation.remotes.get(link, ()):
+        offer = offers.get(remote.peer_name)
+        if offer is not None and offer.keys is not None:
+            found = [offer.keys.public_key, offer.keys.next_public_key]
+            known[remote.label] = [key for key in found if key]
+    if label not in known:
+        raise InputError(
+            "revoke-peer: peer",
+            "no related peer {} of {} offers a key".format(fields.shown(label), link),
+            ", ".join(sorted(known)) or "nothing, there is none",
+        )
+    return known[label]
+
+
+def require_operated(intent: Intent, link: str) -> None:
+    """Raise InputError where a link does not take certificates of an operator."""
+    params = intent.links.get(link)
+    if params is None or params.ipsec.credentials != EXTERNAL:
+        raise InputError(
+            "link",
+            "{} takes no certificate of yours".format(link),
+            "a link with credentials {}".format(EXTERNAL),
+        )
+
+
+def requests(link: str, plan: Optional[LinkPlan]) -> Dict[str, Any]:
+    """Return what show-csr tells: requests in PEM, and the identity a certificate must name."""
+    state = plan.state if plan is not None else None
+    if not isinstance(state, ipsec.State) or state.held.request is None:
+        reason = "; ".join(plan.problems) if plan is not None else ""
+        raise VpnaasError(reason or "{} needs no certificate".format(link))
+    following = state.held.next_request
+    return {
+        "ike-identity": state.identity,
+        "request": state.held.request.pem,
+        "next-request": following.pem if following is not None else "",
+    }
+
+
+def given(params: Mapping[str, Any]) -> Tuple[Certificate, Certificate]:
+    """Parse what set-certificate takes: our certificate and that of its authority."""
+
+    def text(key: str) -> str:
+        value = params.get(key, "")
+        if not isinstance(value, str):
+            raise InputError("set-certificate: " + key, "not text", "PEM, or base64 of DER")
+        return value
+
+    where = "set-certificate: "
+    found = x509.certificate(where + "certificate", text("certificate"))
+    root = x509.authority(where + "ca-certificate", text("ca-certificate"))
+    return found, root

@@ -1,0 +1,141 @@
+"""A security gateway as a whole: its firewall, its IKE daemon and its kernel, made so on the VDU.
+
+A charm whose charm.yaml says `gateway: true` gets this with its links, in the same reconcile. The
+untrusted side is wherever a link with a VPN has its underlay.
+"""
+
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.extras.gateway_firewall import SSH_PORT, TABLE, GatewayFirewall
+from vpnaas.extras.gateway_firewall import render as firewall_text
+from vpnaas.extras.gateway_tuning import GatewayParams, GatewayTuning, sysctls
+from vpnaas.extras.gateway_tuning import render as daemon_text
+from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
+from vpnaas.vdu import generated
+from vpnaas.vdu.nftables import BootTable
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import directory as make_directory
+
+BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
+FILE, UNIT, UNIT_FILE = BOOT.file, BOOT.unit, BOOT.unit_file
+DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
+"""After what links need of the daemon, which it overrides, and before files of an operator."""
+SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
+
+
+@attr.frozen
+class Gateway:
+    """A gateway as it should be.
+
+    Attributes:
+        untrusted: Underlays of links with a VPN, empty where no such link is configured yet.
+        management: Interface of management.
+        wireguard: UDP ports of WireGuard links.
+        ipsec: Whether a link uses the IKE daemon.
+        inner: Subnets inside the tunnels.
+        ports: TCP ports that answer on the interface of management besides SSH.
+    """
+
+    params: GatewayParams
+    untrusted: Tuple[str, ...]
+    management: str
+    wireguard: Tuple[int, ...]
+    ipsec: bool
+    inner: Tuple[fields.IPNetwork, ...] = ()
+    ports: Tuple[int, ...] = ()
+
+
+def observe(tunnels: int) -> List[Step]:
+    """Return the steps that look at a gateway's settings."""
+    names = sorted(sysctls(tunnels))
+    paths = ["/proc/sys/" + name.replace(".", "/") for name in names]
+    return BOOT.observe() + [
+        read("gateway/daemon", DAEMON_FILE),
+        read("gateway/sysctl", SYSCTL_FILE),
+        run("gateway/cpus", "nproc"),
+        # Not every kernel has all of these, and inside a container not all can be set.
+        run("gateway/settable", "find", *(paths + ["-writable"]), any_exit=True),
+        run("gateway/live", "sysctl", "-e", *names, any_exit=True),
+    ]
+
+
+def before_links(wanted: Gateway, results: Results) -> List[Step]:
+    """Return the steps that come first: nothing may pass in clear while tunnels come up.
+
+    Raises:
+        InputError: The links' interfaces make no firewall.
+    """
+    steps = _firewall(wanted, results)
+    sysctl = generated.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(wanted))
+    if results.text("gateway/sysctl") != sysctl:
+        steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
+    if _untuned(wanted, results):
+        words = ("sysctl", "-q", "-e", "-p", SYSCTL_FILE)
+        steps.append(run("gateway/load-sysctl", *words, any_exit=True))
+    text = _daemon(wanted, results)
+    if wanted.ipsec and results.text("gateway/daemon") != text:
+        steps.append(write("gateway/put-daemon", DAEMON_FILE, text))
+    return steps
+
+
+def after_links(wanted: Gateway, results: Results) -> List[Step]:
+    """Return the steps that come last: the daemon reads its settings, unless a link saw to it."""
+    if not wanted.ipsec or results.text("gateway/daemon") == _daemon(wanted, results):
+        return []
+    restart = ("systemctl", "restart", DAEMON)
+    return [
+        run("gateway/restart", *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90),
+    ]
+
+
+def _firewall(wanted: Gateway, results: Results) -> List[Step]:
+    if not wanted.params.firewall:
+        return BOOT.absent() if BOOT.present(results) else []
+    if not wanted.untrusted:
+        return []  # Nothing is known yet to protect from.
+    ports = tuple(sorted({SSH_PORT} | set(wanted.ports)))
+    text = firewall_text(
+        GatewayFirewall(wanted.untrusted, wanted.management, wanted.wireguard, ports, wanted.inner)
+    )
+    steps = BOOT.steps_to(text, results)
+    folder = make_directory("gateway/folder", "/etc/osm-vpnaas", 0o755)
+    return [folder] + steps if steps else []
+
+
+def _cpus(results: Results) -> int:
+    text = (results.out("gateway/cpus") or "").strip()
+    return min(256, max(1, int(text))) if text.isdigit() else 1
+
+
+def _daemon(wanted: Gateway, results: Results) -> str:
+    params = wanted.params
+    tuning = GatewayTuning(params.tunnels, _cpus(results), params.peers_per_address)
+    return generated.HEAD + daemon_text(tuning.settings())
+
+
+def _sysctls(wanted: Gateway) -> Sequence[Tuple[str, int]]:
+    return sorted(sysctls(wanted.params.tunnels).items())
+
+
+def _untuned(wanted: Gateway, results: Results) -> bool:
+    """Tell whether a setting that can be set differs."""
+    settable = set(results.output("gateway/settable").split())
+    live: Dict[str, Optional[str]] = {}
+    for line in results.output("gateway/live").splitlines():
+        name, _, value = line.partition("=")
+        live[name.strip()] = value.strip()
+    return any(
+        "/proc/sys/" + name.replace(".", "/") in settable and live.get(name) != str(value)
+        for name, value in _sysctls(wanted)
+    )
+
+
+def absent() -> List[Step]:
+    """Return the steps that take all of a gateway away; settings of the kernel go with a reboot."""
+    return BOOT.absent() + [
+        remove("gateway/no-daemon", DAEMON_FILE),
+        remove("gateway/no-sysctl", SYSCTL_FILE),
+    ]

@@ -1,0 +1,171 @@
+"""Firewall of a security gateway: what may reach it, and what may pass it, by side.
+
+Untrusted side: only IKE (UDP 500 and 4500, RFC 7296 and RFC 3948), ESP (IP protocol 50), the ports
+of WireGuard links, what IP itself needs (neighbours, path MTU, DHCP), and a few echoes. Nothing is
+forwarded between it and any other side unless IPsec protects it there, so that no packet leaves in
+clear while there is no security association.
+
+Management: SSH, the exporter of metrics, what the gateway itself asked for; nothing is forwarded.
+
+Inside, that is out of tunnels and from the trusted side: what is forwarded is not limited here. The
+gateway itself answers echoes, measurements and its standby (VRRP), but neither SSH nor scrapes.
+"""
+
+from typing import Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.extras.responder import RESPONDER_PORT
+from vpnaas.vdu.generated import nft_table
+
+TABLE = "osm_vpnaas_gateway"
+INIT_RATE = 300
+"""IKE_SA_INIT requests a second that reach the daemon, of all senders together. It answers more
+with cookies, but where ESP is the daemon's own too, they would take the packets' time. A thousand
+peers that call at once are through in four seconds."""
+ECHO_RATE = 20
+"""Echo requests a second that are answered per side, of all senders together."""
+SSH_PORT = 22
+MEASURED = (32768, 60999)
+"""Ports of iperf3 servers that a measurement starts: Linux's own range, ip_local_port_range."""
+
+
+@attr.frozen
+class GatewayFirewall:
+    """What to protect.
+
+    Attributes:
+        untrusted: Interfaces towards the peers.
+        management: Interface of management, which must stay reachable.
+        wireguard: UDP ports of WireGuard links.
+        management_ports: TCP ports that answer on the interface of management.
+        inner: Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
+    """
+
+    untrusted: Sequence[str]
+    management: str
+    wireguard: Tuple[int, ...] = ()
+    management_ports: Tuple[int, ...] = (SSH_PORT,)
+    inner: Tuple[fields.IPNetwork, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what would lock everybody out, or nobody."""
+        for name in tuple(self.untrusted) + (self.management,):
+            fields.network_interface("gateway: firewall", name)
+        if not self.untrusted:
+            raise InputError("gateway: untrusted", "no interface", "one or more")
+        if self.management in self.untrusted:
+            raise InputError(
+                "gateway: untrusted",
+                "{} is the interface of management".format(self.management),
+                "an interface of its own for the untrusted side (underlay-interface)",
+            )
+        for port in tuple(self.wireguard) + tuple(self.management_ports):
+            fields.integer("gateway: port", port, 1, 65535)
+        if SSH_PORT not in self.management_ports:
+            raise InputError("gateway: management", "SSH would be closed", "SSH open")
+
+
+def _set(items: Sequence[object]) -> str:
+    return "{{ {} }}".format(", ".join(str(item) for item in items))
+
+
+def render(firewall: GatewayFirewall) -> str:
+    """Return the nft(8) script."""
+    chains = """    # A flood from forged addresses must not fill the table of connections, and what is forwarded
+    # needs none: only what the gateway itself says and hears inside and on management is tracked.
+    chain heard {{
+        type filter hook prerouting priority raw; policy accept;
+        iifname {names} notrack
+        fib daddr type != local notrack
+    }}
+    chain said {{
+        type filter hook output priority raw; policy accept;
+        oifname {names} notrack
+    }}
+    chain input {{
+        type filter hook input priority filter; policy accept;
+        iifname "lo" accept
+        iifname {names} jump from_untrusted
+        iifname "{management}" jump from_management
+        jump from_inside
+    }}
+    chain new_peer {{
+        limit rate {inits}/second burst {inits} packets accept
+        counter drop
+    }}
+    chain from_untrusted {{
+        # IKE_SA_INIT requests have no responder's SPI yet (RFC 7296, 3.1); on 4500 the marker of
+        # RFC 3948, 2.2 comes first.
+        udp dport 500 @th,128,64 0 jump new_peer
+        udp dport 4500 @th,64,32 0 @th,160,64 0 jump new_peer
+        udp dport {tunnels} accept
+        meta l4proto esp accept
+        # Out of a tunnel, where the kernel has ESP without an interface per link.
+        meta ipsec exists jump from_inside
+        icmp type {{ destination-unreachable, time-exceeded, parameter-problem }} accept
+        icmpv6 type {{ destination-unreachable, packet-too-big, time-exceeded, parameter-problem, nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
+        icmp type echo-request limit rate {echoes}/second accept
+        icmpv6 type echo-request limit rate {echoes}/second accept
+        udp sport 67 udp dport 68 accept
+        udp sport 547 udp dport 546 accept
+        counter drop
+    }}
+    chain from_management {{
+        ct state established,related accept
+        tcp dport {open} accept
+        icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
+        icmp type echo-request limit rate {echoes}/second accept
+        icmpv6 type echo-request limit rate {echoes}/second accept
+        udp sport 67 udp dport 68 accept
+        udp sport 547 udp dport 546 accept
+        counter drop
+    }}
+    chain from_inside {{
+        meta l4proto {{ icmp, ipv6-icmp }} accept
+        ct state established,related accept
+        tcp dport {responder} accept
+        meta l4proto {{ tcp, udp }} th dport {measured} accept
+        # The standby's adverts (RFC 5798), and addresses by DHCP.
+        meta l4proto vrrp accept
+        udp sport 67 udp dport 68 accept
+        udp sport 547 udp dport 546 accept
+        counter drop
+    }}
+    chain forward {{
+        type filter hook forward priority filter; policy accept;
+        iifname "{management}" counter drop
+        oifname "{management}" counter drop
+        iifname {names} meta ipsec missing counter drop
+        oifname {names} rt ipsec missing counter drop
+    }}
+    chain output {{
+        type filter hook output priority filter; policy accept;
+        oifname {names} jump to_untrusted
+    }}
+    chain to_untrusted {{
+        udp sport {tunnels} accept
+        meta l4proto esp accept
+        rt ipsec exists accept
+{inner}        meta l4proto {{ icmp, ipv6-icmp }} accept
+        udp sport 68 udp dport 67 accept
+        udp sport 546 udp dport 547 accept
+        counter drop
+    }}
+""".format(  # noqa: E501
+        names=_set(['"{}"'.format(name) for name in sorted(firewall.untrusted)]),
+        management=firewall.management,
+        tunnels=_set(sorted({500, 4500} | set(firewall.wireguard))),
+        open=_set(sorted(set(firewall.management_ports))),
+        responder=RESPONDER_PORT,
+        measured="{}-{}".format(*MEASURED),
+        inner="".join(
+            "        {} daddr {} counter drop\n".format("ip6" if net.version == 6 else "ip", net)
+            for net in fields.ordered(firewall.inner)
+        ),
+        echoes=ECHO_RATE,
+        inits=INIT_RATE,
+    )
+    return nft_table(TABLE, chains)

@@ -1,0 +1,403 @@
+"""A gateway of a pair on its VDU: from parameters and links to files, units and a state.
+
+What makes a pair work is in `standby`; this looks at the VDU, brings there what differs, and says
+whether the gateway is active. It stands on the links: their peers are what the gateway is for.
+"""
+
+import json
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VduError
+from vpnaas.base.links import IPSEC, WIREGUARD
+from vpnaas.extras import standby
+from vpnaas.extras.standby import ROLES, Standby
+from vpnaas.status import Extra
+from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu import generated
+from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
+from vpnaas.vdu.steps import directory as make_directory
+
+NO_ROLE = "none"
+NOTHING = ("", "none")
+KEEPALIVED = "keepalived.service"
+WATCH = "osm-vpnaas-gateway-watch.service"
+TOOLS = ("keepalived", "nft", "swanctl", "ip", "flock")
+AFTER = "after/"
+ACTIVE = "active"
+STANDBY = "standby"
+
+FILES = (
+    standby.NONE_FILE,
+    standby.WATCH_PROGRAM,
+    standby.TURN_PROGRAM,
+    standby.WATCH_UNIT,
+    standby.DAEMON_DROPIN,
+    standby.KEEPALIVED_DROPIN,
+    standby.FIREWALL_FILE,
+    standby.KEEPALIVED_FILE,
+)
+
+
+@attr.frozen
+class PairParams:
+    """What `configure-standby` was asked for.
+
+    Attributes:
+        role: "primary" or "secondary", or "none" for a gateway of its own.
+        virtual: Address that moves.
+        other: Address of the other gateway on the trusted side.
+        trusted: Interface towards the core.
+        untrusted: Interface towards the peers.
+        router_id: VRID.
+        advert: Advertisement interval in milliseconds, a multiple of ten.
+        away: The operator wants the other gateway to have the service.
+    """
+
+    role: str = NO_ROLE
+    virtual: Optional[fields.IPInterface] = None
+    other: Optional[fields.IPAddress] = None
+    trusted: str = ""
+    untrusted: str = ""
+    router_id: int = 51
+    advert: int = 30
+    away: bool = False
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any], where: str = "configure-standby") -> "PairParams":
+        """Read the parameters of the action, or what `to_params` gave."""
+
+        def at(key: str) -> str:
+            return "{}: {}".format(where, key)
+
+        def text(key: str) -> str:
+            return fields.string(at(key), params.get(key, "")).strip(" ")
+
+        role = fields.choice(at("role"), text("role") or NO_ROLE, ROLES + (NO_ROLE,))
+        if role == NO_ROLE:
+            return cls()
+        advert = fields.integer(
+            at("advert-interval-ms"), params.get("advert-interval-ms", 30), 10, 40950
+        )
+        if advert % 10:
+            raise InputError(
+                at("advert-interval-ms"), str(advert), "a multiple of 10 (RFC 5798, 5.2.7)"
+            )
+        for key in ("virtual-address", "other-address"):
+            if text(key) in NOTHING:
+                raise InputError(at(key), "none given", "an address on the trusted side")
+        found = cls(
+            role=role,
+            virtual=fields.interface_address(at("virtual-address"), text("virtual-address")),
+            other=fields.address(at("other-address"), text("other-address")),
+            trusted=fields.network_interface(at("trusted-interface"), text("trusted-interface")),
+            untrusted=fields.network_interface(
+                at("untrusted-interface"), text("untrusted-interface")
+            ),
+            router_id=fields.integer(at("router-id"), params.get("router-id", 51), 1, 255),
+            advert=advert,
+            away=bool(params.get("away", False)),
+        )
+        if found.trusted == found.untrusted:
+            raise InputError(
+                at("untrusted-interface"),
+                "{} is the trusted one as well".format(found.trusted),
+                "an interface of its own for each side",
+            )
+        return found
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return what `parse` would make this of."""
+        if self.role == NO_ROLE:
+            return {"role": NO_ROLE}
+        return {
+            "role": self.role,
+            "virtual-address": str(self.virtual),
+            "other-address": str(self.other),
+            "trusted-interface": self.trusted,
+            "untrusted-interface": self.untrusted,
+            "router-id": self.router_id,
+            "advert-interval-ms": self.advert,
+            "away": self.away,
+        }
+
+    def to_json(self) -> str:
+        """Return the document for the peer relation."""
+        return json.dumps(self.to_params(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "PairParams":
+        """Read it back; "" is a gateway of its own."""
+        if not text:
+            return cls()
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise InputError(
+                "peer relation: standby", "not a JSON object", "what this charm writes"
+            )
+        return cls.parse(document, "peer relation: standby")
+
+
+@attr.frozen
+class PairOutcome(Extra):
+    """What became of the gateway's part in its pair.
+
+    Attributes:
+        state: "active", "standby", or what keepalived said last ("fault", "stopped").
+        problem: Why it is not as asked for, "" where it is.
+        details: For `show-status`.
+    """
+
+    state: str
+    problem: str = ""
+    details: Mapping[str, Any] = attr.Factory(dict)
+
+    @property
+    def bad(self) -> bool:
+        """Tell whether somebody must act."""
+        return bool(self.problem)
+
+    @property
+    def calm(self) -> bool:
+        """Tell whether nothing need be looked at again soon."""
+        return not self.problem
+
+    def summary(self) -> str:
+        """Return the words for the unit status."""
+        return "pair: {}".format(self.problem or self.state)
+
+    def shown(self) -> Dict[str, Any]:
+        """Return what `show-status` adds."""
+        return {"standby": dict(self.details)}
+
+
+def failed(params: PairParams, problem: str) -> PairOutcome:
+    """Return the outcome of parameters that cannot work, or of a VDU that refused."""
+    details = {"role": params.role, "state": "failed", "reason": problem}
+    return PairOutcome("failed", problem, details)
+
+
+def _look(prefix: str) -> List[Step]:
+    return [
+        run(prefix + "pair/addresses", "ip", "-j", "address", "show"),
+        read(prefix + "pair/health", standby.HEALTH_FILE),
+        read(prefix + "pair/record", standby.RECORD_FILE),
+        run(prefix + "pair/active", "systemctl", "is-active", KEEPALIVED, WATCH, any_exit=True),
+    ]
+
+
+def observe() -> List[Step]:
+    """Return the steps that look at the pair's files, units and state."""
+    table = ("nft", "list", "table", "inet", standby.FIREWALL_TABLE)
+    steps = [which("pair/tools", TOOLS), read("pair/away", standby.AWAY_FILE)]
+    steps += [read("pair" + path, path) for path in FILES]
+    steps += [
+        run("pair/enabled", "systemctl", "is-enabled", KEEPALIVED, WATCH, any_exit=True),
+        run("pair/table", *table, any_exit=True),
+    ]
+    return steps + _look("")
+
+
+def _own(params: PairParams, results: Results, prefix: str = "") -> List[fields.IPInterface]:
+    """Return the addresses of the trusted interface."""
+    try:
+        for item in json.loads(results.out(prefix + "pair/addresses") or "[]"):
+            if item["ifname"] == params.trusted:
+                return [
+                    fields.interface_address("VDU", "{local}/{prefixlen}".format(**address))
+                    for address in item["addr_info"]
+                    if address.get("scope") != "link"
+                ]
+    except (ValueError, KeyError, TypeError):
+        raise VduError("`ip -j address` printed something unexpected")
+    raise InputError(
+        "configure-standby: trusted-interface",
+        "the VDU has no interface {}".format(params.trusted),
+        "an interface of the VDU",
+    )
+
+
+def wanted(params: PairParams, links: Mapping[str, LinkPlan], results: Results) -> Standby:
+    """Return the gateway as it should be.
+
+    Raises:
+        InputError: The parameters do not fit the VDU or its links.
+    """
+    assert params.virtual is not None  # noqa: S101 - it has a role
+    assert params.other is not None  # noqa: S101 - it has a role
+    for link, plan in sorted(links.items()):
+        if plan.params.technology == WIREGUARD:
+            raise InputError(
+                "configure-standby: role",
+                "link {} is WireGuard, which has one peer to a prefix".format(link),
+                "a pair whose links are IPsec",
+            )
+    secured = {link: plan for link, plan in links.items() if plan.params.technology == IPSEC}
+    own = [
+        address.ip
+        for address in _own(params, results)
+        if address.ip in params.virtual.network and address.ip != params.virtual.ip
+    ]
+    if not own:
+        raise InputError(
+            "configure-standby: virtual-address",
+            "{} has no address in {}".format(params.trusted, params.virtual.network),
+            "an address of the trusted side's subnet",
+        )
+    return Standby(
+        role=params.role,
+        trusted=params.trusted,
+        untrusted=params.untrusted,
+        own=own[0],
+        other=params.other,
+        virtual=params.virtual,
+        peers=max(1, sum(len(plan.peers) for plan in secured.values())),
+        children=tuple(sorted(secured)) or ("none",),
+        router_id=params.router_id,
+        advert=params.advert // 10,
+    )
+
+
+def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
+    """Return text and mode of every file."""
+    return {
+        standby.NONE_FILE: ("0\n", 0o644),
+        standby.WATCH_PROGRAM: (standby.WATCH, 0o755),
+        standby.TURN_PROGRAM: (standby.TURN, 0o755),
+        standby.WATCH_UNIT: (standby.watch_unit(pair), 0o644),
+        standby.DAEMON_DROPIN: (standby.daemon_dropin(), 0o644),
+        standby.KEEPALIVED_DROPIN: (standby.keepalived_dropin(), 0o644),
+        standby.FIREWALL_FILE: (standby.firewall(pair), 0o600),
+        standby.KEEPALIVED_FILE: (standby.keepalived_conf(pair), 0o644),
+    }
+
+
+def require_tools(results: Results) -> None:
+    """Raise InputError naming every program the VDU lacks for a pair."""
+    found = results.found("pair/tools")
+    missing = [name for name in TOOLS if not found.get(name)]
+    if missing:
+        raise InputError(
+            "configure-standby: role",
+            "the VDU has no {}".format(", ".join(missing)),
+            "none, or an image or Day-0 cloud-init with keepalived and nftables",
+        )
+
+
+def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
+    """Return the steps from what was observed to what is wanted; none where they agree."""
+    told = texts(pair)
+    changed = {path for path in FILES if results.text("pair" + path) != told[path][0]}
+    steps: List[Step] = []
+    for folder in sorted({path.rpartition("/")[0] for path in changed}):
+        if not folder.startswith("/etc/systemd/system") or folder.endswith(".d"):
+            mode = 0o700 if folder == "/etc/osm-vpnaas" else 0o755
+            steps.append(make_directory("pair/apply/folder" + folder, folder, mode))
+    for path in sorted(changed):
+        steps.append(write("pair/apply" + path, path, *told[path]))
+    steps += _away_steps(away, results)
+    units = {standby.WATCH_UNIT, standby.DAEMON_DROPIN, standby.KEEPALIVED_DROPIN}
+    if changed & units:
+        steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=30))
+    enabled = results.output("pair/enabled").split()
+    if enabled != ["enabled", "enabled"]:
+        words = ("systemctl", "enable", KEEPALIVED, WATCH)
+        steps.append(run("pair/apply/enable", *words, timeout=60))
+    alive = (results.output("pair/active").split("\n") + ["", ""])[:2]
+    if changed & {standby.WATCH_UNIT, standby.WATCH_PROGRAM} or alive[1].strip() != "active":
+        steps.append(run("pair/apply/watch", "systemctl", "restart", WATCH, timeout=30))
+    if alive[0].strip() != "active" or standby.KEEPALIVED_DROPIN in changed:
+        steps.append(run("pair/apply/vrrp", "systemctl", "restart", KEEPALIVED, timeout=60))
+    else:
+        if standby.FIREWALL_FILE in changed or results.exit_code("pair/table") != 0:
+            steps.append(run("pair/apply/firewall", "nft", "-f", standby.FIREWALL_FILE))
+        if standby.KEEPALIVED_FILE in changed:
+            steps.append(run("pair/apply/vrrp", "systemctl", "reload", KEEPALIVED, timeout=60))
+    return steps + _look(AFTER) if steps else []
+
+
+def _away_steps(away: bool, results: Results) -> List[Step]:
+    present = results.text("pair/away") is not None
+    if away and not present:
+        return [
+            write("pair/apply/away", standby.AWAY_FILE, "", 0o600),
+            # At once, and in place, as keepalived watches the file itself.
+            run("pair/apply/nothing", "cp", standby.NONE_FILE, standby.HEALTH_FILE),
+        ]
+    if present and not away:
+        return [remove("pair/apply/back", standby.AWAY_FILE)]
+    return []
+
+
+def left(pair: PairParams) -> List[Step]:
+    """Return the steps that wait until the other gateway has the service, seconds at most."""
+    assert pair.virtual is not None  # noqa: S101 - it has a role
+    words = (standby.TURN_PROGRAM, "left", str(pair.virtual.ip))
+    return [run("pair/left", *words, any_exit=True, timeout=30)]
+
+
+def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
+    """Say what the gateway is, from a look before the steps or, with AFTER, after them."""
+    assert params.virtual is not None  # noqa: S101 - it has a role
+    holds = any(a.ip == params.virtual.ip for a in _own(params, results, prefix))
+    state, since, takeovers = _record(results.text(prefix + "pair/record"))
+    seen = ACTIVE if holds else (STANDBY if state == ACTIVE else state or STANDBY)
+    alive = [word.strip() for word in results.output(prefix + "pair/active").split("\n")]
+    problem = ""
+    if alive[:2] != ["active", "active"]:
+        problem = "keepalived or the watch program does not run, see the VDU's journal"
+        seen = ACTIVE if holds else "stopped"
+    elif seen == "fault":
+        problem = "an interface of the gateway has no carrier"
+    health = (results.text(prefix + "pair/health") or "0").strip()
+    details = {
+        "role": params.role,
+        "state": seen,
+        "reason": problem,
+        # What the record says of another state is not known to hold of this one.
+        "since": since if seen == state else 0,
+        "takeovers": takeovers,
+        "virtual-address": str(params.virtual),
+        "other-address": str(params.other),
+        "peers": pair.peers,
+        "priority": standby.BASE[params.role] + (int(health) if health.isdigit() else 0),
+        "given-up": params.away,
+    }
+    return PairOutcome(seen, problem, details)
+
+
+def _record(text: Optional[str]) -> Tuple[str, int, int]:
+    words = (text or "").split()
+    if len(words) != 3 or not words[1].isdigit() or not words[2].isdigit():
+        return "", 0, 0
+    return words[0], int(words[1]), int(words[2])
+
+
+def observe_absent() -> List[Step]:
+    """Return the step that tells whether the VDU was of a pair."""
+    return [read("pair/was", standby.KEEPALIVED_FILE)]
+
+
+def was_there(results: Results) -> bool:
+    """Tell whether keepalived's configuration is ours."""
+    return (results.text("pair/was") or "").startswith(generated.MARK)
+
+
+def absent() -> List[Step]:
+    """Return the steps that make a gateway of its own of a member of a pair."""
+    off = ("systemctl", "disable", "--now", KEEPALIVED, WATCH)
+    table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
+    paths = FILES + (standby.AWAY_FILE, standby.HEALTH_FILE)
+    return (
+        [run("pair/off", *off, any_exit=True, timeout=60)]
+        + [remove("pair/no" + path, path) for path in paths]
+        + [
+            run("pair/unload", *table, any_exit=True),
+            run("pair/reload", "systemctl", "daemon-reload", any_exit=True, timeout=30),
+        ]
+    )

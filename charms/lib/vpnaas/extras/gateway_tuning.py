@@ -1,0 +1,161 @@
+"""Settings of charon for a gateway that many peers call at the same time.
+
+The defaults of strongSwan suit a few tunnels: one hash bucket holds all IKE_SAs, and more than
+five half-open ones behind one address are ignored. All here is a function of how many tunnels are
+expected and of how many CPUs serve them, see strongswan.conf(5) for the meaning of each setting.
+"""
+
+from typing import Any, Dict, List, Mapping, Union
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+
+MIN_TUNNELS = 1
+MAX_TUNNELS = 100000
+MAX_CPUS = 256
+
+Value = Union[int, float, str]
+
+
+@attr.frozen
+class GatewayParams:
+    """What an operator says of a gateway (the `configure-gateway` primitive).
+
+    Attributes:
+        tunnels: Peers that may be up at the same time.
+        peers_per_address: Peers that may come from one outer address, as behind one NAT.
+        firewall: Whether it is in force.
+    """
+
+    tunnels: int = 1000
+    peers_per_address: int = 32
+    firewall: bool = True
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any], where: str = "configure-gateway") -> "GatewayParams":
+        """Read the parameters of the action; absent ones take its defaults."""
+
+        def number(key: str, default: int) -> int:
+            value = params.get(key, default)
+            return fields.integer("{}: {}".format(where, key), value, MIN_TUNNELS, MAX_TUNNELS)
+
+        return cls(
+            number("tunnels", 1000),
+            number("peers-per-address", 32),
+            fields.boolean(where + ": firewall", params.get("firewall", True)),
+        )
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `parse` would read to this."""
+        return {
+            "tunnels": self.tunnels,
+            "peers-per-address": self.peers_per_address,
+            "firewall": self.firewall,
+        }
+
+
+@attr.frozen
+class GatewayTuning:
+    """What charon should be ready for.
+
+    Attributes:
+        tunnels: Peers that may be up at the same time.
+        cpus: CPUs of the VDU.
+        peers_per_address: Peers that may come from one outer address, as behind one NAT.
+    """
+
+    tunnels: int
+    cpus: int = 2
+    peers_per_address: int = 32
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse numbers that make no table or no thread pool."""
+        for name, value, low, high in (
+            ("tunnels", self.tunnels, MIN_TUNNELS, MAX_TUNNELS),
+            ("cpus", self.cpus, 1, MAX_CPUS),
+            ("peers-per-address", self.peers_per_address, 1, MAX_TUNNELS),
+        ):
+            if not low <= value <= high:
+                raise InputError(
+                    "gateway: " + name, str(value), "a number from {} to {}".format(low, high)
+                )
+
+    def settings(self) -> Dict[str, Value]:
+        """Return the settings of the section `charon`."""
+        table = power_of_two(self.tunnels)
+        return {
+            # Jobs mostly wait for locks of their IKE_SA; some threads above the CPUs keep those
+            # busy. Four of the pool are bound for good by the receiver, sender and sockets.
+            "threads": 12 + 4 * min(self.cpus, 16),
+            # A lookup walks one bucket, so that a table of as many makes it constant; segments are
+            # the locks over them.
+            "ikesa_table_size": table,
+            "ikesa_table_segments": min(table, power_of_two(4 * self.cpus)),
+            # RFC 7296, 2.6: above this many half-open IKE_SAs, a caller must first show that its
+            # address is its own. A cookie costs a real peer one round trip, a flood its purpose.
+            "cookie_threshold": max(32, self.tunnels // 8),
+            "cookie_threshold_ip": max(3, self.peers_per_address // 2),
+            # Beyond this, requests from one address are dropped; it has proven to be its own then.
+            "block_threshold": self.peers_per_address,
+            "half_open_timeout": 10,
+            # All peers may call at once, after a power cut say, and not many more.
+            "init_limit_half_open": 2 * self.tunnels + 64,
+            # A peer that repeats itself must not find a gateway that still thinks of its last one.
+            "retransmit_tries": 4,
+            "retransmit_timeout": 1.0,
+            "retransmit_base": 1.8,
+            "retransmit_jitter": 20,
+            # One thread stays free for DPD and deletes while the others do the mathematics.
+            "processor.priority_threads.high": 1,
+            "processor.priority_threads.medium": 1,
+        }
+
+
+def sysctls(tunnels: int) -> Dict[str, int]:
+    """Return settings of the kernel for so many tunnels; see ip-sysctl of the kernel's documents.
+
+    Peers on one network are neighbours each, and Linux keeps no more than 1,024 of these. What a
+    socket buffers by default is some 250 requests, the daemon's two sockets take all peers' calls.
+    """
+    neighbours = max(1024, 2 * power_of_two(tunnels))
+    settings = {
+        "net.core.netdev_max_backlog": 10000,
+        "net.core.rmem_default": max(212992, min(16777216, 4096 * tunnels)),
+        "net.ipv4.ip_forward": 1,
+    }
+    for family in ("ipv4", "ipv6"):
+        for level, share in (("1", 4), ("2", 2), ("3", 1)):
+            settings["net.{}.neigh.default.gc_thresh{}".format(family, level)] = neighbours // share
+    return settings
+
+
+def power_of_two(number: int) -> int:
+    """Return the least power of two that is not below a positive number."""
+    return 1 << (number - 1).bit_length()
+
+
+def render(tree: Mapping[str, Value], section: str = "charon") -> str:
+    """Return strongswan.conf text of one section; dots in a name open a section of their own."""
+    nested: Dict[str, object] = {}
+    for name in sorted(tree):
+        at = nested
+        *path, last = name.split(".")
+        for part in path:
+            below = at.setdefault(part, {})
+            assert isinstance(below, dict)  # noqa: S101 - a name is a value or a section
+            at = below
+        at[last] = tree[name]
+    return "\n".join([section + " {"] + _lines(nested, 1) + ["}"]) + "\n"
+
+
+def _lines(tree: Mapping[str, object], depth: int) -> List[str]:
+    pad = "    " * depth
+    lines = []
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            lines += [pad + name + " {"] + _lines(value, depth + 1) + [pad + "}"]
+        else:
+            lines.append("{}{} = {}".format(pad, name, value))
+    return lines

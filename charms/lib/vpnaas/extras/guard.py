@@ -1,0 +1,190 @@
+"""The guard: nftables rules that keep what a secured link carries off every other way.
+
+By port: a network function sends to inner addresses. While the tunnel is down, or if somebody adds
+a route, such packets could take the default route in clear. The guard drops them on the VDU itself,
+in both directions, whatever interface they would use but the tunnel's.
+
+By address: Linux takes a packet for any of its addresses on any interface (the weak model of RFC
+1122 section 3.3.4.2), so that a machine on the underlay or the management network could reach
+whatever listens on an inner address, or pass for a peer by its inner address. Packets to our inner
+address, and from the link's inner subnet, count only if they came out of the tunnel. And what
+a gateway forwards to the inner subnet, or to what lies behind a peer, leaves by the tunnel or not
+at all: without the tunnel's route it would take the default one.
+
+Where an inner address is the outer one as well (option same-address), IKE, ESP, ICMP and DHCP reach
+it outside the tunnel, and nothing else does.
+
+It is loaded before the network comes up at boot, and stays when the tunnel goes. Links in clear
+have no rules, and links whose application is not known none by port.
+"""
+
+import ipaddress
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.links import NONE, reference_point
+from vpnaas.params import pools
+from vpnaas.params.intent import LinkParams
+from vpnaas.peers.same_address import split
+from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.generated import nft_table
+from vpnaas.vdu.nftables import BootTable
+from vpnaas.vdu.steps import Results, Step
+
+TABLE = "osm_vpnaas_guard"
+BOOT = BootTable("guard", TABLE, "Traffic of secured links stays in their tunnels")
+FILE, UNIT_FILE, UNIT_TEXT = BOOT.file, BOOT.unit_file, BOOT.unit_text
+
+MORE_PORTS: Dict[str, Tuple[int, ...]] = {"s6a": (3870, 5868, 5870)}
+"""Ports of a link's application beyond that of the table: the MME's own for Diameter, and those for
+Diameter with TLS, which clear traffic could use as well."""
+
+
+@attr.frozen
+class Guarded:
+    """Traffic that may use one interface only.
+
+    Attributes:
+        link: Whose it is.
+        transport: "tcp", "udp" or "sctp".
+        ports: At either end.
+        interface: Of the tunnel; "" where decrypted packets come in by the underlay, and only the
+            kernel's mark tells them from clear ones.
+        inner: Our address in the tunnel, with the prefix length of the link's subnet.
+        outer: Whether it is the outer one as well.
+        apart: What peers have inside beyond the subnet of `inner`: inner addresses that are their
+            outer ones as well, and the pool.
+        behind: What lies behind the peers, outside that subnet.
+    """
+
+    link: str
+    transport: str
+    ports: Tuple[int, ...]
+    inner: fields.IPInterface
+    interface: str = ""
+    outer: bool = False
+    apart: Tuple[fields.IPNetwork, ...] = ()
+    behind: Tuple[fields.IPNetwork, ...] = ()
+
+
+def needed(params: LinkParams) -> bool:
+    """Tell whether a link has something to guard."""
+    return params.technology != NONE
+
+
+def guarded(plan: LinkPlan) -> Guarded:
+    """Return what to guard of a link that needs it."""
+    link = plan.params.link
+    point = reference_point(link)
+    ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
+    interface = "" if plan.interface == plan.underlay else plan.interface
+    inner = plan.params.inner_address
+    # A peer whose inner address is the outer one is sent IKE and ESP at it.
+    behind, same = split(plan.peers)
+    outside = [prefix for prefix in behind if not fields.covers(inner.network, prefix)]
+    return Guarded(
+        link=link,
+        transport=point.transport,
+        ports=ports,
+        inner=inner,
+        interface=interface,
+        outer=plan.params.is_outer,
+        apart=tuple(same) + pools.used(plan.params.ipsec.pool, plan.peers),
+        behind=fields.ordered(outside),
+    )
+
+
+def render(guards: Sequence[Guarded]) -> str:
+    """Return the nft(8) script."""
+    lines: List[str] = []
+    for chain, name, secured in (
+        ("input", "iifname", "meta ipsec exists"),
+        ("output", "oifname", "rt ipsec exists"),
+    ):
+        lines.append("    chain {} {{".format(chain))
+        # Before conntrack and any other filter of the VDU.
+        lines.append("        type filter hook {} priority raw + 10; policy accept;".format(chain))
+        for guard in sorted(guards, key=lambda g: g.link):
+            ports = "{{ {} }}".format(", ".join(str(port) for port in guard.ports))
+            for end in ("dport", "sport") if guard.ports else ():
+                match = "meta l4proto {} th {} {}".format(guard.transport, end, ports)
+                if guard.interface:
+                    there = '{} != {{ "lo", "{}" }}'.format(name, guard.interface)
+                    lines.append("        {} {} counter drop".format(match, there))
+                else:
+                    there = '{} != "lo" {} accept'.format(name, secured)
+                    lines.append("        {} {}".format(match, there))
+                    lines.append('        {} {} != "lo" counter drop'.format(match, name))
+        if chain == "input":
+            lines += [line for guard in sorted(guards, key=lambda g: g.link) for line in _to(guard)]
+        lines.append("    }")
+    lines.append("    chain forward {")
+    lines.append("        type filter hook forward priority raw + 10; policy accept;")
+    for guard in sorted(guards, key=lambda g: g.link):
+        lines.append(_from(guard))
+        for prefix in guard.apart:
+            family = "ip6" if prefix.version == 6 else "ip"
+            lines.append("{} {} saddr {} counter drop".format(_outside(guard), family, prefix))
+        lines += _out(guard)
+    return nft_table(TABLE, "\n".join(lines + ["    }"]) + "\n")
+
+
+def _outside(guard: Guarded) -> str:
+    if guard.interface:
+        return '        iifname != {{ "lo", "{}" }}'.format(guard.interface)
+    return '        iifname != "lo" meta ipsec missing'
+
+
+def _to(guard: Guarded) -> List[str]:
+    family = "ip6" if guard.inner.version == 6 else "ip"
+    to = "{} {} daddr {}".format(_outside(guard), family, guard.inner.ip)
+    tunnel = ["meta l4proto { icmp, esp }", "udp dport { 68, 4500 }"] if guard.outer else []
+    own = ["{} {} accept".format(to, match) for match in tunnel]
+    return own + [to + " counter drop", _from(guard)]
+
+
+def _from(guard: Guarded) -> str:
+    family = "ip6" if guard.inner.version == 6 else "ip"
+    return "{} {} saddr {} counter drop".format(_outside(guard), family, guard.inner.network)
+
+
+def _out(guard: Guarded) -> List[str]:
+    """Return the rules for what must leave by the tunnel, a line for each family."""
+    if guard.interface:
+        elsewhere = 'oifname != {{ "lo", "{}" }}'.format(guard.interface)
+    else:
+        elsewhere = 'oifname != "lo" rt ipsec missing'
+    lines = []
+    for version, family in ((4, "ip"), (6, "ip6")):
+        # The outer subnet is where the tunnel's own packets go.
+        subnet = () if guard.outer else (guard.inner.network,)
+        there: List[Any] = [p for p in subnet + guard.behind if p.version == version]
+        if there:
+            # Members of a set must not overlap.
+            names = ", ".join(str(prefix) for prefix in ipaddress.collapse_addresses(there))
+            line = "        {} {} daddr {{ {} }} counter drop"
+            lines.append(line.format(elsewhere, family, names))
+    return lines
+
+
+def observe(params: Sequence[LinkParams]) -> List[Step]:
+    """Return the steps that look at the guard of a VDU with these links."""
+    return BOOT.observe() if any(needed(link) for link in params) else [BOOT.look()]
+
+
+def steps_to(plans: Mapping[str, LinkPlan], results: Results) -> List[Step]:
+    """Return the steps to the wanted guard; none where it is in force."""
+    if any(plan.unusable for plan in plans.values()):
+        # What such a link should be is not known; what guards it stays.
+        return []
+    guards = [guarded(plan) for plan in plans.values() if needed(plan.params)]
+    if not guards:
+        return absent() if BOOT.present(results) else []
+    return BOOT.steps_to(render(guards), results)
+
+
+def absent() -> List[Step]:
+    """Return the steps that take the guard away."""
+    return BOOT.absent()

@@ -1,0 +1,367 @@
+"""Measurements between two VNFs: commands to run on the client's VDU, and what their output says.
+
+The whole client side of an iperf3 run is one program on the VDU (`CLIENT`): it asks the peer's
+launcher (`responder`) for a server, runs iperf3, keeps the full JSON on the VDU and prints it. The
+record OSM keeps of an action is short, so results are summaries.
+"""
+
+import json
+import re
+from typing import Any, Dict, List, Mapping, Sequence
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.extras.responder import RESPONDER_PORT
+from vpnaas.peers.peer import Peer
+from vpnaas.peers.same_address import is_same
+from vpnaas.vdu.steps import Results, Step, run
+
+KEPT = "/var/log/osm-vpnaas"
+KEPT_REPORTS = 200
+"""Reports kept on a VDU; the oldest go."""
+UDP_DEFAULT_MBPS = 100
+PATHS = ("tunnel", "underlay")
+
+
+@attr.frozen
+class ThroughputTest:
+    """Parameters of one iperf3 run; units as in actions.yaml."""
+
+    link: str
+    peer: str
+    path: str
+    protocol: str
+    direction: str
+    duration: int
+    parallel: int
+    size: int
+    bitrate_mbps: int
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> "ThroughputTest":
+        """Parse the parameters of `measure-throughput`."""
+
+        def at(key: str) -> str:
+            return "measure-throughput: " + key
+
+        protocol = fields.choice(at("protocol"), str(params.get("protocol", "tcp")), ("tcp", "udp"))
+        test = cls(
+            link=str(params["link"]),
+            peer=_peer_name(at("peer"), params),
+            path=fields.choice(at("path"), str(params.get("path", "tunnel")), PATHS),
+            protocol=protocol,
+            direction=fields.choice(
+                at("direction"),
+                str(params.get("direction", "upload")),
+                ("upload", "download", "bidirectional"),
+            ),
+            duration=fields.integer(at("duration"), params.get("duration", 10), 1, 1500),
+            parallel=fields.integer(at("parallel"), params.get("parallel", 1), 1, 128),
+            size=fields.integer(at("size"), params.get("size", 0), 0, 65507),
+            bitrate_mbps=fields.integer(
+                at("bitrate-mbps"), params.get("bitrate-mbps", 0), 0, 400000
+            ),
+        )
+        low, high = (88, 9216) if protocol == "tcp" else (16, 65507)
+        if test.size and not low <= test.size <= high:
+            raise InputError(
+                at("size"),
+                "{} is out of range for {}".format(test.size, protocol),
+                "0 or {} to {}".format(low, high),
+            )
+        return test
+
+    def options(self) -> List[str]:
+        """Return the iperf3 client's options, without address and port."""
+        words = ["--time", str(self.duration), "--parallel", str(self.parallel), "--json"]
+        if self.protocol == "udp":
+            words.append("--udp")
+            words += ["--bitrate", "{}M".format(self.bitrate_mbps or UDP_DEFAULT_MBPS)]
+        elif self.bitrate_mbps:
+            words += ["--bitrate", "{}M".format(self.bitrate_mbps)]
+        if self.size:
+            words += ["--length" if self.protocol == "udp" else "--set-mss", str(self.size)]
+        if self.direction == "download":
+            words.append("--reverse")
+        elif self.direction == "bidirectional":
+            words.append("--bidir")
+        return words
+
+
+@attr.frozen
+class LatencyTest:
+    """Parameters of one ping run; units as in actions.yaml."""
+
+    link: str
+    peer: str
+    path: str
+    count: int
+    interval_ms: int
+    size: int
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> "LatencyTest":
+        """Parse the parameters of `measure-latency`."""
+
+        def at(key: str) -> str:
+            return "measure-latency: " + key
+
+        test = cls(
+            link=str(params["link"]),
+            peer=_peer_name(at("peer"), params),
+            path=fields.choice(at("path"), str(params.get("path", "tunnel")), PATHS),
+            count=fields.integer(at("count"), params.get("count", 20), 1, 10000),
+            interval_ms=fields.integer(at("interval-ms"), params.get("interval-ms", 200), 2, 60000),
+            size=fields.integer(at("size"), params.get("size", 56), 0, 65507),
+        )
+        if test.seconds() > 1500:
+            raise InputError(
+                "measure-latency: count",
+                "{} requests every {} ms take {} s".format(
+                    test.count, test.interval_ms, test.seconds()
+                ),
+                "1500 s in all",
+            )
+        return test
+
+    def seconds(self) -> int:
+        """Return how long the run takes at least."""
+        return self.count * self.interval_ms // 1000 + 1
+
+
+def _peer_name(where: str, params: Mapping[str, Any]) -> str:
+    text = fields.string(where, params.get("peer", ""))
+    return "" if text == "auto" else text
+
+
+def choose_peer(link: str, wanted: str, peers: Sequence[Peer]) -> Peer:
+    """Return the peer a measurement goes to: the named one, or the only one."""
+    # Towards a peer of one address only, our own packets would not be the tunnel's.
+    able = [peer for peer in peers if peer.inner_address and not is_same(peer)]
+    names = ", ".join(peer.label for peer in able) or "none, the link has no related peer yet"
+    if wanted:
+        found = [peer for peer in able if wanted in (peer.label, peer.name)]
+        found = found or [peer for peer in able if wanted in peer.label]
+    else:
+        found = able
+    if len(found) != 1:
+        what = "{} matches {} peers of {}".format(fields.shown(wanted or "auto"), len(found), link)
+        raise InputError("peer", what, names)
+    return found[0]
+
+
+def target(peer: Peer, path: str, link: str) -> fields.IPAddress:
+    """Return the address a measurement over `path` goes to."""
+    if path == "tunnel" and peer.inner_address:
+        return peer.inner_address
+    if path == "underlay" and peer.endpoint:
+        return peer.endpoint[0]
+    raise InputError(
+        "path", "{} of {} has no {} address".format(peer.label, link, path), "the other path"
+    )
+
+
+def throughput_steps(test: ThroughputTest, peer: Peer, name: str) -> List[Step]:
+    """Return the steps of one run; `name` names the kept JSON file."""
+    request = {
+        "responder": [str(peer.inner_address), RESPONDER_PORT],
+        "address": str(target(peer, test.path, test.link)),
+        "path": test.path,
+        "seconds": test.duration,
+        "options": test.options(),
+        "keep": "{}/{}.json".format(KEPT, name),
+        "most": KEPT_REPORTS,
+    }
+    return [
+        run(
+            "iperf3",
+            "python3",
+            "-I",
+            "-c",
+            CLIENT,
+            stdin=json.dumps(request),
+            any_exit=True,
+            timeout=test.duration + 60,
+        )
+    ]
+
+
+def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) -> Dict[str, Any]:
+    """Return the summary of one run.
+
+    Rates are Mbit/s of payload as the receiver counted them (iperf3's sum_received), jitter is ms,
+    loss is percent.
+
+    Raises:
+        VpnaasError: The run did not happen, with the reason.
+    """
+    report = _answer(results, "iperf3", "the measurement")
+    if report.get("error"):
+        raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
+    try:
+        summary = {
+            "link": test.link,
+            "peer": peer.label,
+            "path": test.path,
+            "protocol": test.protocol,
+            "direction": test.direction,
+            "seconds": test.duration,
+            "parallel": test.parallel,
+            "iperf3": str(report["start"]["version"]).replace("iperf ", ""),
+            "kept": "{}/{}.json".format(KEPT, name),
+        }  # type: Dict[str, Any]
+        summary.update(rates(report, test.protocol))
+        return summary
+    except (KeyError, TypeError, ValueError):
+        raise VpnaasError("iperf3 to {} printed a report that is not understood".format(peer.label))
+
+
+def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
+    """Return rates in Mbit/s of payload, and what else counts, from an iperf3 client's report.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is not such a report.
+    """
+    start, end = report["start"], report["end"]
+    found = {}  # type: Dict[str, Any]
+    if protocol == "tcp":
+        found["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
+        found["mbps"] = _mbps(end["sum_received"])
+        found["retransmits"] = end["sum_sent"].get("retransmits")
+    else:
+        received = end.get("sum_received") or end["sum"]
+        found["mbps"] = _mbps(received)
+        found["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
+        found["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
+        found["packets"] = int(received.get("packets", 0))
+    if "sum_received_bidir_reverse" in end:
+        found["mbps-reverse"] = _mbps(end["sum_received_bidir_reverse"])
+    cpu = end.get("cpu_utilization_percent", {})
+    found["cpu-percent"] = {
+        "local": round(float(cpu.get("host_total", 0)), 1),
+        "remote": round(float(cpu.get("remote_total", 0)), 1),
+    }
+    return found
+
+
+def _mbps(part: Mapping[str, Any]) -> float:
+    return round(float(part["bits_per_second"]) / 1e6, 3)
+
+
+def latency_steps(test: LatencyTest, peer: Peer) -> List[Step]:
+    """Return the steps of one ping run."""
+    interval = "{:.3f}".format(test.interval_ms / 1000.0)
+    return [
+        run(
+            "ping",
+            "ping",
+            "-n",
+            "-q",
+            "-c",
+            str(test.count),
+            "-i",
+            interval,
+            "-s",
+            str(test.size),
+            "-W",
+            "2",
+            str(target(peer, test.path, test.link)),
+            any_exit=True,
+            timeout=test.seconds() + 30,
+        )
+    ]
+
+
+_COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
+_TIMES = re.compile(r"= ([\d.]+)/([\d.]+)/([\d.]+)/([\d.]+) ms")
+
+
+def latency(test: LatencyTest, peer: Peer, results: Results) -> Dict[str, Any]:
+    """Return the summary of one ping run; times are ms round trip.
+
+    Raises:
+        VpnaasError: Nothing was sent, or nothing came back.
+    """
+    found = round_trips(results, peer.label)
+    told = {"link": test.link, "peer": peer.label, "path": test.path}
+    return dict(told, size=test.size, **{"interval-ms": test.interval_ms}, **found)
+
+
+def round_trips(results: Results, label: str) -> Dict[str, Any]:
+    """Return counts, loss and times (ms, round trip) from the output of the step `ping`.
+
+    Raises:
+        VpnaasError: Nothing was sent, or nothing came back.
+    """
+    shown = results.output("ping")
+    counts, times = _COUNTS.search(shown), _TIMES.search(shown)
+    if not counts:
+        reason = results.failed or results.error("ping") or "ping printed no summary"
+        raise VpnaasError("ping to {} failed: {}".format(label, reason.splitlines()[-1]))
+    sent, received = int(counts.group(1)), int(counts.group(2))
+    if not times:
+        raise VpnaasError("{} answered none of {} echo requests".format(label, sent))
+    low, average, high, deviation = (float(text) for text in times.groups())
+    return {
+        "sent": sent,
+        "received": received,
+        "loss-percent": round(100.0 * (sent - received) / sent, 4) if sent else 100.0,
+        "rtt-ms": {"min": low, "avg": average, "max": high, "mdev": deviation},
+    }
+
+
+def _answer(results: Results, id: str, what: str) -> Dict[str, Any]:
+    if results.failed is not None:
+        raise VpnaasError("{} failed: {}".format(what, results.failed))
+    try:
+        document = json.loads(results.output(id))
+        if isinstance(document, dict):
+            return document
+    except ValueError:
+        pass
+    reason = fields.lines(results.error(id)) or ["no report"]
+    raise VpnaasError("{} failed: {}".format(what, reason[-1]))
+
+
+def kept_name(link: str, now: int, token: str) -> str:
+    """Return a file name for a kept report, unique per action."""
+    return "iperf3-{}-{}-{}".format(link, now, token)
+
+
+CLIENT = r"""
+import json, os, socket, subprocess, sys
+
+def main():
+    request = json.load(sys.stdin)
+    address, port = request["responder"]
+    with socket.create_connection((address, port), timeout=5) as connection:
+        ask = {"path": request["path"], "seconds": request["seconds"]}
+        connection.sendall(json.dumps(ask).encode() + b"\n")
+        connection.settimeout(15)
+        answer = json.loads(connection.makefile("r").readline(500) or "{}")
+        if "port" not in answer:
+            raise OSError("the far end says: " + str(answer.get("error", "nothing"))[:200])
+        command = ["iperf3", "--client", request["address"], "--port", str(int(answer["port"]))]
+        done = subprocess.run(command + request["options"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
+    report = json.loads(done.stdout.decode() or "{}")
+    if done.returncode and "error" not in report:
+        report["error"] = done.stderr.decode()[-300:] or "exit code %d" % done.returncode
+    os.makedirs(os.path.dirname(request["keep"]), mode=0o755, exist_ok=True)
+    with open(request["keep"], "w") as stream:
+        stream.write(done.stdout.decode())
+    folder = os.path.dirname(request["keep"])
+    kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
+    for old in kept[:-request["most"]]:
+        os.unlink(old)
+    report.pop("intervals", None)
+    report.get("end", {}).pop("streams", None)
+    json.dump(report, sys.stdout)
+
+try:
+    main()
+except (OSError, ValueError) as error:
+    json.dump({"error": str(error) or type(error).__name__}, sys.stdout)
+"""

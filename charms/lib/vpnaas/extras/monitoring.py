@@ -1,0 +1,170 @@
+"""The exporter of metrics on the VDU: its files and unit, and whether it runs as asked for.
+
+The program is `exporter`. It listens on the VDU's own address on the interface of management only.
+"""
+
+import os
+from typing import Any, Dict, List, Mapping, Optional
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.vdu import programs
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import directory as make_directory
+
+PORT = 9815
+"""TCP port of a gateway's exporter, unless another is asked for."""
+UNIT = "osm-vpnaas-exporter.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+FOLDER = "/usr/local/lib/osm-vpnaas/exporter"
+PROGRAM_FILE = FOLDER + "/vpnaas/exporter.py"
+PARSER_FILE = FOLDER + "/vpnaas/swanctl_raw.py"
+LIBRARY = "/usr/lib/python3/dist-packages/prometheus_client"
+PACKAGE = "python3-prometheus-client"
+
+
+@attr.frozen
+class Monitoring:
+    """What an operator says of the exporter (the `configure-monitoring` primitive).
+
+    Attributes:
+        port: TCP port it listens on, 0 for no exporter.
+    """
+
+    port: int
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any], where: str = "configure-monitoring") -> "Monitoring":
+        """Read the parameters of the action; absent ones take its defaults."""
+        at = where + ": exporter-port"
+        port = fields.integer(at, params.get("exporter-port", PORT), 0, 65535)
+        if 0 < port < 1024:
+            raise InputError(at, "{} is a port of the system".format(port), "0 or 1024 to 65535")
+        return cls(port)
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `parse` would read to this."""
+        return {"exporter-port": self.port}
+
+
+OFF = Monitoring(0)
+
+
+def effective(asked: Optional[Monitoring], gateway: bool) -> Monitoring:
+    """Return what holds: what was asked for, else an exporter on gateways only."""
+    if asked is not None:
+        return asked
+    return Monitoring(PORT) if gateway else OFF
+
+
+def sources() -> Dict[str, str]:
+    """Return the files of the program, which are modules of this library."""
+    here = os.path.dirname(os.path.abspath(programs.__file__))
+    texts = {}
+    for path, name in ((PROGRAM_FILE, "exporter.py"), (PARSER_FILE, "swanctl_raw.py")):
+        with open(os.path.join(here, name), encoding="utf-8") as stream:
+            texts[path] = stream.read()
+    return texts
+
+
+def unit(address: fields.IPAddress, port: int) -> str:
+    """Return the systemd unit; it starts again until the address is there."""
+    return """[Unit]
+Description=Metrics for Prometheus (osm-vpnaas)
+After=network.target
+
+[Service]
+Environment=PYTHONPATH={folder}
+ExecStart=/usr/bin/python3 -B -m vpnaas.exporter --address {address} --port {port}
+Restart=always
+RestartSec=2
+ProtectSystem=strict
+ProtectHome=yes
+MemoryMax=256M
+
+[Install]
+WantedBy=multi-user.target
+""".format(folder=FOLDER, address=address, port=port)
+
+
+def observe(wanted: Monitoring) -> List[Step]:
+    """Return the steps that look at the exporter, or for what is left of one."""
+    if not wanted.port:
+        return [run("monitoring/left", "true", only_if=UNIT_FILE)]
+    return [
+        run("monitoring/library", "true", only_if=LIBRARY),
+        read("monitoring/unit", UNIT_FILE),
+        read("monitoring" + PROGRAM_FILE, PROGRAM_FILE),
+        read("monitoring" + PARSER_FILE, PARSER_FILE),
+        run("monitoring/active", "systemctl", "is-active", UNIT, any_exit=True),
+        run("monitoring/enabled", "systemctl", "is-enabled", UNIT, any_exit=True),
+    ]
+
+
+def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields.IPAddress:
+    """Return the VDU's own address on the interface of management.
+
+    That OSM gave may be a floating one, which is on no interface.
+
+    Raises:
+        VpnaasError: There is none.
+    """
+    interface = vdu.underlay("", management)
+    own = [address.ip for address in interface.addresses]
+    if management in own:
+        return own[own.index(management)]
+    if not own:
+        raise InputError(
+            "monitoring: address", "{} has none yet".format(interface.name), "an address to bind to"
+        )
+    return own[0]
+
+
+def steps_to(
+    wanted: Monitoring, vdu: VduFacts, management: Optional[fields.IPAddress], results: Results
+) -> List[Step]:
+    """Return the steps to the wanted exporter; none where it runs as asked for.
+
+    Raises:
+        VpnaasError: It cannot run on this VDU.
+    """
+    if not wanted.port:
+        return absent() if results.exit_code("monitoring/left") is not None else []
+    if results.exit_code("monitoring/library") is None:
+        raise InputError(
+            "monitoring: exporter-port",
+            "the VDU has no {}".format(PACKAGE),
+            "0, or an image or Day-0 cloud-init that installs it",
+        )
+    text = unit(own_address(vdu, management), wanted.port)
+    files = {path: t for path, t in sources().items() if results.text("monitoring" + path) != t}
+    steps: List[Step] = []
+    if files:
+        # Others have programs there that do not run as root.
+        steps.append(make_directory("monitoring/lib", FOLDER.rpartition("/")[0], 0o755))
+    for path, source in sorted(files.items()):
+        folder = path.rpartition("/")[0]
+        steps.append(make_directory("monitoring/folder" + folder, folder, 0o755))
+        steps.append(write("monitoring/put" + path, path, source))
+    if results.text("monitoring/unit") != text:
+        steps.append(write("monitoring/put-unit", UNIT_FILE, text))
+        steps.append(run("monitoring/reload", "systemctl", "daemon-reload", timeout=30))
+    if (results.out("monitoring/enabled") or "").strip() != "enabled":
+        steps.append(run("monitoring/enable", "systemctl", "enable", UNIT, timeout=30))
+    if steps or (results.out("monitoring/active") or "").strip() != "active":
+        steps.append(run("monitoring/restart", "systemctl", "restart", UNIT, timeout=30))
+    return steps
+
+
+def absent() -> List[Step]:
+    """Return the steps that take the exporter away."""
+    off = ("systemctl", "disable", "--now", UNIT)
+    return [
+        run("monitoring/off", *off, any_exit=True, timeout=30),
+        remove("monitoring/no-unit", UNIT_FILE),
+        remove("monitoring/no-program", PROGRAM_FILE),
+        remove("monitoring/no-parser", PARSER_FILE),
+    ]

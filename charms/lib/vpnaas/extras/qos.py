@@ -1,0 +1,384 @@
+"""Quality of service of links: from a slice's 5QI to marks, shares and queues on the VDU.
+
+OSM stores the 5QI of a slice and enforces nothing. So each VNF does what a VNF can do:
+
+- it marks the packets of a link with a DSCP, inside the tunnel and on the outer header, so that a
+  transport network which honours DSCPs can tell slices apart (TS 23.501 clause 5.8.2.7);
+- on the interface below the tunnels, one HTB class per link: a guaranteed rate, a ceiling beyond
+  which packets are dropped, and precedence by priority level. With the rate of the underlay given,
+  the queue forms here, where it can be ordered, and not in the network, where it cannot;
+- a link's queue holds no more than what its share of the delay budget lets out in time.
+
+What leaves a VNF can be shaped here, what enters it cannot; links of other VDUs are beyond reach,
+except that each keeps to its own ceiling.
+"""
+
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import IPSEC, WIREGUARD
+from vpnaas.params.fiveqi import TABLE, FiveQi
+from vpnaas.vdu.generated import nft_table
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+
+FOLDER = "/etc/osm-vpnaas"
+NFT_FILE = FOLDER + "/qos.nft"
+TC_FILE = FOLDER + "/qos.tc"
+LEAVES_FILE = FOLDER + "/qos-leaves.tc"
+OFF_FILE = FOLDER + "/qos-off.tc"
+UNIT = "osm-vpnaas-qos.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+NFT_TABLE = "osm_vpnaas_qos"
+TOOLS = ("nft", "tc")
+
+UNIT_TEXT = """[Unit]
+Description=Marks and shares of links by their 5QI (osm-vpnaas)
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStartPre=-/sbin/tc -force -batch {folder}/qos-off.tc
+ExecStart=/sbin/tc -batch {folder}/qos.tc
+ExecStart=-/sbin/tc -force -batch {folder}/qos-leaves.tc
+ExecStart=/usr/sbin/nft -f {folder}/qos.nft
+ExecStop=-/usr/sbin/nft delete table inet {table}
+ExecStop=-/sbin/tc -force -batch {folder}/qos-off.tc
+
+[Install]
+WantedBy=multi-user.target
+""".format(folder=FOLDER, table=NFT_TABLE)
+
+MAX_MBPS = 400000
+UNLIMITED_MBPS = 100000
+"""Ceiling where the rate of the underlay is not known: faster than what it could be."""
+SUPER_PACKET = 70000
+"""Bytes a queue must hold at least: a userspace VPN hands over up to 64 KiB as one (UDP GSO)."""
+LONGEST_QUEUE = 4 << 20
+"""Bytes a queue holds at most; with no rate known there is none to compute it from."""
+REST = 0x2
+FIRST = 0x10
+
+
+@attr.frozen
+class LinkQos:
+    """What a link is to get (the `set-qos` primitive).
+
+    Attributes:
+        link: Name of the link.
+        five_qi: 5QI of its slice.
+        guaranteed_mbps: GFBR in Mbit/s; 0 for a non-GBR 5QI.
+        maximum_mbps: MFBR, or for a non-GBR 5QI the slice's share (AMBR), in Mbit/s; 0 for none.
+        underlay_mbps: What the network lets through below the link, in Mbit/s, for all links of the
+            interface together; 0 where not known.
+    """
+
+    link: str
+    five_qi: int
+    guaranteed_mbps: int = 0
+    maximum_mbps: int = 0
+    underlay_mbps: int = 0
+
+    @property
+    def characteristics(self) -> FiveQi:
+        """Return what the table says of the 5QI."""
+        return TABLE[self.five_qi]
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `link_qos` would parse to this."""
+        return {
+            "link": self.link,
+            "five-qi": self.five_qi,
+            "guaranteed-mbps": self.guaranteed_mbps,
+            "maximum-mbps": self.maximum_mbps,
+            "underlay-mbps": self.underlay_mbps,
+        }
+
+
+def link_qos(params: Mapping[str, Any], where: str = "set-qos") -> Optional[LinkQos]:
+    """Parse the parameters of `set-qos`; 5QI 0 is None, no quality of service.
+
+    Raises:
+        InputError: The 5QI is not of the table, or its rates do not fit its resource type.
+    """
+
+    def rate(key: str) -> int:
+        return fields.integer("{}: {}".format(where, key), params.get(key, 0), 0, MAX_MBPS)
+
+    link = fields.string(where + ": link", params.get("link", ""))
+    five_qi = fields.integer(where + ": five-qi", params.get("five-qi", 0), 0, 255)
+    if five_qi == 0:
+        return None
+    if five_qi not in TABLE:
+        known = ", ".join(str(value) for value in sorted(TABLE))
+        raise InputError(where + ": five-qi", "{} is not standardised".format(five_qi), known)
+    qos = LinkQos(
+        link, five_qi, rate("guaranteed-mbps"), rate("maximum-mbps"), rate("underlay-mbps")
+    )
+    row, at = qos.characteristics, where + ": guaranteed-mbps"
+    if row.guaranteed and not qos.guaranteed_mbps:
+        what = "5QI {} is {} and has no guaranteed rate".format(five_qi, row.resource)
+        raise InputError(at, what, "1 or more")
+    if not row.guaranteed and qos.guaranteed_mbps:
+        what = "5QI {} is {} and guarantees nothing".format(five_qi, row.resource)
+        raise InputError(at, what, "0")
+    for key, limit in (("maximum-mbps", qos.maximum_mbps), ("underlay-mbps", qos.underlay_mbps)):
+        if limit and qos.guaranteed_mbps > limit:
+            what = "{} is more than {} {}".format(qos.guaranteed_mbps, key, limit)
+            raise InputError(at, what, "at most that")
+    return qos
+
+
+@attr.frozen
+class Share:
+    """One link on the interface below it.
+
+    Attributes:
+        qos: What it is to get.
+        technology: What secures it.
+        interface: Of the tunnel.
+        underlay: Interface below.
+        port: Of the tunnel, UDP.
+        inner: Our inner address.
+        peers: Outer addresses of its peers.
+    """
+
+    qos: LinkQos
+    technology: str
+    interface: str
+    underlay: str
+    port: int
+    inner: fields.IPAddress
+    peers: Tuple[fields.IPAddress, ...] = ()
+
+
+def fitting(shares: Sequence[Share]) -> None:
+    """Raise InputError where links of one interface contradict each other or ask for too much."""
+    for underlay, links in sorted(_by_underlay(shares).items()):
+        rates = sorted({s.qos.underlay_mbps for s in links if s.qos.underlay_mbps})
+        if len(rates) > 1:
+            told = " and ".join(str(rate) for rate in rates)
+            what = "links over {} say {} Mbit/s".format(underlay, told)
+            raise InputError("set-qos: underlay-mbps", what, "one rate for an interface")
+        total = sum(s.qos.guaranteed_mbps for s in links)
+        if rates and total > rates[0]:
+            what = "{} Mbit/s are guaranteed over {}, which has {}".format(
+                total, underlay, rates[0]
+            )
+            raise InputError("set-qos: guaranteed-mbps", what, "no more than there is")
+
+
+def _by_underlay(shares: Sequence[Share]) -> Dict[str, List[Share]]:
+    table = {}  # type: Dict[str, List[Share]]
+    for share in sorted(shares, key=lambda s: (s.qos.characteristics.priority, s.qos.link)):
+        table.setdefault(share.underlay, []).append(share)
+    return table
+
+
+def queue_bytes(qos: LinkQos, underlay_mbps: int) -> int:
+    """Return how much a link's queue may hold: what leaves within its part of the delay budget."""
+    row = qos.characteristics
+    rate = qos.guaranteed_mbps or qos.maximum_mbps or underlay_mbps
+    in_time = rate * 1000 // 8 * row.core_ms
+    if not row.guaranteed:
+        # Not delay but throughput counts; TCP needs a queue of some round trips.
+        in_time = max(in_time, 4 * SUPER_PACKET)
+    return min(max(in_time, row.burst or 0, SUPER_PACKET), LONGEST_QUEUE)
+
+
+def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str]]:
+    """Return the tc(8) lines of an interface: what must work, and what may."""
+    total = max(s.qos.underlay_mbps for s in links) or UNLIMITED_MBPS
+    # Without enough tokens for a super packet HTB would let nothing of it through in time.
+    burst = "burst {}b cburst {}b".format(SUPER_PACKET, SUPER_PACKET)
+    at = "dev {} ".format(underlay)
+    lines = [
+        "qdisc add {}root handle 1: htb default {:x}".format(at, REST),
+        "class add {}parent 1: classid 1:1 htb rate {}mbit ceil {}mbit {}".format(
+            at, total, total, burst
+        ),
+        # What belongs to no link (management, keys' negotiation) goes last but never starves.
+        "class add {}parent 1:1 classid 1:{:x} htb prio 7 rate 1mbit ceil {}mbit {}".format(
+            at, REST, total, burst
+        ),
+    ]
+    leaves = []
+    for number, share in enumerate(links, FIRST):
+        qos = share.qos
+        row = qos.characteristics
+        ceiling = min(qos.maximum_mbps or total, total)
+        lines.append(
+            "class add {}parent 1:1 classid 1:{:x} htb prio {} rate {}mbit ceil {}mbit {}".format(
+                at, number, row.precedence, qos.guaranteed_mbps or 1, ceiling, burst
+            )
+        )
+        limit = queue_bytes(qos, total)
+        lines.append("qdisc add {}parent 1:{:x} bfifo limit {}".format(at, number, limit))
+        if not row.guaranteed:
+            # Where the kernel has it, flows inside a link share fairly and queues stay short.
+            leaf = "qdisc replace {}parent 1:{:x} fq_codel target 5ms interval 100ms"
+            leaves.append(leaf.format(at, number))
+    return lines, leaves
+
+
+def _matches(share: Share) -> List[str]:
+    """Return what tells outer packets of a link from others, as nft(8) expressions."""
+    way = 'oifname "{}" '.format(share.underlay)
+    if share.technology == WIREGUARD:
+        return [way + "udp sport {}".format(share.port)]
+    if share.technology == IPSEC:
+        found = []
+        for peer in share.peers:
+            family = "ip6" if peer.version == 6 else "ip"
+            to = "{}{} daddr {} ".format(way, family, peer)
+            found += [to + "meta l4proto esp", to + "udp sport { 500, 4500 }"]
+        return found
+    family = "ip6" if share.inner.version == 6 else "ip"
+    return ["{}{} saddr {}".format(way, family, share.inner)]
+
+
+def render(shares: Sequence[Share]) -> Dict[str, str]:
+    """Return the files by path."""
+    tc, leaves, off = [], [], []  # type: List[str], List[str], List[str]
+    marks = []
+    for underlay, links in sorted(_by_underlay(shares).items()):
+        lines, more = _classes(underlay, links)
+        tc += lines
+        leaves += more
+        off.append("qdisc del dev {} root".format(underlay))
+        for number, share in enumerate(links, FIRST):
+            dscp = share.qos.characteristics.dscp
+            for match in _matches(share):
+                for family in ("ip", "ip6"):
+                    if " {} ".format("ip6" if family == "ip" else "ip") not in match:
+                        marks.append("{} {} dscp set {}".format(match, family, dscp))
+                marks.append("{} counter meta priority set 1:{:x}".format(match, number))
+            if share.interface != underlay:
+                for family in ("ip", "ip6"):
+                    inner = 'oifname "{}" {} dscp set {}'
+                    marks.append(inner.format(share.interface, family, dscp))
+    chain = "    chain out {\n        type filter hook postrouting priority mangle;\n"
+    rules = "".join("        {}\n".format(mark) for mark in marks)
+    return {
+        NFT_FILE: nft_table(NFT_TABLE, chain + rules + "    }\n"),
+        TC_FILE: "\n".join(tc) + "\n",
+        LEAVES_FILE: "\n".join(leaves) + "\n",
+        OFF_FILE: "\n".join(off) + "\n",
+    }
+
+
+def observe(wanted: bool) -> List[Step]:
+    """Return the steps that look at what is in force."""
+    if not wanted:
+        return [read("qos/nft", NFT_FILE)]
+    return [
+        read("qos/nft", NFT_FILE),
+        read("qos/tc", TC_FILE),
+        read("qos/unit", UNIT_FILE),
+        run("qos/active", "systemctl", "is-active", UNIT, any_exit=True),
+        run("qos/enabled", "systemctl", "is-enabled", UNIT, any_exit=True),
+        run("qos/table", "nft", "list", "table", "inet", NFT_TABLE, any_exit=True),
+        run("qos/qdiscs", "tc", "qdisc", "show", any_exit=True),
+    ]
+
+
+def _in_force(shares: Sequence[Share], files: Mapping[str, str], results: Results) -> bool:
+    told = results.output("qos/qdiscs")
+    return (
+        results.text("qos/nft") == files[NFT_FILE]
+        and results.text("qos/tc") == files[TC_FILE]
+        and results.text("qos/unit") == UNIT_TEXT
+        and results.exit_code("qos/active") == 0
+        and results.exit_code("qos/enabled") == 0
+        and results.exit_code("qos/table") == 0
+        and all("htb 1: dev {} root".format(share.underlay) in told for share in shares)
+    )
+
+
+def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
+    """Return the steps to what is wanted; none where it is in force.
+
+    Raises:
+        InputError: What is wanted contradicts itself.
+    """
+    if not shares:
+        return absent() if results.text("qos/nft") is not None else []
+    fitting(shares)
+    files = render(shares)
+    if _in_force(shares, files, results):
+        return []
+    steps = [
+        write("qos/put-unit", UNIT_FILE, UNIT_TEXT),
+        run("qos/reload", "systemctl", "daemon-reload", timeout=30),
+        # With the old files, so that interfaces no longer shaped are let go.
+        run("qos/stop", "systemctl", "stop", UNIT, any_exit=True, timeout=30),
+    ]
+    steps += [
+        write("qos/put/" + path.rpartition("/")[2], path, text)
+        for path, text in sorted(files.items())
+    ]
+    return steps + [run("qos/start", "systemctl", "enable", "--now", UNIT, timeout=30)]
+
+
+def absent() -> List[Step]:
+    """Return the steps that take everything away."""
+    stop = ("systemctl", "disable", "--now", UNIT)
+    steps = [run("qos/off", *stop, any_exit=True, timeout=30)]
+    for path in (NFT_FILE, TC_FILE, LEAVES_FILE, OFF_FILE, UNIT_FILE):
+        steps.append(remove("qos/no/" + path.rpartition("/")[2], path))
+    return steps
+
+
+def look(shares: Sequence[Share]) -> List[Step]:
+    """Return the steps that read the counters, for `show-qos`."""
+    names = sorted({share.underlay for share in shares})
+    return [
+        run("show/" + name, "tc", "-s", "class", "show", "dev", name, any_exit=True)
+        for name in names
+    ] + [run("show-queues/" + name, "tc", "qdisc", "show", "dev", name, any_exit=True)
+         for name in names]  # fmt: skip
+
+
+_CLASS = re.compile(
+    r"class htb 1:([0-9a-f]+) .*?Sent (\d+) bytes (\d+) pkt \(dropped (\d+), overlimits (\d+)",
+    re.DOTALL,
+)
+_QUEUE = re.compile(r"qdisc (\w+) \w+: (?:dev \S+ )?parent 1:([0-9a-f]+)")
+
+
+def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
+    """Return per link its 5QI, what follows from it, and the counters of its class."""
+    told = {}
+    for underlay, links in sorted(_by_underlay(shares).items()):
+        text = results.output("show/" + underlay)
+        counters = {int(m[0], 16): m[1:] for m in _CLASS.findall(text)}
+        queues = {
+            int(n, 16): k for k, n in _QUEUE.findall(results.output("show-queues/" + underlay))
+        }
+        for number, share in enumerate(links, FIRST):
+            row, qos = share.qos.characteristics, share.qos
+            found = counters.get(number)
+            told[qos.link] = {
+                "five-qi": qos.five_qi,
+                "resource": row.resource,
+                "priority": row.priority,
+                "delay-budget-ms": row.budget_ms,
+                "core-delay-budget-ms": row.core_ms,
+                "dscp": row.dscp,
+                "guaranteed-mbps": qos.guaranteed_mbps,
+                "maximum-mbps": qos.maximum_mbps,
+                "underlay": underlay,
+                "underlay-mbps": qos.underlay_mbps,
+                "in-force": found is not None,
+                "queue": queues.get(number, ""),
+                "sent-bytes": int(found[0]) if found else 0,
+                "sent-packets": int(found[1]) if found else 0,
+                "dropped": int(found[2]) if found else 0,
+                "delayed": int(found[3]) if found else 0,
+            }
+    return told

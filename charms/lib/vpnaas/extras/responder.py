@@ -1,0 +1,256 @@
+"""The far end of a measurement: a socket-activated launcher of one-shot iperf3 servers.
+
+A charm can log in to its own VDU only, so the client's VDU asks the server's VDU directly: it
+connects to RESPONDER_PORT of the peer's inner address, names the path to measure, and is told the
+port of an iperf3 server that serves one test and ends. The socket is bound to the link's interface,
+so for a tunnel only an authenticated peer reaches it. Nothing runs between measurements.
+"""
+
+import json
+from typing import List, Optional
+
+from vpnaas.base import fields
+from vpnaas.params.intent import LinkParams
+from vpnaas.vdu.steps import Results, Step, read, run, write
+from vpnaas.vdu.steps import directory as make_directory
+
+RESPONDER_PORT = 5199
+"""TCP port of the launcher on the inner address (IANA: unassigned)."""
+PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/responder"
+SERVICE = """[Unit]
+Description=One-shot iperf3 server for a measurement (osm-vpnaas)
+CollectMode=inactive-or-failed
+
+[Service]
+ExecStart={}
+StandardInput=socket
+StandardOutput=socket
+StandardError=journal
+RuntimeMaxSec=1800
+DynamicUser=yes
+ProtectHome=yes
+""".format(PROGRAM_FILE)
+
+
+def socket_unit(link: str) -> str:
+    """Return the socket unit of a link."""
+    return "osm-vpnaas-responder-{}.socket".format(link)
+
+
+def _socket_file(link: str) -> str:
+    return "/etc/systemd/system/" + socket_unit(link)
+
+
+def _service_file(link: str) -> str:
+    # systemd takes no other name for the service of an accepting socket (systemd.socket(5)).
+    return "/etc/systemd/system/osm-vpnaas-responder-{}@.service".format(link)
+
+
+def _targets_file(link: str) -> str:
+    return "/etc/osm-vpnaas-responder-{}.json".format(link)
+
+
+def render_socket(params: LinkParams, interface: str, owner: str) -> str:
+    """Return the socket unit: it lives and dies with the tunnel's unit, `owner`.
+
+    Without DefaultDependencies=no it would be ordered before sockets.target (systemd.socket(5)),
+    and so before the unit it comes after: a cycle, in which systemd drops a job at boot, be it the
+    tunnel's.
+    """
+    link = params.link
+    address = params.inner_address.ip
+    listen = "[{}]".format(address) if address.version == 6 else str(address)
+    return """[Unit]
+Description=Measurement requests on link {link} (osm-vpnaas)
+DefaultDependencies=no
+After={owner}
+PartOf={owner}
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Socket]
+ListenStream={listen}:{port}
+BindToDevice={interface}
+FreeBind=yes
+Accept=yes
+MaxConnections=16
+
+[Install]
+WantedBy={owner}
+""".format(link=link, owner=owner, listen=listen, port=RESPONDER_PORT, interface=interface)
+
+
+def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str:
+    """Return which addresses a server may be bound to, by path."""
+    return (
+        json.dumps(
+            {
+                "inner": str(params.inner_address.ip),
+                "tunnel": str(params.inner_address.ip),
+                "underlay": str(outer) if outer else "",
+            },
+            sort_keys=True,
+        )
+        + "\n"
+    )
+
+
+def observe(link: str) -> List[Step]:
+    """Return the steps that look at what is installed."""
+    return [
+        read(link + "/responder/program", PROGRAM_FILE),
+        read(link + "/responder/service", _service_file(link)),
+        read(link + "/responder/socket", _socket_file(link)),
+        read(link + "/responder/targets", _targets_file(link)),
+    ]
+
+
+def steps_to(
+    params: LinkParams,
+    interface: str,
+    owner: str,
+    outer: Optional[fields.IPAddress],
+    results: Results,
+) -> List[Step]:
+    """Return the steps that install the launcher of one link; none where it is as wanted."""
+    link = params.link
+    at = link + "/responder/"
+    socket, targets = render_socket(params, interface, owner), render_targets(params, outer)
+    steps: List[Step] = []
+    if results.text(at + "program") != PROGRAM:
+        steps += [
+            make_directory(at + "lib", "/usr/local/lib/osm-vpnaas", 0o755),
+            write(at + "put-program", PROGRAM_FILE, PROGRAM, 0o755),
+        ]
+    if results.text(at + "targets") != targets:
+        steps.append(write(at + "put-targets", _targets_file(link), targets))
+    changed = results.text(at + "socket") != socket or results.text(at + "service") != SERVICE
+    if changed:
+        name = socket_unit(link)
+        steps += [
+            write(at + "put-service", _service_file(link), SERVICE),
+            write(at + "put-socket", _socket_file(link), socket),
+            # `enable` also makes systemd read the files. No failure here: a VDU whose image lacks
+            # iperf3 still gets its tunnel.
+            run(at + "enable", "systemctl", "enable", name, any_exit=True, timeout=30),
+            run(at + "restart", "systemctl", "restart", name, any_exit=True, timeout=30),
+        ]
+    return steps
+
+
+def absent(link: str) -> List[Step]:
+    """Return the steps that remove the launcher of one link."""
+    return [
+        run(
+            link + "/responder/disable",
+            "systemctl",
+            "disable",
+            "--now",
+            socket_unit(link),
+            any_exit=True,
+            timeout=30,
+        )
+    ]
+
+
+PROGRAM = '''#!/usr/bin/python3
+"""Serve one measurement: read a request, start a one-shot iperf3 server, tell its port, wait.
+
+Started by systemd per connection, with the connection as standard input and output. A request is
+one line of JSON, {"path": "tunnel" | "underlay", "seconds": N}; the answer is one line of JSON,
+{"address": "...", "port": N} or {"error": "..."}.
+"""
+import glob
+import json
+import socket
+import subprocess
+import sys
+import time
+
+LIMIT = 1500
+START = 3.0
+
+
+def targets(local):
+    for path in glob.glob("/etc/osm-vpnaas-responder-*.json"):
+        with open(path) as stream:
+            known = json.load(stream)
+        if known["inner"] == local:
+            return known
+    return {}
+
+
+def free_port(address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def listens(address, port):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            # A connection would be taken for the test, so find out by failing to bind.
+            probe.bind((address, port))
+        except OSError:
+            return True
+    return False
+
+
+def answer(message):
+    sys.stdout.write(json.dumps(message) + "\\n")
+    sys.stdout.flush()
+
+
+def main():
+    connection = socket.socket(fileno=0)
+    connection.settimeout(10)
+    local = connection.getsockname()[0]
+    try:
+        request = json.loads(connection.makefile("r").readline(200))
+        path, seconds = request["path"], int(request["seconds"])
+        if path not in ("tunnel", "underlay") or not 1 <= seconds <= LIMIT:
+            raise ValueError(path)
+    except (ValueError, KeyError, TypeError, OSError):
+        answer({"error": "request not understood"})
+        return 1
+    address = targets(local).get(path)
+    if not address:
+        answer({"error": "no address for path " + path})
+        return 1
+    try:
+        port = free_port(address)
+    except OSError:
+        # Behind a floating IP the outer address is on no interface: serve all addresses.
+        address, port = "", free_port("0.0.0.0")
+    command = ["iperf3", "--server", "--one-off", "--port", str(port)]
+    if address:
+        command += ["--bind", address]
+    try:
+        server = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        answer({"error": "iperf3 is not installed"})
+        return 1
+    try:
+        deadline = time.monotonic() + START
+        while not listens(address or "0.0.0.0", port):
+            if server.poll() is not None or time.monotonic() > deadline:
+                answer({"error": "iperf3 did not start"})
+                return 1
+            time.sleep(0.02)
+        answer({"address": address, "port": port})
+        server.wait(timeout=seconds + 30)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+    return 0
+
+
+sys.exit(main())
+'''

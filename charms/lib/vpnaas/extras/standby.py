@@ -1,0 +1,343 @@
+"""A pair of gateways of which one takes over the other's tunnels.
+
+Every peer holds a tunnel to each gateway, with the same traffic selectors; which of the two is
+used follows from what is newest. VRRP (RFC 5798) on the trusted side decides which gateway is
+active, and the one that becomes so rekeys its CHILD_SAs, which makes them the newest at all peers.
+No key and no sequence number is shared, so that nothing can be accepted twice; see ADR 0030.
+
+The priority of a gateway is what it is good for: its share of tunnels that are up. A gateway that
+lost its tunnels, or whose daemon died, gives way at once; one that came back takes over only when
+its peers are back.
+"""
+
+from typing import Optional, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.vdu import generated
+
+PRIMARY = "primary"
+SECONDARY = "secondary"
+ROLES = (PRIMARY, SECONDARY)
+BASE = {PRIMARY: 60, SECONDARY: 50}
+"""VRRP priorities of gateways without a tunnel; all tunnels up add SPAN."""
+SPAN = 150
+
+KEEPALIVED_FILE = "/etc/keepalived/keepalived.conf"
+HEALTH_FILE = "/run/osm-vpnaas-tunnels"
+NONE_FILE = "/usr/local/lib/osm-vpnaas/no-tunnels"
+RECORD_FILE = "/var/lib/osm-vpnaas/standby"
+"""What keepalived said last: "STATE SECONDS TAKEOVERS", SECONDS since the epoch."""
+AWAY_FILE = "/etc/osm-vpnaas/standby-away"
+"""Its presence says that this gateway is to leave the service to the other one."""
+FIREWALL_FILE = "/etc/osm-vpnaas/standby.nft"
+FIREWALL_TABLE = "osm_vpnaas_standby"
+WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
+TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
+WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
+DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
+KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"
+
+ADVERT_RANGE = (1, 4095)
+"""Centiseconds, RFC 5798 5.2.7."""
+
+
+@attr.frozen
+class Standby:
+    """One gateway of a pair.
+
+    Attributes:
+        role: The primary is active where both are as good.
+        trusted: Interface towards the core, on which the pair talks and that has `virtual`.
+        untrusted: Interface towards the peers; its loss of carrier makes the gateway give way.
+        own: Our address on the trusted side.
+        other: That of the other gateway.
+        virtual: Address that moves: the core's next hop to the peers.
+        peers: How many peers there are, the measure of "all tunnels up".
+        children: Names of the CHILD_SAs to claim.
+        router_id: VRID, unique on the trusted subnet.
+        advert: Advertisement interval in centiseconds; the other one is found dead after three of
+            these and a bit.
+    """
+
+    role: str
+    trusted: str
+    untrusted: str
+    own: fields.IPAddress
+    other: fields.IPAddress
+    virtual: fields.IPInterface
+    peers: int
+    children: Tuple[str, ...]
+    router_id: int = 51
+    advert: int = 3
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot make a pair."""
+        if self.role not in ROLES:
+            raise InputError("standby: role", fields.shown(self.role), " or ".join(ROLES))
+        fields.integer("standby: router-id", str(self.router_id), 1, 255)
+        fields.integer("standby: advert-interval", str(self.advert), *ADVERT_RANGE)
+        fields.integer("standby: peers", str(self.peers), 1, 100000)
+        if self.own == self.other:
+            raise InputError("standby: other", "it is our own address", "the other gateway's")
+        for name, address in (("own", self.own), ("other", self.other)):
+            if address not in self.virtual.network or address == self.virtual.ip:
+                raise InputError(
+                    "standby: " + name,
+                    "{} with the virtual address {}".format(address, self.virtual),
+                    "another address of {}".format(self.virtual.network),
+                )
+
+
+def keepalived_conf(
+    standby: Standby, health: str = HEALTH_FILE, claim: Optional[Tuple[str, ...]] = None
+) -> str:
+    """Return the configuration of keepalived(8).
+
+    Args:
+        standby: The gateway.
+        health: File with the value its priority grows by.
+        claim: Command that makes our CHILD_SAs the newest, where that is not to be recorded.
+    """
+    on_master = claim or turn_command("active", *standby.children)
+    on_lower = claim or turn_command("claim", *standby.children)
+    others = "".join(
+        '    notify_{} "{}"\n'.format(event, " ".join(turn_command(state)))
+        for event, state in (("backup", "standby"), ("fault", "fault"), ("stop", "stopped"))
+        if claim is None
+    )
+    return """{head}global_defs {{
+    vrrp_version 3
+    # One more gratuitous ARP a second later, for a switch that was busy with the change.
+    vrrp_garp_master_repeat 2
+    vrrp_garp_master_delay 1
+    # After both were active the core may know the virtual address at the other one.
+    vrrp_garp_master_refresh 5
+    # One that was active as well says so before it leaves, or the other would never know.
+    vrrp_higher_prio_send_advert true
+    # Adverts must leave in time also while the daemon computes for many peers.
+    vrrp_priority -20
+    enable_script_security
+    script_user root
+}}
+track_file tunnels {{
+    file "{health}"
+    weight 1
+}}
+vrrp_instance secgw {{
+    state BACKUP
+    interface {trusted}
+    virtual_router_id {router_id}
+    priority {priority}
+    advert_int {advert}
+    unicast_src_ip {own}
+    unicast_peer {{
+        {other}
+    }}
+    virtual_ipaddress {{
+        {virtual} dev {trusted}
+    }}
+    track_interface {{
+        {untrusted}
+    }}
+    track_file {{
+        tunnels
+    }}
+    notify_master "{on_master}"
+    # The other one was active as well until now, and peers may still use its CHILD_SAs.
+    notify_master_rx_lower_pri "{on_lower}"
+{others}}}
+""".format(
+        head=generated.HEAD,
+        health=health,
+        trusted=standby.trusted,
+        untrusted=standby.untrusted,
+        router_id=standby.router_id,
+        priority=BASE[standby.role],
+        advert="{}.{:02d}".format(*divmod(standby.advert, 100)),
+        own=standby.own,
+        other=standby.other,
+        virtual=standby.virtual,
+        on_master=" ".join(on_master),
+        on_lower=" ".join(on_lower),
+        others=others,
+    )
+
+
+def claim_command(child: str) -> Tuple[str, ...]:
+    """Return what makes the CHILD_SAs of one name the newest, without waiting for it."""
+    return ("/usr/sbin/swanctl", "--rekey", "--child", child)
+
+
+def turn_command(state: str, *children: str) -> Tuple[str, ...]:
+    """Return what keepalived runs when a gateway comes into a state."""
+    return (TURN_PROGRAM, state) + children
+
+
+TURN = """#!/bin/sh
+# Told by keepalived of a change: claim the peers where we are active, keep a record.
+# Usage: gateway-turn active|standby|fault|stopped|claim [CHILD...]
+#        gateway-turn left ADDRESS    wait until ADDRESS is not ours any more, 5 s at most
+state=$1
+shift
+if [ "$state" = left ]; then
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
+        [ -n "$(ip -o address show to "$1")" ] || exit 0
+        sleep 0.2
+    done
+    exit 1
+fi
+for child in "$@"; do
+    /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 &
+done
+if [ "$state" != claim ]; then
+    mkdir -p {folder}
+    exec 9>>{record}.lock
+    flock 9
+    before= since= taken=
+    [ -r {record} ] && read -r before since taken <{record}
+    case $taken in "" | *[!0-9]*) taken=0 ;; esac
+    if [ "$before" != "$state" ]; then
+        since=$(date +%s)
+        [ "$state" = active ] && taken=$((taken + 1))
+        printf '%s %s %s\\n' "$state" "$since" "$taken" >{record}.new
+        mv {record}.new {record}
+    fi
+fi
+wait
+""".replace("{record}", RECORD_FILE).replace("{folder}", RECORD_FILE.rpartition("/")[0])
+
+
+def health(up: int, peers: int) -> int:
+    """Return the value a gateway's priority grows by with so many tunnels of its peers up.
+
+    Two gateways that differ in less than one tunnel of fifteen keep their roles.
+    """
+    return SPAN * min(up, peers) // peers
+
+
+CLAIM_PERIOD = 30
+"""Seconds after which the active gateway claims again: a CHILD_SA of the standby that was rekeyed
+in the meantime, by whichever end, is newer than ours and so in use."""
+
+WATCH = '''#!/usr/bin/python3
+"""Tell keepalived what this gateway is good for, the share of its peers that have a tunnel; claim
+the peers' packets from time to time while this gateway is the active one.
+
+Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] [VICI-URI]
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+AWAY = "{away}"
+PERIOD = 0.5  # seconds; a daemon that dies is told of at once by its own unit
+
+
+def output(*command):
+    try:
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              timeout=5, check=False).stdout.decode()
+    except subprocess.TimeoutExpired:
+        return ""
+
+
+def tunnels(uri):
+    shown = output("swanctl", "--stats", *uri)
+    found = re.search(r"IKE_SAs: (\\d+) total, (\\d+) half-open", shown)
+    return int(found.group(1)) - int(found.group(2)) if found else 0
+
+
+def active(address):
+    return any(item for item in json.loads(output("ip", "-j", "address", "show", "to", address)
+                                           or "[]") if item)
+
+
+def main(path, peers, span, address, seconds, children, *uri):
+    uri = ("--uri",) + uri if uri else ()
+    told = None
+    due = time.monotonic() + float(seconds)
+    while True:
+        value = int(span) * min(tunnels(uri), int(peers)) // int(peers)
+        if os.path.exists(AWAY):
+            value = 0
+        if value != told:
+            # In place: keepalived watches the file itself.
+            with open(path, "w", encoding="ascii") as file:
+                file.write("%d\\n" % value)
+        if time.monotonic() >= due:
+            due = time.monotonic() + float(seconds)
+            if active(address):
+                for child in children.split(","):
+                    output("swanctl", "--rekey", "--child", child, *uri)
+        time.sleep(PERIOD)
+        try:
+            with open(path, encoding="ascii") as file:
+                told = int(file.read())
+        except (OSError, ValueError):
+            told = None
+
+
+main(*sys.argv[1:])
+'''.replace("{away}", AWAY_FILE)
+
+
+def watch_unit(standby: Standby) -> str:
+    """Return the systemd unit that keeps the health file."""
+    return """[Unit]
+Description=Share of tunnels that are up, for keepalived (osm-vpnaas)
+After=strongswan.service
+Before=keepalived.service
+
+[Service]
+ExecStart={} {} {} {} {} {} {}
+Restart=always
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+""".format(
+        WATCH_PROGRAM,
+        HEALTH_FILE,
+        standby.peers,
+        SPAN,
+        standby.virtual.ip,
+        CLAIM_PERIOD,
+        ",".join(standby.children),
+    )
+
+
+def daemon_dropin() -> str:
+    """Return the drop-in by which the end of the IKE daemon, however it ends, is told at once."""
+    return "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH_FILE)
+
+
+def keepalived_dropin() -> str:
+    """Return the drop-in of keepalived: before it speaks, who may speak to it."""
+    return """[Service]
+ExecStartPre=/usr/sbin/nft -f {firewall}
+# Until it is known what this gateway is good for, it is good for nothing.
+ExecStartPre=-/bin/cp --no-clobber {none} {health}
+Restart=always
+RestartSec=1
+""".format(firewall=FIREWALL_FILE, none=NONE_FILE, health=HEALTH_FILE)
+
+
+def firewall(standby: Standby) -> str:
+    """Return the nft(8) script that lets nobody but the other gateway take part in the election.
+
+    VRRP version 3 has no authentication (RFC 5798, 9), and version 2 no intervals below a second.
+    """
+    family = "ip6" if standby.other.version == 6 else "ip"
+    chains = """    chain input {{
+        type filter hook input priority raw + 20; policy accept;
+        iifname "{trusted}" meta l4proto vrrp {family} saddr {other} accept
+        meta l4proto vrrp counter drop
+    }}
+""".format(trusted=standby.trusted, family=family, other=standby.other)
+    return generated.nft_table(FIREWALL_TABLE, chains)

@@ -1,0 +1,423 @@
+"""What the operator wants: Day-1 link parameters and manual peers.
+
+Both persist as one JSON document in the application databag of the peer relation, which only the
+leader writes and which outlives a unit. Nothing in it is secret.
+"""
+
+import json
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
+from vpnaas.extras.gateway_tuning import GatewayParams
+from vpnaas.extras.monitoring import Monitoring
+from vpnaas.extras.qos import LinkQos, link_qos
+from vpnaas.params import ipsec as ipsec_params
+from vpnaas.params import pools
+from vpnaas.params.ipsec import PORT, PSK, PUBKEY, IpsecParams
+from vpnaas.peers.peer import digest
+
+AUTO = ("", "auto")
+NOTHING = ("", "none")
+OFF = "none"
+"""In place of an inner address: the link is not to be had."""
+DOCUMENT_VERSION = 1
+KEEP_QOS = -1
+"""`five-qi` of `configure` that leaves the quality of service as it is."""
+
+
+@attr.frozen
+class LinkParams:
+    """Day-1 parameters of one link (the `configure` primitive).
+
+    Attributes:
+        link: Name of the link, which is the relation endpoint.
+        technology: "wireguard", "ipsec", or "none" for the measurement baseline in clear.
+        inner_address: Our address inside the tunnel, with the prefix length of the link's subnet.
+        underlay_interface: VDU interface the tunnel runs over, "" for that of management.
+        gateway: Address peers reach us at where it is not ours (floating IP, NAT), else None.
+        listen_port: UDP port of the tunnel.
+        allowed_prefixes: Prefixes behind us.
+        accept_prefixes: Prefixes a peer may announce besides its address in the inner subnet.
+        mtu: Upper bound in bytes, 0 for none.
+        keepalive: Seconds, 0 is off, -1 decides by NAT.
+        preshared_key: Whether the link needs a preshared key.
+        standby_group: Name of the gateway pair we are of, or whose members may announce the same
+            prefixes to us; "" for none.
+        ipsec: What concerns IPsec only.
+    """
+
+    link: str
+    technology: str
+    inner_address: fields.IPInterface
+    listen_port: int
+    underlay_interface: str = ""
+    gateway: Optional[fields.IPAddress] = None
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    accept_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    mtu: int = 0
+    keepalive: int = -1
+    preshared_key: bool = False
+    standby_group: str = ""
+    ipsec: IpsecParams = attr.Factory(IpsecParams)
+
+    @property
+    def is_outer(self) -> bool:
+        """Tell whether our inner address is the outer one as well (option same-address)."""
+        inner = self.inner_address
+        return self.ipsec.same_address and inner.network.prefixlen == inner.max_prefixlen
+
+    @property
+    def needs_preshared(self) -> bool:
+        """Tell whether this end wants a preshared key."""
+        return self.preshared_key or (self.technology == IPSEC and self.ipsec.credentials == PSK)
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `link_params` would parse to this."""
+        return {
+            "link": self.link,
+            "technology": self.technology,
+            "inner-address": str(self.inner_address),
+            "underlay-interface": self.underlay_interface or "auto",
+            "gateway": str(self.gateway) if self.gateway else "auto",
+            "listen-port": self.listen_port,
+            "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or "none",
+            "accept-prefixes": fields.show_networks(self.accept_prefixes) or "none",
+            "mtu": self.mtu,
+            "keepalive": self.keepalive,
+            "preshared-key": self.preshared_key,
+            **({"standby-group": self.standby_group} if self.standby_group else {}),
+            **(self.ipsec.to_params() if self.technology == IPSEC else {}),
+        }
+
+
+@attr.frozen
+class ManualPeer:
+    """A peer outside any relation (the `add-peer` primitive)."""
+
+    link: str
+    name: str
+    public_key: str
+    allowed_prefixes: Tuple[fields.IPNetwork, ...]
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
+    keepalive: int = 0
+
+    @property
+    def asks(self) -> bool:
+        """Tell whether it is given an address from the link's pool."""
+        return not self.allowed_prefixes
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `manual_peer` would parse to this."""
+        return {
+            "link": self.link,
+            "name": self.name,
+            "public-key": self.public_key,
+            "endpoint": fields.show_endpoint(*self.endpoint) if self.endpoint else "none",
+            "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or pools.ASKS,
+            "keepalive": self.keepalive,
+        }
+
+
+@attr.frozen
+class Intent:
+    """All the operator asked of this VNF.
+
+    Attributes:
+        off: Links that are switched off: declared, possibly related, and not to be had.
+        revoked: Digests of public keys that no peer may have any more, by link.
+    """
+
+    links: Mapping[str, LinkParams] = attr.Factory(dict)
+    peers: Mapping[Tuple[str, str], ManualPeer] = attr.Factory(dict)
+    qos: Mapping[str, LinkQos] = attr.Factory(dict)
+    off: FrozenSet[str] = frozenset()
+    gateway: GatewayParams = attr.Factory(GatewayParams)
+    revoked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
+    monitoring: Optional[Monitoring] = None
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether nothing was asked yet."""
+        return not self.links and not self.off and self.monitoring is None
+
+    def with_revoked(self, link: str, keys: Sequence[str]) -> "Intent":
+        """Return the intent with public keys that no peer of a link may have any more."""
+        known = set(self.revoked.get(link, ())) | {digest(key) for key in keys}
+        return attr.evolve(self, revoked=dict(self.revoked, **{link: tuple(sorted(known))}))
+
+    def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":
+        """Return the intent with another quality of service of a link, None for none."""
+        if link not in self.links:
+            raise InputError(
+                "set-qos: link", "{} is not configured".format(link), "run configure first"
+            )
+        others = {name: qos for name, qos in self.qos.items() if name != link}
+        return attr.evolve(self, qos=dict(others, **{link: wanted}) if wanted else others)
+
+    def with_link(self, params: LinkParams) -> "Intent":
+        """Return the intent with one link configured anew."""
+        conflicting(params, self.links)
+        links = dict(self.links, **{params.link: params})
+        return attr.evolve(self, links=links, off=self.off - {params.link})
+
+    def without_link(self, link: str) -> "Intent":
+        """Return the intent with one link switched off; what stood on it is forgotten."""
+        return attr.evolve(
+            self,
+            links={name: params for name, params in self.links.items() if name != link},
+            peers={key: peer for key, peer in self.peers.items() if key[0] != link},
+            qos={name: qos for name, qos in self.qos.items() if name != link},
+            off=self.off | {link},
+        )
+
+    def configured(self, params: Mapping[str, Any]) -> "Intent":
+        """Return the intent after `configure`; inner address "none" switches the link off.
+
+        A 5QI given there is that of the link's slice, which OSM itself enforces nowhere; without
+        one, a quality of service that `set-qos` set stays.
+        """
+        if fields.string("configure: inner-address", params.get("inner-address", "")) == OFF:
+            return self.without_link(fields.string("configure: link", params.get("link", "")))
+        intent, link = self.with_link(link_params(params)), str(params["link"])
+        given = params.get("five-qi", KEEP_QOS)
+        if fields.integer("configure: five-qi", given, KEEP_QOS, 255) == KEEP_QOS:
+            return intent
+        return intent.with_qos(link, link_qos(params, "configure"))
+
+    def with_peer(self, peer: ManualPeer) -> "Intent":
+        """Return the intent with one manual peer added or replaced."""
+        params = self.links.get(peer.link)
+        if params is None or params.technology not in KEYED:
+            raise InputError(
+                "add-peer: link",
+                "{} has no VPN".format(peer.link),
+                "a link that `configure` set to {}".format(" or ".join(KEYED)),
+            )
+        if params.technology == IPSEC and params.ipsec.credentials != PUBKEY:
+            what = "preshared keys" if params.ipsec.credentials == PSK else "certificates"
+            raise InputError(
+                "add-peer: link",
+                "{} proves its ends by {}".format(peer.link, what),
+                "a link with credentials pubkey",
+            )
+        if peer.asks and not params.ipsec.pool:
+            raise InputError(
+                "add-peer: allowed-prefixes",
+                "{} has no pool".format(peer.link),
+                "prefixes, or an IPsec link with the option pool",
+            )
+        key_form(params.technology)("add-peer: public-key", peer.public_key)
+        peers = dict(self.peers)
+        peers[(peer.link, peer.name)] = peer
+        return attr.evolve(self, peers=peers)
+
+    def without_peer(self, link: str, name: str) -> "Intent":
+        """Return the intent without one manual peer, which must exist."""
+        if (link, name) not in self.peers:
+            known = sorted(peer for at, peer in self.peers if at == link)
+            raise InputError(
+                "delete-peer: name",
+                "link {} has no manual peer {}".format(link, fields.shown(name)),
+                ", ".join(known) or "nothing, there is none",
+            )
+        return attr.evolve(self, peers={k: v for k, v in self.peers.items() if k != (link, name)})
+
+    def manual(self, link: str) -> Tuple[ManualPeer, ...]:
+        """Return the manual peers of one link by name."""
+        return tuple(peer for (at, _), peer in sorted(self.peers.items()) if at == link)
+
+    def to_json(self) -> str:
+        """Return the document for the peer relation."""
+        return json.dumps(
+            {
+                "version": DOCUMENT_VERSION,
+                "links": [self.links[name].to_params() for name in sorted(self.links)],
+                "peers": [self.peers[key].to_params() for key in sorted(self.peers)],
+                "qos": [self.qos[name].to_params() for name in sorted(self.qos)],
+                "off": sorted(self.off),
+                "gateway": self.gateway.to_params(),
+                **({"revoked": dict(self.revoked)} if self.revoked else {}),
+                "monitoring": self.monitoring.to_params() if self.monitoring else None,
+            },
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Intent":
+        """Read the document back; "" is an empty intent.
+
+        Raises:
+            InputError: It was written by another version of this charm, or by somebody else. The
+                charm then stays operable and says so, rather than failing hook after hook.
+        """
+        if not text:
+            return cls()
+        try:
+            document = json.loads(text)
+            version, links, peers = (document.get(key) for key in ("version", "links", "peers"))
+            # Documents of before there were any have none of these.
+            shares, gateway = document.get("qos", []), document.get("gateway", {})
+            monitoring = document.get("monitoring")
+            off = document.get("off", [])
+        except (ValueError, AttributeError):
+            raise InputError("peer relation: intent", "not a JSON object", "what this charm writes")
+        if version != DOCUMENT_VERSION:
+            raise InputError("peer relation: version", fields.shown(version), str(DOCUMENT_VERSION))
+        for key, items in (
+            ("links", links),
+            ("peers", peers),
+            ("qos", shares),
+            ("gateway", [gateway]),
+            ("monitoring", [monitoring or {}]),
+        ):
+            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                raise InputError("peer relation: " + key, "not a list of objects", "objects")
+        if not isinstance(off, list) or not all(isinstance(link, str) for link in off):
+            raise InputError("peer relation: off", "not a list of names", "names of links")
+        revoked = document.get("revoked", {})
+        if not isinstance(revoked, dict) or not all(
+            isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+            for keys in revoked.values()
+        ):
+            raise InputError("peer relation: revoked", "not lists by link", "objects")
+        links = [link_params(item) for item in links]
+        peers = [manual_peer(item) for item in peers]
+        qos = [share for share in (link_qos(item) for item in shares) if share is not None]
+        return cls(
+            {p.link: p for p in links},
+            {(p.link, p.name): p for p in peers},
+            {share.link: share for share in qos},
+            frozenset(off),
+            GatewayParams.parse(gateway),
+            {link: tuple(keys) for link, keys in revoked.items()},
+            Monitoring.parse(monitoring) if monitoring else None,
+        )
+
+
+def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkParams:
+    """Parse the parameters of `configure`; absent optional ones take the action's defaults."""
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, key)
+
+    def text(key: str, default: str = "") -> str:
+        return fields.string(at(key), params.get(key, default)).strip(" ")
+
+    link = text("link")
+    inner = fields.interface_address(at("inner-address"), text("inner-address"))
+    underlay, gateway = text("underlay-interface"), text("gateway")
+    group = text("standby-group")
+    mtu = fields.integer(at("mtu"), params.get("mtu", 0), 0, fields.MAX_MTU)
+    if 0 < mtu < fields.MIN_MTU:
+        raise InputError(
+            at("mtu"),
+            "{} is too small".format(mtu),
+            "0 or {} to {}".format(fields.MIN_MTU, fields.MAX_MTU),
+        )
+    technology = fields.choice(at("technology"), text("technology", WIREGUARD), TECHNOLOGIES)
+    preshared = fields.boolean(at("preshared-key"), params.get("preshared-key", False))
+    if preshared and technology == NONE:
+        raise InputError(at("preshared-key"), "technology none has no keys", "false")
+    if group not in NOTHING and technology == WIREGUARD:
+        raise InputError(
+            at("standby-group"), "WireGuard has one peer to a prefix", "technology ipsec, or none"
+        )
+    port = fields.integer(at("listen-port"), params.get("listen-port", 0), 0, 65535)
+    if technology == IPSEC:
+        if port not in (0, PORT):
+            raise InputError(
+                at("listen-port"), "{} is not IKE's".format(port), "0 or {}".format(PORT)
+            )
+        port = PORT
+    ipsec = ipsec_params.parse(
+        (at("credentials"), text("credentials", PUBKEY)),
+        (at("proposal"), text("proposal", "auto")),
+        (at("ipsec-options"), text("ipsec-options", "none")),
+    )
+    result = LinkParams(
+        link=link,
+        technology=technology,
+        inner_address=inner,
+        underlay_interface=(
+            "" if underlay in AUTO else fields.network_interface(at("underlay-interface"), underlay)
+        ),
+        gateway=None if gateway in AUTO else fields.address(at("gateway"), gateway),
+        listen_port=port or reference_point(link).listen_port,
+        allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
+        accept_prefixes=fields.networks(at("accept-prefixes"), text("accept-prefixes")),
+        mtu=mtu,
+        keepalive=fields.integer(at("keepalive"), params.get("keepalive", -1), -1, 65535),
+        preshared_key=preshared,
+        standby_group="" if group in NOTHING else fields.name(at("standby-group"), group),
+        ipsec=ipsec if technology == IPSEC else IpsecParams(),
+    )
+    own = fields.host_network(inner)
+    for prefix in result.accept_prefixes:
+        if fields.overlaps(prefix, own):
+            raise InputError(
+                at("accept-prefixes"),
+                "{} covers our own inner address".format(prefix),
+                "prefixes that lie behind peers",
+            )
+    return result
+
+
+def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:
+    """Raise InputError where two links of one VDU would want the same port or subnet."""
+    for name, other in sorted(others.items()):
+        if name == params.link:
+            continue
+        one, two = params.technology, other.technology
+        shares = one == two == IPSEC or one not in KEYED or two not in KEYED
+        if params.listen_port == other.listen_port and not shares:
+            raise InputError(
+                "configure: listen-port",
+                "{} is taken by link {}".format(params.listen_port, name),
+                "a port no other link of this VNF uses",
+            )
+        if fields.overlaps(params.inner_address.network, other.inner_address.network):
+            raise InputError(
+                "configure: inner-address",
+                "{} overlaps {} of link {}".format(params.inner_address, other.inner_address, name),
+                "a subnet of its own for each link",
+            )
+
+
+def key_form(technology: str) -> Callable[[str, str], str]:
+    """Return the parser of public keys of a technology."""
+    return fields.ipsec_key if technology == IPSEC else fields.wireguard_key
+
+
+def _any_key(where: str, text: str) -> str:
+    """Parse a key whose technology is known only together with its link."""
+    return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
+
+
+def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPeer:
+    """Parse the parameters of `add-peer`."""
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, key)
+
+    def text(key: str) -> str:
+        return fields.string(at(key), params.get(key, "")).strip(" ")
+
+    asks = text("allowed-prefixes") == pools.ASKS
+    prefixes = () if asks else fields.networks(at("allowed-prefixes"), text("allowed-prefixes"))
+    if not prefixes and not asks:
+        raise InputError(at("allowed-prefixes"), "no prefix given", "at least one, or pool")
+    endpoint = text("endpoint")
+    if asks and endpoint not in NOTHING:
+        raise InputError(at("endpoint"), "who is given an address calls us", "none")
+    return ManualPeer(
+        link=text("link"),
+        name=fields.name(at("name"), text("name")),
+        public_key=_any_key(at("public-key"), text("public-key")),
+        allowed_prefixes=prefixes,
+        endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
+        keepalive=fields.integer(at("keepalive"), params.get("keepalive", 0), 0, 65535),
+    )

@@ -1,0 +1,275 @@
+"""What an operator may choose for IPsec: algorithms, lifetimes and behaviour, as typed values.
+
+A proposal is words joined by '-', in the order of IKEv2's transforms: cipher, integrity (for
+ciphers without their own), key exchange, and possibly a second, post-quantum key exchange. One
+proposal serves IKE and ESP alike, so both ends agree on exactly one.
+"""
+
+from typing import Any, Callable, Dict, List, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.params import pools
+
+AUTO = ("", "auto")
+NOTHING = ("", "none")
+PORT = 4500
+"""UDP port of IKE and of ESP in UDP (RFC 3948); IKE starts there, so that it needs no other."""
+PUBKEY = "pubkey"
+PSK = "psk"
+CERT = "cert"
+EXTERNAL = "cert-external"
+CREDENTIALS = (PUBKEY, PSK, CERT, EXTERNAL)
+CERTIFIED = (CERT, EXTERNAL)
+"""Credentials that are certificates: of the provider's own authority, or of the operator's."""
+
+_AEAD = {
+    "aes256gcm": ("aes256gcm16", "prfsha384"),
+    "aes192gcm": ("aes192gcm16", "prfsha384"),
+    "aes128gcm": ("aes128gcm16", "prfsha256"),
+    "chacha20poly1305": ("chacha20poly1305", "prfsha384"),
+}
+"""RFC 4106, RFC 7634; IKE needs a pseudorandom function beside them (RFC 5282)."""
+_BLOCK = ("aes256", "aes192", "aes128")
+_INTEGRITY = ("sha256", "sha384", "sha512")
+_GROUPS = ("curve25519", "curve448", "ecp256", "ecp384", "ecp521")
+_HYBRID = ("mlkem512", "mlkem768", "mlkem1024")
+"""FIPS 203 as an additional key exchange (RFC 9370)."""
+WEAK = {
+    "3des": "its 64-bit blocks leak after some GByte (RFC 8247)",
+    "des": "its 56-bit keys are searched in hours (RFC 8247)",
+    "blowfish128": "its 64-bit blocks leak after some GByte",
+    "cast128": "its 64-bit blocks leak after some GByte",
+    "null": "it does not encrypt",
+    "md5": "it is broken (RFC 8247)",
+    "sha1": "collisions are practical (RFC 8247 keeps it for old peers only)",
+    "modp768": "a group this small has been broken (RFC 8247)",
+    "modp1024": "states can break a group this small (RFC 8247)",
+    "modp1536": "the group is too small (RFC 8247)",
+    "modp2048": "112 bits are less than the rest of the tunnel has",
+}
+DEFAULT_PROPOSAL = "aes256gcm-curve25519"
+
+
+@attr.frozen
+class Proposal:
+    """One combination of algorithms.
+
+    Attributes:
+        text: As the operator wrote it.
+        cipher: strongSwan's name of the cipher.
+        integrity: Hash of the separate integrity algorithm, "" for an AEAD cipher.
+        prf: strongSwan's name of IKE's pseudorandom function.
+        group: Key exchange.
+        hybrid: Additional post-quantum key exchange, "" for none.
+    """
+
+    text: str
+    cipher: str
+    integrity: str
+    prf: str
+    group: str
+    hybrid: str = ""
+
+    @classmethod
+    def parse(cls, where: str, text: str) -> "Proposal":
+        """Parse a proposal; "auto" is the default one."""
+        text = DEFAULT_PROPOSAL if text in AUTO else text
+        words = text.split("-")
+        for word in words:
+            for weak, reason in sorted(WEAK.items()):
+                if word == weak or word.startswith(weak + "_"):
+                    raise InputError(
+                        where, "{} is too weak: {}".format(word, reason), _allowed_algorithms()
+                    )
+        rest = list(words)
+        cipher = rest.pop(0)
+        integrity = ""
+        if cipher in _AEAD:
+            cipher, prf = _AEAD[cipher]
+        elif cipher in _BLOCK and rest and rest[0] in _INTEGRITY:
+            integrity = rest.pop(0)
+            prf = "prf" + integrity
+        else:
+            raise _unknown(where, text)
+        if not rest or rest[0] not in _GROUPS or rest[1:] not in ([], *([h] for h in _HYBRID)):
+            raise _unknown(where, text)
+        return cls(text, cipher, integrity, prf, rest[0], rest[1] if len(rest) > 1 else "")
+
+    def ike(self) -> str:
+        """Return the proposal of IKE_SA_INIT."""
+        integrity = [self.integrity] if self.integrity else []
+        return "-".join([self.cipher] + integrity + [self.prf] + self._exchanges())
+
+    def esp(self, esn: str) -> str:
+        """Return the proposal of a child; `esn` is "yes", "no" or "auto" (preferred)."""
+        integrity = [self.integrity] if self.integrity else []
+        numbers = {"yes": ["esn"], "no": ["noesn"], "auto": ["esn", "noesn"]}[esn]
+        return "-".join([self.cipher] + integrity + self._exchanges() + numbers)
+
+    def _exchanges(self) -> List[str]:
+        return [self.group] + (["ke1_" + self.hybrid] if self.hybrid else [])
+
+    def overhead(self) -> int:
+        """Return by how many bytes tunnel-mode ESP in UDP over IPv6 grows a packet at most.
+
+        40 IPv6, 8 UDP, 8 ESP header, then IV, padding with its two bytes, and integrity value.
+        """
+        if not self.integrity:
+            return 40 + 8 + 8 + 8 + (3 + 2) + 16  # RFC 4106 sections 3.1 and 6: ICV of 16
+        value = {"sha256": 16, "sha384": 24, "sha512": 32}[self.integrity]  # RFC 4868
+        return 40 + 8 + 8 + 16 + (15 + 2) + value
+
+
+def _allowed_algorithms() -> str:
+    return "{} or {} with {}; then {}; then possibly {}".format(
+        ", ".join(sorted(_AEAD)),
+        ", ".join(_BLOCK),
+        ", ".join(_INTEGRITY),
+        ", ".join(_GROUPS),
+        ", ".join(sorted(_HYBRID)),
+    )
+
+
+def _unknown(where: str, text: str) -> InputError:
+    return InputError(
+        where, "{} is not a proposal".format(fields.shown(text)), _allowed_algorithms()
+    )
+
+
+@attr.frozen
+class IpsecParams:
+    """IPsec parameters of a link.
+
+    Attributes:
+        credentials: How the ends prove themselves: "pubkey" (raw public keys), "psk", "cert"
+            (certificates of the provider's authority) or "cert-external".
+        proposal: Algorithms.
+        esn: Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
+        replay_window: Packets, 0 is off.
+        encap: Put ESP into UDP even where no NAT is in between.
+        mobike: Let addresses of the underlay change (RFC 4555).
+        dpd_delay: Seconds of silence after which a peer is asked for a sign of life.
+        ike_rekey: Seconds a key of IKE is used.
+        child_rekey: Seconds a key of ESP is used.
+        child_mbytes: Megabytes (10^6 bytes) a key of ESP is used for, 0 for no limit.
+        child_packets: Packets a key of ESP is used for, 0 for no limit.
+        start: "start" keeps the tunnel up, "trap" opens it with the first packet.
+        copy_dscp: DSCP copied to the "out"er header, to the "in"ner one, "yes" both, or "no".
+        copy_df: Whether the DF bit is copied to the outer header.
+        cert_lifetime: Seconds a certificate that this end issues is good for.
+        pool: Prefixes that addresses of peers who ask come from.
+        same_address: Whether an end's inner address may be the outer one it is reached at.
+    """
+
+    credentials: str = PUBKEY
+    proposal: Proposal = attr.Factory(lambda: Proposal.parse("proposal", "auto"))
+    esn: str = "auto"
+    replay_window: int = 128
+    encap: bool = False
+    mobike: bool = False
+    dpd_delay: int = 10
+    ike_rekey: int = 14400
+    child_rekey: int = 3600
+    child_mbytes: int = 0
+    child_packets: int = 0
+    start: str = "start"
+    copy_dscp: str = "out"
+    copy_df: bool = True
+    cert_lifetime: int = 2592000
+    same_address: bool = False
+    pool: Tuple[fields.IPNetwork, ...] = ()
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `parse` would parse to this."""
+        return {
+            "credentials": self.credentials,
+            "proposal": self.proposal.text,
+            "ipsec-options": self.options() or "none",
+        }
+
+    def options(self) -> str:
+        """Return the options that are not at their defaults, as text."""
+        default = IpsecParams()
+        told = []
+        for key in sorted(OPTIONS):
+            value = getattr(self, key.replace("-", "_"))
+            if value != getattr(default, key.replace("-", "_")):
+                text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+                text = pools.show(value) if isinstance(value, tuple) else text
+                told.append("{}={}".format(key, text))
+        return ",".join(told)
+
+
+def _number(low: int, high: int) -> Callable[[str, str], object]:
+    return lambda where, text: fields.integer(where, text, low, high)
+
+
+def _word(*words: str) -> Callable[[str, str], object]:
+    return lambda where, text: fields.choice(where, text, words)
+
+
+def _switch(where: str, text: str) -> object:
+    return fields.choice(where, text, ("yes", "no")) == "yes"
+
+
+def _or_off(low: int, high: int) -> Callable[[str, str], object]:
+    def parse(where: str, text: str) -> object:
+        value = fields.integer(where, text, 0, high)
+        if 0 < value < low:
+            raise InputError(
+                where, "{} is too small".format(value), "0 or {} to {}".format(low, high)
+            )
+        return value
+
+    return parse
+
+
+OPTIONS: Dict[str, Callable[[str, str], object]] = {
+    "esn": _word("auto", "yes", "no"),
+    "replay-window": _or_off(32, 4096),
+    "encap": _switch,
+    "mobike": _switch,
+    "dpd-delay": _number(1, 3600),
+    "ike-rekey": _number(300, 604800),
+    "child-rekey": _number(60, 604800),
+    "child-mbytes": _number(0, 999999999),
+    "child-packets": _or_off(1000, 9999999999),
+    "start": _word("start", "trap"),
+    "copy-dscp": _word("out", "in", "yes", "no"),
+    "copy-df": _switch,
+    "cert-lifetime": _number(60, 315360000),
+    "same-address": _switch,
+    "pool": pools.parse,
+}
+"""Keys of `ipsec-options` and how their values are read."""
+
+
+def options(where: str, text: str) -> Dict[str, object]:
+    """Parse "key=value,key=value"; "none" and "" are all defaults."""
+    found: Dict[str, object] = {}
+    for part in () if text in NOTHING else text.split(","):
+        key, equals, value = (word.strip(" ") for word in part.partition("="))
+        if not equals or key not in OPTIONS:
+            raise InputError(
+                where,
+                "{} is not an option with a value".format(fields.shown(part)),
+                ", ".join("{}=".format(name) for name in sorted(OPTIONS)),
+            )
+        if key.replace("-", "_") in found:
+            raise InputError(where, "{} is given twice".format(key), "each option once")
+        found[key.replace("-", "_")] = OPTIONS[key]("{}: {}".format(where, key), value)
+    return found
+
+
+def parse(
+    credentials: Tuple[str, str], proposal: Tuple[str, str], text: Tuple[str, str]
+) -> IpsecParams:
+    """Parse the three parameters; each is (where, text)."""
+    return IpsecParams(
+        credentials=fields.choice(credentials[0], credentials[1], CREDENTIALS),
+        proposal=Proposal.parse(*proposal),
+        **options(*text),  # type: ignore[arg-type]
+    )

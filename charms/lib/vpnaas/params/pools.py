@@ -1,0 +1,88 @@
+"""Pools of inner addresses that a gateway hands out itself (RFC 7296 section 2.19).
+
+A small cell that nobody can script asks its gateway for an address, by the configuration payload of
+IKEv2. Such peers are manual ones: what a relation's peer may have inside is known, vetted, guarded
+and routed before there is a tunnel, which an address from a pool is not.
+"""
+
+from typing import List, Sequence, Tuple
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.peers.peer import Peer
+
+ASKS = "pool"
+"""In place of the allowed-prefixes of a manual peer: its address comes from the link's pool."""
+SEPARATOR = "+"
+WIDEST = {4: 12, 6: 64}
+NARROWEST = {4: 30, 6: 126}
+"""Prefix lengths by IP version; 2^20 addresses are more than a gateway has peers."""
+
+
+def parse(where: str, text: str) -> Tuple[fields.IPNetwork, ...]:
+    """Parse "none", a prefix, or one of IPv4 and one of IPv6 joined by '+'."""
+    if text in ("", "none"):
+        return ()
+    found = [fields.network(where, part) for part in text.split(SEPARATOR)]
+    for network in found:
+        low, high = WIDEST[network.version], NARROWEST[network.version]
+        if not low <= network.prefixlen <= high:
+            raise InputError(
+                where,
+                "prefix length {} of {} is out of range".format(network.prefixlen, network),
+                "{} to {}".format(low, high),
+            )
+    if len({network.version for network in found}) != len(found):
+        raise InputError(where, "two prefixes of one IP version", "one of IPv4 and one of IPv6")
+    return tuple(sorted(found, key=lambda network: network.version))
+
+
+def show(pool: Sequence[fields.IPNetwork]) -> str:
+    """Return the text `parse` reads."""
+    return SEPARATOR.join(str(network) for network in pool) or "none"
+
+
+def check(
+    pool: Sequence[fields.IPNetwork],
+    own: Sequence[fields.IPNetwork],
+    networks: Sequence[Tuple[str, fields.IPNetwork]],
+) -> None:
+    """Raise InputError where a pool would hand out what is somebody else's.
+
+    Args:
+        pool: Of the link.
+        own: Our inner address, and what lies behind us.
+        networks: The VDU's own, by interface.
+    """
+    taken = [("what we have on the link", network) for network in own]
+    for owner, network in taken + [("a network of " + name, network) for name, network in networks]:
+        for prefix in pool:
+            if fields.overlaps(prefix, network):
+                raise InputError(
+                    "configure: ipsec-options: pool",
+                    "{} overlaps {}, {}".format(prefix, network, owner),
+                    "prefixes that nobody else uses",
+                )
+
+
+def used(pool: Sequence[fields.IPNetwork], peers: Sequence[Peer]) -> Tuple[fields.IPNetwork, ...]:
+    """Return the pool as far as a peer asks for it."""
+    return tuple(pool) if any(peer.asks for peer in peers) else ()
+
+
+def name(link: str, network: fields.IPNetwork) -> str:
+    """Return what charon calls the pool."""
+    return "osm-vpnaas-{}-{}".format(link, network.version)
+
+
+def line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
+    """Return the line of a connection whose peer is handed addresses."""
+    return "pools = {}".format(", ".join(name(link, network) for network in pool))
+
+
+def render(link: str, pool: Sequence[fields.IPNetwork]) -> str:
+    """Return the section of a swanctl file; "" where nobody asks."""
+    lines: List[str] = []
+    for network in pool:
+        lines.append("  {} {{\n    addrs = {}\n  }}\n".format(name(link, network), network))
+    return "pools {{\n{}}}\n".format("".join(lines)) if lines else ""

@@ -1,0 +1,406 @@
+"""Vetting: which of the peers that present themselves a link gets.
+
+Offers come from databags other parties write. A peer whose data are not acceptable keeps what was
+applied for it before, and peers that already run come first, so that a newcomer can take neither
+prefixes nor keys from them.
+"""
+
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES
+from vpnaas.params import pools
+from vpnaas.params.intent import LinkParams, ManualPeer, key_form
+from vpnaas.peers import same_address
+from vpnaas.peers.claims import Outers, Taken
+from vpnaas.peers.offer import KeyOffer, Offer, declines, decode
+from vpnaas.peers.peer import Peer, digest
+from vpnaas.vdu.facts import VduFacts
+
+KEEPALIVE = 25
+"""Seconds; keeps the UDP mapping of common NATs open (RFC 4787 REQ-5 asks for two minutes at
+least, many give 30 s)."""
+
+
+@attr.frozen
+class Remote:
+    """A related application that still has units: one peer, to be."""
+
+    relation_id: int
+    label: str
+    bag: Mapping[str, str]
+
+    @property
+    def peer_name(self) -> str:
+        """Return the stable name of the peer this relation stands for."""
+        return "rel-{}".format(self.relation_id)
+
+
+@attr.frozen
+class Proof:
+    """Where a peer stands that proves itself by certificates.
+
+    Attributes:
+        certificate: Names the one of its key in use, "" where it has none yet.
+        next_certificate: The same for its next key.
+        waiting: What it waits for where it has none.
+        refused: Why the one of its key in use is not good.
+        problems: Sentences on what is not good besides.
+        keep: Whether what was applied for it before may go on.
+    """
+
+    certificate: str = ""
+    next_certificate: str = ""
+    waiting: str = ""
+    refused: str = ""
+    problems: Tuple[str, ...] = ()
+    keep: bool = True
+
+
+@attr.frozen
+class Context:
+    """What vetting needs to know of one link.
+
+    Attributes:
+        applied: Peers of the last successful reconcile.
+        own_keys: Our public key, then the staged one if there is one.
+        preshared_required: Whether a relation's peer needs a preshared key.
+        refused: Why an endpoint cannot be used, and what can, by its address.
+        preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
+        proofs: Where peers stand with certificates by peer name, None where there are none.
+        revoked: Digests of keys that an operator revoked.
+    """
+
+    params: LinkParams
+    vdu: VduFacts
+    remotes: Tuple[Remote, ...]
+    manual: Tuple[ManualPeer, ...] = ()
+    applied: Tuple[Peer, ...] = ()
+    own_keys: Tuple[str, ...] = ()
+    preshared_required: bool = False
+    preshared_ids: Mapping[str, Optional[str]] = attr.Factory(dict)
+    refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+    proofs: Optional[Mapping[str, Proof]] = None
+    revoked: FrozenSet[str] = frozenset()
+
+
+@attr.frozen
+class Vetted:
+    """The outcome.
+
+    Attributes:
+        peers: What the link gets, by name.
+        problems: Sentences, each a reason why a peer is not as it asks to be.
+        waiting: Sentences that need no operator, only time.
+        offers: Offers that could be read, by peer name.
+    """
+
+    peers: Tuple[Peer, ...]
+    problems: Tuple[str, ...]
+    waiting: Tuple[str, ...]
+    offers: Mapping[str, Offer]
+
+
+def vet(context: Context) -> Vetted:
+    """Decide which peers a link has.
+
+    Raises:
+        InputError: The inner subnet would draw a network of the VDU into the tunnel, in the worst
+            case that of management.
+    """
+    underlays = _underlays(context)
+    for name, network in underlays if not context.params.is_outer else ():
+        if fields.overlaps(context.params.inner_address.network, network):
+            raise InputError(
+                "configure: inner-address",
+                "{} overlaps {} of {}".format(context.params.inner_address, network, name),
+                "a subnet that is on none of the VDU's own networks",
+            )
+    pools.check(
+        context.params.ipsec.pool,
+        (fields.host_network(context.params.inner_address),) + context.params.allowed_prefixes,
+        underlays,
+    )
+    # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
+    # must not live on in clear.
+    technology = context.params.technology
+    before = {
+        p.name: p
+        for p in context.applied
+        if p.technology == technology
+        and bool(p.certificate) == (context.proofs is not None)
+        and digest(p.public_key) not in context.revoked
+    }
+    problems: List[str] = []
+    waiting: List[str] = []
+    here = {remote.peer_name for remote in context.remotes}
+    running = Outers(peer for peer in context.applied if peer.name in here)
+    taken = Taken()
+    offers: Dict[str, Offer] = {}
+
+    def reachable(peer: Peer) -> Peer:
+        reason = context.refused.get(str(peer.endpoint[0])) if peer.endpoint else None
+        if reason is not None:
+            raise InputError(peer.label, *reason)
+        return peer
+
+    def admit(peer: Optional[Peer]) -> None:
+        if peer is not None:
+            _check(context, peer, taken, underlays, running)
+            taken.add(peer)
+
+    def keep(name: str) -> None:
+        try:
+            admit(before.get(name))
+        except InputError as error:
+            problems.append(str(error))
+
+    for remote in sorted(context.remotes, key=lambda r: (r.peer_name not in before, r.relation_id)):
+        name = remote.peer_name
+        if declines(remote.bag):
+            continue
+        try:
+            offer = decode(remote.bag, remote.label)
+            if offer is None:
+                waiting.append("waiting for {}".format(remote.label))
+                continue
+            offers[name] = offer
+            offer, reason = _unrevoked(context, remote, offer)
+            if reason:
+                waiting.append(reason)
+                continue
+            proof = _proof(context, name, offers[name], offer)
+            problems.extend(proof.problems)
+            preshared_id = context.preshared_ids.get(name)
+            alike = offer.keys and offer.keys.credentials == context.params.ipsec.credentials
+            if context.proofs is not None and alike and not proof.certificate:
+                if proof.refused:
+                    problems.append(proof.refused)
+                else:
+                    waiting.append(proof.waiting or "waiting for {}".format(remote.label))
+                if proof.keep:
+                    keep(name)
+                continue
+            if context.preshared_required and preshared_id is None and offer.keys:
+                waiting.append("waiting for the preshared key with {}".format(remote.label))
+                keep(name)
+            else:
+                admit(reachable(_from_offer(context, remote, offer, preshared_id or "", proof)))
+        except InputError as error:
+            problems.append(str(error))
+            keep(name)
+    for manual in context.manual:
+        try:
+            if context.proofs is not None:
+                raise InputError(
+                    manual.name, "a manual peer has no certificate here", "credentials pubkey"
+                )
+            if manual.asks and not context.params.ipsec.pool:
+                raise InputError(manual.name, "the link has no pool", "the option pool")
+            admit(reachable(_from_manual(manual, technology)))
+        except InputError as error:
+            problems.append(str(error))
+            keep("man-" + manual.name)
+    if not taken.peers and all(declines(remote.bag) for remote in context.remotes):
+        told = "every related peer has it switched off" if context.remotes else "no peer is related"
+        waiting.append(told)
+    return Vetted(
+        tuple(sorted(taken.peers, key=lambda p: p.name)), tuple(problems), tuple(waiting), offers
+    )
+
+
+def _unrevoked(context: Context, remote: Remote, offer: Offer) -> Tuple[Offer, str]:
+    """Return the offer without a key that was revoked, or why nothing is left of it."""
+    keys = offer.keys
+    if keys is None or digest(keys.public_key) not in context.revoked:
+        return offer, ""
+    following = keys.next_public_key
+    if not following or digest(following) in context.revoked:
+        return offer, "{}: its key was revoked; rotate-keys at that end makes another".format(
+            remote.label
+        )
+    return attr.evolve(offer, keys=attr.evolve(keys, public_key=following, next_public_key="")), ""
+
+
+def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
+    found = (context.proofs or {}).get(name, Proof())
+    if offered is used:
+        return found
+    return attr.evolve(found, certificate=found.next_certificate, next_certificate="", refused="")
+
+
+def _from_manual(manual: ManualPeer, technology: str) -> Peer:
+    key_form(technology)("{}: its key".format(manual.name), manual.public_key)
+    return Peer(
+        name="man-" + manual.name,
+        label=manual.name,
+        prefixes=manual.allowed_prefixes,
+        technology=technology,
+        public_key=manual.public_key,
+        identity=manual.name if technology == IPSEC else "",
+        endpoint=manual.endpoint,
+        keepalive=manual.keepalive,
+    )
+
+
+def _from_offer(
+    context: Context, remote: Remote, offer: Offer, preshared: str, proof: Proof
+) -> Peer:
+    params = context.params
+
+    def at(what: str) -> str:
+        return "{}: {}".format(remote.label, what)
+
+    if offer.technology != params.technology:
+        raise InputError(
+            at("technology"),
+            "it uses {} on {}".format(offer.technology, params.link),
+            "{}, as on this side".format(params.technology),
+        )
+    outer = offer.endpoint[0] if offer.endpoint else offer.inner_address
+    if offer.inner_address not in params.inner_address.network and not same_address.fits(
+        params, offer.inner_address, outer
+    ):
+        raise InputError(
+            at("inner-address"),
+            "{} is outside our inner subnet".format(offer.inner_address),
+            str(params.inner_address.network),
+        )
+    for prefix in offer.allowed_prefixes:
+        if not any(fields.covers(outer, prefix) for outer in params.accept_prefixes):
+            raise InputError(
+                at("allowed-prefixes"),
+                "{} is not accepted here".format(prefix),
+                fields.show_networks(params.accept_prefixes)
+                or "none, see accept-prefixes of configure",
+            )
+    if offer.endpoint and offer.endpoint[0] in params.inner_address.network:
+        raise InputError(
+            at("endpoint-address"),
+            "{} lies inside the tunnel".format(offer.endpoint[0]),
+            "an address of the underlay",
+        )
+    if params.technology == NONE and not offer.endpoint:
+        raise InputError(at("endpoint-address"), "none given", "an address of the underlay")
+    keys = offer.keys or KeyOffer("")
+    if params.technology == IPSEC:
+        for what, theirs, ours in (
+            ("proposal", keys.proposal, params.ipsec.proposal.text),
+            ("credentials", keys.credentials, params.ipsec.credentials),
+        ):
+            if theirs != ours:
+                raise InputError(at(what), "it has {}".format(theirs), ours + ", as on this side")
+    return Peer(
+        name=remote.peer_name,
+        label=remote.label,
+        prefixes=offer.prefixes(),
+        technology=offer.technology,
+        inner_address=offer.inner_address,
+        public_key=keys.public_key,
+        next_public_key=_next_key(context, keys, proof),
+        identity=keys.identity,
+        endpoint=offer.endpoint,
+        keepalive=_keepalive(params, context.vdu),
+        mtu=offer.mtu,
+        preshared=preshared,
+        standby_group=offer.standby_group if offer.standby_group == params.standby_group else "",
+        reached=bool(context.own_keys) and context.own_keys[0] in keys.acknowledged,
+        certificate=proof.certificate,
+        next_certificate=proof.next_certificate,
+    )
+
+
+def _next_key(context: Context, keys: KeyOffer, proof: Proof) -> str:
+    """Return a peer's next key, where it may be installed already."""
+    known = context.proofs is None or bool(proof.next_certificate)
+    return keys.next_public_key if known else ""
+
+
+def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
+    if params.technology == NONE:
+        # Nothing sends any, and our gateway may be an address that comes and goes with a pair's
+        # activity: what is in force must not depend on it.
+        return 0
+    if params.keepalive >= 0:
+        return params.keepalive
+    behind_nat = params.gateway is not None and not vdu.is_local(params.gateway)
+    return KEEPALIVE if behind_nat else 0
+
+
+def _check(
+    context: Context,
+    peer: Peer,
+    taken: Taken,
+    underlays: Sequence[Tuple[str, fields.IPNetwork]],
+    running: Outers,
+) -> None:
+    """Raise InputError where a peer would take what is ours or another's.
+
+    Args:
+        context: What is known of the link.
+        peer: The one to judge.
+        taken: Those that were admitted.
+        underlays: The VDU's own networks.
+        running: Related peers of the last reconcile.
+    """
+    own = fields.host_network(context.params.inner_address)
+    for prefix in peer.prefixes:
+        if fields.overlaps(prefix, own):
+            raise InputError(
+                peer.label, "{} covers our own inner address".format(prefix), "other addresses"
+            )
+        for name, network in underlays:
+            if same_address.may_be_on(context.params, peer, prefix, name):
+                continue
+            if fields.overlaps(prefix, network):
+                raise InputError(
+                    peer.label,
+                    "{} overlaps {} of {}".format(prefix, network, name),
+                    "prefixes that are not on the VDU's own networks",
+                )
+        for pool in context.params.ipsec.pool:
+            if fields.overlaps(prefix, pool):
+                raise InputError(
+                    peer.label, "{} overlaps our pool {}".format(prefix, pool), "other addresses"
+                )
+        for other in taken.overlapping(peer, prefix):
+            raise InputError(
+                peer.label,
+                "{} is already in use by {}".format(prefix, other.label),
+                "prefixes of its own",
+            )
+    if same_address.is_same(peer) and context.vdu.is_local(peer.endpoint[0]):  # type: ignore[index]
+        raise InputError(peer.label, "its address is one of this VDU", "an address of its own")
+    for other in running.clashing(peer) + taken.outers.clashing(peer):
+        raise InputError(
+            peer.label,
+            "the outer address of one is the inner one of {}".format(other.label),
+            "addresses of its own",
+        )
+    if peer.identity in taken.identities:
+        raise InputError(
+            peer.label,
+            "its IKE identity is already in use by {}".format(taken.identities[peer.identity]),
+            "an identity of its own",
+        )
+    for key in peer.public_keys():
+        owner = "this VNF" if key in context.own_keys else taken.keys.get(key)
+        if owner is not None:
+            raise InputError(peer.label, "its key is already in use by " + owner, "its own key")
+
+
+def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:
+    """Return the VDU's own networks, which no tunnel may capture; none for a link in clear."""
+    if context.params.technology not in KEYED:
+        return []
+    return [
+        (interface.name, address.network)
+        for interface in context.vdu.interfaces.values()
+        if not interface.name.startswith(OWN_INTERFACES) and interface.name != "lo"
+        for address in interface.addresses
+        # An inner address in clear is a host prefix on the underlay and no network of its own.
+        if address.network.prefixlen < address.max_prefixlen
+    ]

@@ -1,0 +1,301 @@
+"""The offer: what one end of a link tells the other, in the relation's application databag.
+
+Every value is public. Decoding is strict, since the databag is the remote side's to write: unknown
+versions, missing fields and values out of form are an InputError, and the caller keeps what ran
+before.
+"""
+
+from functools import lru_cache
+from typing import Callable, Dict, Mapping, Optional, Tuple
+
+import attr
+
+from vpnaas.base import fields, x509
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import IPSEC, NONE, TECHNOLOGIES, WIREGUARD
+from vpnaas.params.ipsec import CERTIFIED, CREDENTIALS, Proposal
+
+VERSION = "1"
+PREFIX = "vpnaas-"
+"""Keys of ours start with this; Juju and other libraries may put theirs beside them."""
+DECLINED = "off"
+"""In place of a technology: the writer has the link switched off."""
+MAX_KEYS = 4
+MAX_VALUE = 4096
+
+
+@attr.frozen
+class CertOffer:
+    """The part of an offer that is about certificates; each is base64 of DER, "" for none.
+
+    Attributes:
+        request: For the owner's public key (PKCS#10), for the provider to sign.
+        next_request: The same for its next key.
+        certificate: For the owner's public key.
+        next_certificate: For its next key.
+        authority: Of the provider, with which it signs.
+        issued: What the provider issued for the reader's public key.
+        next_issued: The same for the reader's next key.
+    """
+
+    request: str = ""
+    next_request: str = ""
+    certificate: str = ""
+    next_certificate: str = ""
+    authority: str = ""
+    issued: str = ""
+    next_issued: str = ""
+
+
+@attr.frozen
+class KeyOffer:
+    """The part of an offer that technologies with keys have in common.
+
+    Attributes:
+        public_key: Key in use; what a key is, the technology says.
+        key_generation: Counts rotations from 1, for people and logs.
+        next_public_key: Key the owner will switch to once all peers have acknowledged it.
+        acknowledged: Keys of the reader that the owner has installed, current and next.
+        preshared: Whether the owner needs a preshared key on this link.
+        wrap_key: RSA public key (SubjectPublicKeyInfo, DER, base64) a preshared key may be
+            encrypted to.
+        wrapped: Preshared key, encrypted to the reader's wrap_key (RSA-OAEP with SHA-256).
+        identity: IKE identity of the owner on this link, "" where the technology has none.
+        proposal: Algorithms, which must be equal at both ends, "" where there is no choice.
+        credentials: How the ends prove themselves, "" where there is no choice.
+        certs: Certificates, all empty where the ends prove themselves otherwise.
+    """
+
+    public_key: str
+    key_generation: int = 1
+    next_public_key: str = ""
+    acknowledged: Tuple[str, ...] = ()
+    preshared: bool = False
+    wrap_key: str = ""
+    wrapped: str = ""
+    identity: str = ""
+    proposal: str = ""
+    credentials: str = ""
+    certs: CertOffer = CertOffer()
+
+
+@attr.frozen
+class Offer:
+    """One end of a link.
+
+    Attributes:
+        technology: "wireguard" or "none".
+        endpoint: Outer address and UDP port to reach the owner at; None where it only calls out.
+        inner_address: Address inside the tunnel, a host without subnet.
+        allowed_prefixes: Prefixes behind the owner.
+        mtu: Largest inner packet in bytes the owner's underlay can carry.
+        standby_group: Name of the gateway pair the owner is of, "" for none.
+        keys: Credentials, in the form of the technology; None where it has no keys.
+    """
+
+    technology: str
+    inner_address: fields.IPAddress
+    mtu: int
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    keys: Optional[KeyOffer] = None
+    standby_group: str = ""
+
+    def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
+        """Return all the owner may send from: its inner address and what lies behind it."""
+        return fields.ordered((fields.host_network(self.inner_address),) + self.allowed_prefixes)
+
+
+def encode(offer: Offer) -> Dict[str, str]:
+    """Return the databag content; empty values clear a key, as Juju does."""
+    keys = offer.keys
+    bag = {
+        "version": VERSION,
+        "technology": offer.technology,
+        "inner-address": str(offer.inner_address),
+        "allowed-prefixes": fields.show_networks(offer.allowed_prefixes),
+        "mtu": str(offer.mtu),
+        "endpoint-address": str(offer.endpoint[0]) if offer.endpoint else "",
+        "endpoint-port": str(offer.endpoint[1]) if offer.endpoint else "",
+        "public-key": keys.public_key if keys else "",
+        "key-generation": str(keys.key_generation) if keys else "",
+        "next-public-key": keys.next_public_key if keys else "",
+        "acknowledged-keys": ",".join(keys.acknowledged) if keys else "",
+        "preshared-key": ("required" if keys.preshared else "no") if keys else "",
+        "wrap-key": keys.wrap_key if keys else "",
+        "wrapped-preshared-key": keys.wrapped if keys else "",
+        "ike-identity": keys.identity if keys else "",
+        "proposal": keys.proposal if keys else "",
+        "credentials": keys.credentials if keys else "",
+        "standby-group": offer.standby_group,
+    }
+    certs = keys.certs if keys else CertOffer()
+    bag.update({key: getattr(certs, name) for key, name in _CERTIFICATES})
+    return {PREFIX + key: value for key, value in bag.items()}
+
+
+def declined() -> Dict[str, str]:
+    """Return the databag content of an end that has the link switched off."""
+    nothing = Offer(NONE, fields.address("offer", "192.0.2.1"), fields.MIN_MTU)
+    told = dict.fromkeys(encode(nothing), "")
+    return dict(told, **{PREFIX + "version": VERSION, PREFIX + "technology": DECLINED})
+
+
+def declines(bag: Mapping[str, str]) -> bool:
+    """Tell whether the remote says that it has the link switched off."""
+    return bag.get(PREFIX + "technology") == DECLINED
+
+
+def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
+    """Read a remote's databag.
+
+    Returns:
+        The offer, or None where the remote has not made one yet, or declines to.
+
+    Raises:
+        InputError: The remote wrote something that is not an offer of a version we know.
+    """
+    if declines(bag) or not any(key.startswith(PREFIX) for key in bag):
+        return None
+    return _decode(tuple(sorted(bag.items())), where)
+
+
+@lru_cache(maxsize=8192)
+def _decode(items: Tuple[Tuple[str, str], ...], where: str) -> Offer:
+    """Read a databag; a reconcile asks several times for each of its remotes."""
+    bag = dict(items)
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, key)
+
+    def text(key: str) -> str:
+        value = bag.get(PREFIX + key, "")
+        if len(value) > MAX_VALUE:
+            raise InputError(at(key), "value is too long", "{} characters".format(MAX_VALUE))
+        return fields.string(at(key), value)
+
+    if text("version") != VERSION:
+        raise InputError(
+            at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
+        )
+    technology = fields.choice(at("technology"), text("technology"), TECHNOLOGIES)
+    host, port = text("endpoint-address"), text("endpoint-port")
+    endpoint = None
+    if host or port:
+        endpoint = (
+            fields.address(at("endpoint-address"), host),
+            fields.integer(at("endpoint-port"), port, 1, 65535),
+        )
+    group = text("standby-group")
+    return Offer(
+        technology=technology,
+        inner_address=fields.address(at("inner-address"), text("inner-address")),
+        mtu=fields.integer(at("mtu"), text("mtu"), fields.MIN_MTU, fields.MAX_MTU),
+        endpoint=endpoint,
+        allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
+        keys=_PARTS[technology](text, at),
+        standby_group=fields.name(at("standby-group"), group) if group else "",
+    )
+
+
+def _no_keys(text: Callable[[str], str], at: Callable[[str], str]) -> Optional[KeyOffer]:
+    return None
+
+
+def _wireguard(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer:
+    return _keys(text, at, fields.wireguard_key)
+
+
+_CERTIFICATES = (
+    ("certificate-request", "request"),
+    ("next-certificate-request", "next_request"),
+    ("certificate", "certificate"),
+    ("next-certificate", "next_certificate"),
+    ("ca-certificate", "authority"),
+    ("issued-certificate", "issued"),
+    ("next-issued-certificate", "next_issued"),
+)
+"""Keys of the databag and names of `CertOffer`."""
+
+
+def _ipsec(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer:
+    keys = attr.evolve(
+        _keys(text, at, fields.ipsec_key),
+        identity=fields.ike_identity(at("ike-identity"), text("ike-identity")),
+        proposal=Proposal.parse(at("proposal"), text("proposal")).text,
+        credentials=fields.choice(at("credentials"), text("credentials"), CREDENTIALS),
+    )
+    if keys.credentials not in CERTIFIED:
+        return keys
+    return attr.evolve(keys, certs=_certificates(keys, text, at))
+
+
+def _certificates(
+    keys: KeyOffer, text: Callable[[str], str], at: Callable[[str], str]
+) -> CertOffer:
+    """Read certificates; those of the owner must be for the key and identity it offers."""
+    found = CertOffer(**{name: text(key) for key, name in _CERTIFICATES})
+    for key, value, public in (
+        ("certificate-request", found.request, keys.public_key),
+        ("next-certificate-request", found.next_request, keys.next_public_key),
+    ):
+        if value:
+            request = x509.request(at(key), value)
+            if request.key != public:
+                raise InputError(at(key), "it is for another key", "one for the key in the offer")
+            if request.name != keys.identity:
+                raise InputError(
+                    at(key), "it names {}".format(request.name), "the identity in the offer"
+                )
+    for key, value, public in (
+        ("certificate", found.certificate, keys.public_key),
+        ("next-certificate", found.next_certificate, keys.next_public_key),
+    ):
+        if value:
+            x509.matching(at(key), x509.certificate(at(key), value), public, keys.identity)
+    if found.authority:
+        x509.authority(at("ca-certificate"), found.authority)
+    for key, value in (
+        ("issued-certificate", found.issued),
+        ("next-issued-certificate", found.next_issued),
+    ):
+        if value:
+            x509.certificate(at(key), value)
+    return found
+
+
+def _keys(
+    text: Callable[[str], str], at: Callable[[str], str], parse: Callable[[str, str], str]
+) -> KeyOffer:
+    def key(name: str, value: str) -> str:
+        return parse(at(name), value) if value else ""
+
+    current = parse(at("public-key"), text("public-key"))
+    following = key("next-public-key", text("next-public-key"))
+    if following == current:
+        raise InputError(
+            at("next-public-key"), "it equals the public key", "a key of its own, or nothing"
+        )
+    listed = text("acknowledged-keys")
+    acknowledged = [part for part in listed.split(",") if part]
+    if len(acknowledged) > MAX_KEYS:
+        raise InputError(at("acknowledged-keys"), "too many keys", "at most {}".format(MAX_KEYS))
+    wrap_key, wrapped = text("wrap-key"), text("wrapped-preshared-key")
+    return KeyOffer(
+        public_key=current,
+        key_generation=fields.integer(at("key-generation"), text("key-generation"), 1, 999999999),
+        next_public_key=following,
+        acknowledged=tuple(parse(at("acknowledged-keys"), part) for part in acknowledged),
+        preshared=fields.choice(at("preshared-key"), text("preshared-key"), ("required", "no"))
+        == "required",
+        wrap_key=fields.blob(at("wrap-key"), wrap_key, 256, 1024) if wrap_key else "",
+        wrapped=fields.blob(at("wrapped-preshared-key"), wrapped, 256, 1024) if wrapped else "",
+    )
+
+
+_PARTS: Dict[str, Callable[[Callable[[str], str], Callable[[str], str]], Optional[KeyOffer]]] = {
+    WIREGUARD: _wireguard,
+    IPSEC: _ipsec,
+    NONE: _no_keys,
+}
+"""How the credentials of each technology are read."""

@@ -1,0 +1,175 @@
+"""Typed peers of a link: what the VDU should know of them, and the record of what it was told."""
+
+import hashlib
+import json
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import NONE, WIREGUARD, directory
+from vpnaas.vdu.steps import Step, write
+
+RECORD_VERSION = 1
+
+
+@attr.frozen
+class Peer:
+    """A peer to have on a link.
+
+    Attributes:
+        name: Stable key, "rel-<relation id>" or "man-<name>".
+        label: What people know it by, the remote application or the manual peer's name.
+        inner_address: Its address in the tunnel, None for a manual peer of prefixes only.
+        prefixes: All it may send from.
+        technology: What its tunnel is.
+        public_key: Key in use, in the form of the technology; "" for none.
+        next_public_key: Key it is about to switch to.
+        identity: Its IKE identity, "" where the technology has none.
+        endpoint: Where to reach it, None where it calls us.
+        keepalive: Seconds between keepalives we send, 0 for none.
+        mtu: Largest inner packet it can take, 0 where unknown.
+        preshared: Identifies the preshared key in force (a digest of its encrypted form), "" for
+            none.
+        standby_group: Gateway pair it is a member of, of those that were declared to us; its
+            `prefixes` may be the other member's as well.
+        reached: Whether it says that it has us installed, so that a probe must succeed.
+        certificate: Names the certificate of its key in use, "" where it needs none.
+        next_certificate: The same for its next key.
+    """
+
+    name: str
+    label: str
+    prefixes: Tuple[fields.IPNetwork, ...]
+    technology: str
+    inner_address: Optional[fields.IPAddress] = None
+    public_key: str = ""
+    next_public_key: str = ""
+    identity: str = ""
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
+    keepalive: int = 0
+    mtu: int = 0
+    preshared: str = ""
+    standby_group: str = ""
+    reached: bool = False
+    certificate: str = ""
+    next_certificate: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """Tell whether it is given an address from the link's pool, and so has no prefix."""
+        return not self.prefixes
+
+    def public_keys(self) -> Tuple[str, ...]:
+        """Return its keys, the one in use first."""
+        return tuple(key for key in (self.public_key, self.next_public_key) if key)
+
+
+@attr.frozen
+class KeyState:
+    """What was observed of the keys of one link.
+
+    Attributes:
+        public_key: Of the private key on file.
+        next_public_key: Of the key staged by a rotation, "" where none is under way.
+        generation: Of the private key on file.
+        applied: Peers of the last successful reconcile.
+        recorded: The record that says so, None where there is none.
+    """
+
+    public_key: str
+    next_public_key: str
+    generation: int
+    applied: Tuple[Peer, ...]
+    recorded: Optional[str] = attr.ib(default=None, kw_only=True)
+
+
+def record(peers: Sequence[Peer]) -> str:
+    """Return the text kept on the VDU, by which a later reconcile knows what was applied."""
+    return (
+        json.dumps(
+            {"version": RECORD_VERSION, "peers": [_to_json(peer) for peer in peers]},
+            indent=1,
+            sort_keys=True,
+        )
+        + "\n"
+    )
+
+
+def recording(link: str, peers: Sequence[Peer], state: KeyState, more: bool) -> List[Step]:
+    """Return the step that keeps the record, where it says otherwise or something else changes."""
+    told = record(peers)
+    if told == state.recorded and not more:
+        return []
+    path = directory(link) + "/applied.json"
+    return [write(link + "/apply/record", path, told, 0o600, state.recorded)]
+
+
+def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
+    """Read the record back; a missing or foreign one counts as none."""
+    try:
+        document = json.loads(text or "")
+        if document["version"] != RECORD_VERSION:
+            return ()
+        return tuple(_from_json(item) for item in document["peers"])
+    except (ValueError, KeyError, TypeError, InputError):
+        return ()
+
+
+def _to_json(peer: Peer) -> Dict[str, Any]:
+    certificates = {
+        "certificate": peer.certificate,
+        "next-certificate": peer.next_certificate,
+    }
+    return {
+        "name": peer.name,
+        "label": peer.label,
+        "prefixes": fields.show_networks(peer.prefixes),
+        "technology": peer.technology,
+        "inner-address": str(peer.inner_address or ""),
+        "public-key": peer.public_key,
+        "next-public-key": peer.next_public_key,
+        "identity": peer.identity,
+        "endpoint": fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
+        "keepalive": peer.keepalive,
+        "mtu": peer.mtu,
+        "preshared": peer.preshared,
+        "standby-group": peer.standby_group,
+        **{key: text for key, text in certificates.items() if text},
+    }
+
+
+def _from_json(item: Dict[str, Any]) -> Peer:
+    inner, endpoint = item["inner-address"], item["endpoint"]
+    return Peer(
+        name=item["name"],
+        label=item["label"],
+        prefixes=fields.networks("record", item["prefixes"]),
+        # Records of before there was a choice of VPN do not tell.
+        technology=item.get("technology", WIREGUARD if item["public-key"] else NONE),
+        inner_address=fields.address("record", inner) if inner else None,
+        public_key=item["public-key"],
+        next_public_key=item["next-public-key"],
+        identity=item.get("identity", ""),
+        endpoint=fields.endpoint("record", endpoint) if endpoint else None,
+        keepalive=int(item["keepalive"]),
+        mtu=int(item["mtu"]),
+        preshared=item["preshared"],
+        standby_group=item.get("standby-group", ""),
+        certificate=item.get("certificate", ""),
+        next_certificate=item.get("next-certificate", ""),
+    )
+
+
+def digest(text: str) -> str:
+    """Return a short name for a public text."""
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def in_turn(names: Sequence[str], most: int, now: int) -> Sequence[str]:
+    """Return as many of the names as are allowed, others in the next minute, and all in the end."""
+    if len(names) <= most:
+        return names
+    start = now // 60 * most % len(names)
+    return (list(names) + list(names))[start : start + most]

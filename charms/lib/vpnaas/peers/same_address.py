@@ -1,0 +1,115 @@
+"""An inner address that equals the outer one (option same-address of IPsec).
+
+A small cell may have one address for all: that of its backhaul is also what the core knows it by.
+Then destinations do not tell packets of the tunnel from the tunnel's own. On the end that has the
+address nothing is new: what leads to the other end is routed into the link. On the other end it is
+the source that tells: packets from what lies behind it go by a table of the link's own, IKE and ESP
+come from its outer address and go by the main one.
+
+It is an explicit choice at both ends. A peer may name no other address than the one it is reached
+at, and only one of `accept-prefixes`; it must be on the underlay, not on another network of the
+VDU, and be nobody else's.
+"""
+
+from typing import List, Sequence, Tuple
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import IPSEC
+from vpnaas.params.intent import LinkParams
+from vpnaas.peers.peer import Peer
+from vpnaas.vdu import facts
+
+RULES_FROM = 10000
+"""Priority of the first rule; after charon's own table (220), before the main one (32766)."""
+FWMARK = "0x6f73"
+"""Mark of charon's own packets, which keep out of its routes, in userspace."""
+MAX_RULES = fields.MAX_PREFIXES + 1
+
+
+def check(params: LinkParams, underlay: facts.Interface) -> None:
+    """Raise InputError where our own inner address is neither apart nor that of the underlay."""
+    inner = params.inner_address
+    if inner.version != 4:
+        raise InputError(
+            "configure: ipsec-options: same-address", "{} is not IPv4".format(inner), "IPv4 only"
+        )
+    if params.is_outer and inner.ip not in [address.ip for address in underlay.addresses]:
+        raise InputError(
+            "configure: inner-address",
+            "{} is not on {}, as same-address has it".format(inner, underlay.name),
+            "an address of {}, or one with the prefix length of a subnet".format(underlay.name),
+        )
+
+
+def is_same(peer: Peer) -> bool:
+    """Tell whether the inner address of a peer is the one it is reached at."""
+    outer = peer.endpoint[0] if peer.endpoint else None
+    return peer.technology == IPSEC and outer is not None and peer.inner_address == outer
+
+
+def fits(params: LinkParams, address: fields.IPAddress, outer: fields.IPAddress) -> bool:
+    """Tell whether the inner address of an offer is acceptable though outside our inner subnet.
+
+    Args:
+        address: Inner address of the offer.
+        outer: Address of its endpoint.
+    """
+    # Of one end only: where both are, neither source nor destination tells packets apart.
+    if not params.ipsec.same_address or params.is_outer == (address == outer):
+        return False
+    own = fields.host_network(address)
+    return any(fields.covers(prefix, own) for prefix in params.accept_prefixes)
+
+
+def may_be_on(params: LinkParams, peer: Peer, prefix: fields.IPNetwork, interface: str) -> bool:
+    """Tell whether a peer's prefix may be one of a network of the VDU."""
+    if not params.ipsec.same_address or interface != params.underlay_interface:
+        return False
+    return prefix in split([peer])[1]
+
+
+def clash(peer: Peer, other: Peer) -> bool:
+    """Tell whether one of two peers would draw what is sent to the other's outer address."""
+    ends = [(peer, other), (other, peer)]
+    return any(is_same(a) and b.endpoint and b.endpoint[0] == a.inner_address for a, b in ends)
+
+
+def split(peers: Sequence[Peer]) -> Tuple[List[fields.IPNetwork], List[fields.IPNetwork]]:
+    """Return the peers' prefixes, those routed by destination and those by source too."""
+    apart: List[fields.IPNetwork] = []
+    same: List[fields.IPNetwork] = []
+    for peer in peers:
+        own = fields.host_network(peer.endpoint[0]) if is_same(peer) and peer.endpoint else None
+        for prefix in peer.prefixes:
+            (same if prefix == own else apart).append(prefix)
+    return apart, same
+
+
+def priority(number: int) -> int:
+    """Return the priority of a link's rules, from its XFRM interface id."""
+    return RULES_FROM + number % 20000
+
+
+def rules(params: LinkParams, number: int) -> List[str]:
+    """Return the `ip -batch` lines that send what we protect by the link's own table."""
+    own = (fields.host_network(params.inner_address),) + params.allowed_prefixes
+    line = "rule add from {} priority {} table {}"
+    return [line.format(source, priority(number), number) for source in fields.ordered(own)]
+
+
+def no_rules(number: int) -> str:
+    """Return the `ip -force -batch` file that takes all rules of a link away."""
+    return "rule del priority {}\n".format(priority(number)) * MAX_RULES
+
+
+def daemon_settings() -> Tuple[str, str]:
+    """Return what charon needs in userspace: settings of kernel-libipsec, and of other plugins.
+
+    It routes the peer's address into its TUN, but for its own packets.
+    """
+    return (
+        "      allow_peer_ts = yes\n",
+        "    kernel-netlink {{\n      fwmark = !{0}\n    }}\n"
+        "    socket-default {{\n      fwmark = {0}\n    }}\n".format(FWMARK),
+    )

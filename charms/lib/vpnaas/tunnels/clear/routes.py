@@ -1,0 +1,138 @@
+"""Technology `none`: the inner addresses in clear over the underlay, the baseline of a measurement.
+
+Applications keep the addresses they have in a tunnel, so that a run without VPN differs from one
+with it in nothing else. A templated unit makes it survive a reboot, and the underlay going down and
+up.
+"""
+
+from typing import List, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.links import directory
+from vpnaas.params.intent import LinkParams
+from vpnaas.peers.peer import Peer, read_record, record
+from vpnaas.tunnels.clear import holder
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import directory as make_directory
+
+UNIT_FILE = "/etc/systemd/system/osm-vpnaas-clear@.service"
+UNIT = """[Unit]
+Description=Inner addresses of link %i in clear (osm-vpnaas)
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=notify
+ExecStart={program} /etc/osm-vpnaas/%i/clear.up
+ExecStopPost=/bin/ip -force -batch /etc/osm-vpnaas/%i/clear.down
+Restart=on-failure
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+""".format(program=holder.PROGRAM_FILE)
+
+
+@attr.frozen
+class State:
+    """What was observed of one link without VPN.
+
+    Attributes:
+        up: The `ip -batch` file in force, None where there is none.
+        active: Whether the unit runs.
+        current: Whether unit and program are those of this release.
+        applied: Peers of the last successful reconcile.
+    """
+
+    up: Optional[str]
+    active: bool
+    current: bool
+    applied: Tuple[Peer, ...]
+
+
+def unit(link: str) -> str:
+    """Return the systemd unit of a link."""
+    return "osm-vpnaas-clear@{}.service".format(link)
+
+
+def up_file(link: str) -> str:
+    """Return the `ip -batch` file whose presence says that a link runs in clear."""
+    return directory(link) + "/clear.up"
+
+
+def observe(link: str) -> List[Step]:
+    """Return the steps that look at the link."""
+    return [
+        make_directory(link + "/dir", directory(link)),
+        read(link + "/up", up_file(link)),
+        read(link + "/unit", UNIT_FILE),
+        read(link + "/holder", holder.PROGRAM_FILE),
+        run(link + "/active", "systemctl", "is-active", unit(link), any_exit=True),
+        read(link + "/applied", directory(link) + "/applied.json"),
+    ]
+
+
+def parse(link: str, results: Results) -> State:
+    """Read what `observe` brought back."""
+    return State(
+        up=results.text(link + "/up"),
+        active=(results.out(link + "/active") or "").strip() == "active",
+        current=(
+            results.text(link + "/unit") == UNIT
+            and results.text(link + "/holder") == holder.PROGRAM
+        ),
+        applied=read_record(results.text(link + "/applied")),
+    )
+
+
+def render(params: LinkParams, underlay: str, peers: Sequence[Peer], down: bool = False) -> str:
+    """Return the `ip -batch` file that brings the link up, or down."""
+    own = fields.host_network(params.inner_address)
+    lines = ["address {} {} dev {}".format("del" if down else "replace", own, underlay)]
+    for peer in peers:
+        for prefix in peer.prefixes:
+            if down:
+                lines.append("route del {} dev {}".format(prefix, underlay))
+            elif peer.endpoint:
+                lines.append(
+                    "route replace {} via {} dev {} src {}".format(
+                        prefix, peer.endpoint[0], underlay, params.inner_address.ip
+                    )
+                )
+    return "\n".join(lines) + "\n"
+
+
+def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: State) -> List[Step]:
+    """Return the steps from what was observed to what is wanted; none where they agree."""
+    link = params.link
+    up = render(params, underlay, peers)
+    if state.up == up and state.active and state.current and record(peers) == record(state.applied):
+        return []
+    base = directory(link)
+    return [
+        make_directory(link + "/apply/lib", holder.PROGRAM_FILE.rpartition("/")[0], 0o755),
+        write(link + "/apply/holder", holder.PROGRAM_FILE, holder.PROGRAM, 0o755),
+        write(link + "/apply/unit", UNIT_FILE, UNIT),
+        run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30),
+        # Stop with the old file first, so that what is no longer wanted goes away.
+        run(link + "/apply/stop", "systemctl", "stop", unit(link), any_exit=True, timeout=30),
+        write(link + "/apply/up", up_file(link), up),
+        write(
+            link + "/apply/down", base + "/clear.down", render(params, underlay, peers, down=True)
+        ),
+        run(link + "/apply/start", "systemctl", "enable", "--now", unit(link), timeout=30),
+        write(link + "/apply/record", base + "/applied.json", record(peers), 0o600),
+    ]
+
+
+def absent(link: str) -> List[Step]:
+    """Return the steps that take the link down for good."""
+    base = directory(link)
+    disable = ("systemctl", "disable", "--now", unit(link))
+    return [
+        run(link + "/unclear/stop", *disable, any_exit=True, timeout=30),
+        remove(link + "/unclear/up", up_file(link)),
+        remove(link + "/unclear/down", base + "/clear.down"),
+    ]

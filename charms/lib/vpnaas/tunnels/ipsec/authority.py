@@ -1,0 +1,261 @@
+"""The certificate authority of a link, on the VDU of its provider.
+
+Its key is made there and stays there. `openssl ca` signs, one certificate per key of a peer: who
+needs another certificate brings another key. What was issued is in openssl's index; a serial number
+is made of the key's digest and the time, so the index alone tells which keys still have one.
+"""
+
+import calendar
+import time
+from typing import List, Optional, Sequence, Set, Tuple
+
+import attr
+
+from vpnaas.base import x509
+from vpnaas.base.links import directory as link_directory
+from vpnaas.peers.peer import digest
+from vpnaas.vdu.steps import Step, directory, read, remove, run, write
+
+DAYS = 3650
+"""Life of the authority, and of its revocation list: the VDU that reads that also wrote it."""
+MOST = 5000
+"""Entries of the index, so that who asks again and again does not fill the VDU."""
+SKEW = 300
+"""Seconds by which the clocks of two VDUs may differ."""
+_UTC, _GENERAL = "%y%m%d%H%M%SZ", "%Y%m%d%H%M%SZ"
+
+CONF = """# Written by osm-vpnaas.
+[ca]
+default_ca = link
+
+[link]
+database = {0}/index.txt
+new_certs_dir = {0}
+serial = {0}/serial
+crlnumber = {0}/crlnumber
+certificate = {0}/ca.pem
+private_key = {0}/ca-key.pem
+default_md = default
+unique_subject = no
+policy = subject
+crl_extensions = list
+# Nothing a request asks for gets into a certificate but its name, which the charm has vetted.
+copy_extensions = none
+
+[subject]
+commonName = supplied
+
+[req]
+distinguished_name = subject
+
+[root]
+basicConstraints = critical, CA:TRUE, pathlen:0
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+
+[list]
+authorityKeyIdentifier = keyid
+"""
+PROFILE = """[end]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = 1.3.6.1.5.5.7.3.17
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+subjectAltName = DNS:{}
+"""
+"""RFC 5280 section 4.2 and, for the extended key usage, RFC 4945 section 5.1.3.12."""
+
+
+@attr.frozen
+class Entry:
+    """A certificate the authority has issued.
+
+    Attributes:
+        ends: Seconds since the epoch.
+        revoked: When and why it was revoked, as openssl writes it; "" for one in force.
+    """
+
+    serial: str
+    subject: str
+    ends: int
+    revoked: str = ""
+
+
+@attr.frozen
+class Issue:
+    """A certificate that a plan makes.
+
+    Attributes:
+        pem: The request.
+        identity: The IKE identity it is for.
+        serial: Hexadecimal digits.
+        path: File it goes to.
+        seconds: Its life.
+    """
+
+    pem: str
+    identity: str
+    serial: str
+    path: str
+    seconds: int
+
+
+def folder(link: str) -> str:
+    """Return the directory of a link's authority."""
+    return link_directory(link) + "/ca"
+
+
+def certificate_file(link: str) -> str:
+    """Return the authority's own certificate."""
+    return folder(link) + "/ca.pem"
+
+
+def crl_file(link: str) -> str:
+    """Return the certificate revocation list (RFC 5280 section 5) that strongSwan reads."""
+    return "/etc/swanctl/x509crl/osm-vpnaas-{}.pem".format(link)
+
+
+def serial(key: str, now: int) -> str:
+    """Return the serial number of a certificate issued now; its first octet keeps it positive."""
+    return "01{}{:08x}".format(digest(key), now & 0xFFFFFFFF)
+
+
+def observe(link: str, prefix: str = "") -> List[Step]:
+    """Return the steps that read what the authority has issued."""
+    at = prefix + link
+    return [
+        read(at + "/ca/index", folder(link) + "/index.txt"),
+        read(at + "/ca/listed", folder(link) + "/listed"),
+    ]
+
+
+def entries(text: Optional[str]) -> Tuple[Entry, ...]:
+    """Read openssl's index; lines that openssl would not have written are not there."""
+    found = []
+    for line in (text or "").splitlines():
+        words = line.split("\t")
+        if len(words) == 6 and words[0] in ("V", "R", "E"):
+            try:
+                form = _UTC if len(words[1]) == 13 else _GENERAL
+                ends = _seconds(words[1], form)
+            except ValueError:
+                continue
+            found.append(Entry(words[3].lower(), words[5], ends, words[2]))
+    return tuple(found)
+
+
+def _seconds(text: str, form: str) -> int:
+    return calendar.timegm(time.strptime(text, form))
+
+
+def _stamp(seconds: int) -> str:
+    moment = time.gmtime(seconds)
+    return time.strftime(_UTC if moment.tm_year < 2050 else _GENERAL, moment)
+
+
+def _line(entry: Entry) -> str:
+    kind = "R" if entry.revoked else "V"
+    words = [kind, _stamp(entry.ends), entry.revoked, entry.serial.upper(), "unknown"]
+    return "\t".join(words + [entry.subject]) + "\n"
+
+
+def make(link: str, identity: str, now: int) -> List[Step]:
+    """Return the steps that make a new authority; certificates of a former one are void.
+
+    Its name is new as well, or strongSwan would take its revocation list for an outdated one of the
+    former authority.
+    """
+    at, where = link + "/ca-make", folder(link)
+    name = "/CN=ca.{}.{:x}".format(identity, now)
+    root = ("-x509", "-extensions", "root", "-subj", name, "-days", str(DAYS))
+    key = where + "/ca-key.pem"
+    command = ("openssl", "req", "-new", "-config", where + "/openssl.cnf", "-key", key) + root
+    return [
+        directory(at + "/dir", where),
+        write(at + "/conf", where + "/openssl.cnf", CONF.format(where), 0o600),
+        run(at + "/key", "openssl", "genpkey", "-algorithm", "ED25519", stdout_file=key),
+        write(at + "/index", where + "/index.txt", "", 0o600),
+        write(at + "/number", where + "/crlnumber", "01\n", 0o600),
+        remove(at + "/listed", where + "/listed"),
+        # Last: its presence says that the rest is there.
+        run(at + "/root", *command, stdout_file=certificate_file(link)),
+    ]
+
+
+def sign(link: str, issue: Issue, now: int) -> List[Step]:
+    """Return the steps that issue a certificate; its text is the result LINK/issued/SERIAL."""
+    where = folder(link)
+    at = "{}/sign/{}".format(link, issue.serial)
+    begins = time.strftime(_GENERAL, time.gmtime(now - min(SKEW, issue.seconds)))
+    ends = time.strftime(_GENERAL, time.gmtime(now + issue.seconds))
+    command = ["openssl", "ca", "-batch", "-notext", "-config", where + "/openssl.cnf"]
+    command += ["-in", where + "/request.pem", "-startdate", begins, "-enddate", ends]
+    command += ["-extfile", where + "/profile", "-extensions", "end"]
+    return [
+        write(at + "/conf", where + "/openssl.cnf", CONF.format(where), 0o600),
+        write(at + "/request", where + "/request.pem", issue.pem, 0o600),
+        write(at + "/profile", where + "/profile", PROFILE.format(issue.identity), 0o600),
+        write(at + "/serial", where + "/serial", issue.serial.upper() + "\n", 0o600),
+        run(at + "/sign", *command, stdout_file=issue.path),
+        read("{}/issued/{}".format(link, issue.serial), issue.path),
+    ]
+
+
+def revoke(
+    link: str,
+    before: Sequence[Entry],
+    listed: Optional[str],
+    in_force: Set[str],
+    stolen: Set[str],
+    now: int,
+) -> List[Step]:
+    """Return the steps that revoke all certificates but those in force, where there are any.
+
+    Args:
+        link: The link.
+        before: What was issued.
+        listed: Digest of what the list on the VDU was made from, None where there is none.
+        in_force: Serial numbers that stay good.
+        stolen: Digests of keys that an operator revoked.
+        now: Seconds since the epoch.
+    """
+    at, where = link + "/revoke", folder(link)
+    after = []
+    for entry in before:
+        if entry.ends <= now:
+            continue
+        if not entry.revoked and entry.serial not in in_force:
+            reason = "keyCompromise" if entry.serial[2:18] in stolen else "cessationOfOperation"
+            entry = attr.evolve(entry, revoked="{},{}".format(_stamp(now), reason))
+        after.append(entry)
+    gone = "".join(_line(entry) for entry in after if entry.revoked)
+    steps: List[Step] = []
+    if [e for e in after if e.revoked] != [e for e in before if e.revoked and e.ends > now]:
+        text = "".join(_line(entry) for entry in after)
+        steps.append(write(at + "/index", where + "/index.txt", text, 0o600))
+    if digest(gone) != (listed or "").strip():
+        command = ("openssl", "ca", "-gencrl", "-crldays", str(DAYS), "-config")
+        conf = where + "/openssl.cnf"
+        steps += [
+            run(at + "/list", *(command + (conf,)), stdout_file=crl_file(link)),
+            write(at + "/listed", where + "/listed", digest(gone) + "\n", 0o600),
+        ]
+    return steps
+
+
+def is_good(
+    found: Optional[x509.Certificate],
+    authority: Optional[x509.Certificate],
+    issued: Sequence[Entry],
+    key: str,
+    identity: str,
+) -> bool:
+    """Tell whether a certificate is one of this authority's for a key and an identity, in force."""
+    return (
+        found is not None
+        and authority is not None
+        and found.issued_by(authority)
+        and (found.key, found.names) == (key, (identity,))
+        and any(e.serial == found.serial and not e.revoked for e in issued)
+    )

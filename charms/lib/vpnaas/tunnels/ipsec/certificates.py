@@ -1,0 +1,328 @@
+"""Certificates of a link on its VDU: what is there, what is asked for, what is good.
+
+Three kinds of end: the *provider* of credentials `cert` has the link's authority; the *requirer*
+has its certificate from the authority of each provider it is related to; with `cert-external` an
+operator brings the certificate and that of the authority.
+
+A certificate belongs to one key. Renewal is therefore a rotation: the next key is offered with a
+request for its certificate, and takes over when both ends have what they need.
+"""
+
+import re
+from typing import Dict, List, Mapping, Optional, Tuple
+
+import attr
+
+from vpnaas.base import x509
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import PROVIDER, directory
+from vpnaas.base.x509 import Certificate, Request
+from vpnaas.params.ipsec import CERTIFIED, EXTERNAL
+from vpnaas.peers.offer import CertOffer, Offer
+from vpnaas.peers.peer import digest
+from vpnaas.tunnels.ipsec import authority as ca
+from vpnaas.tunnels.ipsec.authority import Entry
+from vpnaas.tunnels.ipsec.names import key_file, next_key_file
+from vpnaas.tunnels.technology import Situation, View
+from vpnaas.vdu import facts
+from vpnaas.vdu.steps import Results, Step, read, run, write
+
+AUTHORITY, SUBJECT, OPERATED = "authority", "subject", "operated"
+AGAIN = "again/"
+
+
+def role(situation: Situation, link: str) -> str:
+    """Return what this end is to certificates of a link, "" where it has none."""
+    params = situation.intent.links[link]
+    if params.ipsec.credentials not in CERTIFIED:
+        return ""
+    if params.ipsec.credentials == EXTERNAL:
+        return OPERATED
+    return AUTHORITY if situation.roles[link] == PROVIDER else SUBJECT
+
+
+def request_file(link: str) -> str:
+    """Return the request for the certificate of the key in use."""
+    return directory(link) + "/request.pem"
+
+
+def next_request_file(link: str) -> str:
+    """Return the request for the certificate of the key a rotation has staged."""
+    return directory(link) + "/next-request.pem"
+
+
+def own_file(link: str, slot: str = "") -> str:
+    """Return our certificate; `slot` is the peer whose authority issued it, "" for all peers."""
+    return "/etc/swanctl/osm-vpnaas-{}{}.crt".format(link, slot and "-" + slot)
+
+
+def next_file(link: str) -> str:
+    """Return our certificate for the key a rotation has staged, where we have one for all."""
+    return directory(link) + "/next.crt"
+
+
+def pin_file(link: str, key: str) -> str:
+    """Return the certificate of a peer's key."""
+    return "/etc/swanctl/osm-vpnaas-{}-key-{}.crt".format(link, digest(key))
+
+
+def trust_file(link: str, slot: str = "") -> str:
+    """Return the certificate of the authority that peers' certificates must be of."""
+    return "/etc/swanctl/x509ca/osm-vpnaas-{}{}.pem".format(link, slot and "-" + slot)
+
+
+def root_file(link: str, kind: str) -> str:
+    """Return where the authority's certificate is kept while the link has other credentials."""
+    return ca.certificate_file(link) if kind == AUTHORITY else directory(link) + "/authority.pem"
+
+
+@attr.frozen
+class Held:
+    """What a VDU has of a link's certificates.
+
+    Attributes:
+        root: Of the authority that is the link's own or the operator's, None for a requirer.
+        request, next_request: For the key in use and the staged one.
+        own: Ours, by slot.
+        following: Ours for the staged key, where it does not come in an offer.
+        trusted: Text of the authorities' files, by slot.
+        pins: Those of peers, by digest of their key.
+        issued: The authority's index.
+        listed: What its revocation list was made from, None where there is none.
+    """
+
+    root: Optional[Certificate] = None
+    request: Optional[Request] = None
+    next_request: Optional[Request] = None
+    own: Mapping[str, Certificate] = attr.Factory(dict)
+    following: Optional[Certificate] = None
+    trusted: Mapping[str, str] = attr.Factory(dict)
+    pins: Mapping[str, Certificate] = attr.Factory(dict)
+    issued: Tuple[Entry, ...] = ()
+    listed: Optional[str] = None
+
+    def promoted(self) -> "Held":
+        """Return what is there after the staged key took the current one's place."""
+        own = {"": self.following} if self.following else {}
+        return attr.evolve(
+            self, request=self.next_request, next_request=None, own=own, following=None
+        )
+
+
+def _slots(situation: Situation, link: str) -> List[str]:
+    if role(situation, link) != SUBJECT:
+        return [""]
+    return [remote.peer_name for remote in situation.remotes.get(link, ())]
+
+
+def _keys(situation: Situation, link: str) -> List[str]:
+    """Return the keys that peers offer, each once."""
+    found = []
+    for _, offer in sorted(situation.offers(link).items()):
+        keys = offer.keys
+        found += [keys.public_key, keys.next_public_key] if keys else []
+    return sorted({key for key in found if key})
+
+
+def observe(situation: Situation, link: str, prefix: str = "") -> List[Step]:
+    """Return the steps that read what is there; none for a link without certificates."""
+    kind = role(situation, link)
+    if not kind:
+        return []
+    at = prefix + link + "/cert"
+    steps = [read(at + "/request", request_file(link))]
+    steps.append(read(at + "/next-request", next_request_file(link)))
+    for slot in _slots(situation, link):
+        steps.append(read("{}/own/{}".format(at, slot), own_file(link, slot)))
+        steps.append(read("{}/trust/{}".format(at, slot), trust_file(link, slot)))
+    for key in _keys(situation, link):
+        steps.append(read("{}/pin/{}".format(at, digest(key)), pin_file(link, key)))
+    if kind != SUBJECT:
+        steps.append(read(at + "/root", root_file(link, kind)))
+        steps.append(read(at + "/next", next_file(link)))
+    return steps + (ca.observe(link, prefix) if kind == AUTHORITY else [])
+
+
+def looked_again(link: str, results: Results) -> bool:
+    """Tell whether there was a second look after `prepare`."""
+    return AGAIN + link + "/cert/request" in results
+
+
+def read_certificate(text: Optional[str]) -> Optional[Certificate]:
+    """Return a certificate, None where there is none or it is not one."""
+    try:
+        return x509.certificate("VDU", text) if text else None
+    except InputError:
+        return None  # Not one of ours; it is written anew.
+
+
+def read_request(text: Optional[str]) -> Optional[Request]:
+    """Return a request, None where there is none or it is not one."""
+    try:
+        return x509.request("VDU", text) if text else None
+    except InputError:
+        return None
+
+
+def parse(situation: Situation, link: str, results: Results, prefix: str = "") -> Held:
+    """Read what `observe` brought back."""
+    if not role(situation, link):
+        return Held()
+    at = prefix + link + "/cert"
+    own, trusted, pins = {}, {}, {}
+    for slot in _slots(situation, link):
+        mine = read_certificate(results.text("{}/own/{}".format(at, slot)))
+        if mine is not None:
+            own[slot] = mine
+        trusted[slot] = results.text("{}/trust/{}".format(at, slot)) or ""
+    for key in _keys(situation, link):
+        pin = read_certificate(results.text("{}/pin/{}".format(at, digest(key))))
+        if pin is not None:
+            pins[digest(key)] = pin
+    return Held(
+        root=read_certificate(results.text(at + "/root")),
+        request=read_request(results.text(at + "/request")),
+        next_request=read_request(results.text(at + "/next-request")),
+        own=own,
+        following=read_certificate(results.text(at + "/next")),
+        trusted=trusted,
+        pins=pins,
+        issued=ca.entries(results.text(prefix + link + "/ca/index")),
+        listed=results.text(prefix + link + "/ca/listed"),
+    )
+
+
+def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
+    """Return the steps that make the request for a key's certificate."""
+    key, path = key_file(link), request_file(link)
+    at = link + "/ask"
+    if staged:
+        key, path, at = next_key_file(link), next_request_file(link), at + "-next"
+    # An operator's authority may take the name over from the request; ours never does.
+    name = ("-subj", "/CN=" + identity, "-addext", "subjectAltName=DNS:" + identity)
+    command = ("openssl", "req", "-new", "-config", "/dev/null", "-key", key) + name
+    return [
+        run(at + "/make", *command, stdout_file=path),
+        read(at + "/text", path),
+    ]
+
+
+def prepare(
+    situation: Situation, link: str, keys: Tuple[str, str], identity: str, results: Results
+) -> List[Step]:
+    """Return the steps that make what is missing, and let openssl check what is new.
+
+    `keys` are ours, the one in use and the staged one.
+    """
+    kind = role(situation, link)
+    if not kind:
+        return []
+    held = parse(situation, link, results)
+    steps: List[Step] = []
+    for key, there, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
+        if key and (there is None or (there.key, there.name) != (key, identity)):
+            steps += ask(link, identity, staged)
+    if kind == AUTHORITY and held.root is None:
+        steps += ca.make(link, identity, facts.parse(results).now)
+    checks: Dict[str, List[Step]] = {}
+    for _, offer in sorted(situation.offers(link).items()):
+        certs = offer.keys.certs if offer.keys else CertOffer()
+        if kind == AUTHORITY:
+            for key, text in requests_of(offer):
+                pin = held.pins.get(digest(key))
+                if not is_good(held, pin, key, _identity(offer)):
+                    checks[check_id(link, text)] = _check_request(link, text)
+            continue
+        root = _root(situation, link, held, certs)
+        for text in _offered(kind, certs):
+            if root is not None and not is_installed(held, text, root):
+                checks[check_id(link, text, root)] = _check(link, text, root)
+    given = situation.certificates.get(link)
+    if kind == OPERATED and given is not None:
+        text, root = given[0].text, given[1]
+        checks[check_id(link, text, root)] = _check(link, text, root)
+    return steps + [step for _, each in sorted(checks.items()) for step in each]
+
+
+def _identity(offer: Offer) -> str:
+    return offer.keys.identity if offer.keys else ""
+
+
+def requests_of(offer: Offer) -> List[Tuple[str, str]]:
+    """Return (key, request) of an offer, those that are there."""
+    keys = offer.keys
+    if keys is None:
+        return []
+    pairs = [
+        (keys.public_key, keys.certs.request),
+        (keys.next_public_key, keys.certs.next_request),
+    ]
+    return [(key, text) for key, text in pairs if key and text]
+
+
+def _offered(kind: str, certs: CertOffer) -> List[str]:
+    found = [certs.certificate, certs.next_certificate]
+    if kind == SUBJECT:
+        found += [certs.issued, certs.next_issued]
+    return [text for text in found if text]
+
+
+def _root(situation: Situation, link: str, held: Held, certs: CertOffer) -> Optional[Certificate]:
+    """Return the authority that a peer's certificate must be of."""
+    if role(situation, link) == SUBJECT:
+        return read_certificate(certs.authority)
+    given = situation.certificates.get(link)
+    return given[1] if given is not None else held.root
+
+
+def is_installed(held: Held, text: str, root: Certificate) -> bool:
+    """Tell whether a certificate was checked before, since it is in use under this authority."""
+    there = [c.text for c in held.own.values()] + [c.text for c in held.pins.values()]
+    if held.following is not None:
+        there.append(held.following.text)
+    return text in there and root.pem in held.trusted.values()
+
+
+def check_id(link: str, text: str, root: Optional[Certificate] = None) -> str:
+    """Return the step that lets openssl check a request, or a certificate under an authority."""
+    return "{}/check/{}".format(link, digest(text + (root.text if root else "")))
+
+
+def _check_request(link: str, text: str) -> List[Step]:
+    """Return the steps that check whether the requester has the key (proof of possession)."""
+    at, path = check_id(link, text), directory(link) + "/check.pem"
+    verify = ("openssl", "req", "-in", path, "-noout", "-verify")
+    return [
+        write(at + "/text", path, x509.armour(text, x509.REQUEST), 0o600),
+        run(at, *verify, any_exit=True),
+    ]
+
+
+def _check(link: str, text: str, root: Certificate) -> List[Step]:
+    """Return the steps that check signature and dates under one authority and no other."""
+    at = check_id(link, text, root)
+    path, trust = directory(link) + "/check.pem", directory(link) + "/check-ca.pem"
+    alone = ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null")
+    verify = alone + ("openssl", "verify", "-CAfile", trust, path)
+    return [
+        write(at + "/trust", trust, root.pem, 0o600),
+        write(at + "/text", path, x509.armour(text, x509.CERTIFICATE), 0o600),
+        run(at, *verify, any_exit=True),
+    ]
+
+
+def verdict(view: View, id: str, where: str) -> str:
+    """Return why openssl refuses what it was asked about, "" where it does not."""
+    results = view.results if view.prepared is None else view.prepared
+    text = results.error(id) + "\n" + results.output(id)
+    if results.exit_code(id) == 0 and ("verify OK" in text or ": OK" in text):
+        return ""
+    found = re.search(r"lookup: ?([ -~]{1,80})", text)
+    reason = found.group(1) if found else "its signature does not verify"
+    allowed = "one that the authority of the link signed and that is good now"
+    return str(InputError(where, "openssl says: " + reason, allowed))
+
+
+def is_good(held: Held, found: Optional[Certificate], key: str, identity: str) -> bool:
+    """Tell whether our authority issued a certificate for a key and identity, and stands by it."""
+    return ca.is_good(found, held.root, held.issued, key, identity)

@@ -1,0 +1,275 @@
+"""IPsec on a link as it should be, and the files that say so."""
+
+import hashlib
+import json
+from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.links import ipsec_interface
+from vpnaas.params import pools
+from vpnaas.params.intent import LinkParams
+from vpnaas.params.ipsec import PORT, PSK
+from vpnaas.peers import same_address
+from vpnaas.peers.peer import Peer
+from vpnaas.tunnels.ipsec.certificates import pin_file
+from vpnaas.tunnels.ipsec.names import USERSPACE, XFRM, interface_id, secret_file
+from vpnaas.tunnels.ipsec.observed import State
+from vpnaas.vdu.steps import Step
+
+
+@attr.frozen
+class Connection:
+    """One loaded connection: a peer under one of its keys.
+
+    Attributes:
+        name: "LINK_PEER_<digest of policy and peer's key>_<digest of our key>".
+        policy: The name without the last digest: what an association may live on under, since it
+            is our own key alone that differs.
+        text: Section of the swanctl file.
+    """
+
+    name: str
+    policy: str
+    text: str
+
+
+@attr.frozen
+class Chain:
+    """By which certificates a peer and we prove ourselves to each other.
+
+    Attributes:
+        name: Names ours.
+        own: File of ours.
+        authority: File of the authority that the peer's must be of.
+        strict: Whether a revocation list must vouch for the peer's.
+    """
+
+    name: str
+    own: str
+    authority: str
+    strict: bool
+
+
+@attr.frozen
+class Wanted:
+    """IPsec on a link as it should be.
+
+    Attributes:
+        underlay: Addresses of the VDU the tunnel may use.
+        tun_mtu: Bytes, the least of all links of the VDU.
+        initiates: Names of the peers towards which this side holds the tunnel up.
+        sources: Address the tunnel starts from, by peer, where it is not one of the underlay.
+        chains: Certificates by peer, none where the ends prove themselves otherwise.
+        certificates: Steps that bring certificates onto the VDU.
+        same_address: Whether a link of the VDU has the option, since all share the daemon.
+    """
+
+    params: LinkParams
+    mtu: int
+    peers: Tuple[Peer, ...]
+    tun_mtu: int
+    underlay: Tuple[fields.IPAddress, ...]
+    initiates: FrozenSet[str]
+    sources: Mapping[str, fields.IPAddress] = attr.Factory(dict)
+    chains: Mapping[str, Chain] = attr.Factory(dict)
+    certificates: Tuple[Step, ...] = ()
+    same_address: bool = False
+
+    @property
+    def link(self) -> str:
+        """Return the name of the link."""
+        return self.params.link
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
+
+
+def connections(wanted: Wanted, state: State) -> Dict[str, Tuple[Connection, ...]]:
+    """Return the connections of each peer, that of the key in use first."""
+    return {
+        peer.name: tuple(_connection(wanted, state, peer, key) for key in peer.public_keys())
+        for peer in wanted.peers
+    }
+
+
+def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connection:
+    params, chosen = wanted.params, wanted.params.ipsec
+    initiates = peer.name in wanted.initiates
+    yes = {True: "yes", False: "no"}
+    source = wanted.sources.get(peer.name)
+    local = [source] if source else list(wanted.underlay)
+    if initiates and peer.endpoint:
+        local = [address for address in local if address.version == peer.endpoint[0].version]
+    # The side that keeps the tunnel up knows where to; the other one is called, perhaps from behind
+    # a NAT, and may call itself.
+    remote = [str(peer.endpoint[0])] if peer.endpoint else []
+    remote += [] if initiates and remote else ["%any"]
+    own = (fields.host_network(params.inner_address),) + params.allowed_prefixes
+    trap = chosen.start == "trap" and initiates and state.plane != USERSPACE
+    esn = "no" if state.plane == USERSPACE else chosen.esn
+    psk = chosen.credentials == PSK
+    auth = "psk" if psk else "pubkey"
+    lines = [
+        "version = 2",
+        "proposals = {}".format(chosen.proposal.ike()),
+        "unique = replace",
+        "local_addrs = {}".format(", ".join(str(address) for address in local) or "%any"),
+        "local_port = {}".format(PORT),
+        "remote_addrs = {}".format(", ".join(remote)),
+        "remote_port = {}".format(peer.endpoint[1] if peer.endpoint else PORT),
+        "encap = {}".format(yes[chosen.encap]),
+        "mobike = {}".format(yes[chosen.mobike]),
+        "dpd_delay = {}s".format(chosen.dpd_delay),
+        "rekey_time = {}s".format(chosen.ike_rekey),
+        "keyingtries = 1",
+    ]
+    if peer.preshared and not psk:
+        # RFC 8784: whoever breaks the key exchange still lacks this key.
+        lines += ["ppk_id = {}".format(_ppk(peer)), "ppk_required = yes"]
+    chain = wanted.chains.get(peer.name)
+    ours, theirs = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)]
+    if psk:
+        ours, theirs = [], []
+    elif chain is not None:
+        # Its very certificate, and besides that one which the authority vouches for.
+        pin = peer.certificate if key == peer.public_key else peer.next_certificate
+        ours = ["  certs = " + chain.own]
+        theirs = [
+            "  # " + pin,
+            "  certs = " + pin_file(params.link, key),
+            "  cacerts = " + chain.authority,
+            "  revocation = {}".format("strict" if chain.strict else "relaxed"),
+        ]
+    if peer.asks:
+        lines.append(pools.line(params.link, params.ipsec.pool))
+    lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)] + ours
+    lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
+    lines += [
+        "}",
+        "children {",
+        # All of a link have one name, so that one command rekeys them (ADR 0030).
+        "  {} {{".format(params.link),
+        "    local_ts = {}".format(", ".join(str(prefix) for prefix in own)),
+        "    remote_ts = {}".format(", ".join(map(str, peer.prefixes)) or "dynamic"),
+        "    esp_proposals = {}".format(chosen.proposal.esp(esn)),
+        "    mode = tunnel",
+        "    rekey_time = {}s".format(chosen.child_rekey),
+        "    rekey_bytes = {}".format(chosen.child_mbytes * 1000000),
+        "    rekey_packets = {}".format(chosen.child_packets),
+        "    replay_window = {}".format(chosen.replay_window),
+        "    copy_df = {}".format(yes[chosen.copy_df]),
+        "    copy_dscp = {}".format(chosen.copy_dscp),
+        "    start_action = {}".format("trap" if trap else "none"),
+        "    dpd_action = clear",
+        "    close_action = none",
+    ]
+    if state.plane == XFRM:
+        number = interface_id(params.link)
+        lines += ["    if_id_in = {}".format(number), "    if_id_out = {}".format(number)]
+    lines += ["  }", "}"]
+    body = "\n".join("    " + line for line in lines)
+    # A preshared key has no place in the file; its identity stands for it.
+    policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
+    name = "{}_{}".format(policy, _short(state.public_key + (chain.name if chain else "")))
+    whole = body.replace("<own>", state.public_key)
+    text = "  {} {{\n{}\n  }}\n".format(name, whole)
+    return Connection(name, policy, text)
+
+
+def _ppk(peer: Peer) -> str:
+    # Both ends call a key by what it was agreed from, as they may call the link differently.
+    return "ppk-{}".format(peer.preshared)
+
+
+Made = Mapping[str, Tuple[Connection, ...]]
+"""What `connections` returns."""
+
+
+def render(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
+    """Return the swanctl file of a link. It holds no secret; it names the files that do.
+
+    Args:
+        wanted: The link as it should be.
+        state: The link as it was observed.
+        made: Its connections, where they were made already.
+    """
+    text = (
+        "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\nconnections {\n"
+    )
+    made = connections(wanted, state) if made is None else made
+    text += "".join(connection.text for _, each in sorted(made.items()) for connection in each)
+    text += "}\n"
+    text += pools.render(wanted.link, pools.used(wanted.params.ipsec.pool, wanted.peers))
+    psk = wanted.params.ipsec.credentials == PSK
+    secrets = []
+    for peer in wanted.peers:
+        if not peer.preshared:
+            continue
+        kind = "ike" if psk else "ppk"
+        ids = [state.identity, peer.identity] if psk else [_ppk(peer)]
+        secrets.append("  {}-{}-{} {{\n".format(kind, wanted.link, peer.name))
+        for index, identity in enumerate(ids):
+            secrets.append("    id-{} = {}{}\n".format(index, "@" if psk else "", identity))
+        secrets.append("    include {}\n  }}\n".format(secret_file(wanted.link, peer.name)))
+    return text + ("secrets {{\n{}}}\n".format("".join(secrets)) if secrets else "")
+
+
+def render_up(wanted: Wanted, plane: str) -> str:
+    """Return the `ip -batch` file that makes the interface."""
+    interface = ipsec_interface(wanted.link)
+    address = wanted.params.inner_address
+    if plane == XFRM:
+        make = "link add {} type xfrm if_id {}".format(interface, interface_id(wanted.link))
+    else:
+        make = "tuntap add dev {} mode tun".format(interface)
+    lines = [
+        make,
+        "address add {} dev {}{}".format(
+            address, interface, " nodad" if address.version == 6 else ""
+        ),
+        "link set {} mtu {} up".format(interface, wanted.mtu),
+    ]
+    if plane == USERSPACE:
+        # kernel-libipsec wants an address of ours inside each selector. That of the subnet itself
+        # is no host's.
+        for prefix in wanted.params.allowed_prefixes:
+            if prefix.prefixlen < prefix.max_prefixlen:
+                own = fields.host_network(prefix.network_address)
+                lines.append("address add {} dev {}".format(own, interface))
+    if wanted.params.ipsec.same_address and not wanted.params.is_outer:
+        lines += same_address.rules(wanted.params, interface_id(wanted.link))
+    for prefix in routes_of(wanted):
+        lines.append("route replace {} dev {}".format(prefix, interface))
+    lines += own_table(wanted)
+    return "\n".join(lines) + "\n"
+
+
+def routes_of(wanted: Wanted) -> Tuple[fields.IPNetwork, ...]:
+    """Return the prefixes that need a route into the interface, for they lie outside its subnet."""
+    subnet = wanted.params.inner_address.network
+    apart, _ = same_address.split(wanted.peers)
+    apart += pools.used(wanted.params.ipsec.pool, wanted.peers)
+    return fields.ordered([prefix for prefix in apart if not fields.covers(subnet, prefix)])
+
+
+def own_table(wanted: Wanted) -> List[str]:
+    """Return the `ip -batch` lines with the routes that only packets we protect take."""
+    _, same = same_address.split(wanted.peers)
+    line = "route replace {} dev {} table {}"
+    interface, number = ipsec_interface(wanted.link), interface_id(wanted.link)
+    return [line.format(prefix, interface, number) for prefix in fields.ordered(same)]
+
+
+def render_keep(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
+    """Return what the keeper is to hold up: per peer, connections of which one suffices."""
+    made = connections(wanted, state) if made is None else made
+    trap = wanted.params.ipsec.start == "trap" and state.plane != USERSPACE
+    kept = [
+        [connection.name for connection in each]
+        for name, each in sorted(made.items())
+        if name in wanted.initiates and not trap
+    ]
+    return json.dumps(kept, indent=1) + "\n"

@@ -1,0 +1,79 @@
+"""Settings of the IKE daemon and systemd units."""
+
+from vpnaas.peers.same_address import daemon_settings
+from vpnaas.tunnels.ipsec.configuration import Wanted
+from vpnaas.tunnels.ipsec.names import PROGRAM_FILE, TUN, USERSPACE
+
+NOT_NEEDED = (
+    "attr", "bypass-lan", "connmark", "dhcp", "farp", "forecast", "ha", "led", "resolve", "unity",
+    "xauth-eap", "xauth-pam",
+)  # fmt: skip
+"""Plugins of libcharon-extra-plugins that change the network of a VDU, or serve IKEv1 only."""
+
+# The interface comes before the daemon, which looks for addresses inside its selectors.
+UNIT = """[Unit]
+Description=Interface of IPsec link %i (osm-vpnaas)
+After=network-pre.target
+Before=strongswan.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStartPre=-/bin/ip link delete xf-%i
+ExecStartPre=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
+ExecStart=/bin/ip -batch /etc/osm-vpnaas/%i/ipsec.up
+ExecStop=-/bin/ip link delete xf-%i
+ExecStop=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
+
+[Install]
+WantedBy=multi-user.target
+"""
+KEEPER_UNIT = """[Unit]
+Description=Keeper of IPsec tunnels (osm-vpnaas)
+After=strongswan.service
+
+[Service]
+ExecStart={} keep
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+""".format(PROGRAM_FILE)
+
+
+def daemon_conf(plane: str, same_address: bool = False) -> str:
+    """Return the daemon's settings that links need."""
+    userspace = plane == USERSPACE
+    libipsec, more = daemon_settings() if userspace and same_address else ("", "")
+    off = ["    {} {{\n      load = no\n    }}\n".format(name) for name in NOT_NEEDED]
+    return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
+charon {{
+  # A silent peer is given up after 26 s (2 + 3 + 4.5 + 6.75 + 10.1).
+  retransmit_timeout = 2.0
+  retransmit_base = 1.5
+  retransmit_tries = 4
+  # Nobody but the peers is answered at length.
+  cookie_threshold = 30
+  block_threshold = 10
+  plugins {{
+    kernel-libipsec {{
+      load = {}
+{}    }}
+    aesni {{
+      load = 100
+    }}
+{}  }}
+}}
+""".format("100" if userspace else "no", libipsec, "".join(off) + more)
+
+
+def dropin(wanted: Wanted, plane: str) -> str:
+    """Return what the daemon's unit does besides.
+
+    libipsec takes packets of up to 1400 bytes from its TUN, which all links of a VDU share.
+    """
+    text = "[Service]\n"
+    if plane == USERSPACE:
+        text += "ExecStartPost=-/bin/ip link set {} mtu {}\n".format(TUN, wanted.tun_mtu)
+    return text

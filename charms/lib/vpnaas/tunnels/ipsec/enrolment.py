@@ -1,0 +1,202 @@
+"""Certificates onto the VDU and into offers."""
+
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import x509
+from vpnaas.base.x509 import Certificate
+from vpnaas.peers.admission import Remote
+from vpnaas.peers.offer import CertOffer, Offer
+from vpnaas.peers.peer import Peer, digest
+from vpnaas.tunnels.ipsec import authority as ca
+from vpnaas.tunnels.ipsec.authority import Issue
+from vpnaas.tunnels.ipsec.certificates import (
+    AUTHORITY,
+    OPERATED,
+    SUBJECT,
+    Held,
+    next_file,
+    next_request_file,
+    own_file,
+    pin_file,
+    read_certificate,
+    read_request,
+    request_file,
+    role,
+    root_file,
+    trust_file,
+)
+from vpnaas.tunnels.ipsec.validation import Judgement, Own
+from vpnaas.tunnels.technology import View
+from vpnaas.vdu.steps import Results, Step, move, remove, write
+
+
+def promote(link: str, held: Held) -> List[Step]:
+    """Return the steps by which requests and certificates follow their key."""
+    at = link + "/promote"
+    steps = []
+    if held.next_request is not None:
+        steps.append(move(at + "/request", next_request_file(link), request_file(link)))
+    if held.following is not None:
+        steps.append(move(at + "/certificate", next_file(link), own_file(link)))
+    return steps
+
+
+def steps_to(
+    view: View, held: Held, judgement: Judgement, peers: Sequence[Peer], applied: Sequence[Peer]
+) -> List[Step]:
+    """Return the steps that bring certificates, and what is said of revocations, onto the VDU."""
+    link, kind, now = view.link, role(view.situation, view.link), view.vdu.now
+    if not kind:
+        return []
+    wanted: Dict[str, str] = {}
+    for peer in peers:
+        wanted.update(judgement.files.get(peer.name, {}))
+    root = judgement.roots.get("")
+    if kind != SUBJECT and root is not None:
+        wanted[trust_file(link)] = root.pem
+        if kind == OPERATED:
+            wanted[root_file(link, kind)] = root.pem
+            for own, path in (
+                (judgement.own.get(""), own_file(link)),
+                (judgement.following, next_file(link)),
+            ):
+                if isinstance(own, Certificate):
+                    wanted[path] = own.pem
+    there = _texts(link, kind, held)
+    steps = [
+        write("{}/certs{}".format(link, path), path, text, 0o600)
+        for path, text in sorted(wanted.items())
+        if there.get(path) != text
+    ]
+    names = {peer.name for peer in peers}
+    keys = {key for peer in peers for key in peer.public_keys()}
+    gone = {pin_file(link, k) for p in applied for k in p.public_keys() if k not in keys}
+    for peer in applied:
+        if kind == SUBJECT and peer.name not in names:
+            gone |= {own_file(link, peer.name), trust_file(link, peer.name)}
+    steps += [remove("{}/certs{}".format(link, path), path) for path in sorted(gone - set(wanted))]
+    if kind == AUTHORITY and root is not None:
+        issues = [
+            own for own in (*judgement.own.values(), judgement.following) if isinstance(own, Issue)
+        ]
+        issues += [issue for key, issue in sorted(judgement.issues.items()) if key in keys]
+        in_force = {issue.serial for issue in issues}
+        own_ones = (*judgement.own.values(), judgement.following)
+        in_force |= {own.serial for own in own_ones if own is not None}
+        for peer in peers:
+            for name in (peer.certificate, peer.next_certificate):
+                in_force.add(name.partition("-")[0])
+        stolen = set(view.situation.intent.revoked.get(link, ()))
+        steps += ca.revoke(link, held.issued, held.listed, in_force, stolen, now)
+        for issue in issues:
+            steps += ca.sign(link, issue, now)
+    return steps
+
+
+def _texts(link: str, kind: str, held: Held) -> Dict[str, str]:
+    """Return the texts of files that were read, as they would be written."""
+    found = {own_file(link, slot): own.pem for slot, own in held.own.items()}
+    found.update({trust_file(link, slot): text for slot, text in held.trusted.items()})
+    for pin in held.pins.values():
+        found[pin_file(link, pin.key)] = pin.pem
+    if held.following is not None:
+        found[next_file(link)] = held.following.pem
+    if held.root is not None:
+        found[root_file(link, kind)] = held.root.pem
+    return found
+
+
+PENDING = "issued:"
+"""What an offer holds in place of a certificate that the plan's steps issue, till `conclude`."""
+
+
+def offered(
+    view: View, held: Held, judgement: Judgement, remote: Remote, keys: Tuple[str, str]
+) -> CertOffer:
+    """Return what a relation is told of certificates."""
+    kind = role(view.situation, view.link)
+
+    def text(own: Optional[Own]) -> str:
+        if isinstance(own, Issue):
+            return PENDING + own.serial
+        return own.text if own is not None else ""
+
+    slot = remote.peer_name if kind == SUBJECT else ""
+    told = CertOffer(
+        certificate=text(judgement.own.get(slot)), next_certificate=text(judgement.following)
+    )
+    if kind == SUBJECT:
+        asked = [held.request, held.next_request]
+        texts = [r.text if r is not None and r.key == key else "" for r, key in zip(asked, keys)]
+        return CertOffer(request=texts[0], next_request=texts[1], certificate=told.certificate)
+    if kind == OPERATED:
+        return told
+    root = judgement.roots.get("")
+    return attr.evolve(told, authority=root.text if root is not None else "")
+
+
+def issued(
+    held: Held, judgement: Judgement, peer: Optional[Peer], offer: Optional[Offer]
+) -> Tuple[str, str]:
+    """Return what an authority issued for a reader's keys, that in use and the next one."""
+    if peer is None or offer is None or offer.keys is None:
+        return "", ""
+
+    def text(key: str) -> str:
+        if key not in peer.public_keys():
+            return ""
+        if key in judgement.issues:
+            return PENDING + judgement.issues[key].serial
+        pin = held.pins.get(digest(key))
+        return pin.text if pin is not None else ""
+
+    return text(offer.keys.public_key), text(offer.keys.next_public_key)
+
+
+def concluded(link: str, certs: CertOffer, results: Results) -> CertOffer:
+    """Return an offer with the requests and certificates that the steps made."""
+    changed = {}
+    staged = read_request(results.text(link + "/ask-next/text"))
+    if staged is not None and certs.request and not certs.next_request:
+        changed["next_request"] = staged.text
+    for name, value in attr.asdict(certs).items():
+        if value.startswith(PENDING):
+            number = value[len(PENDING) :]
+            found = read_certificate(results.text("{}/issued/{}".format(link, number)))
+            changed[name] = found.text if found is not None else ""
+    return attr.evolve(certs, **changed) if changed else certs
+
+
+def untimely(held: Held, now: int) -> Tuple[str, ...]:
+    """Return what is to be said of our certificates whose time is not now by the VDU's clock."""
+    return tuple(
+        "the clock of this VDU shows {}, its certificate is good from {} to {} only".format(
+            x509.date(now), x509.date(own.begins), x509.date(own.ends)
+        )
+        for _, own in sorted(held.own.items())
+        if not own.begins <= now < own.ends
+    )[:1]
+
+
+def shown(held: Held) -> Dict[str, str]:
+    """Return what show-status tells of our certificates; nothing where there are none."""
+    own = sorted(held.own.values(), key=lambda c: c.ends)
+    if not own:
+        return {}
+    return {
+        "certificate-serial": own[0].serial,
+        "certificate-renewal": x509.date(own[0].renewal),
+        "certificate-end": x509.date(own[0].ends),
+    }
+
+
+def absent(link: str) -> List[Step]:
+    """Return the steps that take certificates out of strongSwan's sight."""
+    at = link + "/unsafe"
+    return [
+        remove(at + "/trust", trust_file(link)),
+        remove(at + "/list", ca.crl_file(link)),
+        remove(at + "/listed", ca.folder(link) + "/listed"),
+    ]

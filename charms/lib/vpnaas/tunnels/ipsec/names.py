@@ -1,0 +1,76 @@
+"""Names of files, units and interfaces of IPsec on a VDU."""
+
+import zlib
+
+from vpnaas.base.links import directory
+
+XFRM = "xfrm"
+POLICY = "policy"
+USERSPACE = "userspace"
+TUN = "ipsec0"
+"""TUN of charon's kernel-libipsec, which all links of a VDU share."""
+TUN_MTU = 1400
+
+DAEMON = "strongswan.service"
+KEEPER = "osm-vpnaas-ipsec-keeper.service"
+KEEPER_FILE = "/etc/systemd/system/" + KEEPER
+PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/ipsec"
+UNIT_FILE = "/etc/systemd/system/osm-vpnaas-ipsec@.service"
+DAEMON_FILE = "/etc/strongswan.d/00-osm-vpnaas.conf"
+DROPIN_FILE = "/etc/systemd/system/strongswan.service.d/osm-vpnaas.conf"
+RESTARTED = "/run/osm-vpnaas-restarted"
+"""Tells later steps of the same plan that the daemon was restarted by an earlier one."""
+PROBED = "/run/osm-vpnaas-"
+
+
+def unit(link: str) -> str:
+    """Return the systemd unit of a link's interface."""
+    return "osm-vpnaas-ipsec@{}.service".format(link)
+
+
+def conf_path(link: str) -> str:
+    """Return the swanctl file of a link, the file whose presence says that it has IPsec."""
+    return "/etc/swanctl/conf.d/osm-vpnaas-{}.conf".format(link)
+
+
+def key_file(link: str) -> str:
+    """Return the private key file of a link."""
+    return "/etc/swanctl/private/osm-vpnaas-{}.pem".format(link)
+
+
+def next_key_file(link: str) -> str:
+    """Return the file of the key a rotation has staged."""
+    return directory(link) + "/next-ike.pem"
+
+
+def secret_file(link: str, peer: str) -> str:
+    """Return the file a link's swanctl file includes a peer's preshared key from.
+
+    It lies where AppArmor's profile on Ubuntu lets swanctl read.
+    """
+    return "/etc/swanctl/osm-vpnaas-{}-{}.secret".format(link, peer)
+
+
+def up_file(link: str) -> str:
+    """Return the `ip -batch` file that makes a link's interface."""
+    return directory(link) + "/ipsec.up"
+
+
+def down_file(link: str) -> str:
+    """Return the `ip -force -batch` file that takes away what goes not with the interface."""
+    return directory(link) + "/ipsec.down"
+
+
+def keep_file(link: str) -> str:
+    """Return the file that tells the keeper which connections to hold up."""
+    return directory(link) + "/ipsec.keep"
+
+
+def generation_file(link: str) -> str:
+    """Return the file that counts the keys of a link."""
+    return directory(link) + "/ipsec-generation"
+
+
+def interface_id(link: str) -> int:
+    """Return the XFRM interface id of a link; two links of a VDU differ."""
+    return zlib.crc32(link.encode("ascii")) & 0x7FFFFFFF or 1

@@ -1,0 +1,368 @@
+"""What was observed of IPsec on a VDU, and the steps that look."""
+
+import json
+import re
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import VduError
+from vpnaas.base.links import directory, ipsec_interface
+from vpnaas.peers.peer import KeyState, read_record
+from vpnaas.tunnels.ipsec.certificates import Held
+from vpnaas.tunnels.ipsec.names import (
+    DAEMON,
+    DAEMON_FILE,
+    DROPIN_FILE,
+    KEEPER,
+    KEEPER_FILE,
+    POLICY,
+    PROBED,
+    PROGRAM_FILE,
+    RESTARTED,
+    UNIT_FILE,
+    USERSPACE,
+    XFRM,
+    conf_path,
+    down_file,
+    generation_file,
+    keep_file,
+    key_file,
+    next_key_file,
+    unit,
+    up_file,
+)
+from vpnaas.vdu import facts
+from vpnaas.vdu.programs.swanctl_raw import events
+from vpnaas.vdu.steps import Results, Step, read, remove, run
+from vpnaas.vdu.steps import directory as make_directory
+
+
+@attr.frozen
+class Child:
+    """A pair of ESP security associations."""
+
+    name: str
+    state: str
+    received: int = 0
+    sent: int = 0
+    age: int = 0
+    cipher: str = ""
+    esn: bool = False
+    encap: bool = False
+
+    @property
+    def installed(self) -> bool:
+        """Tell whether packets can pass."""
+        return self.state in ("INSTALLED", "REKEYING", "REKEYED")
+
+
+@attr.frozen
+class Sa:
+    """An IKE security association.
+
+    Attributes:
+        name: Of its connection.
+        id: charon's number for it.
+        age: Seconds since the peer proved itself.
+        given: Addresses the peer was given from a pool.
+    """
+
+    name: str
+    id: int
+    state: str
+    remote: str
+    age: int
+    ike: str
+    children: Tuple[Child, ...]
+    given: Tuple[str, ...] = ()
+
+    @property
+    def end(self) -> str:
+        """Return link and peer, as the names of connections begin."""
+        return end_of(self.name)
+
+    @property
+    def up(self) -> bool:
+        """Tell whether the peer has proved itself and packets can pass."""
+        return self.state in ("ESTABLISHED", "REKEYING") and any(c.installed for c in self.children)
+
+
+def end_of(name: str) -> str:
+    """Return link and peer of a connection's name, "LINK_PEER"."""
+    return name.rsplit("_", 2)[0]
+
+
+def _by_end(state: "State") -> Dict[str, List[Sa]]:
+    found: Dict[str, List[Sa]] = {}
+    for sa in state.sas:
+        found.setdefault(sa.end, []).append(sa)
+    return found
+
+
+@attr.frozen
+class State(KeyState):
+    """What was observed of one link, and of the daemon.
+
+    Attributes:
+        identity: Our IKE identity on this link.
+        plane: What carries packets on this VDU.
+        running: Whether the daemon answers.
+        daemon_plane: Whether the daemon runs with the plugin that the plane needs.
+        enabled: Whether everything starts at boot.
+        files: Text of each file, None where there is none.
+        loaded: Names of loaded connections.
+        sas: Security associations of the link's connections.
+        interface: The link's interface, None where there is none.
+        routes: Of the link's interface.
+        held: Certificates.
+    """
+
+    identity: str
+    plane: str
+    running: bool
+    daemon_plane: bool
+    enabled: bool
+    files: Mapping[str, Optional[str]]
+    loaded: FrozenSet[str]
+    sas: Tuple[Sa, ...]
+    interface: Optional[facts.Interface]
+    routes: FrozenSet[fields.IPNetwork]
+    held: Held = attr.Factory(Held)
+    _ends: Mapping[str, List[Sa]] = attr.ib(
+        init=False, eq=False, repr=False, default=attr.Factory(_by_end, takes_self=True)
+    )
+
+    def of(self, link: str, peer: str) -> List[Sa]:
+        """Return the security associations with a peer, the newest first."""
+        return self._ends.get("{}_{}".format(link, peer), [])
+
+
+def observe(links: Sequence[str]) -> List[Step]:
+    """Return the steps that make missing keys of the links and look at everything."""
+    steps: List[Step] = []
+    for link in links:
+        key, staged, identity = key_file(link), next_key_file(link), directory(link) + "/identity"
+        steps += [
+            make_directory(link + "/dir", directory(link)),
+            run(link + "/genkey", *GENERATE, stdout_file=key, unless=key),
+            run(link + "/public", *public(key)),
+            run(link + "/next", *public(staged), only_if=staged),
+            run(
+                link + "/name",
+                "openssl",
+                "rand",
+                "-hex",
+                "8",
+                stdout_file=identity,
+                unless=identity,
+            ),
+            read(link + "/identity", identity),
+            read(link + "/generation", generation_file(link)),
+            read(link + "/applied", directory(link) + "/applied.json", recall=True),
+            read(link + "/file/conf", conf_path(link), recall=True),
+            read(link + "/file/up", up_file(link), recall=True),
+            read(link + "/file/down", down_file(link)),
+            read(link + "/file/keep", keep_file(link), recall=True),
+        ]
+    steps += [
+        remove("ipsec/restarted", RESTARTED),
+        read("ipsec/file/daemon", DAEMON_FILE),
+        read("ipsec/file/dropin", DROPIN_FILE),
+        read("ipsec/file/unit", UNIT_FILE),
+        read("ipsec/file/keeper", KEEPER_FILE),
+        read("ipsec/file/program", PROGRAM_FILE, recall=True),
+        run(
+            "ipsec/enabled",
+            "systemctl",
+            "is-enabled",
+            DAEMON,
+            KEEPER,
+            *[unit(link) for link in links],
+            any_exit=True,
+        ),
+        run("ipsec/version", "swanctl", "--version", any_exit=True),
+        run("ipsec/active", "systemctl", "is-active", DAEMON, KEEPER, any_exit=True),
+    ]
+    return steps + _probe() + look()
+
+
+GENERATE = ("openssl", "genpkey", "-algorithm", "ED25519")
+
+
+def public(path: str) -> Tuple[str, ...]:
+    """Return the command that prints the public key of a private key file."""
+    return ("openssl", "pkey", "-in", path, "-pubout")
+
+
+def _probe() -> List[Step]:
+    """Return the steps that try what the kernel can; the state and interface go at once."""
+    # A key of zeros for a security association of the machine with itself that lives for a moment.
+    state = ("src", "127.0.0.1", "dst", "127.0.0.1", "proto", "esp", "spi", "0x6f736d76")
+    aead = ("aead", "rfc4106(gcm(aes))", "0x" + "00" * 36, "128")
+    add = ("ip", "xfrm", "state", "add") + state + ("mode", "tunnel") + aead
+    delete = ("ip", "xfrm", "state", "delete", "dst", "127.0.0.1") + state[4:]
+    link = ("ip", "link", "add", "vpnaas-probe", "type", "xfrm", "if_id", "1")
+    return [
+        run("ipsec/esp", *add, stdout_file=PROBED + "esp", unless=PROBED + "esp", any_exit=True),
+        run("ipsec/esp-gone", *delete, any_exit=True),
+        run("ipsec/if", *link, stdout_file=PROBED + "xfrm", unless=PROBED + "xfrm", any_exit=True),
+        run("ipsec/if-gone", "ip", "link", "delete", "vpnaas-probe", any_exit=True),
+    ]
+
+
+_NAME = r"^list-conn event \{(\S+) \{"
+
+
+def look(prefix: str = "") -> List[Step]:
+    """Return the steps that read the live state of all links."""
+    return [
+        run(prefix + "ipsec/stats", "swanctl", "--stats", "--raw", any_exit=True),
+        run(prefix + "ipsec/conns", "swanctl", "--list-conns", "--raw", any_exit=True, pick=_NAME),
+        run(prefix + "ipsec/sas", "swanctl", "--list-sas", "--raw", any_exit=True),
+        run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show"),
+        run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show"),
+    ]
+
+
+def parse_plane(results: Results) -> str:
+    """Return what carries packets on this VDU."""
+
+    def can(id: str) -> bool:
+        return id in results and results.exit_code(id) in (None, 0)
+
+    if not can("ipsec/esp"):
+        return USERSPACE
+    return XFRM if can("ipsec/if") else POLICY
+
+
+def parse_version(results: Results) -> Tuple[int, ...]:
+    """Return the version of strongSwan, () where swanctl does not tell."""
+    found = re.search(r"([0-9]+)\.([0-9]+)", results.output("ipsec/version"))
+    return tuple(int(part) for part in found.groups()) if found else ()
+
+
+def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
+    """Read what `observe(links)` brought back of one link."""
+    generation = (results.text(link + "/generation") or "1").strip()
+    words = results.output("ipsec/enabled").split("\n")
+    enabled = dict(zip([DAEMON, KEEPER] + [unit(each) for each in links], words))
+    wanted = (DAEMON, KEEPER, unit(link))
+    active = [word.strip() for word in results.output("ipsec/active").split("\n")][:2]
+    plane = parse_plane(results)
+    plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
+    running = active[:1] == ["active"] and bool(plugins)
+    keys, identity = keys_of(link, results)
+    return State(
+        public_key=keys[0],
+        next_public_key=keys[1],
+        generation=fields.integer("VDU: {} generation".format(link), generation, 1, 999999999),
+        applied=read_record(results.text(link + "/applied")),
+        recorded=results.text(link + "/applied"),
+        identity=identity,
+        plane=plane,
+        running=running,
+        daemon_plane=running and ("kernel-libipsec" in plugins.split()) == (plane == USERSPACE),
+        enabled=all((enabled.get(name) or "").strip() == "enabled" for name in wanted)
+        and active == ["active", "active"],
+        files={
+            DAEMON_FILE: results.text("ipsec/file/daemon"),
+            DROPIN_FILE: results.text("ipsec/file/dropin"),
+            UNIT_FILE: results.text("ipsec/file/unit"),
+            KEEPER_FILE: results.text("ipsec/file/keeper"),
+            PROGRAM_FILE: results.text("ipsec/file/program"),
+            conf_path(link): results.text(link + "/file/conf"),
+            up_file(link): results.text(link + "/file/up"),
+            down_file(link): results.text(link + "/file/down"),
+            keep_file(link): results.text(link + "/file/keep"),
+        },
+        loaded=parse_loaded(results),
+        sas=parse_sas(link, results),
+        interface=vdu.interfaces.get(ipsec_interface(link)),
+        routes=_routes(link, results),
+    )
+
+
+def keys_of(link: str, results: Results) -> Tuple[Tuple[str, str], str]:
+    """Return our key in use, the staged one or "", and our IKE identity."""
+    public = public_key(results.out(link + "/public") or "")
+    return (
+        (
+            fields.ipsec_key("VDU: {} public key".format(link), public),
+            public_key(results.out(link + "/next") or ""),
+        ),
+        fields.ike_identity(
+            "VDU: {} identity".format(link),
+            "{}-{}".format(link, (results.text(link + "/identity") or "").strip()),
+        ),
+    )
+
+
+def public_key(pem: str) -> str:
+    """Return the body of an armoured public key."""
+    return "".join(line.strip() for line in pem.splitlines() if not line.startswith("-----"))
+
+
+def _routes(link: str, results: Results) -> FrozenSet[fields.IPNetwork]:
+    found = set()
+    try:
+        for family in ("4", "6"):
+            for route in json.loads(results.out("ipsec/route-" + family) or "[]"):
+                mine = route.get("dev") == ipsec_interface(link) and route["dst"] != "default"
+                if mine and route.get("protocol") != "kernel":
+                    found.add(fields.network("VDU: route", route["dst"]))
+    except (ValueError, KeyError):
+        raise VduError("`ip -j route` printed something unexpected")
+    return frozenset(found)
+
+
+def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:
+    """Return the names of the loaded connections."""
+    return frozenset(results.output(prefix + "ipsec/conns").splitlines())
+
+
+def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:
+    """Return the security associations of a link's connections, the newest first."""
+    found = []
+    try:
+        for name, body in events(results.output(prefix + "ipsec/sas")):
+            if name.startswith(link + "_"):
+                found.append(_sa(name, body))
+    except (KeyError, ValueError, AttributeError):
+        raise VduError("`swanctl --list-sas --raw` printed something unexpected")
+    return tuple(sorted(found, key=lambda sa: -sa.id))
+
+
+def _sa(name: str, body: Mapping[str, object]) -> Sa:
+    def number(of: Mapping[str, object], key: str) -> int:
+        return int(str(of.get(key, "0")))
+
+    children = []
+    nested = body.get("child-sas", {})
+    for child in nested.values() if isinstance(nested, dict) else ():
+        cipher = [str(child.get(key, "")) for key in ("encr-alg", "encr-keysize", "integ-alg")]
+        children.append(
+            Child(
+                name=str(child["name"]),
+                state=str(child["state"]),
+                received=number(child, "bytes-in"),
+                sent=number(child, "bytes-out"),
+                age=number(child, "install-time"),
+                cipher="-".join(word for word in cipher if word),
+                esn="esn" in child and str(child["esn"]) in ("1", "yes"),
+                encap=child.get("encap") == "yes",
+            )
+        )
+    ike = [str(body.get(key, "")) for key in ("encr-alg", "encr-keysize", "prf-alg", "dh-group")]
+    host, port = str(body.get("remote-host", "")), str(body.get("remote-port", ""))
+    return Sa(
+        name=name,
+        id=number(body, "uniqueid"),
+        state=str(body["state"]),
+        remote=("[{}]:{}" if ":" in host else "{}:{}").format(host, port),
+        age=number(body, "established"),
+        ike="-".join(word for word in ike if word),
+        children=tuple(children),
+        given=tuple(str(body.get("remote-vips", "")).strip("[]").split()),
+    )

@@ -1,0 +1,324 @@
+"""The steps from IPsec as it is on a VDU to how it should be."""
+
+from typing import List, Optional, Sequence, Set
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.links import directory, ipsec_interface
+from vpnaas.peers.peer import Peer, recording
+from vpnaas.peers.same_address import no_rules
+from vpnaas.tunnels.ipsec import enrolment
+from vpnaas.tunnels.ipsec.configuration import (
+    Made,
+    Wanted,
+    connections,
+    render,
+    render_keep,
+    render_up,
+    routes_of,
+)
+from vpnaas.tunnels.ipsec.daemon import KEEPER_UNIT, UNIT, daemon_conf, dropin
+from vpnaas.tunnels.ipsec.names import (
+    DAEMON,
+    DAEMON_FILE,
+    DROPIN_FILE,
+    KEEPER,
+    KEEPER_FILE,
+    PROGRAM_FILE,
+    RESTARTED,
+    TUN,
+    UNIT_FILE,
+    USERSPACE,
+    conf_path,
+    down_file,
+    generation_file,
+    interface_id,
+    keep_file,
+    key_file,
+    next_key_file,
+    secret_file,
+    unit,
+    up_file,
+)
+from vpnaas.tunnels.ipsec.observed import GENERATE, Sa, State, public
+from vpnaas.tunnels.ipsec.program import PROGRAM
+from vpnaas.vdu.steps import Step, move, remove, run, write
+from vpnaas.vdu.steps import directory as make_directory
+
+
+def steps_to(wanted: Wanted, state: State, made: Optional[Made] = None) -> List[Step]:
+    """Return the steps from what was observed to what is wanted; none where they agree."""
+    link = wanted.link
+    made = connections(wanted, state) if made is None else made
+    conf = render(wanted, state, made)
+    texts = {
+        DAEMON_FILE: (daemon_conf(state.plane, wanted.same_address), 0o644),
+        DROPIN_FILE: (dropin(wanted, state.plane), 0o644),
+        UNIT_FILE: (UNIT, 0o644),
+        KEEPER_FILE: (KEEPER_UNIT, 0o644),
+        PROGRAM_FILE: (PROGRAM, 0o755),
+        conf_path(link): (conf, 0o600),
+        up_file(link): (render_up(wanted, state.plane), 0o644),
+        keep_file(link): (render_keep(wanted, state, made), 0o600),
+    }
+    if wanted.params.ipsec.same_address:
+        texts[down_file(link)] = (no_rules(interface_id(link)), 0o644)
+    changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
+    steps: List[Step] = []
+    if DROPIN_FILE in changed:
+        folder = DROPIN_FILE.rpartition("/")[0]
+        steps.append(make_directory(link + "/apply/dropin", folder, 0o755))
+    if PROGRAM_FILE in changed:
+        steps.append(make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755))
+    for path in sorted(changed):
+        text, mode = texts[path]
+        before = state.files.get(path)
+        steps.append(write("{}/apply{}".format(link, path), path, text, mode, before))
+    steps += wanted.certificates
+    steps += _secrets(wanted, state)
+    if changed & {UNIT_FILE, KEEPER_FILE, DROPIN_FILE}:
+        steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30))
+    if not state.enabled or changed & {UNIT_FILE, KEEPER_FILE, PROGRAM_FILE}:
+        names = [DAEMON, KEEPER, unit(link)]
+        steps.append(run(link + "/apply/enable", "systemctl", "enable", *names, timeout=60))
+    steps += _interface_changes(wanted, state)
+    steps += _daemon_changes(wanted, state, changed, made, conf)
+    if changed & {KEEPER_FILE, PROGRAM_FILE} or not state.enabled:
+        steps.append(run(link + "/apply/keeper", "systemctl", "restart", KEEPER, timeout=30))
+    return steps + recording(link, wanted.peers, state, bool(steps))
+
+
+def _making(lines: Sequence[str]) -> List[str]:
+    """Return the lines of an `ip -batch` file that only a new interface brings into force."""
+    return [line for line in lines if not line.startswith(("link set", "route"))]
+
+
+def _in_own_table(lines: Sequence[str]) -> Set[str]:
+    """Return the routes of an `ip -batch` file that are in the link's own table."""
+    found = [line for line in lines if line.startswith("route replace ") and " table " in line]
+    return {line.partition("route replace ")[2] for line in found}
+
+
+def _interface_changes(wanted: Wanted, state: State) -> List[Step]:
+    link, interface = wanted.link, ipsec_interface(wanted.link)
+    live = state.interface
+    text = render_up(wanted, state.plane)
+    before = (state.files.get(up_file(link)) or "").splitlines()
+    same_kind = _making(before) == _making(text.splitlines())
+    if live is None or not same_kind or wanted.params.inner_address not in live.addresses:
+        return [run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60)]
+    steps = []
+    if live.mtu != wanted.mtu:
+        mtu = str(wanted.mtu)
+        steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
+    routes = frozenset(routes_of(wanted))
+    for index, prefix in enumerate(fields.ordered(routes - state.routes)):
+        id = "{}/apply/route-{}".format(link, index)
+        steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
+    for index, prefix in enumerate(fields.ordered(state.routes - routes)):
+        id = "{}/apply/unroute-{}".format(link, index)
+        steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
+    # The main table is observed; what is in the own one, the file says that brought it about.
+    now, then = _in_own_table(text.splitlines()), _in_own_table(before)
+    for index, route in enumerate(sorted(now - then)):
+        words = ["ip", "route", "replace"] + route.split()
+        steps.append(run("{}/apply/own-route-{}".format(link, index), *words))
+    for index, route in enumerate(sorted(then - now)):
+        words = ["ip", "route", "del"] + route.split()
+        steps.append(run("{}/apply/own-unroute-{}".format(link, index), *words, any_exit=True))
+    return steps
+
+
+def _daemon_changes(
+    wanted: Wanted, state: State, changed: Set[str], made: Made, conf: str
+) -> List[Step]:
+    link = wanted.link
+    names = {c.name for each in made.values() for c in each}
+    mine = {name for name in state.loaded if name.startswith(link + "_")}
+    steps: List[Step] = []
+    if not state.running or not state.daemon_plane or DAEMON_FILE in changed:
+        # Once for all links of the plan; the unit loads what is on file by then.
+        restart = ("systemctl", "restart", DAEMON)
+        at = link + "/apply/daemon"
+        steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
+    if names != mine or conf_path(link) in changed or wanted.certificates:
+        steps += load(link, link + "/apply")
+        text = conf + (state.files.get(conf_path(link)) or "")
+        if "\npools {" in text:
+            # What is not on file any more goes only after the last address was given back.
+            pools = ("swanctl", "--load-pools")
+            steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
+    if wanted.certificates:
+        # charon keeps a copy of each revocation list it used, and would go on using that.
+        flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
+        steps.append(run(link + "/apply/flush", *flush, any_exit=True, timeout=60))
+    if DROPIN_FILE in changed and state.plane == USERSPACE:
+        mtu = ("ip", "link", "set", TUN, "mtu", str(wanted.tun_mtu))
+        steps.append(run(link + "/apply/tun", *mtu, any_exit=True))
+    for sa in stale(wanted, state, made):
+        steps.append(_terminate("{}/apply/stale-{}".format(link, sa.id), sa))
+    return steps
+
+
+def load(link: str, at: str) -> List[Step]:
+    """Return the steps that make the daemon read what is on file, and drop what is not."""
+    return [
+        run(at + "/load-creds", "swanctl", "--load-creds", "--noprompt", timeout=60),
+        run(at + "/load-conns", PROGRAM_FILE, "load", link, timeout=120),
+    ]
+
+
+def _terminate(id: str, sa: Sa) -> Step:
+    # Without --force this would wait for the peer's answer.
+    number = str(sa.id)
+    words = ("--terminate", "--ike-id", number, "--force", "--timeout", "1")
+    return run(id, "swanctl", *words, any_exit=True, timeout=30)
+
+
+def stale(wanted: Wanted, state: State, made: Made) -> List[Sa]:
+    """Return associations of peers, keys or traffic selectors that are not wanted any more.
+
+    One that differs in our own key alone stays until its successor is there, so that a rotation
+    interrupts nothing.
+    """
+    policies = {c.policy for each in made.values() for c in each}
+    # We replace these ourselves, and so end them only after.
+    replaceable = {"{}_{}".format(wanted.link, name) for name in wanted.initiates}
+    return [
+        sa
+        for sa in state.sas
+        if sa.name.rpartition("_")[0] not in policies and sa.end not in replaceable
+    ]
+
+
+def wake(wanted: Wanted, state: State, peer: Peer, made: Made) -> List[Step]:
+    """Return the steps that open the tunnel to a peer that has us, before a probe.
+
+    Both ends may do so, since either may be the one that learns last that both are ready; to hold
+    the tunnel up is for one of them only.
+
+    Associations under former keys or policies end when their successor is there; those whose
+    policy must not go on end even where there is none.
+    """
+    if not peer.endpoint:
+        return []
+    link = wanted.link
+    each = made[peer.name]
+    names = [connection.name for connection in each]
+    at = "{}/wake/{}".format(link, peer.name)
+    mine = state.of(link, peer.name)
+    up = any(sa.up and sa.name in names for sa in mine) and state.daemon_plane
+    done = "/run/osm-vpnaas-woken-{}-{}".format(link, peer.name)
+    steps: List[Step] = []
+    if not up:
+        words = ("--initiate", "--ike", names[0], "--child", link, "--timeout", "5")
+        steps += [
+            remove(at + "/before", done),
+            run(at + "/initiate", "swanctl", *words, stdout_file=done, any_exit=True, timeout=20),
+        ]
+    policies = {connection.policy for connection in each}
+    for sa in mine:
+        if sa.name not in names:
+            step = _terminate("{}/end-{}".format(at, sa.id), sa)
+            if not up and sa.name.rpartition("_")[0] in policies:
+                step = attr.evolve(step, body=dict(step.body, only_if=done))
+            steps.append(step)
+    return steps
+
+
+def _secrets(wanted: Wanted, state: State) -> List[Step]:
+    """Return the steps that bring preshared keys into the form swanctl includes, and out of it."""
+    before = {peer.name: peer.preshared for peer in state.applied}
+    needed = {peer.name for peer in wanted.peers if peer.preshared}
+    steps = []
+    for name in sorted(name for name, key in before.items() if key and name not in needed):
+        id = "{}/apply/no-secret-{}".format(wanted.link, name)
+        steps.append(remove(id, secret_file(wanted.link, name)))
+    for peer in wanted.peers:
+        if peer.preshared and (before.get(peer.name) != peer.preshared):
+            # Only what is a key in its entirety gets through: the file is read as configuration.
+            source = "{}/preshared-{}".format(directory(wanted.link), peer.name)
+            pattern = r"1s/^\([A-Za-z0-9+/]\{43\}=\)$/secret = 0s\1/p;1q"
+            steps.append(
+                run(
+                    "{}/apply/secret-{}".format(wanted.link, peer.name),
+                    "sed",
+                    "-n",
+                    pattern.replace("/]", "\\/]"),
+                    stdin_file=source,
+                    stdout_file=secret_file(wanted.link, peer.name),
+                )
+            )
+    return steps
+
+
+def stage_key(link: str) -> List[Step]:
+    """Return the steps that make the next key of a rotation, where none is staged."""
+    path = next_key_file(link)
+    return [
+        run(link + "/stage", *GENERATE, stdout_file=path, unless=path),
+        run(link + "/next", *public(path)),
+    ]
+
+
+def promote_key(link: str, generation: int) -> List[Step]:
+    """Return the steps that put the staged key in the current one's place."""
+    text = "{}\n".format(generation)
+    return [
+        move(link + "/promote/move", next_key_file(link), key_file(link)),
+        write(link + "/promote/generation", generation_file(link), text, 0o600),
+    ]
+
+
+def restart(wanted: Wanted, state: State) -> List[Step]:
+    """Return the steps that take a link's tunnels and interface down and up."""
+    link = wanted.link
+    return [
+        run(link + "/restart/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
+        run(link + "/restart/unit", "systemctl", "restart", unit(link), timeout=60),
+    ]
+
+
+def absent(link: str) -> List[Step]:
+    """Return the steps that take a link down for good; its keys stay."""
+    return enrolment.absent(link) + [
+        remove(link + "/unsafe/keep", keep_file(link)),
+        remove(link + "/unsafe/file", conf_path(link)),
+        run(
+            link + "/unsafe/creds",
+            "swanctl",
+            "--load-creds",
+            "--noprompt",
+            any_exit=True,
+            timeout=60,
+        ),
+        run(link + "/unsafe/conns", "swanctl", "--load-conns", any_exit=True, timeout=60),
+        run(
+            link + "/unsafe/drop",
+            PROGRAM_FILE,
+            "drop",
+            link + "_",
+            any_exit=True,
+            timeout=60,
+        ),
+        run(
+            link + "/unsafe/stop",
+            "systemctl",
+            "disable",
+            "--now",
+            unit(link),
+            any_exit=True,
+            timeout=60,
+        ),
+        run(
+            link + "/unsafe/link",
+            "ip",
+            "link",
+            "delete",
+            ipsec_interface(link),
+            any_exit=True,
+        ),
+        remove(link + "/unsafe/up", up_file(link)),
+        remove(link + "/unsafe/record", directory(link) + "/applied.json"),
+    ]

@@ -1,0 +1,313 @@
+"""What follows from certificates that are there and those that were offered."""
+
+from typing import Dict, List, Mapping, Optional, Tuple, Union
+
+import attr
+
+from vpnaas.base import x509
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.x509 import Certificate, Request, handle
+from vpnaas.peers.admission import Proof, Remote
+from vpnaas.peers.offer import Offer
+from vpnaas.peers.peer import digest
+from vpnaas.tunnels.ipsec import authority as ca
+from vpnaas.tunnels.ipsec.authority import Issue
+from vpnaas.tunnels.ipsec.certificates import (
+    AUTHORITY,
+    SUBJECT,
+    Held,
+    check_id,
+    is_good,
+    is_installed,
+    next_file,
+    own_file,
+    pin_file,
+    read_certificate,
+    requests_of,
+    role,
+    trust_file,
+    verdict,
+)
+from vpnaas.tunnels.technology import View
+
+MOST_AT_ONCE = 64
+"""Certificates one plan issues; a plan has to fit one message to the VDU."""
+
+Own = Union[Certificate, Issue]
+
+
+@attr.frozen
+class Judgement:
+    """What follows from what is there and what was offered.
+
+    Attributes:
+        proofs: Per peer, how it and we prove ourselves to each other.
+        own: Our certificate by slot, there or to be issued.
+        following: Ours for the staged key, where it does not come in an offer.
+        issues: Certificates to be issued if their peer is admitted, by key.
+        files: Text of files that a peer needs, by its name.
+        lacking: Whence (words) a certificate for the staged key is still missing.
+        roots: Authorities, by slot.
+    """
+
+    proofs: Mapping[str, Proof]
+    own: Mapping[str, Own]
+    following: Optional[Own] = None
+    issues: Mapping[str, Issue] = attr.Factory(dict)
+    files: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
+    lacking: Tuple[str, ...] = ()
+    roots: Mapping[str, Certificate] = attr.Factory(dict)
+
+    def own_handle(self, slot: str) -> str:
+        """Return the name of our certificate, "" where there is none."""
+        own, root = self.own.get(slot), self.roots.get(slot)
+        return handle(own.serial, root) if own is not None and root is not None else ""
+
+
+def judge(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
+    """Decide what is good; `keys` are ours, the one in use and the staged one.
+
+    Raises:
+        InputError: What an operator gives is not.
+    """
+    kind = role(view.situation, view.link)
+    if kind == AUTHORITY:
+        return _judge_authority(view, held, keys, identity)
+    if kind == SUBJECT:
+        return _judge_subject(view, held, keys, identity)
+    return _judge_operated(view, held, keys, identity)
+
+
+def _judge_authority(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
+    link, root = view.link, held.root
+    if root is None:
+        return Judgement({}, {})
+    now, seconds = view.vdu.now, view.params.ipsec.cert_lifetime
+
+    def mine(
+        key: str, there: Optional[Certificate], asked: Optional[Request], path: str
+    ) -> Optional[Own]:
+        if is_good(held, there, key, identity):
+            return there
+        if not key or asked is None or asked.key != key:
+            return None
+        return Issue(asked.pem, identity, ca.serial(key, now), path, seconds)
+
+    own = mine(keys[0], held.own.get(""), held.request, own_file(link))
+    following = mine(keys[1], held.following, held.next_request, next_file(link))
+    proofs: Dict[str, Proof] = {}
+    issues: Dict[str, Issue] = {}
+    for remote, offer in _offers(view):
+        told = offer.keys
+        if told is None:
+            continue
+        handles, refused = {}, {}
+        for key, text in requests_of(offer):
+            where = "{}: certificate request".format(remote.label)
+            pin = held.pins.get(digest(key))
+            if is_good(held, pin, key, told.identity) and pin is not None:
+                handles[key] = handle(pin.serial, root)
+                continue
+            if len(issues) >= MOST_AT_ONCE:
+                continue  # It waits for the next event, and those issued now bring some.
+            refusal = verdict(view, check_id(link, text), where)
+            if len(held.issued) >= ca.MOST:
+                refusal = str(
+                    InputError(
+                        where,
+                        "the authority has issued {} that have not ended".format(ca.MOST),
+                        "as many",
+                    )
+                )
+            if told.identity == identity:
+                refusal = str(InputError(where, "it asks for our own identity", "one of its own"))
+            if refusal:
+                refused[key] = refusal
+                continue
+            pem = x509.armour(text, x509.REQUEST)
+            path, number = pin_file(link, key), ca.serial(key, now)
+            issues[key] = Issue(pem, told.identity, number, path, seconds)
+            handles[key] = handle(number, root)
+        proofs[remote.peer_name] = Proof(
+            certificate=handles.get(told.public_key, ""),
+            next_certificate=handles.get(told.next_public_key, ""),
+            refused=refused.get(told.public_key, ""),
+            problems=tuple(t for k, t in sorted(refused.items()) if k != told.public_key),
+            waiting="waiting for the certificate request of {}".format(remote.label),
+        )
+    return Judgement(
+        proofs=proofs,
+        own={"": own} if own is not None else {},
+        following=following,
+        issues=issues,
+        roots={"": root},
+    )
+
+
+def _judge_subject(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
+    link = view.link
+    proofs: Dict[str, Proof] = {}
+    own: Dict[str, Own] = {}
+    files: Dict[str, Dict[str, str]] = {}
+    roots: Dict[str, Certificate] = {}
+    lacking = []
+    for remote in view.remotes:
+        # What is in use, for peers that keep it whatever they offer now.
+        kept, before = held.own.get(remote.peer_name), held.trusted.get(remote.peer_name)
+        trusted = read_certificate(before)
+        if kept is not None and kept.key == keys[0] and trusted is not None:
+            own[remote.peer_name], roots[remote.peer_name] = kept, trusted
+    for remote, offer in _offers(view):
+        told, slot = offer.keys, remote.peer_name
+        if told is None:
+            continue
+        kept = held.own.get(slot)
+        usable = slot in own
+        root = read_certificate(told.certs.authority)
+        proof = Proof(waiting="waiting for a certificate from {}".format(remote.label), keep=usable)
+        if root is None:
+            proofs[slot] = proof
+            continue
+        good: Dict[str, Certificate] = {}
+        refused = ""
+        for text in (told.certs.issued, told.certs.next_issued):
+            found = read_certificate(text)
+            if found is None or found.key not in keys:
+                continue
+            where = "{}: issued certificate".format(remote.label)
+            refusal = _refusal(view, held, where, found, found.key, identity, root)
+            refused = refused or refusal
+            if not refusal:
+                good[found.key] = found
+        if keys[1] and keys[1] not in good:
+            lacking.append("from {}".format(remote.label))
+        mine = good.get(keys[0])
+        if mine is None and not refused and usable and kept is not None:
+            mine = kept if is_installed(held, kept.text, root) else None
+        if mine is None:
+            proofs[slot] = attr.evolve(proof, refused=refused)
+            continue
+        proof, pins = _theirs(view, held, remote, offer, root)
+        proofs[slot] = attr.evolve(proof, keep=usable)
+        if proof.certificate:
+            own[slot], roots[slot] = mine, root
+            files[slot] = dict(pins)
+            files[slot][own_file(link, slot)] = mine.pem
+            files[slot][trust_file(link, slot)] = root.pem
+    return Judgement(proofs, own, files=files, lacking=tuple(lacking), roots=roots)
+
+
+def _judge_operated(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
+    link = view.link
+    own: Dict[str, Own] = {"": held.own[""]} if "" in held.own else {}
+    following, root = held.following, held.root
+    given = view.situation.certificates.get(link)
+    if given is not None:
+        found, root = given
+        where = "set-certificate: certificate"
+        if found.key not in [key for key in keys if key]:
+            raise InputError(
+                where, "it is for another key", "one for a request that show-csr returns"
+            )
+        x509.matching(where, found, found.key, identity)
+        if not found.issued_by(root):
+            raise InputError(
+                where, "another authority issued it", "one of the given ca-certificate"
+            )
+        x509.in_force(where, found, view.vdu.now)
+        refusal = verdict(view, check_id(link, found.text, root), where)
+        if refusal:
+            raise VpnaasError(refusal)
+        if found.key == keys[0]:
+            own[""] = found
+        else:
+            following = found
+    mine = own.get("")
+    if mine is not None and isinstance(mine, Certificate):
+        if mine.key != keys[0] or root is None or not mine.issued_by(root):
+            own, mine = {}, None
+    if following is not None and (following.key != keys[1] or not keys[1]):
+        following = None
+    proofs: Dict[str, Proof] = {}
+    files: Dict[str, Dict[str, str]] = {}
+    for remote, offer in _offers(view):
+        if mine is None or root is None:
+            proofs[remote.peer_name] = Proof(
+                waiting="waiting for a certificate, see show-csr and set-certificate",
+                keep=False,
+            )
+            continue
+        proof, pins = _theirs(view, held, remote, offer, root)
+        proofs[remote.peer_name] = proof
+        files[remote.peer_name] = dict(pins)
+    lacking = ("by set-certificate",) if keys[1] and following is None else ()
+    roots = {"": root} if root is not None else {}
+    return Judgement(proofs, own, following, {}, files, lacking, roots)
+
+
+def _theirs(
+    view: View, held: Held, remote: Remote, offer: Offer, root: Certificate
+) -> Tuple[Proof, Dict[str, str]]:
+    """Judge the certificates of a peer that come in its offer; return the files they go to."""
+    told = offer.keys
+    assert told is not None  # noqa: S101 - `_offers` sees to it
+    proof = Proof(waiting="waiting for the certificate of {}".format(remote.label))
+    files = {}
+    for text, key, current in (
+        (told.certs.certificate, told.public_key, True),
+        (told.certs.next_certificate, told.next_public_key, False),
+    ):
+        found = read_certificate(text)
+        if found is None or not key:
+            continue
+        where = "{}: certificate".format(remote.label)
+        refusal = _refusal(view, held, where, found, key, told.identity, root)
+        if refusal and current:
+            return attr.evolve(proof, refused=refusal), {}
+        if refusal:
+            proof = attr.evolve(proof, problems=(refusal,))
+            continue
+        files[pin_file(view.link, key)] = found.pem
+        name = handle(found.serial, root)
+        proof = (
+            attr.evolve(proof, certificate=name)
+            if current
+            else attr.evolve(proof, next_certificate=name)
+        )
+    return proof, files
+
+
+def _refusal(
+    view: View,
+    held: Held,
+    where: str,
+    found: Certificate,
+    key: str,
+    identity: str,
+    root: Certificate,
+) -> str:
+    """Return why a certificate is not one of an authority for a key and identity, "" if it is."""
+    try:
+        x509.matching(where, found, key, identity)
+        if not found.issued_by(root):
+            raise InputError(where, "another authority issued it", "one of the link's authority")
+    except InputError as error:
+        return str(error)
+    if is_installed(held, found.text, root):
+        return ""
+    return verdict(view, check_id(view.link, found.text, root), where)
+
+
+def _offers(view: View) -> List[Tuple[Remote, Offer]]:
+    offers = view.situation.offers(view.link)
+    return [
+        (remote, offers[remote.peer_name])
+        for remote in view.remotes
+        if remote.peer_name in offers and offers[remote.peer_name].keys is not None
+    ]
+
+
+def renewal(judgement: Judgement) -> Optional[int]:
+    """Return when the first of our certificates is to be renewed, None where there is none."""
+    times = [own.renewal for own in judgement.own.values() if isinstance(own, Certificate)]
+    return min(times) if times else None

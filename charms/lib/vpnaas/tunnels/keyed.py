@@ -1,0 +1,266 @@
+"""What technologies whose peers have keys share: agreement, rotation, offers.
+
+A rotation is two-phase whatever the key is: the next key is offered beside the current one, and
+takes its place when every related peer has acknowledged it.
+"""
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.links import PROVIDER
+from vpnaas.peers.admission import Proof, Remote, Vetted, vet
+from vpnaas.peers.offer import KeyOffer, Offer
+from vpnaas.peers.peer import KeyState, Peer
+from vpnaas.tunnels import preshared
+from vpnaas.tunnels.technology import LinkPlan, Situation, Technology, View
+from vpnaas.vdu.steps import Results, Step
+
+AGAIN = "again/"
+
+
+class KeyedTechnology(Technology):
+    """A technology with a key pair per link; a subclass says what a key and a peer are there."""
+
+    keyed = True
+
+    def parse(self, view: View) -> KeyState:
+        """Read what `observe` brought back of a link."""
+        raise NotImplementedError
+
+    def stage_key(self, view: View, state: KeyState) -> List[Step]:
+        """Return the steps that make the next key; its public half is the result LINK/next."""
+        raise NotImplementedError
+
+    def proofs(self, view: View, state: KeyState) -> Optional[Mapping[str, Proof]]:
+        """Return where peers stand with certificates by name, None where there are none."""
+        return None
+
+    def due(self, view: View, state: KeyState) -> bool:
+        """Tell whether the key is to be rotated because its time has come."""
+        return False
+
+    def lacking(self, view: View, state: KeyState) -> Sequence[str]:
+        """Return whence (words) the staged key still needs a certificate."""
+        return ()
+
+    def told(
+        self, view: View, state: KeyState, peers: Mapping[str, Peer], keys: KeyOffer
+    ) -> Mapping[str, KeyOffer]:
+        """Return what single relations are told of our keys, by their peer's name."""
+        return {}
+
+    def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
+        """Return the state after the staged key took the current one's place, and the steps."""
+        raise NotImplementedError
+
+    def apply(self, view: View, state: KeyState, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+        """Return the steps from what was observed to what is wanted; none where they agree."""
+        raise NotImplementedError
+
+    def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
+        """Return the steps that take the tunnels of a link down and up."""
+        raise NotImplementedError
+
+    def key_offer(self, view: View, state: KeyState) -> KeyOffer:
+        """Return what all relations are told of our keys."""
+        return KeyOffer(
+            public_key=state.public_key,
+            key_generation=state.generation,
+            next_public_key=state.next_public_key,
+            preshared=view.params.needs_preshared,
+            wrap_key=_wrap_key(view),
+        )
+
+    def prepare(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+        """Return the steps that move agreements on, with a fresh look."""
+        steps = self.agree(situation, links, results)
+        if steps:
+            for link in links:
+                steps += self.look_again(situation, link)
+        return steps
+
+    def look_again(self, situation: Situation, link: str) -> List[Step]:
+        """Return the steps that look at what `agree` may have changed."""
+        return observe_preshared(situation, link, AGAIN)
+
+    def agree(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+        """Return the steps that move agreements on preshared keys on."""
+        steps: List[Step] = []
+        for link in links:
+            for remote, keys, state in _agreements(situation, link, results):
+                provider = situation.roles[link] == PROVIDER
+                _, act = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
+                if act and provider and preshared.is_wrap_key(keys.wrap_key):
+                    steps += preshared.wrap(link, remote.peer_name, keys.wrap_key)
+                elif act and not provider:
+                    steps += preshared.unwrap(link, remote.peer_name, keys.wrapped)
+        return steps
+
+    def plan(self, view: View) -> LinkPlan:
+        """Decide what a link should be."""
+        situation, link = view.situation, view.link
+        state = self.parse(view)
+        agreed = _agreed(view)
+        psk_ids = {name: psk for name, (psk, _) in agreed.items()}
+        own_keys = [key for key in (state.public_key, state.next_public_key) if key]
+        manual = situation.intent.manual(link)
+        proofs = self.proofs(view, state)
+        vetted = vet(view.context(state.applied, manual, own_keys, psk_ids, proofs))
+        waiting = list(vetted.waiting)
+        steps: List[Step] = []
+        if not state.next_public_key:
+            if link in situation.rotate or self.due(view, state):
+                steps += self.stage_key(view, state)
+        else:
+            late = _unacknowledged(view.remotes, state.next_public_key, vetted)
+            lacking = self.lacking(view, state)
+            forced = situation.force and link in situation.rotate
+            if lacking and not forced:
+                waiting.append(
+                    "key rotation waits for a certificate {}".format(fields.few(lacking))
+                )
+            elif late and not forced:
+                waiting.append("key rotation waits for {}".format(fields.few(late)))
+            else:
+                state, promotion = self.promote_key(state, link)
+                steps += promotion
+        peers = vetted.peers
+        mtu = min([view.mtu] + [peer.mtu for peer in peers if peer.mtu])
+        steps += self.apply(view, state, mtu, peers)
+        if link in situation.restart:
+            steps += self.restart(view, state, peers)
+        return LinkPlan(
+            params=view.params,
+            problems=vetted.problems,
+            waiting=tuple(waiting),
+            peers=peers,
+            mtu=mtu,
+            offers=self._offers(view, state, peers, agreed),
+            state=state,
+            steps=tuple(steps),
+        )
+
+    def _offers(
+        self,
+        view: View,
+        state: KeyState,
+        peers: Sequence[Peer],
+        agreed: Dict[str, Tuple[Optional[str], str]],
+    ) -> Dict[int, Offer]:
+        keys = self.key_offer(view, state)
+        installed = {peer.name: peer for peer in peers}
+        told = self.told(view, state, installed, keys)
+        offers = {}
+        for remote in view.remotes:
+            _, wrapped = agreed.get(remote.peer_name, (None, ""))
+            peer = installed.get(remote.peer_name)
+            offers[remote.relation_id] = Offer(
+                technology=self.name,
+                inner_address=view.params.inner_address.ip,
+                mtu=view.mtu,
+                endpoint=view.endpoint,
+                allowed_prefixes=view.params.allowed_prefixes,
+                standby_group=view.params.standby_group,
+                keys=attr.evolve(
+                    told.get(remote.peer_name, keys),
+                    acknowledged=peer.public_keys() if peer is not None else (),
+                    wrapped=wrapped,
+                ),
+            )
+        return offers
+
+    def staged(self, link: str, results: Results) -> str:
+        """Return the public half of a key that the steps staged, "" where they did not."""
+        return (results.out(link + "/next") or "").strip()
+
+    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+        """Let offers tell of a key that was staged by the steps."""
+        state = plan.state
+        staged = self.staged(plan.params.link, results)
+        if state is None or not staged or state.next_public_key:
+            return plan
+        return attr.evolve(
+            plan,
+            state=attr.evolve(state, next_public_key=staged),
+            offers={
+                id: attr.evolve(
+                    offer, keys=offer.keys and attr.evolve(offer.keys, next_public_key=staged)
+                )
+                for id, offer in plan.offers.items()
+            },
+        )
+
+    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+        """Return what show-status tells of the keys of a link."""
+        state = plan.state
+        if state is None:
+            return {}
+        return {
+            "listen-port": plan.params.listen_port,
+            "public-key": state.public_key,
+            "key-generation": state.generation,
+            "rotation": "under way" if state.next_public_key else "none",
+        }
+
+
+def observe_preshared(situation: Situation, link: str, prefix: str = "") -> List[Step]:
+    """Return the steps that look at the preshared keys of a link, where it needs any."""
+    if not situation.needs_preshared(link):
+        return []
+    steps = []
+    if situation.roles[link] != PROVIDER:
+        steps += preshared.observe_wrap_key(link, prefix)
+    for remote in situation.remotes.get(link, ()):
+        steps += preshared.observe(link, remote.peer_name, prefix)
+    return steps
+
+
+def _agreements(
+    situation: Situation, link: str, results: Results, prefix: str = ""
+) -> List[Tuple[Remote, KeyOffer, preshared.PresharedState]]:
+    if not situation.needs_preshared(link):
+        return []
+    offers = situation.offers(link)
+    found = []
+    for remote in situation.remotes.get(link, ()):
+        offer = offers.get(remote.peer_name)
+        if offer is not None and offer.keys is not None:
+            state = preshared.parse(link, remote.peer_name, results, prefix)
+            found.append((remote, offer.keys, state))
+    return found
+
+
+def _wrap_key(view: View) -> str:
+    if view.situation.roles[view.link] == PROVIDER or not view.situation.needs_preshared(view.link):
+        return ""
+    return preshared.parse_wrap_key(view.link, view.results)
+
+
+def _agreed(view: View) -> Dict[str, Tuple[Optional[str], str]]:
+    """Return (identity, ciphertext to publish) of the preshared key of each peer."""
+    provider = view.situation.roles[view.link] == PROVIDER
+    # There may be none of these looks, or others than these.
+    again = view.prepared is not None and any(
+        id.startswith("{}{}/".format(AGAIN, view.link)) for id in view.prepared.ids()
+    )
+    results, prefix = (view.prepared, AGAIN) if again and view.prepared else (view.results, "")
+    table = {}
+    for remote, keys, state in _agreements(view.situation, view.link, results, prefix):
+        identity, _ = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
+        table[remote.peer_name] = (identity, state.wrapped if provider and identity else "")
+    return table
+
+
+def _unacknowledged(remotes: Sequence[Remote], key: str, vetted: Vetted) -> List[str]:
+    """Return the related applications that have not installed a staged key."""
+    late = []
+    for remote in remotes:
+        offer = vetted.offers.get(remote.peer_name)
+        if offer is None and not any(p.name == remote.peer_name for p in vetted.peers):
+            continue  # It has no tunnel that a switch could break.
+        keys = offer.keys if offer else None
+        if keys is None or key not in keys.acknowledged:
+            late.append(remote.label)
+    return late

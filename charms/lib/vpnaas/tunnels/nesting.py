@@ -1,0 +1,267 @@
+"""Tunnels inside tunnels: by which way a peer's endpoint is reached, and what fits through.
+
+A tunnel may run inside another one: that of another link of the VDU, where the peer's endpoint lies
+behind it, or that of a gateway on the way. The first is known from the links' prefixes and the
+VDU's routes; the second shows as a router that refuses large packets (RFC 1191, RFC 8201), asked by
+one ping with Don't Fragment to endpoints that are not on the link. The tunnel's MTU follows either,
+so that no packet is fragmented. Nested deeper, every packet carries more headers than it is worth,
+and who reaches whom through what is for nobody to understand: refused, peer by peer.
+"""
+
+import ipaddress
+import json
+import re
+from typing import Dict, List, Mapping, Optional, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import VduError, VpnaasError
+from vpnaas.base.links import IPSEC, KEYED, OWN_INTERFACES
+from vpnaas.base.prefixes import Routes
+from vpnaas.peers import same_address
+from vpnaas.peers.peer import Peer
+from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+
+PATHS_FILE = "/etc/osm-vpnaas/paths.json"
+"""What was learned of ways through routers, for when nobody answers: bytes by endpoint address."""
+MAX_PROBES = 8
+"""Endpoints asked in one reconcile: one that does not answer costs a second."""
+_ASK = "path/ask/"
+_HEADERS = {4: 28, 6: 48}  # IP and ICMP
+_REFUSED = re.compile(r"\bmtu ?= ?([0-9]{3,5})\b")
+
+
+@attr.frozen
+class Way:
+    """How packets to a peer's endpoint leave the VDU.
+
+    Attributes:
+        through: Link whose tunnel takes them, "" for none.
+        mtu: Bytes of the largest packet that gets there, 0 where nothing limits it.
+        refused: Why the peer cannot be reached like this, and what would do; None where it can.
+    """
+
+    through: str = ""
+    mtu: int = 0
+    refused: Optional[Tuple[str, str]] = None
+
+
+@attr.frozen
+class _Route:
+    network: fields.IPNetwork
+    device: str
+    routed: bool
+
+
+def observe(situation: Situation) -> List[Step]:
+    """Return the steps that look at the VDU's routes, where a link has tunnels."""
+    if not any(params.technology in KEYED for params in situation.intent.links.values()):
+        return []
+    return [
+        run("path/route-4", "ip", "-j", "-4", "route", "show"),
+        run("path/route-6", "ip", "-j", "-6", "route", "show", any_exit=True),
+        read("path/known", PATHS_FILE),
+    ]
+
+
+def probes(situation: Situation, vdu: VduFacts, results: Results) -> List[Step]:
+    """Return a ping of the underlay's full size to each endpoint behind a router; often none."""
+    table = _table(results)
+    steps: List[Step] = []
+    for link, params in sorted(situation.intent.links.items()):
+        if params.technology not in KEYED:
+            continue
+        offers = situation.offers(link).values()
+        ends = [offer.endpoint for offer in offers] + [
+            peer.endpoint for peer in situation.intent.manual(link)
+        ]
+        for address in sorted({str(end[0]) for end in ends if end}):
+            route = table.to(ipaddress.ip_address(address))
+            interface = vdu.interfaces.get(route.device) if route and route.routed else None
+            id = _ASK + address
+            if interface is None or interface.name.startswith(OWN_INTERFACES):
+                continue
+            if len(steps) == MAX_PROBES or any(step.id == id for step in steps):
+                continue
+            size = str(interface.mtu - _HEADERS[ipaddress.ip_address(address).version])
+            words = ("ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", size, address)
+            steps.append(run(id, *words, any_exit=True, timeout=10))
+    return steps
+
+
+def learned(results: Results, prepared: Optional[Results]) -> Dict[str, int]:
+    """Return the known limits of ways through routers: bytes by endpoint address."""
+    try:
+        document = json.loads(results.text("path/known") or "{}")
+        known = {str(fields.address("", a)): int(mtu) for a, mtu in document.items()}
+    except (ValueError, TypeError, AttributeError, VpnaasError):
+        known = {}  # Whatever it is, it is not ours.
+    for id in prepared.ids() if prepared is not None else ():
+        if prepared is None or not id.startswith(_ASK):
+            continue
+        address = id[len(_ASK) :]
+        if prepared.exit_code(id) == 0:
+            known.pop(address, None)
+            continue
+        said = _REFUSED.findall(prepared.output(id) + prepared.error(id))
+        if said:
+            known[address] = min(int(mtu) for mtu in said)
+    return known
+
+
+def ways(
+    plans: Mapping[str, LinkPlan],
+    overheads: Mapping[str, int],
+    vdu: VduFacts,
+    results: Results,
+    known: Mapping[str, int],
+) -> Dict[str, Dict[str, Way]]:
+    """Return the way to each peer with an endpoint, by link and peer name.
+
+    Args:
+        plans: Links as they are going to be.
+        overheads: Bytes a packet of each link grows by at most.
+        vdu: What was observed.
+        results: Of `observe`.
+        known: Of `learned`.
+    """
+    table = _table(results)
+    reach: Dict[str, Routes[bool]] = {
+        link: Routes(
+            (prefix, True)
+            for prefix in [plan.params.inner_address.network]
+            # Routed by destination: the inner address of a peer that is its outer one is not.
+            + same_address.split(plan.peers)[0]
+        )
+        for link, plan in plans.items()
+        if plan.params.technology in KEYED
+    }
+    through: Dict[str, Dict[str, str]] = {}
+    for link in reach:
+        through[link] = {
+            peer.name: _through(link, peer.endpoint[0], reach, table)
+            for peer in plans[link].peers
+            if peer.endpoint
+        }
+    found: Dict[str, Dict[str, Way]] = {}
+    for link, outers in through.items():
+        plan = plans[link]
+        found[link] = {}
+        for peer in plan.peers:
+            if not peer.endpoint:
+                continue
+            outer, address = outers[peer.name], peer.endpoint[0]
+            mtu = plans[outer].mtu if outer else _limit(address, plan, vdu, table, known)
+            refused = _refused(link, peer, outer, plans, through) if outer else None
+            if refused is None and mtu and mtu - overheads[link] < fields.MIN_MTU:
+                refused = (
+                    "only {} bytes get to {}".format(mtu, address),
+                    "at least {}".format(fields.MIN_MTU + overheads[link]),
+                )
+            found[link][peer.name] = Way(outer, mtu, refused)
+    return found
+
+
+def refusals(plan: LinkPlan, ways_of: Mapping[str, Way]) -> Dict[str, Tuple[str, str]]:
+    """Return why endpoints of a link's peers cannot be used, by address."""
+    found = {}
+    for peer in plan.peers:
+        way = ways_of.get(peer.name)
+        if peer.endpoint and way is not None and way.refused is not None:
+            found[str(peer.endpoint[0])] = way.refused
+    return found
+
+
+def _through(
+    link: str,
+    address: fields.IPAddress,
+    reach: Mapping[str, Routes[bool]],
+    table: Routes[_Route],
+) -> str:
+    """Return the link whose tunnel takes packets to an address, "" for none."""
+    for other in sorted(reach, key=lambda name: (name != link, name)):
+        if reach[other].to(address):
+            return other
+    route = table.to(address)
+    device = route.device if route else ""
+    for prefix in OWN_INTERFACES:
+        if device.startswith(prefix) and device[len(prefix) :] in reach:
+            return device[len(prefix) :]
+    return ""
+
+
+def _refused(
+    link: str,
+    peer: Peer,
+    outer: str,
+    plans: Mapping[str, LinkPlan],
+    through: Mapping[str, Mapping[str, str]],
+) -> Optional[Tuple[str, str]]:
+    address = peer.endpoint[0] if peer.endpoint else ""
+    if outer == link:
+        return "{} lies inside its tunnel".format(address), "an address of the underlay"
+    # Who runs already is not refused for what a newcomer to another link claims.
+    runs = _runs(plans[link], peer)
+    deeper = sorted(
+        through[outer][other.name]
+        for other in plans[outer].peers
+        if through[outer].get(other.name) and (not runs or _runs(plans[outer], other))
+    )
+    if deeper:
+        what = "{} is reached through the tunnel of {}, which itself runs through that of {}"
+        return what.format(address, outer, deeper[0]), "tunnels nested once"
+    if plans[link].params.technology == plans[outer].params.technology == IPSEC:
+        what = "{} is reached through the tunnel of {}, and both are IPsec"
+        return what.format(address, outer), "WireGuard for one of them"
+    return None
+
+
+def _runs(plan: LinkPlan, peer: Peer) -> bool:
+    """Tell whether a peer was reached at its endpoint before."""
+    applied = plan.state.applied if plan.state is not None else ()
+    return any(p.name == peer.name and p.endpoint == peer.endpoint for p in applied)
+
+
+def _limit(
+    address: fields.IPAddress,
+    plan: LinkPlan,
+    vdu: VduFacts,
+    table: Routes[_Route],
+    known: Mapping[str, int],
+) -> int:
+    route = table.to(address)
+    interface = vdu.interfaces.get(route.device) if route else None
+    limits = [known[str(address)]] if str(address) in known and route and route.routed else []
+    # Another interface than the one that was named may lead there.
+    if interface is not None and interface.name not in (plan.underlay, "lo"):
+        limits.append(interface.mtu)
+    return min(limits) if limits else 0
+
+
+def steps_to(known: Mapping[str, int], results: Results) -> List[Step]:
+    """Return the steps that keep what was learned; none where nothing changed."""
+    text = json.dumps(known, sort_keys=True) + "\n" if known else None
+    if "path/known" not in results or text == results.text("path/known"):
+        return []
+    if text is None:
+        return [remove("path/forget", PATHS_FILE)]
+    return [write("path/keep", PATHS_FILE, text, 0o600)]
+
+
+def _table(results: Results) -> Routes[_Route]:
+    found = []
+    try:
+        for family in ("4", "6"):
+            for row in json.loads(results.out("path/route-" + family) or "[]"):
+                text = str(row["dst"])
+                if text == "default":
+                    text = "0.0.0.0/0" if family == "4" else "::/0"
+                if row.get("type", "unicast") == "unicast" and "dev" in row:
+                    network = ipaddress.ip_network(text)
+                    found.append((network, _Route(network, str(row["dev"]), "gateway" in row)))
+    except (ValueError, KeyError, TypeError):
+        raise VduError("`ip -j route` printed something unexpected")
+    return Routes(found)

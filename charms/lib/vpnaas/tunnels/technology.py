@@ -1,0 +1,277 @@
+"""The seam between a link and what secures it.
+
+A technology is one object of class `Technology`; `plan` finds it by name in the table of
+`technologies` and knows nothing else of it. What is common to technologies whose peers have keys
+is in `keyed`.
+"""
+
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.x509 import Certificate
+from vpnaas.extras.gateway_tuning import GatewayParams
+from vpnaas.extras.monitoring import OFF, Monitoring
+from vpnaas.params.intent import Intent, LinkParams, ManualPeer
+from vpnaas.peers.admission import Context, Proof, Remote
+from vpnaas.peers.offer import Offer, decode
+from vpnaas.peers.peer import KeyState, Peer
+from vpnaas.vdu import facts
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.steps import Results, Step
+
+
+@attr.frozen
+class Situation:
+    """All that was gathered in Juju.
+
+    Attributes:
+        intent: What the operator asked for.
+        roles: "provider" or "requirer" of each link the charm declares.
+        remotes: Related applications with units, per link.
+        management: Address of the VDU that OSM gave.
+        user: Login user on the VDU.
+        rotate: Links whose key is to be rotated now.
+        force: Switch rotated keys without waiting for acknowledgements.
+        restart: Links to take down and up.
+        authorize: SSH public keys of our other units, which must be able to take over.
+        gateway: What is asked of a security gateway, None where this VNF is none.
+        certificates: What an operator brings for a link: its certificate and its authority's.
+        monitoring: The exporter of metrics that holds.
+    """
+
+    intent: Intent
+    roles: Mapping[str, str]
+    remotes: Mapping[str, Tuple[Remote, ...]] = attr.Factory(dict)
+    management: Optional[fields.IPAddress] = None
+    user: str = ""
+    rotate: FrozenSet[str] = frozenset()
+    force: bool = False
+    restart: FrozenSet[str] = frozenset()
+    authorize: Tuple[str, ...] = ()
+    gateway: Optional[GatewayParams] = None
+    certificates: Mapping[str, Tuple[Certificate, Certificate]] = attr.Factory(dict)
+    monitoring: Monitoring = OFF
+
+    def using(self, technology: str) -> List[str]:
+        """Return the links of one technology, by name."""
+        links = self.intent.links.items()
+        return sorted(link for link, params in links if params.technology == technology)
+
+    def offers(self, link: str) -> Dict[str, Offer]:
+        """Return the offers of a link that can be read, by peer name."""
+        found = {}
+        for remote in self.remotes.get(link, ()):
+            try:
+                offer = decode(remote.bag, remote.label)
+            except InputError:
+                continue
+            if offer is not None:
+                found[remote.peer_name] = offer
+        return found
+
+    def inner_addresses(self) -> FrozenSet[fields.IPAddress]:
+        """Return our addresses that are none of an underlay, whatever interface has them."""
+        links = self.intent.links.values()
+        return frozenset(link.inner_address.ip for link in links if not link.is_outer)
+
+    def needs_preshared(self, link: str) -> bool:
+        """Tell whether either end of a link wants a preshared key."""
+        return self.intent.links[link].needs_preshared or any(
+            offer.keys is not None and offer.keys.preshared for offer in self.offers(link).values()
+        )
+
+
+@attr.frozen
+class LinkPlan:
+    """What was decided for one link.
+
+    Attributes:
+        params: Its Day-1 parameters.
+        unusable: The parameters cannot work on this VDU; the link stays as it is.
+        problems: Sentences, each a reason why a peer or the link is not as asked for.
+        waiting: Sentences of the same kind that need no operator, only time.
+        peers: What the VDU is to have.
+        mtu: Of the tunnel, bytes.
+        offers: What we tell each relation, by relation id.
+        state: State the plan starts from, None for technology none.
+        interface: Interface that has the inner address, "" where nothing was decided.
+        underlay: Interface the link runs over.
+        owner: systemd unit that brings the link up.
+        through: Link whose tunnel takes our packets to a peer, by its name, where one does.
+    """
+
+    params: LinkParams
+    unusable: bool = False
+    problems: Tuple[str, ...] = ()
+    waiting: Tuple[str, ...] = ()
+    peers: Tuple[Peer, ...] = ()
+    mtu: int = 0
+    offers: Mapping[int, Offer] = attr.Factory(dict)
+    state: Optional[KeyState] = None
+    steps: Tuple[Step, ...] = ()
+    interface: str = ""
+    underlay: str = ""
+    owner: str = ""
+    through: Mapping[str, str] = attr.Factory(dict)
+
+
+@attr.frozen
+class View:
+    """What a technology plans one link from.
+
+    Attributes:
+        prepared: What the steps of `Technology.prepare` brought back, None where there were none.
+        through: As in `LinkPlan`.
+        refused: Why an endpoint cannot be used, and what can, by its address.
+    """
+
+    situation: Situation
+    params: LinkParams
+    vdu: VduFacts
+    underlay: facts.Interface
+    mtu: int
+    endpoint: Optional[Tuple[fields.IPAddress, int]]
+    results: Results
+    prepared: Optional[Results] = None
+    through: Mapping[str, str] = attr.Factory(dict)
+    refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+
+    @property
+    def link(self) -> str:
+        """Return the name of the link."""
+        return self.params.link
+
+    @property
+    def remotes(self) -> Tuple[Remote, ...]:
+        """Return the related applications of the link."""
+        return self.situation.remotes.get(self.link, ())
+
+    def context(
+        self,
+        applied: Sequence[Peer],
+        manual: Sequence[ManualPeer] = (),
+        own_keys: Sequence[str] = (),
+        preshared_ids: Optional[Mapping[str, Optional[str]]] = None,
+        proofs: Optional[Mapping[str, Proof]] = None,
+    ) -> Context:
+        """Return what vetting is to know; `preshared_ids` is None where there are no keys."""
+        return Context(
+            params=self.params,
+            vdu=self.vdu,
+            remotes=self.remotes,
+            manual=tuple(manual),
+            applied=tuple(applied),
+            own_keys=tuple(own_keys),
+            preshared_required=(
+                preshared_ids is not None and self.situation.needs_preshared(self.link)
+            ),
+            preshared_ids=preshared_ids or {},
+            refused=self.refused,
+            proofs=proofs,
+            revoked=frozenset(self.situation.intent.revoked.get(self.link, ())),
+        )
+
+    def sources(self) -> Dict[str, fields.IPAddress]:
+        """Return the address a tunnel inside another one starts from, by peer name."""
+        links = self.situation.intent.links
+        return {name: links[link].inner_address.ip for name, link in self.through.items()}
+
+
+@attr.frozen
+class Seen:
+    """What the VDU knows of one peer at this moment.
+
+    Attributes:
+        handshake: When the peer last proved itself, seconds since the epoch, 0 for never.
+        age: The same as seconds since then, where the VDU tells it so.
+        endpoint: Where it is reached now, "" where unknown.
+        details: What show-status adds for this technology.
+    """
+
+    handshake: int = 0
+    age: Optional[int] = None
+    received: int = 0
+    sent: int = 0
+    endpoint: str = ""
+    details: Mapping[str, Any] = attr.Factory(dict)
+
+
+class Technology:
+    """One way to carry a link; the methods are pure.
+
+    Attributes:
+        name: Value of the parameter `technology`.
+        tools: Programs a VDU needs for its links.
+        packages: Packages that bring these.
+        keyed: Whether peers have keys, and so prove themselves and can be rotated.
+        fresh: Seconds for which a handshake vouches for a peer.
+    """
+
+    name = ""
+    tools: Tuple[str, ...] = ()
+    packages: Tuple[str, ...] = ()
+    keyed = False
+    fresh = 0
+
+    def overhead(self, params: LinkParams) -> int:
+        """Return by how many bytes a packet grows at most."""
+        return 0
+
+    def marker(self, link: str) -> str:
+        """Return the file whose presence says that the VDU has the link in this technology."""
+        raise NotImplementedError
+
+    def interface(self, view: View) -> str:
+        """Return the interface whose packets are those of the link."""
+        raise NotImplementedError
+
+    def owner(self, view: View) -> str:
+        """Return the systemd unit the link's measurement socket lives and dies with."""
+        raise NotImplementedError
+
+    def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
+        """Return the steps that make what is missing (keys) and look at `links`, never empty."""
+        raise NotImplementedError
+
+    def prepare(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+        """Return the steps of a second round trip before the plan; often none."""
+        return []
+
+    def plan(self, view: View) -> LinkPlan:
+        """Decide what a link should be.
+
+        Raises:
+            VpnaasError: Its parameters cannot work on this VDU.
+        """
+        raise NotImplementedError
+
+    def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
+        """Return the steps of a fresh look at the live state, for `conclude`."""
+        return []
+
+    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+        """Merge what the VDU reported after the steps into the plan of a link."""
+        return plan
+
+    def absent(self, link: str) -> List[Step]:
+        """Return the steps that take a link down for good; its keys stay."""
+        raise NotImplementedError
+
+    def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
+        """Return what the VDU knows of a peer."""
+        return Seen()
+
+    def alive(self, now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
+        """Tell whether a peer proved itself so lately that its tunnel counts as up.
+
+        What lies as far ahead is of before the clock was set back, and says nothing.
+        """
+        handshake = self.seen(plan, peer).handshake
+        return bool(handshake) and abs(now - handshake) < self.fresh + grace
+
+    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+        """Return what show-status tells of a link beyond what all technologies have."""
+        return {}

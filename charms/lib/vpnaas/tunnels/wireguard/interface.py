@@ -1,0 +1,498 @@
+"""WireGuard on the VDU: observing an interface, and the steps to a wanted one.
+
+The persistent form is a wg-quick(8) file with `wg-quick@` enabled, so a link survives a reboot by
+itself. The live form is changed with `wg set`, peer by peer, so that a peer that does not change
+keeps its session. Keys stay in files: the wg-quick file names them in PostUp, and `wg show dump`,
+which prints the private key, is never called.
+"""
+
+import ipaddress
+import json
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import VduError
+from vpnaas.base.links import directory, wireguard_interface
+from vpnaas.params.intent import LinkParams
+from vpnaas.peers.peer import KeyState, Peer, read_record, recording
+from vpnaas.vdu import facts, generated
+from vpnaas.vdu.steps import Results, Step, move, read, remove, run, write
+from vpnaas.vdu.steps import directory as make_directory
+
+OVERHEAD = 80
+"""Bytes a packet grows by: 40 IPv6, 8 UDP, 32 WireGuard (data header 16, tag 16); an IPv4
+underlay needs 20 less, but a peer may be reached over either."""
+HANDOVER_PROGRAM = "/usr/local/lib/osm-vpnaas/handover"
+HANDOVER_SECONDS = 1800
+
+_SHOWN = (
+    "public-key",
+    "listen-port",
+    "peers",
+    "endpoints",
+    "allowed-ips",
+    "latest-handshakes",
+    "transfer",
+    "persistent-keepalive",
+)
+
+
+@attr.frozen
+class LivePeer:
+    """A peer as the interface knows it now."""
+
+    allowed: FrozenSet[fields.IPNetwork]
+    endpoint: str = ""
+    handshake: int = 0
+    received: int = 0
+    sent: int = 0
+    keepalive: int = 0
+
+
+@attr.frozen
+class Live:
+    """A WireGuard interface that exists."""
+
+    public_key: str
+    listen_port: int
+    peers: Dict[str, LivePeer]
+    addresses: FrozenSet[fields.IPInterface]
+    mtu: int
+    routes: FrozenSet[fields.IPNetwork]
+
+
+@attr.frozen
+class State(KeyState):
+    """What was observed of one link.
+
+    Attributes:
+        live: The interface, None where there is none.
+        file: Text of the wg-quick file, None where there is none.
+        enabled: Whether the unit starts at boot.
+    """
+
+    live: Optional[Live]
+    file: Optional[str]
+    enabled: bool
+
+
+def unit(link: str) -> str:
+    """Return the systemd unit of a link."""
+    return "wg-quick@{}.service".format(wireguard_interface(link))
+
+
+def conf_path(link: str) -> str:
+    """Return the wg-quick file of a link."""
+    return "/etc/wireguard/{}.conf".format(wireguard_interface(link))
+
+
+def key_file(link: str) -> str:
+    """Return the private key file of a link."""
+    return directory(link) + "/private.key"
+
+
+def next_key_file(link: str) -> str:
+    """Return the file of the key a rotation has staged."""
+    return directory(link) + "/next.key"
+
+
+def preshared_file(link: str, peer: str) -> str:
+    """Return the preshared key file of a peer."""
+    return "{}/preshared-{}".format(directory(link), peer)
+
+
+def observe(links: Sequence[str]) -> List[Step]:
+    """Return the steps that make missing keys of the links and look at everything."""
+    if not links:
+        return []
+    steps: List[Step] = []
+    for link in links:
+        key, staged = key_file(link), next_key_file(link)
+        steps += [
+            make_directory(link + "/dir", directory(link)),
+            run(link + "/genkey", "wg", "genkey", stdout_file=key, unless=key),
+            run(link + "/public", "wg", "pubkey", stdin_file=key),
+            run(link + "/next", "wg", "pubkey", stdin_file=staged, only_if=staged),
+            read(link + "/generation", directory(link) + "/generation"),
+            read(link + "/applied", directory(link) + "/applied.json", recall=True),
+            read(link + "/file", conf_path(link), recall=True),
+        ]
+    units = [unit(link) for link in links]
+    steps.append(run("wg/enabled", "systemctl", "is-enabled", *units, any_exit=True))
+    return steps + look()
+
+
+def look(prefix: str = "") -> List[Step]:
+    """Return the steps that read all live interfaces; `prefix` tells a second look apart.
+
+    A process costs more than what it prints, so each is asked once for all links.
+    """
+    steps = [run(prefix + "wg/" + what, "wg", "show", "all", what) for what in _SHOWN]
+    steps.append(run(prefix + "wg/address", "ip", "-j", "address", "show"))
+    for family in ("-4", "-6"):
+        steps.append(run(prefix + "wg/route" + family, "ip", "-j", family, "route", "show"))
+    return steps
+
+
+def parse(links: Sequence[str], link: str, results: Results) -> State:
+    """Read what `observe(links)` brought back of one link."""
+    public = (results.out(link + "/public") or "").strip()
+    generation = (results.text(link + "/generation") or "1").strip()
+    enabled = results.output("wg/enabled").split("\n")
+    return State(
+        public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
+        next_public_key=(results.out(link + "/next") or "").strip(),
+        generation=fields.integer("VDU: {} generation".format(link), generation, 1, 999999999),
+        live=parse_live(link, results),
+        file=results.text(link + "/file"),
+        enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
+        applied=read_record(results.text(link + "/applied")),
+        recorded=results.text(link + "/applied"),
+    )
+
+
+def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
+    """Read what `look` brought back of one link; None where the interface does not exist."""
+    interface = wireguard_interface(link)
+
+    def table(what: str) -> Dict[str, List[str]]:
+        """Return the columns after the key of each row of this interface, by key."""
+        text = results.out(prefix + "wg/" + what) or ""
+        rows = [line.split("\t") for line in fields.lines(text)]
+        return {row[1]: row[2:] for row in rows if row[0] == interface}
+
+    try:
+        public_keys = list(table("public-key"))
+        if not public_keys:
+            return None
+        endpoints = _endpoints(interface, results.out(prefix + "wg/endpoints") or "")
+        allowed = table("allowed-ips")
+        handshakes, transfer = table("latest-handshakes"), table("transfer")
+        keepalives = table("persistent-keepalive")
+        peers = {}
+        for key in table("peers"):
+            prefixes = allowed.get(key, [""])[0].split()
+            endpoint = endpoints.get(key, "")
+            received, sent = transfer.get(key, ["0", "0"])[:2]
+            keepalive = keepalives.get(key, ["off"])[0]
+            peers[key] = LivePeer(
+                allowed=frozenset(ipaddress.ip_network(p) for p in prefixes if p != "(none)"),
+                endpoint="" if endpoint == "(none)" else endpoint,
+                handshake=int(handshakes.get(key, ["0"])[0]),
+                received=int(received),
+                sent=int(sent),
+                keepalive=0 if keepalive == "off" else int(keepalive),
+            )
+        shown = json.loads(results.out(prefix + "wg/address") or "[]")
+        details = next(item for item in shown if item.get("ifname") == interface)
+        routes = set()
+        for family in ("-4", "-6"):
+            for route in json.loads(results.out(prefix + "wg/route" + family) or "[]"):
+                if route.get("dev") != interface or route["dst"] == "default":
+                    continue
+                if route.get("protocol") != "kernel":
+                    routes.add(ipaddress.ip_network(route["dst"]))
+        return Live(
+            public_key=public_keys[0],
+            listen_port=int(next(iter(table("listen-port")))),
+            peers=peers,
+            addresses=frozenset(facts.addresses(details)),
+            mtu=int(details["mtu"]),
+            routes=frozenset(routes),
+        )
+    except (ValueError, KeyError, IndexError, StopIteration):
+        raise VduError("`wg show` or `ip` printed something unexpected of {}".format(interface))
+
+
+def _endpoints(interface: str, text: str) -> Dict[str, str]:
+    """Return the endpoint of each peer of an interface from `wg show all endpoints`.
+
+    Unlike the other tables, this one names an interface in the row of its first peer only, and
+    where it has no peer without ending the row (wireguard-tools 1.0.20210914 and before).
+    """
+    found = {}
+    current = ""
+    for line in fields.lines(text):
+        columns = line.split("\t")
+        current = columns[-3] if len(columns) > 2 else current
+        if current == interface and len(columns) > 1:
+            found[columns[-2]] = columns[-1]
+    return found
+
+
+@attr.frozen
+class Wanted:
+    """A WireGuard interface as it should be."""
+
+    link: str
+    address: fields.IPInterface
+    listen_port: int
+    mtu: int
+    peers: Tuple[Peer, ...]
+
+    @classmethod
+    def of(cls, params: LinkParams, mtu: int, peers: Sequence[Peer]) -> "Wanted":
+        """Combine link parameters with the MTU and peers that were agreed."""
+        return cls(params.link, params.inner_address, params.listen_port, mtu, tuple(peers))
+
+
+def handed_over(peer: Peer, live: Optional[Live]) -> bool:
+    """Tell whether a rotating peer already uses its next key.
+
+    A handshake under the next key is proof: only the holder of that private key can make it
+    (Noise IKpsk2). Then its prefixes belong to that key, whatever the databag still says.
+    """
+    staged = live.peers.get(peer.next_public_key) if live and peer.next_public_key else None
+    return staged is not None and staged.handshake > 0
+
+
+def allowed_by_key(wanted: Wanted, live: Optional[Live]) -> Dict[str, Tuple[Peer, bool]]:
+    """Return each key that should be on the interface, and whether it carries the prefixes."""
+    table = {}
+    for peer in wanted.peers:
+        switched = handed_over(peer, live)
+        table[peer.public_key] = (peer, not switched)
+        if peer.next_public_key:
+            table[peer.next_public_key] = (peer, switched)
+    return table
+
+
+def render(wanted: Wanted, live: Optional[Live] = None) -> str:
+    """Return the wg-quick(8) file. It holds no secret; PostUp names the key files."""
+    keys = allowed_by_key(wanted, live)
+    lines = [
+        "[Interface]",
+        "Address = {}".format(wanted.address),
+        "ListenPort = {}".format(wanted.listen_port),
+        "MTU = {}".format(wanted.mtu),
+    ]
+    for key, (peer, _) in sorted(keys.items()):
+        if peer.preshared:
+            path = preshared_file(wanted.link, peer.name)
+            lines.append("PostUp = wg set %i peer {} preshared-key {}".format(key, path))
+    # The interface has no key, and so cannot shake hands, until its preshared keys are set.
+    lines.append("PostUp = wg set %i private-key {}".format(key_file(wanted.link)))
+    for key, (peer, carries) in sorted(keys.items()):
+        lines += ["", "# {}".format(peer.name), "[Peer]", "PublicKey = {}".format(key)]
+        if carries:
+            lines.append("AllowedIPs = {}".format(", ".join(str(p) for p in peer.prefixes)))
+        if peer.endpoint:
+            lines.append("Endpoint = {}".format(fields.show_endpoint(*peer.endpoint)))
+        if peer.keepalive:
+            lines.append("PersistentKeepalive = {}".format(peer.keepalive))
+    return generated.HEAD + "\n".join(lines) + "\n"
+
+
+def steps_to(wanted: Wanted, state: State) -> List[Step]:
+    """Return the steps from what was observed to what is wanted; none where they agree."""
+    link, interface = wanted.link, wireguard_interface(wanted.link)
+    steps: List[Step] = []
+    text = render(wanted, state.live)
+    if state.file != text:
+        steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
+    if not state.enabled:
+        steps.append(run(link + "/apply/enable", "systemctl", "enable", unit(link), timeout=30))
+    if state.live is None:
+        # `restart`: the unit may count as active although somebody deleted the interface.
+        steps.append(run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60))
+    else:
+        steps += _interface_changes(wanted, state, state.live, interface)
+        steps += _peer_changes(wanted, state, state.live, interface)
+        steps += _route_changes(wanted, state.live, interface)
+    steps += _handovers(wanted, state.live, interface)
+    return steps + recording(link, wanted.peers, state, bool(steps))
+
+
+def _interface_changes(wanted: Wanted, state: State, live: Live, interface: str) -> List[Step]:
+    link = wanted.link
+    steps = []
+    if live.public_key != state.public_key:
+        steps.append(
+            run(link + "/apply/key", "wg", "set", interface, "private-key", key_file(link))
+        )
+    if live.listen_port != wanted.listen_port:
+        port = str(wanted.listen_port)
+        steps.append(run(link + "/apply/port", "wg", "set", interface, "listen-port", port))
+    if live.mtu != wanted.mtu:
+        mtu = str(wanted.mtu)
+        steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
+    if wanted.address not in live.addresses:
+        address = str(wanted.address)
+        steps.append(
+            run(link + "/apply/address", "ip", "address", "add", address, "dev", interface)
+        )
+    for index, old in enumerate(sorted(live.addresses - {wanted.address}, key=str)):
+        id = "{}/apply/address-{}".format(link, index)
+        steps.append(run(id, "ip", "address", "del", str(old), "dev", interface))
+    return steps
+
+
+def _peer_changes(wanted: Wanted, state: State, live: Live, interface: str) -> List[Step]:
+    link = wanted.link
+    before = {key: peer for peer in state.applied for key in peer.public_keys()}
+    keys = allowed_by_key(wanted, live)
+    removals: List[str] = []
+    changes: List[str] = []
+    for key in sorted(set(live.peers) - set(keys)):
+        removals += ["peer", key, "remove"]
+    for key, (peer, carries) in sorted(keys.items()):
+        now, old = live.peers.get(key), before.get(key)
+        words: List[str] = []
+        if peer.preshared and (now is None or old is None or old.preshared != peer.preshared):
+            words += ["preshared-key", preshared_file(link, peer.name)]
+        elif not peer.preshared and now is not None and old is not None and old.preshared:
+            words += ["preshared-key", "/dev/null"]
+        # A live endpoint may have roamed (wg(8)); only a changed offer may overrule it.
+        if peer.endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
+            words += ["endpoint", fields.show_endpoint(*peer.endpoint)]
+        if (now.keepalive if now else 0) != peer.keepalive:
+            words += ["persistent-keepalive", str(peer.keepalive)]
+        prefixes = frozenset(peer.prefixes if carries else ())
+        if now is None or now.allowed != prefixes:
+            words += ["allowed-ips", fields.show_networks(fields.ordered(prefixes))]
+        if words or now is None:
+            changes += ["peer", key] + words
+    steps = []
+    # Removal comes first and alone: a peer that must go, goes even if a later change fails.
+    if removals:
+        steps.append(run(link + "/apply/remove", "wg", "set", interface, *removals))
+    if changes:
+        steps.append(run(link + "/apply/peers", "wg", "set", interface, *changes))
+    return steps
+
+
+def _route_changes(wanted: Wanted, live: Live, interface: str) -> List[Step]:
+    subnet = wanted.address.network
+    routes = {p for peer in wanted.peers for p in peer.prefixes if not fields.covers(subnet, p)}
+    steps = []
+    for index, prefix in enumerate(fields.ordered(routes - live.routes)):
+        id = "{}/apply/route-{}".format(wanted.link, index)
+        steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
+    for index, prefix in enumerate(fields.ordered(live.routes - routes)):
+        id = "{}/apply/unroute-{}".format(wanted.link, index)
+        steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
+    return steps
+
+
+def _handovers(wanted: Wanted, live: Optional[Live], interface: str) -> List[Step]:
+    """Watch for the moment a rotating peer switches, so that no relation event is waited for."""
+    steps: List[Step] = []
+    for peer in wanted.peers:
+        staged = peer.next_public_key
+        if not staged or (live is not None and staged in live.peers):
+            continue
+        if not steps:
+            steps += [
+                make_directory(wanted.link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755),
+                write(wanted.link + "/apply/handover", HANDOVER_PROGRAM, HANDOVER, 0o755),
+            ]
+        steps.append(
+            run(
+                "{}/apply/handover-{}".format(wanted.link, peer.name),
+                "systemd-run",
+                "--collect",
+                "--quiet",
+                HANDOVER_PROGRAM,
+                interface,
+                staged,
+                fields.show_networks(peer.prefixes),
+                str(HANDOVER_SECONDS),
+            )
+        )
+    return steps
+
+
+HANDOVER = '''#!/usr/bin/python3
+"""Give a rotating peer's prefixes to its next key as soon as a handshake proves it is in use.
+
+Usage: handover INTERFACE KEY PREFIXES SECONDS
+Ends by itself after SECONDS, or when the interface or the key is gone.
+"""
+import subprocess
+import sys
+import time
+
+
+def main(interface, key, prefixes, seconds):
+    deadline = time.monotonic() + float(seconds)
+    while time.monotonic() < deadline:
+        shown = subprocess.run(
+            ["wg", "show", interface, "latest-handshakes"], stdout=subprocess.PIPE, check=False
+        )
+        times = dict(line.split("\\t") for line in shown.stdout.decode().splitlines())
+        if shown.returncode or key not in times:
+            return 0
+        if times[key] != "0":
+            command = ["wg", "set", interface, "peer", key, "allowed-ips", prefixes]
+            return subprocess.run(command, check=False).returncode
+        time.sleep(0.1)
+    return 1
+
+
+sys.exit(main(*sys.argv[1:]))
+'''
+
+
+def stage_key(link: str) -> List[Step]:
+    """Return the steps that make the next key of a rotation, where none is staged."""
+    path = next_key_file(link)
+    return [
+        run(link + "/stage", "wg", "genkey", stdout_file=path, unless=path),
+        run(link + "/next", "wg", "pubkey", stdin_file=path),
+    ]
+
+
+def promote_key(link: str, generation: int, live: bool) -> List[Step]:
+    """Return the steps that switch to the staged key.
+
+    The file moves first: a crash right after leaves an interface with the old key, which the next
+    reconcile sees and mends.
+    """
+    steps = [
+        move(link + "/promote/move", next_key_file(link), key_file(link)),
+        write(
+            link + "/promote/generation",
+            directory(link) + "/generation",
+            "{}\n".format(generation),
+            0o600,
+        ),
+    ]
+    if live:
+        interface = wireguard_interface(link)
+        steps.append(
+            run(link + "/promote/set", "wg", "set", interface, "private-key", key_file(link))
+        )
+    return steps
+
+
+def absent(link: str) -> List[Step]:
+    """Return the steps that take a link down for good; its keys stay."""
+    return [
+        run(
+            link + "/absent/stop",
+            "systemctl",
+            "disable",
+            "--now",
+            unit(link),
+            any_exit=True,
+            timeout=60,
+        ),
+        # A unit that failed or was never started may still have left the interface.
+        run(
+            link + "/absent/link",
+            "ip",
+            "link",
+            "delete",
+            wireguard_interface(link),
+            any_exit=True,
+        ),
+        remove(link + "/absent/file", conf_path(link)),
+        remove(link + "/absent/record", directory(link) + "/applied.json"),
+    ]
+
+
+def restart(link: str) -> List[Step]:
+    """Return the steps that take the interface down and up."""
+    return [run(link + "/restart", "systemctl", "restart", unit(link), timeout=60)]

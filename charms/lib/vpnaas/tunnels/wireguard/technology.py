@@ -1,0 +1,114 @@
+"""WireGuard as a technology of links; `interface` talks to its programs."""
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+import attr
+
+from vpnaas.base.links import WIREGUARD, wireguard_interface
+from vpnaas.params.intent import LinkParams
+from vpnaas.peers.peer import KeyState, Peer
+from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
+from vpnaas.tunnels.technology import LinkPlan, Seen, Situation, View
+from vpnaas.tunnels.wireguard import interface as wireguard
+from vpnaas.vdu.steps import Results, Step
+
+
+class Wireguard(KeyedTechnology):
+    """WireGuard with wg-quick: one interface per link."""
+
+    name = WIREGUARD
+    tools = ("wg", "wg-quick")
+    packages = ("wireguard-tools",)
+    # WireGuard makes a new handshake after 120 s of use.
+    fresh = 150
+
+    def overhead(self, params: LinkParams) -> int:
+        """Return by how many bytes a packet grows at most."""
+        return wireguard.OVERHEAD
+
+    def marker(self, link: str) -> str:
+        """Return the wg-quick file."""
+        return wireguard.conf_path(link)
+
+    def interface(self, view: View) -> str:
+        """Return the WireGuard interface."""
+        return wireguard_interface(view.link)
+
+    def owner(self, view: View) -> str:
+        """Return the unit that makes the interface."""
+        return wireguard.unit(view.link)
+
+    def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
+        """Return the steps that make missing keys and look at the interfaces."""
+        steps = wireguard.observe(links)
+        for link in links:
+            steps += observe_preshared(situation, link)
+        return steps
+
+    def parse(self, view: View) -> wireguard.State:
+        """Read what `observe` brought back of a link."""
+        return wireguard.parse(view.situation.using(self.name), view.link, view.results)
+
+    def stage_key(self, view: View, state: KeyState) -> List[Step]:
+        """Return the steps that make the next key."""
+        return wireguard.stage_key(view.link)
+
+    def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
+        """Return the state after the switch to the staged key, and the steps."""
+        assert isinstance(state, wireguard.State)  # noqa: S101 - `parse` made it
+        generation = state.generation + 1
+        steps = wireguard.promote_key(link, generation, live=state.live is not None)
+        switched = attr.evolve(
+            state,
+            public_key=state.next_public_key,
+            next_public_key="",
+            generation=generation,
+            live=state.live and attr.evolve(state.live, public_key=state.next_public_key),
+        )
+        return switched, steps
+
+    def apply(self, view: View, state: KeyState, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+        """Return the steps to the wanted interface."""
+        assert isinstance(state, wireguard.State)  # noqa: S101 - `parse` made it
+        return wireguard.steps_to(wireguard.Wanted.of(view.params, mtu, peers), state)
+
+    def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
+        """Return the steps that take the interface down and up."""
+        assert isinstance(state, wireguard.State)  # noqa: S101 - `parse` made it
+        return wireguard.restart(view.link) if state.live is not None else []
+
+    def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
+        """Return the steps that read all live interfaces."""
+        return wireguard.look(prefix)
+
+    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+        """Take over the live state of after the steps."""
+        plan = super().conclude(plan, results, prefix)
+        state = plan.state
+        if isinstance(state, wireguard.State) and prefix + "wg/public-key" in results:
+            live = wireguard.parse_live(plan.params.link, results, prefix)
+            return attr.evolve(plan, state=attr.evolve(state, live=live))
+        return plan
+
+    def absent(self, link: str) -> List[Step]:
+        """Return the steps that take a link down for good."""
+        return wireguard.absent(link)
+
+    def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
+        """Return what the interface knows of a peer, under its current and its next key."""
+        state = plan.state
+        live = state.live if isinstance(state, wireguard.State) else None
+        keys = peer.public_keys()
+        entries = [live.peers[key] for key in keys if key in live.peers] if live else []
+        roamed = [entry.endpoint for entry in entries if entry.endpoint]
+        return Seen(
+            handshake=max([entry.handshake for entry in entries] or [0]),
+            received=sum(entry.received for entry in entries),
+            sent=sum(entry.sent for entry in entries),
+            endpoint=roamed[0] if roamed else "",
+        )
+
+    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+        """Return what show-status tells of a link."""
+        told = super().details(plan)
+        return dict(told, interface=wireguard_interface(plan.params.link)) if told else told

@@ -1,0 +1,97 @@
+"""Facts of a VDU that every technology needs: addresses, MTUs, routes, clock."""
+
+import ipaddress
+import json
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VduError
+from vpnaas.vdu.steps import Results, Step, run
+
+
+@attr.frozen
+class Interface:
+    """One network interface of the VDU."""
+
+    name: str
+    mtu: int
+    addresses: Tuple[fields.IPInterface, ...]
+
+
+@attr.frozen
+class VduFacts:
+    """What was observed of the VDU.
+
+    Attributes:
+        now: Clock of the VDU, seconds since the epoch; handshake times are relative to it.
+        interfaces: By name.
+        default_interface: Interface of the default route, "" where there is none.
+    """
+
+    now: int
+    interfaces: Dict[str, Interface]
+    default_interface: str = ""
+
+    def underlay(self, wanted: str, management: Optional[fields.IPAddress]) -> Interface:
+        """Return the interface a tunnel runs over.
+
+        Args:
+            wanted: Name the operator gave, "" for that of management.
+            management: Address OSM logs in to. With a floating IP it is on no interface, then
+                the interface of the default route stands for it.
+        """
+        if wanted:
+            if wanted not in self.interfaces:
+                raise InputError(
+                    "configure: underlay-interface",
+                    "the VDU has no interface {}".format(wanted),
+                    ", ".join(sorted(self.interfaces)),
+                )
+            return self.interfaces[wanted]
+        for interface in self.interfaces.values():
+            if any(a.ip == management for a in interface.addresses):
+                return interface
+        if self.default_interface in self.interfaces:
+            return self.interfaces[self.default_interface]
+        raise VduError("no interface of the VDU has the management address or a default route")
+
+    def is_local(self, address: fields.IPAddress) -> bool:
+        """Tell whether an interface of the VDU has this address."""
+        return any(a.ip == address for i in self.interfaces.values() for a in i.addresses)
+
+
+def observe() -> List[Step]:
+    """Return the steps that gather the facts."""
+    return [
+        run("facts/now", "date", "+%s"),
+        run("facts/addresses", "ip", "-j", "address", "show"),
+        run("facts/default", "ip", "-j", "route", "show", "default", any_exit=True),
+    ]
+
+
+def addresses(item: Mapping[str, Any]) -> Tuple[fields.IPInterface, ...]:
+    """Return the addresses of one entry of `ip -j address`, without link-local ones.
+
+    The order is the kernel's: an interface's first address is the one it came up with.
+    """
+    return tuple(
+        ipaddress.ip_interface("{}/{}".format(a["local"], a["prefixlen"]))
+        for a in item.get("addr_info", ())
+        if a.get("scope") != "link" and a["family"] in ("inet", "inet6")
+    )
+
+
+def parse(results: Results) -> VduFacts:
+    """Read what `observe` brought back."""
+    try:
+        interfaces = {}
+        for item in json.loads(results.out("facts/addresses") or "[]"):
+            name = str(item["ifname"])
+            interfaces[name] = Interface(name, int(item["mtu"]), addresses(item))
+        routes = json.loads(results.out("facts/default") or "[]")
+        default = str(routes[0].get("dev", "")) if routes else ""
+        return VduFacts(int(results.out("facts/now") or "0"), interfaces, default)
+    except (ValueError, KeyError, TypeError):
+        raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")

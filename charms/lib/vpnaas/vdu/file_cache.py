@@ -1,0 +1,132 @@
+"""What of a VDU's files need not travel, since both sides have it.
+
+Files of a link grow with its peers, and a change is mostly that of one peer. So a `write` of a file
+that was read goes as what differs, with the digest of what it applies to; and a `read` whose text
+the asker has already names that text's digest, upon which the agent answers that it is still so.
+Digests are of the whole text: what is recalled cannot be out of date, only useless.
+"""
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tuple
+
+if TYPE_CHECKING:
+    from vpnaas.vdu.steps import Step
+
+LEAST = 1024
+"""Characters of a text worth it."""
+MOST = 32 << 20
+"""Characters kept in all."""
+
+
+class Recall:
+    """Texts of files of one VDU by path, as they were last seen or written.
+
+    Attributes:
+        changed: Whether it differs from what it began with.
+    """
+
+    def __init__(self, texts: Optional[Dict[str, str]] = None) -> None:
+        self._texts = dict(texts or {})
+        self.changed = False
+
+    def get(self, path: str) -> Optional[str]:
+        """Return the text known of a file."""
+        return self._texts.get(path)
+
+    def put(self, path: str, text: Optional[str]) -> None:
+        """Take note of a text; None and short ones are forgotten."""
+        if text is not None and not LEAST <= len(text) <= MOST:
+            text = None
+        if self._texts.get(path) == text:
+            return
+        self.changed = True
+        if text is None:
+            del self._texts[path]
+        else:
+            self._texts.pop(path, None)
+            self._texts[path] = text
+        while sum(map(len, self._texts.values())) > MOST:
+            del self._texts[next(iter(self._texts))]
+
+    def to_json(self) -> str:
+        """Return what `from_json` reads."""
+        return json.dumps(self._texts)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Recall":
+        """Read it back; what is not ours counts as nothing."""
+        try:
+            found = json.loads(text)
+            return cls({str(path): str(known) for path, known in found.items()})
+        except (ValueError, AttributeError):
+            return cls()
+
+
+def digest(text: str) -> str:
+    """Return what the agent compares a file with."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def difference(before: str, after: str) -> Tuple[int, int]:
+    """Return how many characters two texts have in common at the start and, besides, at the end."""
+    most = min(len(before), len(after))
+    start = _common(most, lambda size: before[:size] == after[:size])
+    most -= start
+    end = _common(most, lambda size: before[len(before) - size :] == after[len(after) - size :])
+    return start, end
+
+
+def _common(most: int, holds: Any) -> int:
+    """Return the largest size up to `most` for which `holds`, which it does for all below."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def wire(steps: Sequence["Step"], known: Optional[Recall]) -> List[Dict[str, Any]]:
+    """Return the wire form of steps."""
+    touched: Set[str] = set()
+    listed = []
+    for step in steps:
+        told = step.to_json()
+        path = str(told.get("path", ""))
+        if told["do"] == "read" and step.recall and known is not None and path not in touched:
+            text = known.get(path)
+            if text is not None:
+                told["known"] = digest(text)
+        if told["do"] == "write" and path not in touched:
+            told = _patched(told, step.before)
+        touched |= {path, str(told.get("source", "")), str(told.get("stdout_file", ""))}
+        listed.append(told)
+    return listed
+
+
+def _patched(told: Dict[str, Any], before: Optional[str]) -> Dict[str, Any]:
+    after = told["text"]
+    # U+FFFD stands for what was not UTF-8; a digest of it is of another file.
+    if before is None or len(after) < LEAST or "\ufffd" in before:
+        return told
+    start, end = difference(before, after)
+    if 2 * (start + end) < len(after):
+        return told
+    rest = {key: value for key, value in told.items() if key != "text"}
+    changed = after[start : len(after) - end]
+    return dict(rest, do="patch", of=digest(before), start=start, end=end, text=changed)
+
+
+def learn(known: Recall, step: "Step", result: Dict[str, Any]) -> None:
+    """Complete the result of a step by what is known, and take note of what is new."""
+    if step.body["do"] == "read" and step.recall:
+        if result.get("same"):
+            result["text"] = known.get(step.body["path"])
+            if result["text"] is None:
+                raise ValueError("not asked for")
+        known.put(step.body["path"], result.get("text"))
+    elif step.body["do"] == "write" and known.get(step.body["path"]) is not None:
+        known.put(step.body["path"], step.body["text"])

@@ -1,0 +1,106 @@
+"""A table of nftables that is in force before the network comes up at boot, with its own unit."""
+
+from typing import List
+
+import attr
+
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+
+NFT = "/usr/sbin/nft"
+
+_UNIT = """[Unit]
+Description={what} (osm-vpnaas)
+DefaultDependencies=no
+After=local-fs.target
+Before=network-pre.target shutdown.target
+Wants=network-pre.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={nft} -f {file}
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+@attr.frozen
+class BootTable:
+    """Such a table.
+
+    Attributes:
+        name: Of its files, its unit and the steps that concern it.
+        table: Of family inet.
+        what: Description of its unit.
+    """
+
+    name: str
+    table: str
+    what: str
+
+    @property
+    def file(self) -> str:
+        """Return the path of the nft(8) script; it is there where the table should be."""
+        return "/etc/osm-vpnaas/{}.nft".format(self.name)
+
+    @property
+    def unit(self) -> str:
+        """Return the systemd unit that loads it."""
+        return "osm-vpnaas-{}.service".format(self.name)
+
+    @property
+    def unit_file(self) -> str:
+        """Return the path of the unit."""
+        return "/etc/systemd/system/" + self.unit
+
+    @property
+    def unit_text(self) -> str:
+        """Return the unit."""
+        return _UNIT.format(what=self.what, nft=NFT, file=self.file)
+
+    def look(self) -> Step:
+        """Return the step that tells whether the table should be there."""
+        return read(self.name + "/file", self.file, recall=True)
+
+    def observe(self) -> List[Step]:
+        """Return the steps that look at all of it."""
+        table = ("nft", "list", "table", "inet", self.table)
+        return [
+            self.look(),
+            read(self.name + "/unit", self.unit_file),
+            run(self.name + "/table", *table, any_exit=True),
+            run(self.name + "/enabled", "systemctl", "is-enabled", self.unit, any_exit=True),
+        ]
+
+    def present(self, results: Results) -> bool:
+        """Tell whether there is something to take away."""
+        return results.text(self.name + "/file") is not None
+
+    def steps_to(self, text: str, results: Results) -> List[Step]:
+        """Return the steps that bring a script into force; none where it is."""
+        in_force = (
+            results.text(self.name + "/file") == text
+            and results.text(self.name + "/unit") == self.unit_text
+            and results.exit_code(self.name + "/table") == 0
+            and (results.out(self.name + "/enabled") or "").strip() == "enabled"
+        )
+        if in_force:
+            return []
+        return [
+            write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
+            write(self.name + "/put-unit", self.unit_file, self.unit_text),
+            run(self.name + "/load", "nft", "-f", self.file),
+            run(self.name + "/enable", "systemctl", "enable", self.unit, timeout=30),
+        ]
+
+    def absent(self) -> List[Step]:
+        """Return the steps that take it away."""
+        delete = ("nft", "delete", "table", "inet", self.table)
+        return [
+            run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=30),
+            run(self.name + "/delete", *delete, any_exit=True),
+            remove(self.name + "/no-unit", self.unit_file),
+            remove(self.name + "/no-file", self.file),
+        ]

@@ -1,0 +1,502 @@
+"""Exporter of metrics for Prometheus; this file is installed on the VDU and runs there as root.
+
+It reads what the kernel, WireGuard, strongSwan and the records of the charm tell, and answers
+scrapes on one address. It decides nothing and changes nothing. Besides the standard library it
+needs prometheus_client (Debian's and Ubuntu's python3-prometheus-client) and `swanctl_raw.py`,
+which is installed beside it.
+
+Security associations are short-lived and take their byte counters along when they are rekeyed. So
+they are looked at every few seconds, and what they gained is added up per peer.
+"""
+
+import argparse
+import glob
+import json
+import os
+import re
+import socket
+import socketserver
+import struct
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from .swanctl_raw import events
+
+RECORDS = "/etc/osm-vpnaas/*/applied.json"
+STANDBY = "/var/lib/osm-vpnaas/standby"
+ALERTS = "/run/charon.enfy"
+TABLES = ("osm_vpnaas_gateway", "osm_vpnaas_guard")
+PERIOD = 5.0
+"""Seconds between looks; charon keeps a rekeyed CHILD_SA as long."""
+RECENT = 1.0
+"""Seconds for which a scrape takes the last look."""
+HANDSHAKE_FRESH = 240
+"""Seconds for which a handshake vouches for a WireGuard peer, as in show-status."""
+UP_IKE = ("ESTABLISHED", "REKEYING", "REKEYED")
+UP_CHILD = ("INSTALLED", "REKEYING", "REKEYED")
+
+ALERT = struct.Struct("!I384s64s256s60s")
+"""Message of charon's plugin error-notify: type, text, connection, identity, address."""
+REASONS = {
+    2: "local-authentication",
+    3: "peer-authentication",
+    4: "malformed",
+    5: "malformed",
+    6: "no-answer",
+    7: "half-open-timeout",
+    8: "ike-proposal",
+    9: "child-proposal",
+    10: "traffic-selectors",
+    11: "install-sa",
+    12: "install-policy",
+    15: "virtual-ip",
+    16: "authorization",
+    17: "certificate-expired",
+    18: "certificate-revoked",
+    19: "certificate-issuer",
+}
+"""Reasons by type; that a duplicate was replaced or kept (13, 14) is no failure."""
+NO_FAILURE = (13, 14)
+
+PeerKey = Tuple[str, str]
+"""Link, and name of the peer in the charm's records."""
+
+
+class Peer(NamedTuple):
+    """A peer of a link as the charm recorded it."""
+
+    link: str
+    name: str
+    label: str
+    technology: str
+    keys: Tuple[str, ...]
+
+
+class Gain:
+    """Adds up counters that start anew from time to time."""
+
+    def __init__(self) -> None:
+        self.totals: Dict[PeerKey, int] = {}
+        self._last: Dict[Tuple[PeerKey, str], int] = {}
+
+    def update(self, seen: Mapping[Tuple[PeerKey, str], int]) -> None:
+        """Take a look's values by peer and source; a source that is gone may not come back."""
+        for (peer, source), value in seen.items():
+            before = self._last.get((peer, source), 0)
+            gained = value - before if value >= before else value
+            self.totals[peer] = self.totals.get(peer, 0) + gained
+        self._last = dict(seen)
+
+
+class Look(NamedTuple):
+    """What programs and files on the VDU said at one moment."""
+
+    now: float
+    records: Dict[str, str]
+    sas: str = ""
+    counters: str = ""
+    stats: str = ""
+    handshakes: str = ""
+    transfer: str = ""
+    firewall: Dict[str, str] = {}
+    standby: str = ""
+
+
+def output(*argv: str) -> str:
+    """Return what a program printed, "" where it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+def content(path: str) -> str:
+    """Return the text of a file, "" where there is none."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def look() -> Look:
+    """Look at the VDU."""
+    records = {path.split("/")[-2]: content(path) for path in glob.glob(RECORDS)}
+    technologies = {p.technology for p in peers(records)}
+    ipsec = "ipsec" in technologies or os.path.exists("/etc/strongswan.d/00-osm-vpnaas.conf")
+    wireguard = "wireguard" in technologies
+    return Look(
+        now=time.time(),
+        records=records,
+        sas=output("swanctl", "--list-sas", "--raw") if ipsec else "",
+        counters=output("swanctl", "--counters", "--all", "--raw") if ipsec else "",
+        stats=output("swanctl", "--stats", "--raw") if ipsec else "",
+        handshakes=output("wg", "show", "all", "latest-handshakes") if wireguard else "",
+        transfer=output("wg", "show", "all", "transfer") if wireguard else "",
+        firewall={name: output("nft", "-j", "list", "table", "inet", name) for name in TABLES},
+        standby=content(STANDBY),
+    )
+
+
+def peers(records: Mapping[str, str]) -> List[Peer]:
+    """Read the charm's records; one that cannot be read has no peers."""
+    found = []
+    for link, text in sorted(records.items()):
+        try:
+            for item in json.loads(text)["peers"]:
+                keys = tuple(str(item.get(key) or "") for key in ("public-key", "next-public-key"))
+                technology = str(item.get("technology") or "wireguard")
+                found.append(Peer(link, str(item["name"]), str(item["label"]), technology, keys))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return found
+
+
+class Tunnel:
+    """What is known of one peer at this moment."""
+
+    def __init__(self) -> None:
+        self.ike = 0
+        self.children = 0
+        self.up = False
+        self.handshake: Optional[int] = None
+
+
+class Meter:
+    """All that is added up, and the last look."""
+
+    def __init__(self) -> None:
+        self.received, self.sent = Gain(), Gain()
+        self.losses: Dict[PeerKey, int] = {}
+        self.alerts = dict.fromkeys(set(REASONS.values()) | {"other"}, 0)
+        self.seconds = 0.0
+        self.tunnels: Dict[PeerKey, Tunnel] = {}
+        self.peers: List[Peer] = []
+        self.last = Look(0, {})
+
+    def alert(self, kind: int) -> None:
+        """Count a message of the IKE daemon."""
+        if kind not in NO_FAILURE:
+            self.alerts[REASONS.get(kind, "other")] += 1
+
+    def update(self, seen: Look) -> None:
+        """Take a look."""
+        self.last = seen
+        self.peers = peers(seen.records)
+        tunnels = {(peer.link, peer.name): Tunnel() for peer in self.peers}
+        received: Dict[Tuple[PeerKey, str], int] = {}
+        sent: Dict[Tuple[PeerKey, str], int] = {}
+        for key, source, into, out in self._ipsec(seen, tunnels):
+            received[key, source], sent[key, source] = into, out
+        for key, source, into, out in self._wireguard(seen, tunnels):
+            received[key, source], sent[key, source] = into, out
+        self.received.update(received)
+        self.sent.update(sent)
+        for key, tunnel in tunnels.items():
+            before = self.tunnels.get(key)
+            if before is not None and before.up and not tunnel.up:
+                self.losses[key] = self.losses.get(key, 0) + 1
+        self.tunnels = tunnels
+
+    def _ipsec(
+        self, seen: Look, tunnels: Dict[PeerKey, Tunnel]
+    ) -> Iterator[Tuple[PeerKey, str, int, int]]:
+        try:
+            listed = events(seen.sas)
+        except ValueError:
+            return
+        for name, body in listed:
+            tunnel = tunnels.get(peer_of(name))
+            children = body.get("child-sas")
+            if tunnel is None or not isinstance(children, dict):
+                continue
+            established = body.get("state") in UP_IKE
+            tunnel.ike += established
+            for child in children.values():
+                passing = established and child.get("state") in UP_CHILD
+                tunnel.children += passing
+                tunnel.up = tunnel.up or passing
+                source = "{}/{}".format(body.get("uniqueid"), child.get("uniqueid"))
+                counts = [int(str(child.get(key, "0"))) for key in ("bytes-in", "bytes-out")]
+                yield peer_of(name), source, counts[0], counts[1]
+
+    def _wireguard(
+        self, seen: Look, tunnels: Dict[PeerKey, Tunnel]
+    ) -> Iterator[Tuple[PeerKey, str, int, int]]:
+        known = {("wg-" + p.link, key): (p.link, p.name) for p in self.peers for key in p.keys}
+        for interface, key, when in rows(seen.handshakes, 3):
+            peer = known.get((interface, key))
+            if peer and int(when):
+                tunnel = tunnels[peer]
+                tunnel.handshake = max(tunnel.handshake or 0, int(when))
+                tunnel.up = abs(seen.now - tunnel.handshake) < HANDSHAKE_FRESH
+        for interface, key, into, out in rows(seen.transfer, 4):
+            peer = known.get((interface, key))
+            if peer:
+                yield peer, key, int(into), int(out)
+
+    def collect(self) -> Iterable[Any]:
+        """Yield the metrics, in prometheus_client's families."""
+        names = labels(self.peers)
+        for family, values in (
+            (gauge("vpnaas_peer_up", "Whether packets pass", PEER), self._up()),
+            (
+                counter("vpnaas_received_bytes", "Bytes from a peer, in its tunnel", PEER),
+                self._of(self.received.totals),
+            ),
+            (
+                counter("vpnaas_sent_bytes", "Bytes to a peer, in its tunnel", PEER),
+                self._of(self.sent.totals),
+            ),
+            (
+                counter("vpnaas_peer_losses", "How often a tunnel was up and is not", PEER),
+                self._of(self.losses),
+            ),
+        ):
+            for peer, value in values:
+                family.add_metric([peer.link, names[peer], peer.technology], value)
+            yield family
+        ike = gauge("vpnaas_ike_sas", "Established IKE_SAs", PAIR)
+        child = gauge("vpnaas_child_sas", "CHILD_SAs by which packets pass", PAIR)
+        rekeys = counter("vpnaas_rekeys", "Rekeyings, of kind ike or child", PAIR + ["kind"])
+        age = gauge("vpnaas_handshake_age_seconds", "Since WireGuard's last handshake", PAIR)
+        counted = connection_counters(self.last.counters)
+        for peer in self.peers:
+            key, told = (peer.link, peer.name), [peer.link, names[peer]]
+            tunnel = self.tunnels[key]
+            if peer.technology == "ipsec":
+                ike.add_metric(told, tunnel.ike)
+                child.add_metric(told, tunnel.children)
+                for kind in ("ike", "child"):
+                    rekeys.add_metric(told + [kind], counted.get((key, kind), 0))
+            elif tunnel.handshake is not None:
+                age.add_metric(told, max(0.0, self.last.now - tunnel.handshake))
+        yield from (ike, child, rekeys, age)
+        yield from self._daemon()
+        yield from self._rest()
+
+    def _up(self) -> Iterator[Tuple[Peer, int]]:
+        for peer in self.peers:
+            if peer.technology != "none":
+                yield peer, int(self.tunnels[peer.link, peer.name].up)
+
+    def _of(self, totals: Mapping[PeerKey, int]) -> Iterator[Tuple[Peer, int]]:
+        for peer in self.peers:
+            if peer.technology != "none":
+                yield peer, totals.get((peer.link, peer.name), 0)
+
+    def _daemon(self) -> Iterator[Any]:
+        found = re.search(r"ikesas \{total=(\d+) half-open=(\d+)\}", self.last.stats)
+        answers = gauge("vpnaas_ike_daemon_up", "Whether the IKE daemon answers", [])
+        total = gauge("vpnaas_ike_sas_all", "IKE_SAs in any state, of peers and strangers", [])
+        half = gauge("vpnaas_ike_half_open", "IKE_SAs whose peer has not proved itself yet", [])
+        alerts = counter("vpnaas_ike_failures", "Failures the IKE daemon told of", ["reason"])
+        if any(p.technology == "ipsec" for p in self.peers) or found:
+            answers.add_metric([], int(bool(found)))
+        if found:
+            total.add_metric([], int(found.group(1)))
+            half.add_metric([], int(found.group(2)))
+        for reason, count in sorted(self.alerts.items()):
+            alerts.add_metric([reason], count)
+        yield from (answers, total, half, alerts)
+
+    def _rest(self) -> Iterator[Any]:
+        dropped = counter("vpnaas_dropped_packets", "Packets dropped by rules", ["table", "chain"])
+        for (table, chain), packets in sorted(drops(self.last.firewall).items()):
+            dropped.add_metric([table, chain], packets)
+        active = gauge("vpnaas_standby_active", "Whether this gateway of a pair is active", [])
+        taken = counter("vpnaas_standby_takeovers", "How often it became so", [])
+        words = self.last.standby.split()
+        if len(words) == 3 and words[2].isdigit():
+            active.add_metric([], int(words[0] == "active"))
+            taken.add_metric([], int(words[2]))
+        cost = gauge("vpnaas_exporter_look_seconds", "What the last look took", [])
+        cost.add_metric([], self.seconds)
+        yield from (dropped, active, taken, cost)
+
+
+PAIR = ["link", "peer"]
+PEER = ["link", "peer", "technology"]
+
+
+def gauge(name: str, text: str, names: List[str]) -> Any:
+    """Return an empty family of gauges."""
+    return GaugeMetricFamily(name, text, labels=names)
+
+
+def counter(name: str, text: str, names: List[str]) -> Any:
+    """Return an empty family of counters; its name gets the ending _total."""
+    return CounterMetricFamily(name, text, labels=names)
+
+
+def labels(found: Iterable[Peer]) -> Dict[Peer, str]:
+    """Return how peers are called: by their label, and by name as well where two share it."""
+    listed = list(found)
+    shared: Dict[Tuple[str, str], int] = {}
+    for peer in listed:
+        shared[peer.link, peer.label] = shared.get((peer.link, peer.label), 0) + 1
+    return {
+        peer: peer.label if shared[peer.link, peer.label] == 1 else peer.label + "/" + peer.name
+        for peer in listed
+    }
+
+
+def peer_of(connection: str) -> PeerKey:
+    """Return the peer of a connection, whose name is LINK_PEER_digest_digest."""
+    words = (connection.split("_") + ["", ""])[:2]
+    return words[0], words[1]
+
+
+def rows(text: str, width: int) -> Iterator[List[str]]:
+    """Yield the rows of `wg show all ...` that have so many columns."""
+    for line in text.splitlines():
+        words = line.split("\t")
+        if len(words) == width and all(word.isdigit() for word in words[2:]):
+            yield words
+
+
+def connection_counters(text: str) -> Dict[Tuple[PeerKey, str], int]:
+    """Return rekeyings per peer and kind from `swanctl --counters --all --raw`."""
+    found: Dict[Tuple[PeerKey, str], int] = {}
+    for name, body in re.findall(r"([^\s{}]+) \{(ike-rekey-init=[^{}]*)\}", text):
+        values = dict(word.partition("=")[::2] for word in body.split())
+        for kind, keys in (
+            ("ike", ("ike-rekey-init", "ike-rekey-resp")),
+            ("child", ("child-rekey",)),
+        ):
+            at = (peer_of(name), kind)
+            found[at] = found.get(at, 0) + sum(int(values.get(key, "0")) for key in keys)
+    return found
+
+
+def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
+    """Return what rules with a counter that drop have dropped, per table and chain."""
+    found: Dict[Tuple[str, str], int] = {}
+    for table, text in tables.items():
+        try:
+            rules = [item["rule"] for item in json.loads(text)["nftables"] if "rule" in item]
+        except (ValueError, KeyError, TypeError):
+            continue
+        for rule in rules:
+            parts = rule.get("expr", ())
+            packets = [p["counter"]["packets"] for p in parts if isinstance(p.get("counter"), dict)]
+            if packets and any("drop" in part for part in parts):
+                at = (table, str(rule["chain"]))
+                found[at] = found.get(at, 0) + int(packets[0])
+    return found
+
+
+class Exporter:
+    """A meter that several threads use."""
+
+    def __init__(self) -> None:
+        self._meter = Meter()
+        self._lock = threading.Lock()
+        self._looked = 0.0
+
+    def refresh(self, recent: float = 0.0) -> None:
+        """Look, unless somebody did so recently."""
+        with self._lock:
+            started = time.monotonic()
+            if self._looked and started - self._looked < recent:
+                return
+            self._meter.update(look())
+            self._looked = time.monotonic()
+            self._meter.seconds = self._looked - started
+
+    def collect(self) -> Iterable[Any]:
+        """Answer a scrape."""
+        self.refresh(RECENT)
+        with self._lock:
+            return list(self._meter.collect())
+
+    def describe(self) -> Iterable[Any]:
+        """Tell the registry nothing, so that it does not scrape on its own."""
+        return []
+
+    def listen(self, path: str) -> None:
+        """Count the daemon's alerts, for ever; it must not wait for us, so this only reads."""
+        while True:
+            try:
+                with socket.socket(socket.AF_UNIX) as stream:
+                    stream.connect(path)
+                    data = b""
+                    while True:
+                        more = stream.recv(1 << 16)
+                        if not more:
+                            break
+                        data += more
+                        while len(data) >= ALERT.size:
+                            kind = ALERT.unpack_from(data)[0]
+                            data = data[ALERT.size :]
+                            with self._lock:
+                                self._meter.alert(kind)
+            except OSError:
+                pass
+            time.sleep(PERIOD)
+
+
+class Handler(WSGIRequestHandler):
+    """Requests that do not come to an end are given up; nothing is logged."""
+
+    timeout = 10
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: a scrape is no event."""
+
+
+class Server(socketserver.ThreadingMixIn, WSGIServer):
+    """A server of either address family that asks no name server who it is."""
+
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Bind, without a look for the host's name."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+
+class Server6(Server):
+    """The same over IPv6."""
+
+    address_family = socket.AF_INET6
+
+
+def serve(exporter: Exporter, address: str, port: int) -> WSGIServer:
+    """Return a server that listens."""
+    registry = CollectorRegistry()
+    registry.register(exporter)
+    server = (Server6 if ":" in address else Server)((address, port), Handler)
+    server.set_app(make_wsgi_app(registry))
+    return server
+
+
+def main(words: List[str]) -> int:
+    """Serve until somebody ends it."""
+    parser = argparse.ArgumentParser(description="Metrics of osm-vpnaas for Prometheus")
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args(words)
+    exporter = Exporter()
+    exporter.refresh()
+    server = serve(exporter, options.address, options.port)
+    for work in (server.serve_forever, lambda: exporter.listen(ALERTS)):
+        threading.Thread(target=work, daemon=True).start()
+    while True:
+        time.sleep(PERIOD)
+        exporter.refresh(PERIOD / 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

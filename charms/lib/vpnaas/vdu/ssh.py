@@ -1,0 +1,288 @@
+"""SSH edge: this unit's key, the login to the VDU, and the round trips.
+
+Replaces the parts of charms.osm's SSHProxy whose contract OSM relies on. The private key stays in
+a 0600 file of this unit; host keys are pinned; every wait has an end; a command's exit code and
+both outputs come back.
+"""
+
+import base64
+import hashlib
+import os
+import socket
+from typing import Any, Callable, Optional, Sequence
+
+import attr
+
+from vpnaas.base.errors import UnreachableError, VduError
+from vpnaas.vdu.file_cache import Recall
+from vpnaas.vdu.steps import Results, Step, program
+
+CONNECT_SECONDS = 10
+OUTPUT_LIMIT = 16 << 20
+
+
+@attr.frozen
+class Login:
+    """How to get in.
+
+    Attributes:
+        host: Address of the VDU.
+        user: Login user.
+        password: "" where keys are used.
+        key_file: Private key of this unit.
+    """
+
+    host: str
+    user: str
+    password: str
+    key_file: str
+
+
+@attr.frozen
+class HostKeyRule:
+    """Which SSH host key the VDU may have.
+
+    Attributes:
+        pinned: "type base64" of the key to insist on, "" to accept the first.
+        fingerprint: SHA256 fingerprint to insist on, "" for any.
+    """
+
+    pinned: str = ""
+    fingerprint: str = ""
+
+
+@attr.frozen
+class CommandResult:
+    """What a command on the VDU did."""
+
+    code: int
+    out: str
+    err: str
+
+
+def fingerprint(key: str) -> str:
+    """Return the OpenSSH SHA256 fingerprint of "type base64"."""
+    digest = hashlib.sha256(base64.b64decode(key.split(" ")[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
+
+
+def ensure_key(path: str) -> str:
+    """Make an Ed25519 key pair at `path` where there is none; return the public half."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        private = Ed25519PrivateKey.generate()
+        text = private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        )
+        public = private.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
+        # The public half first: whoever sees the private file finds its pair complete.
+        _create(path + ".pub", public + b"\n")
+        _create(path, text)
+    with open(path + ".pub", encoding="ascii") as stream:
+        return stream.read().strip()
+
+
+def _create(path: str, data: bytes) -> None:
+    handle = os.open(path + ".tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+    os.replace(path + ".tmp", path)
+
+
+def _recalled(path: str) -> Recall:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return Recall.from_json(stream.read())
+    except (OSError, ValueError):
+        return Recall()
+
+
+class Vdu:
+    """A login to the VDU that is opened when first needed.
+
+    Attributes:
+        round_trips: Requests sent so far; a reconcile needs at most three.
+        host_key: "type base64" of the key the VDU showed, "" before the login.
+    """
+
+    def __init__(self, login: Login, rule: HostKeyRule, recall_file: str = "") -> None:
+        self._login = login
+        self._rule = rule
+        self._recall_file = recall_file
+        self._recall: Optional[Recall] = None
+        self._client = None  # type: Any
+        self.round_trips = 0
+        self.host_key = ""
+
+    def __enter__(self) -> "Vdu":
+        """Return the login, not opened yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the login, and keep what the next one need not be told again."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._recall is not None and self._recall.changed and self._recall_file:
+            os.makedirs(os.path.dirname(self._recall_file), mode=0o700, exist_ok=True)
+            _create(self._recall_file, self._recall.to_json().encode())
+
+    def execute(self, steps: Sequence[Step], exclusive: bool = True) -> Results:
+        """Send steps in one round trip and return what the agent reported.
+
+        Raises:
+            UnreachableError: No login.
+            VduError: No agent ran (python3 or sudo is missing), or its answer is not understood.
+        """
+        limit = 30 + sum(int(step.body.get("timeout", 1)) for step in steps)
+        python = "/usr/bin/python3 -I -"
+        command = python if self._login.user == "root" else "sudo -n " + python
+        if self._recall is None:
+            self._recall = _recalled(self._recall_file)
+        result = self.command(command, program(steps, exclusive, self._recall), limit)
+        if result.code != 0:
+            lines = [line for line in result.err.splitlines() if line.strip()]
+            raise VduError(
+                "the VDU did not run the agent (exit code {}): {}".format(
+                    result.code, lines[-1][:200] if lines else "no message"
+                )
+            )
+        return Results.from_json(result.out, steps, self._recall)
+
+    def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
+        """Hand one command line to the login shell, as it is.
+
+        Raises:
+            UnreachableError: No login.
+            VduError: The command did not end in time, or the connection broke.
+        """
+        import paramiko
+
+        client = self._connect()
+        self.round_trips += 1
+        try:
+            channel = client.get_transport().open_session(timeout=CONNECT_SECONDS)
+            channel.settimeout(seconds)
+            channel.exec_command(command)
+            channel.sendall(stdin.encode())
+            channel.shutdown_write()
+            # Read both at once: a full stderr window would otherwise stall stdout.
+            out, err = _drain(channel, seconds)
+            return CommandResult(channel.recv_exit_status(), out, err)
+        except socket.timeout:
+            raise VduError("the command on the VDU did not end within {} s".format(seconds))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise VduError("the connection to the VDU broke: {}".format(error or "closed"))
+
+    def _connect(self) -> Any:
+        if self._client is not None:
+            return self._client
+        import paramiko
+
+        login = self._login
+        client = paramiko.SSHClient()
+        client.set_missing_host_key_policy(_policy(self._seen))
+        key = None
+        try:
+            if os.path.exists(login.key_file):
+                key = paramiko.Ed25519Key.from_private_key_file(login.key_file)
+            client.connect(
+                login.host,
+                username=login.user,
+                password=login.password or None,
+                pkey=key,
+                timeout=CONNECT_SECONDS,
+                banner_timeout=CONNECT_SECONDS,
+                auth_timeout=CONNECT_SECONDS,
+                allow_agent=False,
+                look_for_keys=False,
+            )
+        except UnreachableError:
+            client.close()
+            raise
+        except paramiko.AuthenticationException:
+            client.close()
+            raise UnreachableError(
+                "{} refuses the login of {}; is this unit's SSH key injected?".format(
+                    login.host, login.user
+                )
+            )
+        # UnicodeError: a name no resolver can be asked for, such as one with an empty label.
+        except (paramiko.SSHException, OSError, EOFError, UnicodeError) as error:
+            client.close()
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise UnreachableError("cannot reach {}: {}".format(login.host, reason))
+        self._client = client
+        return client
+
+    def _seen(self, key: str) -> None:
+        rule = self._rule
+        if rule.fingerprint and fingerprint(key) != rule.fingerprint:
+            raise UnreachableError(
+                "{} shows host key {} where {} is required".format(
+                    self._login.host, fingerprint(key), rule.fingerprint
+                )
+            )
+        if rule.pinned and key != rule.pinned:
+            raise UnreachableError(
+                "{} shows host key {}, not the pinned {}; after a heal run trust-host-key".format(
+                    self._login.host, fingerprint(key), fingerprint(rule.pinned)
+                )
+            )
+        self.host_key = key
+
+
+def _policy(seen: Callable[[str], None]) -> Any:
+    import paramiko
+
+    class Policy(paramiko.MissingHostKeyPolicy):
+        """Our own known-hosts check; paramiko's store stays empty, so it is always asked."""
+
+        def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
+            """Judge the key the VDU shows, before any credential is sent."""
+            seen("{} {}".format(key.get_name(), key.get_base64()))
+
+    return Policy()
+
+
+def _drain(channel: Any, seconds: int) -> "tuple[str, str]":
+    import select
+    import time
+
+    out, err = [], []
+    size = 0
+    deadline = time.monotonic() + seconds
+    while True:
+        if time.monotonic() > deadline:
+            raise socket.timeout()
+        select.select([channel], [], [], 1.0)
+        moved = False
+        while channel.recv_ready():
+            out.append(channel.recv(65536))
+            size += len(out[-1])
+            moved = True
+        while channel.recv_stderr_ready():
+            err.append(channel.recv_stderr(65536))
+            size += len(err[-1])
+            moved = True
+        if size > OUTPUT_LIMIT:
+            raise OSError("more than {} bytes of output".format(OUTPUT_LIMIT))
+        if not moved and (channel.eof_received or channel.closed):
+            if not channel.recv_ready() and not channel.recv_stderr_ready():
+                break
+    return (
+        b"".join(out).decode("utf-8", "replace"),
+        b"".join(err).decode("utf-8", "replace"),
+    )
+
+
+def address_of(hostname: str) -> Optional[str]:
+    """Return the address of OSM's "floating;fixed" form, the first; None where empty."""
+    return hostname.split(";")[0].strip() or None

@@ -1,0 +1,248 @@
+"""Typed steps for the agent on the VDU, and their results.
+
+A step is plain data. The pure core renders lists of them; `ssh` sends a list in one round trip;
+`agent.py` executes it. Each step has an `id` that is unique in its list, by which its result is
+found.
+"""
+
+import base64
+import json
+import os
+import zlib
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import attr
+
+from vpnaas.base.errors import VduError
+from vpnaas.vdu import file_cache
+from vpnaas.vdu.file_cache import Recall
+
+Json = Dict[str, Any]
+
+MOST = 64 << 20
+"""Characters of a request, and of an answer; some 20,000 peers of a link."""
+_PLAIN = 4096
+"""Characters up to which a request stays readable; longer ones are compressed."""
+
+
+@attr.frozen
+class Step:
+    """One thing the agent does; made by the functions below.
+
+    Attributes:
+        before: Text of the file a `write` replaces, where it was read: then what changes is sent.
+        recall: Whether what a `read` brings may be kept by the asker, to be sent once only.
+    """
+
+    id: str
+    body: Mapping[str, Any]
+    before: Optional[str] = None
+    recall: bool = False
+
+    def to_json(self) -> Json:
+        """Return the form the functions below describe."""
+        return dict(self.body, id=self.id)
+
+
+def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str] = None) -> Step:
+    """Replace a file, atomically, where content or mode differ.
+
+    Args:
+        id: Name of the result.
+        path: The file.
+        text: Its new content.
+        mode: Its permissions.
+        before: Its content as it was observed. If that has changed since, the step fails.
+    """
+    return Step(id, {"do": "write", "path": path, "text": text, "mode": mode}, before=before)
+
+
+def read(id: str, path: str, recall: bool = False) -> Step:
+    """Read a text file; a missing one gives None.
+
+    Args:
+        id: Name of the result.
+        path: The file.
+        recall: The asker may keep the text, on disk too. Never of what holds a secret.
+    """
+    return Step(id, {"do": "read", "path": path}, recall=recall)
+
+
+def remove(id: str, path: str) -> Step:
+    """Remove a file; a missing one is fine."""
+    return Step(id, {"do": "remove", "path": path})
+
+
+def move(id: str, source: str, path: str) -> Step:
+    """Rename a file over another one, atomically."""
+    return Step(id, {"do": "move", "source": source, "path": path})
+
+
+def directory(id: str, path: str, mode: int = 0o700) -> Step:
+    """Make a directory with its parents and set its mode."""
+    return Step(id, {"do": "directory", "path": path, "mode": mode})
+
+
+def which(id: str, names: Sequence[str]) -> Step:
+    """Look programs up on PATH."""
+    return Step(id, {"do": "which", "names": list(names)})
+
+
+def authorize(id: str, user: str, keys: Sequence[str]) -> Step:
+    """Add SSH public keys to the authorized_keys of `user`."""
+    return Step(id, {"do": "authorize", "user": user, "keys": list(keys)})
+
+
+def run(
+    id: str,
+    *argv: str,
+    stdin: str = "",
+    stdin_file: str = "",
+    stdout_file: str = "",
+    unless: str = "",
+    only_if: str = "",
+    any_exit: bool = False,
+    pick: str = "",
+    timeout: int = 20,
+) -> Step:
+    """Run a program without a shell.
+
+    Args:
+        id: Name of the result.
+        argv: Program and arguments. Never a secret: any process on the VDU can read them.
+        stdin: Text for standard input.
+        stdin_file: File on the VDU for standard input, for secrets.
+        stdout_file: File on the VDU that takes standard output with mode 0600, for secrets.
+        unless: Do nothing where this path exists.
+        only_if: Do nothing where this path does not exist.
+        any_exit: Report a non-zero exit instead of failing.
+        pick: Regular expression (re.M); of standard output only its group is sent, a line each.
+        timeout: Seconds after which the program is killed and the step fails.
+    """
+    body = {"do": "run", "argv": list(argv), "timeout": timeout, "any_exit": any_exit}
+    for key, value in (
+        ("stdin", stdin),
+        ("stdin_file", stdin_file),
+        ("stdout_file", stdout_file),
+        ("unless", unless),
+        ("only_if", only_if),
+        ("pick", pick),
+    ):
+        if value:
+            body[key] = value
+    return Step(id, body)
+
+
+class Results:
+    """What the agent reported, by step id."""
+
+    def __init__(self, results: Mapping[str, Json], failed: Optional[str] = None) -> None:
+        self._results = results
+        self.failed = failed
+
+    @classmethod
+    def from_json(
+        cls, text: str, steps: Sequence[Step] = (), known: Optional[Recall] = None
+    ) -> "Results":
+        """Read the agent's answer; anything else the VDU printed is a VduError.
+
+        Args:
+            text: The answer.
+            steps: What was asked.
+            known: What `program` was given; it learns from the answer.
+        """
+        try:
+            document = json.loads(_unpack(text) if text.startswith(_PACKED) else text)
+            results = document["results"]
+            for step in steps if known is not None else ():
+                if known is not None and step.id in results:
+                    file_cache.learn(known, step, results[step.id])
+            return cls(results, document["failed"])
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
+            raise VduError("the VDU answered something that is not an agent's result")
+
+    def __contains__(self, id: str) -> bool:
+        """Tell whether the step was reached."""
+        return id in self._results
+
+    def ids(self) -> List[str]:
+        """Return the ids of all steps that were reached."""
+        return list(self._results)
+
+    def check(self) -> "Results":
+        """Raise VduError where a step failed."""
+        if self.failed is not None:
+            raise VduError("the VDU refused a step: {}".format(self.failed))
+        return self
+
+    def text(self, id: str) -> Optional[str]:
+        """Return what `read` found."""
+        value = self._results.get(id, {}).get("text")
+        return None if value is None else str(value)
+
+    def out(self, id: str) -> Optional[str]:
+        """Return standard output of `run`, None where it was skipped, failed or not reached."""
+        result = self._results.get(id, {})
+        return str(result["out"]) if result.get("code") == 0 else None
+
+    def output(self, id: str) -> str:
+        """Return standard output of `run` whatever its exit code, "" where it did not run."""
+        return str(self._results.get(id, {}).get("out", ""))
+
+    def exit_code(self, id: str) -> Optional[int]:
+        """Return the exit code of `run`, None where it was skipped or not reached."""
+        value = self._results.get(id, {}).get("code")
+        return None if value is None else int(value)
+
+    def error(self, id: str) -> str:
+        """Return standard error of `run`."""
+        return str(self._results.get(id, {}).get("err", ""))
+
+    def found(self, id: str) -> Dict[str, Optional[str]]:
+        """Return what `which` found."""
+        return dict(self._results.get(id, {}).get("found", {}))
+
+
+_PACKED = "packed "
+
+
+def _unpack(text: str) -> str:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(base64.b64decode(text[len(_PACKED) :]), MOST)
+    if inflater.unconsumed_tail:
+        raise ValueError("more than {} bytes".format(MOST))
+    return data.decode("utf-8")
+
+
+def agent_source() -> str:
+    """Return the program the VDU runs."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "agent.py")
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def program(steps: Sequence[Step], exclusive: bool = True, known: Optional[Recall] = None) -> str:
+    """Return the Python text to feed to `python3 -` on the VDU.
+
+    The request is embedded as a string literal of ASCII, JSON or compressed JSON, so it stays data.
+
+    Args:
+        steps: What to do, in order.
+        exclusive: Take the VDU's reconcile lock. Measurements run beside reconciles without it.
+        known: Texts of the VDU's files; what the VDU has as we know it does not travel.
+    """
+    ids = [step.id for step in steps]
+    if len(set(ids)) != len(ids):
+        raise ValueError("step ids repeat: {}".format(sorted(ids)))
+    listed = file_cache.wire(steps, known)
+    request = json.dumps({"steps": listed, "exclusive": exclusive})
+    if len(request) > MOST:
+        raise VduError("the plan for the VDU is too large ({} bytes)".format(len(request)))
+    if len(request) > _PLAIN:
+        request = _PACKED + base64.b64encode(zlib.compress(request.encode())).decode("ascii")
+    return "{}\n\nmain({})\n".format(agent_source(), repr(request))
+
+
+def changes(steps: Sequence[Step]) -> List[Tuple[str, str]]:
+    """Return (kind, id) of steps, for logs: never arguments, never content."""
+    return [(str(step.body["do"]), step.id) for step in steps]
