@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab.lcm.errors import LcmError
+from lab.descriptors.topology import Network, Server
+from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.ports import ActionOutcome, BootedServer, CharmEvent, Charms, Cloud
-from lab.lcm.topology import Network, Server
-from lab.nbi.store import VIMS, Store
+from lab.records.store import VIMS, Store
 from lab.vca import Controller, Event, Model, UnitFailedError, VcaError, WaitTimeoutError
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError, vca_prefix
 

@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from lab.lcm.environments import Environment
-from lab.lcm.errors import LcmError
+from lab.descriptors.environments import Environment
+from lab.errors import LcmError
 
 
 class Board:

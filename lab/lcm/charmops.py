@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.lcm.errors import LcmError
+from lab.descriptors.relations import Relation
+from lab.errors import LcmError
 from lab.lcm.ports import Charms
-from lab.lcm.relations import Relation
 from lab.lcm.timeouts import VERIFY_TRIES, Timeouts
 
 READY = ("active", "blocked")

@@ -22,17 +22,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.descriptors.environments import Environment
+from lab.descriptors.primitives import by_seq, map_primitive_params
+from lab.descriptors.relations import Relation
+from lab.descriptors.topology import Plan, Server
+from lab.errors import LcmError
 from lab.lcm.board import Board
 from lab.lcm.charmops import CharmOps
-from lab.lcm.environments import Environment
-from lab.lcm.errors import LcmError
-from lab.lcm.journal import Journal
 from lab.lcm.ports import Backends, BootedServer
-from lab.lcm.primitives import by_seq, map_primitive_params
-from lab.lcm.relations import Relation
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
-from lab.lcm.topology import Plan, Server
 from lab.lcm.vimdeploy import UserData, VimDeployment
+from lab.records.journal import Journal
 
 STAGES = (
     "Stage 1/5: preparation of the environment.",

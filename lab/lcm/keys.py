@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.lcm.errors import LcmError
+from lab.errors import LcmError
 
 _LOGIN_SECONDS = 10
 

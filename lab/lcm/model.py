@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.lcm.day0 import osm_params, render_user_data
-from lab.lcm.environments import Environment, environments
-from lab.lcm.errors import LcmError
+from lab.descriptors.day0 import osm_params, render_user_data
+from lab.descriptors.environments import Environment, environments
+from lab.descriptors.relations import Relation, relations
+from lab.descriptors.topology import Plan, Server, plan
+from lab.errors import LcmError
 from lab.lcm.instantiate import Request
-from lab.lcm.relations import Relation, relations
-from lab.lcm.topology import Plan, Server, plan
-from lab.nbi.store import NSDS, VIMS, VNFDS, VNFRS, Document, Store
+from lab.records.store import NSDS, VIMS, VNFDS, VNFRS, Document, Store
 
 
 @dataclass(frozen=True)

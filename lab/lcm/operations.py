@@ -15,19 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab.descriptors.day0 import osm_params
+from lab.descriptors.environments import Environment
+from lab.descriptors.primitives import map_primitive_params
+from lab.descriptors.topology import Server
+from lab.errors import LcmError
 from lab.lcm.charmops import CharmOps, execution_environment
-from lab.lcm.day0 import osm_params
-from lab.lcm.environments import Environment
-from lab.lcm.errors import LcmError
 from lab.lcm.instantiate import STAGES, Instantiation, Report
-from lab.lcm.journal import Journal
 from lab.lcm.model import Service, request, service, vnfrs_of
 from lab.lcm.ports import Backends, BootedServer, CharmEvent, Charms
-from lab.lcm.primitives import map_primitive_params
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts
-from lab.lcm.topology import Server
-from lab.nbi.store import NSRS, OPS, VIMS, VNFRS, Document, Store
+from lab.records.journal import Journal
+from lab.records.store import NSRS, OPS, VIMS, VNFRS, Document, Store
 
 
 class Operations:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab.lcm.topology import Network, Server
+from lab.descriptors.topology import Network, Server
 
 
 @dataclass(frozen=True)

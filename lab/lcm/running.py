@@ -6,12 +6,11 @@ import os
 import traceback
 from collections.abc import Callable
 
-from lab.lcm.errors import LcmError
-from lab.lcm.journal import Journal
+from lab.errors import LcmError, NbiError
 from lab.lcm.operations import operation_folder
-from lab.nbi.errors import NbiError
-from lab.nbi.jobs import record_worker
-from lab.nbi.store import Document, Store
+from lab.records.jobs import record_worker
+from lab.records.journal import Journal
+from lab.records.store import Document, Store
 
 
 def run_operation(

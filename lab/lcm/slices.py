@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from lab.lcm.errors import LcmError
-from lab.lcm.journal import Journal
+from lab.errors import LcmError
 from lab.lcm.operations import fail_operation, operation_folder
 from lab.lcm.ports import Backends
 from lab.lcm.timeouts import Timeouts
-from lab.nbi import jobs
-from lab.nbi.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
+from lab.records import jobs
+from lab.records.journal import Journal
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
 
 _POLL = 0.2
 

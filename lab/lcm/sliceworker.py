@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 
 from lab.lcm.backends import RealBackends
-from lab.lcm.journal import Journal
 from lab.lcm.running import run_operation
 from lab.lcm.slices import SliceOperations, end_slice_operation
 from lab.lcm.timeouts import lab_timeouts
-from lab.nbi.store import NSIOPS, Store
+from lab.records.journal import Journal
+from lab.records.store import NSIOPS, Store
 
 
 @click.command()

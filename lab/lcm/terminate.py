@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 
+from lab.descriptors.environments import Environment
+from lab.descriptors.primitives import by_seq, terminate_params
+from lab.errors import LcmError
 from lab.lcm.charmops import CharmOps
-from lab.lcm.environments import Environment
-from lab.lcm.errors import LcmError
-from lab.lcm.journal import Journal
 from lab.lcm.ports import Backends
-from lab.lcm.primitives import by_seq, terminate_params
 from lab.lcm.timeouts import Timeouts
+from lab.records.journal import Journal
 
 STAGES = (
     "Stage 1/3: execute pending primitives",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 
-from lab.nbi.errors import NbiError
+from lab.errors import NbiError
 
 DEFAULT_FACTOR = 0.1
 VERIFY_TRIES = 20

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from lab.lcm.errors import LcmError
-from lab.lcm.journal import Journal
+from lab.descriptors.topology import Network, Plan, Server
+from lab.errors import LcmError
 from lab.lcm.ports import Backends, BootedServer
-from lab.lcm.topology import Network, Plan, Server
+from lab.records.journal import Journal
 
 UserData = Callable[[Server], str | None]
 Booted = Callable[[Server, BootedServer], None]

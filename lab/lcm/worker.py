@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 
 from lab.lcm.backends import RealBackends
-from lab.lcm.journal import Journal
 from lab.lcm.operations import Operations, fail_operation, ns_folder
 from lab.lcm.running import run_operation
 from lab.lcm.timeouts import lab_timeouts
-from lab.nbi.store import OPS, Store, file_lock
+from lab.records.journal import Journal
+from lab.records.store import OPS, Store, file_lock
 
 
 @click.command()

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import yaml
 
-from lab.nbi.errors import NbiError
-from lab.nbi.ids import admin, new_id
-from lab.nbi.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
+from lab.errors import NbiError
 from lab.nbi.unpack import unpack
+from lab.records.ids import admin, new_id
+from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
 
 KINDS = {VNFDS: "vnfd", NSDS: "nsd", NSTS: "nst"}
 

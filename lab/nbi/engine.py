@@ -7,21 +7,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.descriptors.environments import day12
+from lab.descriptors.primitives import placeholder_name
+from lab.descriptors.topology import plan
+from lab.errors import LcmError, NbiError
 from lab.lcm import model
-from lab.lcm.environments import day12
-from lab.lcm.errors import LcmError
-from lab.lcm.journal import Tail
 from lab.lcm.operations import fail_operation
-from lab.lcm.primitives import placeholder_name
-from lab.lcm.topology import plan
-from lab.nbi import jobs
 from lab.nbi.catalogue import Catalogue, Validator, sort_findings
-from lab.nbi.errors import NbiError
-from lab.nbi.ids import admin, new_id
 from lab.nbi.params import check_references, client_params
 from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
-from lab.nbi.store import NSDS, NSIS, NSRS, OPS, VIMS, VNFRS, Document, Store, file_lock
+from lab.records import jobs
+from lab.records.ids import admin, new_id
+from lab.records.journal import Tail
+from lab.records.store import (
+    NSDS,
+    NSIS,
+    NSRS,
+    OPS,
+    VIMS,
+    VNFRS,
+    Document,
+    Store,
+    file_lock,
+)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from lab.nbi.errors import NbiError
+from lab.errors import NbiError
 
 Resolve = Callable[[str], str]
 """VIM account name or id -> id; raises NbiError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.nbi.errors import NbiError
+from lab.errors import NbiError
 
 
 def check_action(

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from lab.lcm.topology import Plan
-from lab.nbi.ids import admin, new_id
-from lab.nbi.store import Document
+from lab.descriptors.topology import Plan
+from lab.records.ids import admin, new_id
+from lab.records.store import Document
 
 
 def new_nsr(request: Mapping[str, Any], nsd: Document, description: str) -> Document:

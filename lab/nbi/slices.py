@@ -10,15 +10,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from lab.errors import NbiError
 from lab.lcm.slices import end_slice_operation
-from lab.nbi import jobs
 from lab.nbi.catalogue import sort_findings
 from lab.nbi.engine import Engine, Prepared, Started
-from lab.nbi.errors import NbiError
-from lab.nbi.ids import admin, new_id
 from lab.nbi.params import slice_params
 from lab.nbi.records import new_operation
-from lab.nbi.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VIMS, VNFDS, Document
+from lab.records import jobs
+from lab.records.ids import admin, new_id
+from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VIMS, VNFDS, Document
 
 
 class Slices:

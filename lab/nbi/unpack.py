@@ -11,7 +11,7 @@ import tarfile
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from lab.nbi.errors import NbiError
+from lab.errors import NbiError
 
 MAX_BYTES = 1 << 30
 """Most a package may hold when unpacked, in bytes."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.validate import Catalog, PackageError, read, validate_package, validate_params
 from lab.nbi.catalogue import Finding
-from lab.nbi.store import Document
+from lab.records.store import Document
 
 
 class BuilderValidator:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/how-to/troubleshooting.md"
-SOURCES = ("charms/lib", "lab/nbi", "lab/lcm", "lab/vim", "lab/vca")
+SOURCES = ("charms/lib", "lab")
 #: What stands for a value in a quotation, or is put between parts of an error.
 VALUE = re.compile(
     r"\b(?:X|ADDRESS|NAME|s6a|s11|ens4|ubuntu|wg|swanctl|none|wireguard|vpn-client)\b"

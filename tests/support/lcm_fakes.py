@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from lab.lcm.errors import LcmError
+from lab.errors import LcmError
 from lab.lcm.ports import ActionOutcome, BootedServer
 
 

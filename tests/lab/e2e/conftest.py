@@ -22,7 +22,7 @@ from e2e_support import (
 )
 from support.dist import built
 
-from lab.nbi.store import NSRS
+from lab.records.store import NSRS
 from lab.vim import clean
 from lab.vim.store import Home
 

@@ -23,10 +23,10 @@ from vpnaas.extras import monitoring
 
 from experiments import testbed
 from lab.lcm.backends import RealBackends
-from lab.nbi import jobs
 from lab.nbi.engine import Engine
-from lab.nbi.store import NSRS, OPS
 from lab.nbi.validation import BuilderValidator
+from lab.records import jobs
+from lab.records.store import NSRS, OPS
 from lab.vca import Event, Model
 from lab.vim import PortSpec, Server, ServerSpec, Vim
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from e2e_support import PATIENCE, Lab, Service
 
-from lab.nbi import jobs
-from lab.nbi.store import NSIOPS, NSIS, NSRS, OPS
+from lab.records import jobs
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS
 from operate.client import Client
 from operate.join import End, join, part
 

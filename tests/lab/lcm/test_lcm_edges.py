@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.lcm.errors import LcmError
-from lab.lcm.journal import Journal, Tail
+from lab.cli.progress import Board, watch
+from lab.cli.render import Output
+from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
-from lab.nbi.jobs import start_time
-from lab.progress import Board, watch
-from lab.render import Output
+from lab.records.jobs import start_time
+from lab.records.journal import Journal, Tail
 
 
 def event(kind: str, subject: str, text: str, **more: object) -> dict[str, object]:

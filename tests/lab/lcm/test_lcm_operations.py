@@ -12,13 +12,13 @@ import pytest
 from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
 
 from lab.lcm import model
-from lab.lcm.journal import Journal
 from lab.lcm.operations import Operations
 from lab.lcm.ports import ActionOutcome
 from lab.lcm.timeouts import Timeouts
-from lab.nbi.ids import admin
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
-from lab.nbi.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
+from lab.records.ids import admin
+from lab.records.journal import Journal
+from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
 
 # Generous where a slow machine must not fail a test, short where a test waits for the end.
 FAST = dataclasses.replace(Timeouts().scaled(0.01), verify_interval=0.005, inject_interval=0.005)

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lcm_fakes import day12_of, nsd, params, vnfd
 
-from lab.lcm.day0 import osm_params, render_user_data
-from lab.lcm.environments import environments, vdu_count
-from lab.lcm.errors import LcmError
-from lab.lcm.naming import application_name, host_name, juju_name, server_name
-from lab.lcm.primitives import by_seq, map_primitive_params, terminate_params
-from lab.lcm.relations import relations
+from lab.descriptors.day0 import osm_params, render_user_data
+from lab.descriptors.environments import environments, vdu_count
+from lab.descriptors.naming import application_name, host_name, juju_name, server_name
+from lab.descriptors.primitives import by_seq, map_primitive_params, terminate_params
+from lab.descriptors.relations import relations
+from lab.descriptors.topology import plan
+from lab.errors import LcmError, NbiError
 from lab.lcm.timeouts import Timeouts, lab_timeouts
-from lab.lcm.topology import plan
-from lab.nbi.errors import NbiError
 
 # -- names ---------------------------------------------------------------------------------------
 

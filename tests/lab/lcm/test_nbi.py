@@ -19,15 +19,15 @@ import pytest
 import yaml
 from support.lcm_fakes import day12_of, nsd, vnfd
 
-from lab.lcm.journal import Journal, Tail
-from lab.nbi import jobs
+from lab.errors import NbiError
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine
-from lab.nbi.errors import NbiError
-from lab.nbi.ids import admin
 from lab.nbi.params import client_params, load_mapping
 from lab.nbi.primitives import check_action
-from lab.nbi.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store, file_lock
+from lab.records import jobs
+from lab.records.ids import admin
+from lab.records.journal import Journal, Tail
+from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store, file_lock
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ import pytest
 import yaml
 from support.lcm_fakes import nsd, vnfd
 
-from lab.lcm.journal import Tail
+from lab.errors import NbiError
 from lab.lcm.slices import deployed_links, service_links
-from lab.nbi import jobs
 from lab.nbi.engine import Engine
-from lab.nbi.errors import NbiError
-from lab.nbi.ids import admin
 from lab.nbi.slices import Slices
-from lab.nbi.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Store
 from lab.nbi.validation import BuilderValidator
+from lab.records import jobs
+from lab.records.ids import admin
+from lab.records.journal import Tail
+from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Store
 
 
 class NoValidator(BuilderValidator):

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from lab.lcm.errors import LcmError
+from lab.errors import LcmError
 
 _YAML_MARK = "!!yaml "
 

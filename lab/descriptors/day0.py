@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined, TemplateError, UndefinedError, select_autoescape
 
-from lab.lcm.errors import LcmError
+from lab.errors import LcmError
 
 
 def render_user_data(template: str, params: Mapping[str, Any], where: str) -> str:

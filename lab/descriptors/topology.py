@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.lcm.environments import day12, vdu_count
-from lab.lcm.errors import LcmError
-from lab.lcm.naming import host_name, network_name, server_name
+from lab.descriptors.environments import day12, vdu_count
+from lab.descriptors.naming import host_name, network_name, server_name
+from lab.errors import LcmError
 
 _FIRST_NIC = 3  # a cloud's Ubuntu image on KVM numbers its PCI slots from ens3
 

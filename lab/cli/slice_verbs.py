@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from lab.context import Lab, pass_lab
+from lab.cli.context import Lab, pass_lab
+from lab.cli.options import instantiation_options
 from lab.nbi.params import public_keys, yaml_options
-from lab.nbi.store import NSIS, NSRS, Document
-from lab.options import instantiation_options
+from lab.records.store import NSIS, NSRS, Document
 
 
 @click.command("nsi-create")

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from lab.context import Lab, pass_lab
+from lab.cli.context import Lab, pass_lab
+from lab.errors import NbiError
 from lab.lcm.backends import RealBackends, VcaCharms
 from lab.lcm.timeouts import lab_timeouts
-from lab.nbi import jobs
-from lab.nbi.errors import NbiError
-from lab.nbi.store import NSIOPS, OPS, VIMS, Document
+from lab.records import jobs
+from lab.records.store import NSIOPS, OPS, VIMS, Document
 from lab.vim import Vim, clean, probe
 
 

@@ -10,15 +10,14 @@ from typing import Any, TypeVar
 
 import click
 
-from lab.context import Lab, pass_lab
-from lab.labverbs import lab_group
-from lab.lcm.errors import LcmError
-from lab.nbi.errors import NbiError
+from lab.cli.context import Lab, pass_lab
+from lab.cli.lab_verbs import lab_group
+from lab.cli.options import instantiation_options, literally
+from lab.cli.render import when
+from lab.cli.slice_verbs import SLICE_VERBS
+from lab.errors import LcmError, NbiError
 from lab.nbi.params import load_mapping, public_keys, yaml_options
-from lab.nbi.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
-from lab.options import instantiation_options, literally
-from lab.render import when
-from lab.sliceverbs import SLICE_VERBS
+from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
 
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -498,7 +497,3 @@ def main(argv: list[str] | None = None) -> None:
 
 def _complain(text: str) -> None:
     print(f"ERROR: {' '.join(text.split())}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import files
-from lab.nbi.errors import NbiError
+from lab.errors import NbiError
 
 Document = dict[str, Any]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from lab.nbi import jobs
+from lab.cli.progress import watch
+from lab.cli.render import Output
+from lab.errors import NbiError
 from lab.nbi.engine import Engine, Started
-from lab.nbi.errors import NbiError
 from lab.nbi.slices import Slices
-from lab.nbi.store import NSIOPS
-from lab.progress import watch
-from lab.render import Output
+from lab.records import jobs
+from lab.records.store import NSIOPS
 
 
 class Lab:

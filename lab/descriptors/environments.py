@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.lcm.errors import LcmError
-from lab.lcm.naming import application_name
+from lab.descriptors.naming import application_name
+from lab.errors import LcmError
 
 
 @dataclass(frozen=True)

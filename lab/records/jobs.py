@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab.lcm.journal import Tail
 from lab.lcm.operations import operation_folder
-from lab.nbi.store import NSIOPS, OPS, Document, Store
+from lab.records.journal import Tail
+from lab.records.store import NSIOPS, OPS, Document, Store
 
 _PROGRAMS = {OPS: "lab.lcm.worker", NSIOPS: "lab.lcm.sliceworker"}
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.lcm.environments import Environment, day12
-from lab.lcm.errors import LcmError
+from lab.descriptors.environments import Environment, day12
+from lab.errors import LcmError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lab.lcm.journal import Event, Tail
+from lab.records.journal import Event, Tail
 
 _POLL = 0.1
 _STYLE = {"active": "green", "blocked": "yellow", "error": "red", "BROKEN": "red"}

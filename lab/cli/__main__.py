@@ -1,0 +1,5 @@
+"""``python -m lab.cli``."""
+
+from lab.cli.commands import main
+
+main()

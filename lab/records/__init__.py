@@ -1,0 +1,1 @@
+"""The records of the lab: documents on disk, the processes that work on them, journals."""
