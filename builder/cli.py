@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from builder import check, deployment, identities, packages, variants
+from builder import check, deployment, identities, packages, signing, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Problem
@@ -110,6 +110,41 @@ def validate(paths: tuple[Path, ...], strict: bool) -> None:
     References between packages are looked up among the packages given.
     """
     if not _good(check.packages(paths, check.catalog_of(paths)), strict):
+        sys.exit(1)
+
+
+_PEM = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ARCHIVES = click.argument("paths", nargs=-1, required=True, type=_PEM, metavar="PACKAGE...")
+
+
+@main.command()
+@_ARCHIVES
+@click.option("--certificate", required=True, type=_PEM, help="Of the signer, PEM.")
+@click.option("--key", required=True, type=_PEM, help="Of the signer, PEM; only OpenSSL reads it.")
+@click.option("--csar", is_flag=True, help="Also write the SOL004 form, PACKAGE.zip.")
+def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> None:
+    """Put a signed manifest (SOL004) into packages that were built."""
+    signer = signing.Signer(certificate, key)
+    for path in paths:
+        signing.sign(path, signer)
+        click.echo(f"signed {path}")
+        if csar:
+            target = path.with_name(path.name.removesuffix(".tar.gz") + ".zip")
+            signing.csar(path, target, signer)
+            click.echo(f"signed {target}")
+
+
+@main.command()
+@_ARCHIVES
+@click.option(
+    "--trust", required=True, type=_PEM, help="The signer's authority, or the signer, PEM."
+)
+def verify(paths: tuple[Path, ...], trust: Path) -> None:
+    """Say whether packages are what a trusted signer signed."""
+    told = [f"{path}: {sentence}" for path in paths for sentence in signing.verify(path, trust)]
+    for sentence in told:
+        click.echo(sentence, err=True)
+    if told:
         sys.exit(1)
 
 

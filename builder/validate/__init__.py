@@ -40,6 +40,7 @@ __all__ = [
     "Package",
     "PackageError",
     "Problem",
+    "body_of",
     "charm_rules",
     "cloudinit_rules",
     "creation_rules",

@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, Code]] = {
         ),
         "archive-link": _silent("A link leads out of the package.", "Copy the file in."),
         "archive-member": _silent("A device, socket or dangling hard link.", "Leave it out."),
+        "archive-twice": _silent("A path stands twice.", "Pack it again from a folder."),
         "descriptor-count": _refused(
             "NBI wants exactly one YAML file directly in the top folder (zip: at the top or in "
             "`Definitions`).",

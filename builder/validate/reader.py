@@ -217,6 +217,8 @@ def _from_tar(path: Path) -> Package:
         stream = cast("IO[bytes]", _Bounded(cast("IO[bytes]", unpacked), path.name))
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for name, entry in _members(path.name, archive, notes):
+                if name in members:
+                    notes.append(_twice(path.name, name))
                 members[name] = entry
         while stream.read(1 << 16):  # to the checksum at the end, which tar does not need
             pass
@@ -275,6 +277,7 @@ def _members(
 
 def _from_zip(path: Path) -> Package:
     files: dict[str, Entry] = {}
+    notes = []
     size = 0
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
@@ -283,6 +286,8 @@ def _from_zip(path: Path) -> Package:
             size += info.file_size
             _limit(path.name, len(files), size)
             if not info.is_dir():
+                if info.filename in files:
+                    notes.append(_twice(path.name, info.filename))
                 year = info.date_time[0]
                 full_mode = info.external_attr >> 16
                 data = archive.read(info)
@@ -301,7 +306,7 @@ def _from_zip(path: Path) -> Package:
     ]
     if len(descriptors) != 1:
         raise _no_descriptor(path.name, "zip", descriptors)
-    return _finish(path.name, "zip", files, descriptor=descriptors[0])
+    return _finish(path.name, "zip", files, notes, descriptors[0])
 
 
 def _descriptor(name: str) -> bool:
@@ -320,6 +325,11 @@ def _unsafe(name: str, path: str, kind: str) -> PackageError:
 def _odd_member(name: str, path: str) -> Problem:
     sentence = "neither a file nor a folder nor a link to one; OSM unpacks it or fails to"
     return Problem(f"{name}: {path}", "silent", "archive-member", sentence)
+
+
+def _twice(name: str, path: str) -> Problem:
+    sentence = "it stands twice; which of the two counts depends on the program that unpacks"
+    return Problem(f"{name}: {path}", "silent", "archive-twice", sentence)
 
 
 def _no_descriptor(name: str, kind: str, found: list[str]) -> PackageError:

@@ -209,6 +209,12 @@ def test_odd_members(odd, tmp_path):
     assert problem.path == "x.tar.gz: p/odd"
 
 
+def test_a_path_that_stands_twice(tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, GOOD]))
+    assert problem.code == "archive-twice"
+    assert problem.path == "x.tar.gz: p/x_nsd.yaml"
+
+
 def test_odd_files_of_a_folder_are_not_read(tmp_path):
     folder = tmp_path / "p"
     folder.mkdir()

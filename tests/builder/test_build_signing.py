@@ -1,0 +1,166 @@
+"""Signed packages: any change shows, and only a trusted signer counts."""
+
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from builder import manifest, signing
+from builder.cli import main
+from builder.errors import BuildError
+from builder.validate import validate_package
+
+
+def made(folder, name, issuer=None):
+    """Return the signer `name` with an EC key, certified by itself or by an issuer."""
+    key, cert = folder / f"{name}.key", folder / f"{name}.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    words += [
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={name}",
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+    ]
+    if issuer:
+        words += ["-CA", str(issuer.certificate), "-CAkey", str(issuer.key)]
+        words += ["-addext", "basicConstraints=critical,CA:false"]
+    subprocess.run(words, check=True, capture_output=True)
+    return signing.Signer(cert, key)
+
+
+@pytest.fixture(scope="module")
+def signers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("signers")
+    authority = made(folder, "authority")
+    return authority, made(folder, "vendor", authority), made(folder, "stranger")
+
+
+@pytest.fixture
+def archive(dist, tmp_path):
+    return Path(shutil.copy(dist / "vpn_basic_ns.tar.gz", tmp_path))
+
+
+@pytest.fixture(scope="module")
+def signed(dist, signers, tmp_path_factory):
+    """A VNF's archive, signed, and its CSAR."""
+    folder = tmp_path_factory.mktemp("signed")
+    path = Path(shutil.copy(dist / "hss_vnf.tar.gz", folder))
+    arguments = ["--certificate", signers[1].certificate, "--key", signers[1].key, "--csar"]
+    result = CliRunner().invoke(main, ["sign", str(path), *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return path, path.with_name("hss_vnf.zip")
+
+
+def verified(path, trust):
+    result = CliRunner().invoke(main, ["verify", "--trust", str(trust), str(path)])
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("form", [0, 1], ids=["tar.gz", "csar"])
+def test_a_signed_package_is_good_for_its_signers_authority_and_for_osm(signed, signers, form):
+    assert verified(signed[form], signers[0].certificate) == (0, "")
+    assert verified(signed[form], signers[1].certificate) == (0, "")
+    assert validate_package(signed[form]) == []
+
+
+@pytest.mark.parametrize("form", [0, 1], ids=["tar.gz", "csar"])
+def test_a_stranger_is_refused(signed, signers, form):
+    code, output = verified(signed[form], signers[2].certificate)
+    assert code == 1
+    assert "not one of a trusted signer" in output
+
+
+def altered(path, tmp_path, change):
+    """Return a copy of a CSAR whose files went through `change`, a dict to alter."""
+    with zipfile.ZipFile(path) as packed:
+        files = {info: packed.read(info) for info in packed.infolist()}
+    texts = {info.filename: data for info, data in files.items()}
+    change(texts)
+    target = tmp_path / path.name
+    with zipfile.ZipFile(target, "w") as packed:
+        for name, data in texts.items():
+            packed.writestr(name, data)
+    return target
+
+
+DISPATCH = "Scripts/charms/hss/dispatch"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda f: f.update({DISPATCH: f[DISPATCH] + b"#"}), "dispatch: it was changed"),
+        (lambda f: f.pop(DISPATCH), "dispatch: the manifest names it, and it is missing"),
+        (lambda f: f.update({"Files/new": b""}), "Files/new: the manifest has no digest"),
+        (lambda f: f.pop("hss_vnf.mf"), "0 manifests"),
+        (
+            lambda f: f.update({"hss_vnf.mf": f["hss_vnf.mf"].split(b"-----BEGIN")[0]}),
+            "it is not signed",
+        ),
+        (
+            lambda f: f.update({"hss_vnf.mf": f["hss_vnf.mf"].replace(b"1.0", b"1.1")}),
+            "not one of a trusted signer",
+        ),
+        (lambda f: f.update({"hss_vnf.mf": f["hss_vnf.mf"] + b"\nSource: x\n"}), "its end"),
+        (lambda f: f.update({"hss_vnf.mf": b"\xff"}), "not UTF-8"),
+    ],
+    ids=["changed", "missing", "added", "no-manifest", "unsigned", "manifest", "after", "binary"],
+)
+def test_any_change_is_named(signed, signers, tmp_path, change, sentence):
+    code, output = verified(altered(signed[1], tmp_path, change), signers[0].certificate)
+    assert code == 1
+    assert sentence in output
+
+
+def test_a_file_that_stands_twice_is_refused(signed, signers, tmp_path):
+    path = Path(shutil.copy(signed[1], tmp_path))
+    with zipfile.ZipFile(path, "a") as packed, pytest.warns(UserWarning, match="Duplicate"):
+        packed.writestr(DISPATCH, packed.read(DISPATCH))
+    assert "stands twice" in verified(path, signers[0].certificate)[1]
+    assert "archive-twice" in [problem.code for problem in validate_package(path)]
+
+
+def test_signing_again_replaces_the_signature(archive, signers):
+    signing.sign(archive, signers[1])
+    signing.sign(archive, signers[2])
+    with tarfile.open(archive) as packed:
+        names = [name for name in packed.getnames() if name.endswith((".mf", ".cert"))]
+    assert sorted(names) == ["vpn_basic_ns/vpn_basic_ns.cert", "vpn_basic_ns/vpn_basic_ns.mf"]
+    assert verified(archive, signers[2].certificate) == (0, "")
+
+
+def test_a_key_of_another_certificate_leaves_the_package_as_it_was(archive, signers):
+    before = archive.read_bytes()
+    with pytest.raises(BuildError, match="openssl cms"):
+        signing.sign(archive, signing.Signer(signers[0].certificate, signers[2].key))
+    assert archive.read_bytes() == before
+
+
+def test_modes_survive(signed):
+    with tarfile.open(signed[0]) as packed:
+        assert packed.getmember("hss_vnf/charms/hss/dispatch").mode & 0o111
+    with zipfile.ZipFile(signed[1]) as packed:
+        assert packed.getinfo(DISPATCH).external_attr >> 16 & 0o111
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "metadata:\n\nSource: a\nAlgorithm: MD5\nHash: 0\n",
+        "metadata:\n\nSource: a\nHash: 0\n",
+        "Source: a\nAlgorithm: SHA-256\nHash: 0\n\nSource: a\nAlgorithm: SHA-256\nHash: 0\n",
+        "nonsense\n",
+    ],
+)
+def test_a_manifest_out_of_form_is_refused(text):
+    with pytest.raises(BuildError, match="manifest: "):
+        manifest.parse(text.encode())
