@@ -12,21 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from lab.descriptors.day0 import osm_params
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import map_primitive_params
+from lab.descriptors.service import Service, service, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm.charmops import CharmOps, execution_environment
 from lab.lcm.instantiate import STAGES, Instantiation, Report
-from lab.lcm.model import Service, request, service, vnfrs_of
 from lab.lcm.ports import Backends, BootedServer, CharmEvent, Charms
+from lab.lcm.request import request
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
+from lab.records.operations import fail_operation, ns_folder, operation_folder, ro_key_path
 from lab.records.store import NSRS, OPS, VIMS, VNFRS, Document, Store
 
 
@@ -388,43 +389,6 @@ class Operations:
         return state
 
 
-def fail_operation(store: Store, operation: Document, reason: str) -> None:
-    """Mark an operation FAILED, and the service BROKEN unless it was only an action.
-
-    Nothing happens when the operation has ended in the meantime.
-    """
-    ended = False
-
-    def end(document: Document) -> None:
-        nonlocal ended
-        if document["operationState"] != "PROCESSING":
-            ended = True
-            return
-        document["operationState"] = "FAILED"
-        document["statusEnteredTime"] = time.time()
-        document["detailed-status"] = document["errorMessage"] = reason
-
-    kind = operation["lcmOperationType"]
-    current = {"instantiate": "INSTANTIATING", "terminate": "TERMINATING"}.get(kind, "ACTION")
-
-    def change(nsr: Document) -> None:
-        if kind != "action":
-            nsr["nsState"] = "BROKEN"
-            nsr["errorDescription"] = f"Operation: {current}.{operation['_id']}"
-            nsr["errorDetail"] = reason
-        if kind == "instantiate":
-            nsr["operational-status"] = nsr["config-status"] = "failed"
-            nsr["_admin"]["nsState"] = "INSTANTIATED"
-        if kind == "terminate":
-            nsr["operational-status"] = "failed"
-        nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
-
-    if store.find(OPS, operation["_id"]) is not None:
-        store.update(OPS, operation["_id"], end)
-    if not ended and store.find(NSRS, operation["nsInstanceId"]) is not None:
-        store.update(NSRS, operation["nsInstanceId"], change)
-
-
 def find_primitive(
     svc: Service, index: str, vdu_id: str | None, count: int, name: str
 ) -> tuple[Environment, Mapping[str, Any]]:
@@ -442,21 +406,6 @@ def find_primitive(
             if primitive["name"] == name:
                 return env, primitive
     raise LcmError(f"Primitive '{name}' not found in descriptor")
-
-
-def ns_folder(home: Path, ns_id: str) -> Path:
-    """Return the private folder of a service (RO's key, lock)."""
-    return home / "lcm" / "ns" / ns_id
-
-
-def ro_key_path(home: Path, ns_id: str) -> Path:
-    """Return where RO's private key of a service lies."""
-    return ns_folder(home, ns_id) / "ro_key"
-
-
-def operation_folder(home: Path, op_id: str) -> Path:
-    """Return the folder of an operation (progress, log of the worker)."""
-    return home / "lcm" / "operations" / op_id
 
 
 def _start_records(nsr: Document, svc: Service) -> None:

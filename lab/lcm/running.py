@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Callable
 
 from lab.errors import LcmError, NbiError
-from lab.lcm.operations import operation_folder
 from lab.records.jobs import record_worker
 from lab.records.journal import Journal
+from lab.records.operations import operation_folder
 from lab.records.store import Document, Store
 
 

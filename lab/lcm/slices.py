@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.errors import LcmError
-from lab.lcm.operations import fail_operation, operation_folder
 from lab.lcm.ports import Backends
 from lab.lcm.timeouts import Timeouts
 from lab.records import jobs
 from lab.records.journal import Journal
+from lab.records.operations import end_slice_operation, fail_operation, operation_folder
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
 
 _POLL = 0.2
@@ -280,27 +280,3 @@ class SliceOperations:
         if error and operation["lcmOperationType"] == "terminate":
             self.journal.write("settled", "nsi", "failed", idle=True)
         return state
-
-
-def end_slice_operation(store: Store, operation: Document, error: str = "") -> str:
-    """Write how an operation on a slice ended; return its state."""
-    state = "FAILED" if error else "COMPLETED"
-
-    def end(document: Document) -> None:
-        document["operationState"] = state
-        document["statusEnteredTime"] = time.time()
-        document["detailed-status"] = f"FAILED : {error}" if error else "done"
-        document["errorMessage"] = error or None
-
-    def change(nsi: Document) -> None:
-        nsi["_admin"]["nsiState"] = "INSTANTIATED"
-        nsi["operational-status"] = "failed" if error else "running"
-        # LCM calls a slice configured even where its services are not.
-        nsi["config-status"] = "configured"
-        nsi["detailed-status"] = f"ERROR : {error}" if error else "done"
-
-    if store.find(NSIOPS, operation["_id"]) is not None:
-        store.update(NSIOPS, operation["_id"], end)
-    if store.find(NSIS, operation["netsliceInstanceId"]) is not None:
-        store.update(NSIS, operation["netsliceInstanceId"], change)
-    return state

@@ -12,9 +12,10 @@ import click
 
 from lab.lcm.backends import RealBackends
 from lab.lcm.running import run_operation
-from lab.lcm.slices import SliceOperations, end_slice_operation
+from lab.lcm.slices import SliceOperations
 from lab.lcm.timeouts import lab_timeouts
 from lab.records.journal import Journal
+from lab.records.operations import end_slice_operation
 from lab.records.store import NSIOPS, Store
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 
 from lab.lcm.backends import RealBackends
-from lab.lcm.operations import Operations, fail_operation, ns_folder
+from lab.lcm.operations import Operations
 from lab.lcm.running import run_operation
 from lab.lcm.timeouts import lab_timeouts
 from lab.records.journal import Journal
+from lab.records.operations import fail_operation, ns_folder
 from lab.records.store import OPS, Store, file_lock
 
 

@@ -9,10 +9,8 @@ from typing import Any
 
 from lab.descriptors.environments import day12
 from lab.descriptors.primitives import placeholder_name
-from lab.descriptors.topology import plan
+from lab.descriptors.service import Service, members, service, shared_parameters
 from lab.errors import LcmError, NbiError
-from lab.lcm import model
-from lab.lcm.operations import fail_operation
 from lab.nbi.catalogue import Catalogue, Validator, sort_findings
 from lab.nbi.params import check_references, client_params
 from lab.nbi.primitives import check_action
@@ -20,6 +18,7 @@ from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.journal import Tail
+from lab.records.operations import fail_operation
 from lab.records.store import (
     NSDS,
     NSIS,
@@ -140,7 +139,7 @@ class Engine:
         )
         if timeout is not None:
             request["timeout_ns_deploy"] = timeout
-        vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd).values()}
+        vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd["descriptor"]).values()}
         warnings = sort_findings(
             self.validator.ns_params(config, nsd["descriptor"], vnfds),
             strict=False,
@@ -156,21 +155,17 @@ class Engine:
         Raises:
             NbiError: refused.
         """
-        descriptor = nsd["descriptor"]
-        vnfds = self._members(nsd)
-        descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
         vims = {v["_id"]: v["name"] for v in self.store.all(VIMS)}
-        check_references(request, descriptor, vims)
+        check_references(request, nsd["descriptor"], vims)
         nsr = new_nsr(request, nsd, description)
         try:
-            svc = model.service(nsr, self.store)
-            planned = plan(request["nsName"], descriptor, descriptors, request, vims)
+            svc = service(nsr, self.store)
+            vnfrs = new_vnfrs(nsr, svc.vnfds, svc.plan, request)
         except LcmError as error:
             raise NbiError(str(error)) from None
-        vnfrs = new_vnfrs(nsr, vnfds, planned, request)
         nsr["constituent-vnfr-ref"] = [r["_id"] for r in vnfrs]
         records = {r["member-vnf-index-ref"]: r for r in vnfrs}
-        _check_initial(svc, model.shared_parameters(svc, records))
+        _check_initial(svc, shared_parameters(svc, records))
         return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
 
     def record(self, services: list[Prepared]) -> None:
@@ -210,17 +205,17 @@ class Engine:
         """
         nsr = self.ns(name)
         self._require_instantiated(nsr, "action")
-        svc = self._service(nsr)
+        vnfds = self._members(nsr["nsd"])
         if member_vnf_index is None:
             configuration = nsr["nsd"].get("ns-configuration") or {}
             primitives = list(configuration.get("config-primitive") or ())
         else:
-            if member_vnf_index not in svc.vnfds:
+            if member_vnf_index not in vnfds:
                 raise NbiError(
                     f"Invalid parameter member_vnf_index='{member_vnf_index}' is not one of the "
-                    f"nsd:constituent-vnfd ({', '.join(svc.vnfds)})"
+                    f"nsd:constituent-vnfd ({', '.join(vnfds)})"
                 )
-            descriptor = svc.vnfds[member_vnf_index]["descriptor"]
+            descriptor = vnfds[member_vnf_index]["descriptor"]
             if vdu_id is not None and all(v["id"] != vdu_id for v in descriptor.get("vdu") or ()):
                 raise NbiError(f"Invalid parameter vdu_id='{vdu_id}' not present at vnfd:vdu:id")
             entry = day12(descriptor, vdu_id or descriptor["id"]) or {}
@@ -338,7 +333,7 @@ class Engine:
 
     def _members(self, nsd: Document) -> dict[str, Document]:
         try:
-            return model.members(nsd["descriptor"], self.store)
+            return members(nsd, self.store)
         except LcmError as error:
             raise NbiError(str(error)) from None
 
@@ -348,14 +343,8 @@ class Engine:
                 f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not instantiated"
             )
 
-    def _service(self, nsr: Document) -> model.Service:
-        try:
-            return model.service(nsr, self.store)
-        except LcmError as error:
-            raise NbiError(str(error)) from None
 
-
-def _check_initial(svc: model.Service, values: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse an instantiation that lacks a value of an initial primitive.
 
     Raises:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.errors import NbiError
-from lab.lcm.slices import end_slice_operation
 from lab.nbi.catalogue import sort_findings
 from lab.nbi.engine import Engine, Prepared, Started
 from lab.nbi.params import slice_params
 from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
+from lab.records.operations import end_slice_operation
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VIMS, VNFDS, Document
 
 

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab.lcm.operations import operation_folder
 from lab.records.journal import Tail
+from lab.records.operations import operation_folder
 from lab.records.store import NSIOPS, OPS, Document, Store
 
 _PROGRAMS = {OPS: "lab.lcm.worker", NSIOPS: "lab.lcm.sliceworker"}

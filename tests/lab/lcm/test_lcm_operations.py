@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
 
-from lab.lcm import model
+from lab.descriptors import service as model
 from lab.lcm.operations import Operations
 from lab.lcm.ports import ActionOutcome
 from lab.lcm.timeouts import Timeouts

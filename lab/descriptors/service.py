@@ -1,0 +1,104 @@
+"""A network service with all that follows from its descriptors and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lab.descriptors.environments import Environment, environments
+from lab.descriptors.relations import Relation, relations
+from lab.descriptors.topology import Plan, plan
+from lab.errors import LcmError
+from lab.records.store import VIMS, VNFDS, VNFRS, Document, Store
+
+
+@dataclass(frozen=True)
+class Service:
+    """A network service with everything that follows from its descriptors."""
+
+    nsr: Document
+    vnfds: dict[str, Document]
+    """member-vnf-index -> package document."""
+    vims: dict[str, str]
+    """Id of a VIM account -> its name."""
+    environments: list[Environment]
+    relations: list[Relation]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Return its networks, servers and ports, made when first asked for.
+
+        Raises:
+            LcmError: descriptors or parameters that lead nowhere.
+        """
+        descriptors = {index: d["descriptor"] for index, d in self.vnfds.items()}
+        params = self.nsr["instantiate_params"]
+        return plan(self.nsr["name"], self.nsr["nsd"], descriptors, params, self.vims)
+
+
+def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
+    """Return member-vnf-index -> VNF package, in the order of the NSD's profiles.
+
+    Raises:
+        LcmError: a VNFD is not in the catalogue.
+    """
+    known = {d["id"]: d for d in store.all(VNFDS)}
+    df = (nsd.get("df") or [{}])[0]
+    found = {}
+    for profile in df.get("vnf-profile") or ():
+        if profile["vnfd-id"] not in known:
+            raise LcmError(f"vnfd '{profile['vnfd-id']}' is not in the catalogue")
+        found[str(profile["id"])] = known[profile["vnfd-id"]]
+    return found
+
+
+def service(nsr: Document, store: Store) -> Service:
+    """Return the service of a record.
+
+    Raises:
+        LcmError: descriptors or parameters that lead nowhere.
+    """
+    vnfds = members(nsr["nsd"], store)
+    descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
+    params = nsr["instantiate_params"]
+    envs = environments(nsr["nsd"], descriptors, params)
+    return Service(
+        nsr,
+        vnfds,
+        {v["_id"]: v["name"] for v in store.all(VIMS)},
+        envs,
+        relations(nsr["nsd"], descriptors, envs),
+    )
+
+
+def vnfrs_of(store: Store, ns_id: str) -> dict[str, Document]:
+    """Return member-vnf-index -> VNFR of a service."""
+    return {r["member-vnf-index-ref"]: r for r in store.all(VNFRS) if r["nsr-id-ref"] == ns_id}
+
+
+def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
+    """Return application -> values for ``<name>``, shared between environments as LCM does.
+
+    All instances of a VDU use one dictionary, and it is the VNF's own unless the VDU has
+    additionalParams: then it has only those (no merge).
+    """
+    pool: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    result = {}
+    for env in svc.environments:
+        index = env.member_vnf_index
+        if index is None:
+            values = dict(svc.nsr["instantiate_params"].get("additionalParamsForNs") or {})
+            values["ns_config_info"] = "osm-config-mapping: {}\n"
+            result[env.application] = pool.setdefault((None, None), values)
+            continue
+        record = records[index]
+        own = None
+        for vdur in record["vdur"]:
+            if vdur["vdu-id-ref"] == env.vdu_id and vdur["additionalParams"]:
+                own = vdur["additionalParams"]
+        key = (index, env.vdu_id if own is not None else None)
+        source = record["additionalParamsForVnf"] if own is None else own
+        result[env.application] = pool.setdefault(key, dict(source))
+    return result

@@ -1,0 +1,86 @@
+"""What an instantiation works on, from the records of its service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.descriptors.day0 import osm_params, render_user_data
+from lab.descriptors.environments import Environment
+from lab.descriptors.service import Service, shared_parameters, vnfrs_of
+from lab.descriptors.topology import Server
+from lab.errors import LcmError
+from lab.lcm.instantiate import Request
+from lab.records.store import NSDS, Document, Store
+
+
+def request(svc: Service, store: Store, ro_key: Path) -> Request:
+    """Return what an instantiation of the service works on."""
+    records = vnfrs_of(store, svc.nsr["_id"])
+    params = svc.nsr["instantiate_params"]
+    return Request(
+        ns_id=svc.nsr["_id"],
+        plan=svc.plan,
+        environments=svc.environments,
+        relations=svc.relations,
+        charm_folder=lambda env: charm_folder(svc, store, env),
+        user_data=lambda server: _user_data(svc, store, records, server),
+        parameters=shared_parameters(svc, records),
+        osm=lambda env: _osm(store, svc.nsr["_id"], env),
+        ssh_keys=tuple(params.get("ssh_keys") or ()),
+        ro_key=ro_key,
+    )
+
+
+def charm_folder(svc: Service, store: Store, env: Environment) -> Path:
+    """Return where a charm lies in its unpacked package (tar layout, else SOL004's Scripts)."""
+    if env.member_vnf_index is None:
+        document = store.get(NSDS, svc.nsr["nsd-id"])
+    else:
+        document = svc.vnfds[env.member_vnf_index]
+    return _artifact(store, document, "charms", env.charm)
+
+
+def _artifact(store: Store, document: Document, kind: str, name: str) -> Path:
+    folder = store.root / str(document["folder"])
+    for place in (folder / kind / name, folder / "Scripts" / kind / name):
+        if place.exists():
+            return place
+    return folder / kind / name
+
+
+def _user_data(
+    svc: Service, store: Store, records: Mapping[str, Document], server: Server
+) -> str | None:
+    index = server.member_vnf_index
+    where = f"vnf {index}, vdu {server.vdu_id}"
+    if server.cloud_init is not None:
+        template = server.cloud_init
+    elif server.cloud_init_file is not None:
+        path = _artifact(store, svc.vnfds[index], "cloud_init", server.cloud_init_file)
+        try:
+            template = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise LcmError(
+                f"Error reading vnfd[id={svc.vnfds[index]['id']}]:vdu"
+                f"[id={server.vdu_id}]:cloud-init-file: {error}"
+            ) from None
+    else:
+        return None
+    record = records[index]
+    own = next(
+        (v["additionalParams"] for v in record["vdur"] if v["vdu-id-ref"] == server.vdu_id),
+        None,
+    )
+    values = dict(own or record["additionalParamsForVnf"])
+    values["OSM"] = osm_params(record, server.vdu_id, server.count_index)
+    return render_user_data(template, values, where)
+
+
+def _osm(store: Store, ns_id: str, env: Environment) -> dict[str, Any]:
+    if env.member_vnf_index is None:
+        return {"ns_id": ns_id}
+    record = vnfrs_of(store, ns_id)[env.member_vnf_index]
+    # LCM passes count index 0 to every charm of an instantiation.
+    return osm_params(record, env.vdu_id, 0)

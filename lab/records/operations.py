@@ -1,0 +1,84 @@
+"""Records of operations: their folders, and how a failed or dead one ends."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document, Store
+
+
+def ns_folder(home: Path, ns_id: str) -> Path:
+    """Return the private folder of a service (RO's key, lock)."""
+    return home / "lcm" / "ns" / ns_id
+
+
+def ro_key_path(home: Path, ns_id: str) -> Path:
+    """Return where RO's private key of a service lies."""
+    return ns_folder(home, ns_id) / "ro_key"
+
+
+def operation_folder(home: Path, op_id: str) -> Path:
+    """Return the folder of an operation (progress, log of the worker)."""
+    return home / "lcm" / "operations" / op_id
+
+
+def fail_operation(store: Store, operation: Document, reason: str) -> None:
+    """Mark an operation FAILED, and the service BROKEN unless it was only an action.
+
+    Nothing happens when the operation has ended in the meantime.
+    """
+    ended = False
+
+    def end(document: Document) -> None:
+        nonlocal ended
+        if document["operationState"] != "PROCESSING":
+            ended = True
+            return
+        document["operationState"] = "FAILED"
+        document["statusEnteredTime"] = time.time()
+        document["detailed-status"] = document["errorMessage"] = reason
+
+    kind = operation["lcmOperationType"]
+    current = {"instantiate": "INSTANTIATING", "terminate": "TERMINATING"}.get(kind, "ACTION")
+
+    def change(nsr: Document) -> None:
+        if kind != "action":
+            nsr["nsState"] = "BROKEN"
+            nsr["errorDescription"] = f"Operation: {current}.{operation['_id']}"
+            nsr["errorDetail"] = reason
+        if kind == "instantiate":
+            nsr["operational-status"] = nsr["config-status"] = "failed"
+            nsr["_admin"]["nsState"] = "INSTANTIATED"
+        if kind == "terminate":
+            nsr["operational-status"] = "failed"
+        nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
+
+    if store.find(OPS, operation["_id"]) is not None:
+        store.update(OPS, operation["_id"], end)
+    if not ended and store.find(NSRS, operation["nsInstanceId"]) is not None:
+        store.update(NSRS, operation["nsInstanceId"], change)
+
+
+def end_slice_operation(store: Store, operation: Document, error: str = "") -> str:
+    """Write how an operation on a slice ended; return its state."""
+    state = "FAILED" if error else "COMPLETED"
+
+    def end(document: Document) -> None:
+        document["operationState"] = state
+        document["statusEnteredTime"] = time.time()
+        document["detailed-status"] = f"FAILED : {error}" if error else "done"
+        document["errorMessage"] = error or None
+
+    def change(nsi: Document) -> None:
+        nsi["_admin"]["nsiState"] = "INSTANTIATED"
+        nsi["operational-status"] = "failed" if error else "running"
+        # LCM calls a slice configured even where its services are not.
+        nsi["config-status"] = "configured"
+        nsi["detailed-status"] = f"ERROR : {error}" if error else "done"
+
+    if store.find(NSIOPS, operation["_id"]) is not None:
+        store.update(NSIOPS, operation["_id"], end)
+    if store.find(NSIS, operation["netsliceInstanceId"]) is not None:
+        store.update(NSIS, operation["netsliceInstanceId"], change)
+    return state
