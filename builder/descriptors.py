@@ -5,9 +5,9 @@
   then `configure-nf` where the charm runs a network function. With `named-by`, the name of a link
   that the charm does not have comes from that instantiation parameter;
   `network-function: {parameter: value}` gives values that the descriptor knows. Links that
-  `clear: [link]` names have technology `none`. With `standby: true` the instantiation parameter
-  `vpn_standby_group` names a gateway pair, and a gateway's own `configure-standby` comes last, with
-  an instantiation parameter each.
+  `clear: [link]` names have technology `none`. With `standby: true` a gateway's own
+  `configure-standby` comes last, with an instantiation parameter each; any other VNF gets the
+  addresses of a gateway pair from the instantiation parameter `vpn_standby_gateways`.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 - `!subnets {virtual link: range}` becomes virtual-link-profile, a profile a link.
@@ -40,7 +40,7 @@ SHARED = {
 }  # fmt: skip
 """`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
 STANDBY = "configure-standby"
-LITERAL = {"link", "underlay-interface", "listen-port", "standby-group"}
+LITERAL = {"link", "underlay-interface", "listen-port", "standby-gateways"}
 """`configure` parameters the descriptor knows, or leaves at the charm's default."""
 
 DATA_TYPES = {"integer": "INTEGER", "boolean": "BOOLEAN", "string": "STRING"}
@@ -148,8 +148,8 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
         }
         if link in tag.clear:
             given["technology"] = "none"
-        if tag.standby:
-            given["standby-group"] = "<vpn_standby_group>"
+        if tag.standby and STANDBY not in charm.actions:
+            given["standby-gateways"] = "<vpn_standby_gateways>"
         for name in parameters:
             if name in SHARED and link in tag.clear:
                 continue

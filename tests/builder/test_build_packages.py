@@ -269,7 +269,12 @@ def test_a_gateway_ends_its_tunnels_on_one_side_and_is_in_clear_on_the_other(doc
     technologies = {each["link"]: each["technology"] for each in given}
     assert technologies["trusted"] == "none"
     assert technologies["s1c"] == technologies["s1u"] == "<vpn_technology>"
-    assert {each["standby-group"] for each in given} == {"<vpn_standby_group>"}
+    assert not any("standby-gateways" in each for each in given)
+    cell = [
+        {p["name"]: p["value"] for p in step["parameter"]}
+        for step in day_1_2(documents["cell_vnf"])["initial-config-primitive"][1:]
+    ]
+    assert {each["standby-gateways"] for each in cell} == {"<vpn_standby_gateways>"}
     assert steps[-1]["name"] == "configure-standby"
     assert pair["role"] == "<standby_role>"
     offered = {p["name"]: p for p in day_1_2(documents["secgw_vnf"])["config-primitive"]}

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 from support.juju import Charm, Juju, Relation
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import link_params
 
 CORE = "10.43.1.0/24"
-GROUP = {"standby-group": "secgw"}
+PAIR = {"standby-gateways": "192.168.120.1,192.168.120.2"}
+ROOT = Path(__file__).parents[2]
+
+
+def gateway(juju: Juju, number: int, technology: str = "ipsec") -> tuple[Charm, Relation]:
+    """Add a gateway with the core behind it, related to the cell."""
+    name = f"gateway{number}"
+    nics = {"ens3": f"10.0.0.{number}/24", "ens4": f"192.168.120.{number}/24"}
+    made = juju.deploy(name, {"s1c": "provider"}, nics)
+    made.configure(
+        "s1c",
+        "10.41.0.1/24",
+        technology=technology,
+        **{"underlay-interface": "ens4", "allowed-prefixes": CORE},
+    )
+    return made, juju.relate("s1c", name, "cell")
 
 
 def service(
@@ -24,24 +42,13 @@ def service(
         **{
             "underlay-interface": "ens4",
             "accept-prefixes": CORE,
-            **(GROUP if cell is None else cell),
+            **(PAIR if cell is None else cell),
         },
     )
-    made, relations = [], []
-    for number in range(1, gateways + 1):
-        name = f"gateway{number}"
-        nics = {"ens3": f"10.0.0.{number}/24", "ens4": f"192.168.120.{number}/24"}
-        made.append(juju.deploy(name, {"s1c": "provider"}, nics))
-        made[-1].configure(
-            "s1c",
-            "10.41.0.1/24",
-            technology=technology,
-            **{"underlay-interface": "ens4", "allowed-prefixes": CORE, **GROUP},
-        )
-        relations.append(juju.relate("s1c", name, "cell"))
+    made = [gateway(juju, number, technology) for number in range(1, gateways + 1)]
     juju.changed |= set(juju.charms)
     juju.settle()
-    return juju, peer, made, relations
+    return juju, peer, [charm for charm, _ in made], [relation for _, relation in made]
 
 
 @pytest.mark.parametrize(("technology", "state"), [("ipsec", "up"), ("none", "clear")])
@@ -61,29 +68,95 @@ def test_a_pair_that_is_settled_changes_nothing() -> None:
     assert cell.vdu.charon.sas == before
 
 
-def test_a_pair_that_only_its_members_speak_of_is_none() -> None:
-    for declared in ({}, {"standby-group": "another"}):
-        _, cell, _, _ = service(cell=declared)
-        # Which of them comes first is chance.
-        (first,) = [peer.label for peer in cell.plans["s1c"].peers]
-        assert first in ("gateway1", "gateway2")
-        (problem,) = cell.plans["s1c"].problems
-        assert f"is already in use by {first}" in problem
-
-
-def test_a_pair_has_two_members() -> None:
-    _, cell, _, _ = service(gateways=3)
-    assert len(cell.plans["s1c"].peers) == 2
+@pytest.mark.parametrize("declared", [{}, {"standby-gateways": "192.168.120.1,192.168.120.9"}])
+def test_gateways_that_the_operator_did_not_declare_are_no_pair(declared: dict[str, str]) -> None:
+    _, cell, _, _ = service(cell=declared)
+    # Which of them comes first is chance.
+    (first,) = [peer.label for peer in cell.plans["s1c"].peers]
+    assert first in ("gateway1", "gateway2")
     (problem,) = cell.plans["s1c"].problems
-    assert "is already in use by" in problem
+    assert f"is already in use by {first}" in problem
+
+
+@pytest.mark.parametrize("endpoint", ["192.168.120.3", "192.168.120.1", "192.168.120.2"])
+@pytest.mark.parametrize("running", [1, 2])
+def test_a_third_gateway_gets_no_packet_of_the_pair(endpoint: str, running: int) -> None:
+    juju, cell, _, _ = service(gateways=running)
+    before = list(cell.vdu.charon.sas)
+    _, relation = gateway(juju, 3)
+    juju.settle()
+    # It says what a member would say, and more.
+    relation.ends["gateway3"].update(
+        {"vpnaas-standby-group": "secgw", "vpnaas-endpoint-address": endpoint}
+    )
+    cell.reconcile()
+    assert [sa.name for sa in cell.vdu.charon.sas] == [sa.name for sa in before]
+    labels = [peer.label for peer in cell.plans["s1c"].peers]
+    if (endpoint, running) == ("192.168.120.2", 1):
+        assert labels == ["gateway1", "gateway3"]  # It calls where gateway3 is not.
+    else:
+        assert labels == ["gateway1", "gateway2"][:running]
+
+
+def test_a_gateway_never_takes_two_cells_for_a_pair() -> None:
+    """With the shipped parameters, and a second cell that has the address of the first one."""
+    given = yaml.safe_load((ROOT / "params" / "secgw_ha.yaml").read_text(encoding="utf-8"))
+    params = {
+        vnf["member-vnf-index"]: vnf["additionalParams"] for vnf in given["additionalParamsForVnf"]
+    }
+    params["cell2"]["s1c_inner_address"] = params["cell1"]["s1c_inner_address"]
+    juju = Juju()
+    for name, address in (
+        ("gateway1", "192.168.120.1"),
+        ("gateway2", "192.168.120.2"),
+        ("cell1", "192.168.120.11"),
+        ("cell2", "192.168.120.12"),
+    ):
+        role = "provider" if name.startswith("gateway") else "requirer"
+        charm = juju.deploy(name, {"s1c": role}, {"ens4": f"{address}/24"})
+        of = params[name]
+        charm.configure(
+            "s1c",
+            of["s1c_inner_address"],
+            technology=of["vpn_technology"],
+            **{
+                "underlay-interface": "ens4",
+                "allowed-prefixes": of["s1c_allowed_prefixes"],
+                "accept-prefixes": of["s1c_accept_prefixes"],
+                "standby-gateways": of.get("vpn_standby_gateways", "none"),
+                "ipsec-options": of["vpn_ipsec_options"],
+            },
+        )
+    for cell in ("cell1", "cell2"):
+        for number in (1, 2):
+            relation = juju.relate("s1c", f"gateway{number}", cell)
+            relation.ends[cell] = {"vpnaas-standby-group": "secgw"}
+        juju.settle()
+    assert juju.charms["cell1"].states() == {"s1c": "up"}
+    for number in (1, 2):
+        charm = juju.charms[f"gateway{number}"]
+        assert [peer.label for peer in charm.plans["s1c"].peers] == ["cell1"]
+        assert "10.41.0.11/32 is already in use by cell1" in charm.plans["s1c"].problems[0]
+
+
+def test_a_gateway_has_no_pair_to_call() -> None:
+    juju, _, (first, _), _ = service()
+    first.configure(
+        "s1c",
+        "10.41.0.1/24",
+        technology="ipsec",
+        **{"underlay-interface": "ens4", "allowed-prefixes": CORE, **PAIR},
+    )
+    first.reconcile()
+    assert "configure: standby-gateways" in first.plans["s1c"].problems[0]
+    assert len(first.vdu.charon.sas) == 1
 
 
 @pytest.mark.parametrize(
     ("bag", "sentence"),
     [
-        ({"standby-group": ""}, "is already in use by gateway1"),
-        ({"standby-group": "other"}, "is already in use by gateway1"),
-        ({"standby-group": "No Name"}, "standby-group: 'No Name' is not a name"),
+        ({"endpoint-address": "192.168.120.9"}, "is already in use by gateway1"),
+        ({"endpoint-address": "192.168.120.1"}, "is already in use by gateway1"),
         ({"allowed-prefixes": "10.43.1.0/25"}, "10.41.0.1/32 is already in use by gateway1"),
         ({"inner-address": "10.41.0.2"}, f"{CORE} is already in use by gateway1"),
     ],
@@ -118,5 +191,18 @@ def test_the_operator_who_takes_the_pair_back_keeps_one_of_it() -> None:
 
 
 def test_wireguard_makes_no_pair() -> None:
-    with pytest.raises(InputError, match="standby-group"):
-        link_params({"link": "s1c", "inner-address": "10.41.0.11/24", **GROUP})
+    with pytest.raises(InputError, match="standby-gateways"):
+        link_params({"link": "s1c", "inner-address": "10.41.0.11/24", **PAIR})
+
+
+@pytest.mark.parametrize("text", ["192.168.120.1", "192.168.120.1,192.168.120.1", "secgw", "a,b,c"])
+def test_a_pair_is_two_addresses(text: str) -> None:
+    with pytest.raises(InputError, match="standby-gateways"):
+        link_params(
+            {
+                "link": "s1c",
+                "technology": "ipsec",
+                "inner-address": "10.41.0.11/24",
+                "standby-gateways": text,
+            }
+        )

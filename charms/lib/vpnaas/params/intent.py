@@ -45,8 +45,8 @@ class LinkParams:
         mtu: Upper bound in bytes, 0 for none.
         keepalive: Seconds, 0 is off, -1 decides by NAT.
         preshared_key: Whether the link needs a preshared key.
-        standby_group: Name of the gateway pair we are of, or whose members may announce the same
-            prefixes to us; "" for none.
+        standby_gateways: Outer addresses of the two gateways of a pair, which may announce the same
+            prefixes to us. For technology "none" that may be one, the address that moves.
         ipsec: What concerns IPsec only.
     """
 
@@ -61,7 +61,7 @@ class LinkParams:
     mtu: int = 0
     keepalive: int = -1
     preshared_key: bool = False
-    standby_group: str = ""
+    standby_gateways: Tuple[fields.IPAddress, ...] = ()
     ipsec: IpsecParams = attr.Factory(IpsecParams)
 
     @property
@@ -77,6 +77,7 @@ class LinkParams:
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `link_params` would parse to this."""
+        pair = self.standby_gateways
         return {
             "link": self.link,
             "technology": self.technology,
@@ -89,7 +90,7 @@ class LinkParams:
             "mtu": self.mtu,
             "keepalive": self.keepalive,
             "preshared-key": self.preshared_key,
-            **({"standby-group": self.standby_group} if self.standby_group else {}),
+            **({"standby-gateways": ",".join(map(str, pair))} if pair else {}),
             **(self.ipsec.to_params() if self.technology == IPSEC else {}),
         }
 
@@ -310,7 +311,6 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     link = text("link")
     inner = fields.interface_address(at("inner-address"), text("inner-address"))
     underlay, gateway = text("underlay-interface"), text("gateway")
-    group = text("standby-group")
     mtu = fields.integer(at("mtu"), params.get("mtu", 0), 0, fields.MAX_MTU)
     if 0 < mtu < fields.MIN_MTU:
         raise InputError(
@@ -322,10 +322,6 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     preshared = fields.boolean(at("preshared-key"), params.get("preshared-key", False))
     if preshared and technology == NONE:
         raise InputError(at("preshared-key"), "technology none has no keys", "false")
-    if group not in NOTHING and technology == WIREGUARD:
-        raise InputError(
-            at("standby-group"), "WireGuard has one peer to a prefix", "technology ipsec, or none"
-        )
     port = fields.integer(at("listen-port"), params.get("listen-port", 0), 0, 65535)
     if technology == IPSEC:
         if port not in (0, PORT):
@@ -352,7 +348,9 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
         mtu=mtu,
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", -1), -1, 65535),
         preshared_key=preshared,
-        standby_group="" if group in NOTHING else fields.name(at("standby-group"), group),
+        standby_gateways=_standby_gateways(
+            at("standby-gateways"), text("standby-gateways"), technology
+        ),
         ipsec=ipsec if technology == IPSEC else IpsecParams(),
     )
     own = fields.host_network(inner)
@@ -364,6 +362,23 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
                 "prefixes that lie behind peers",
             )
     return result
+
+
+def _standby_gateways(where: str, text: str, technology: str) -> Tuple[fields.IPAddress, ...]:
+    """Parse the outer addresses of a gateway pair, separated by a comma."""
+    if text in NOTHING:
+        return ()
+    if technology == WIREGUARD:
+        raise InputError(where, "WireGuard has one peer to a prefix", "technology ipsec, or none")
+    found = tuple(fields.address(where, part.strip(" ")) for part in text.split(","))
+    most, least = 2, 1 if technology == NONE else 2
+    if not least <= len(set(found)) == len(found) <= most:
+        raise InputError(
+            where,
+            "{} is not a pair of addresses".format(fields.shown(text)),
+            "none, or the outer addresses of both gateways such as 192.0.2.1,192.0.2.2",
+        )
+    return found
 
 
 def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:

@@ -11,7 +11,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES
+from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES, REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import LinkParams, ManualPeer, key_form
 from vpnaas.peers import same_address
@@ -65,6 +65,7 @@ class Context:
     """What vetting needs to know of one link.
 
     Attributes:
+        role: "provider" or "requirer" of the link, as charm.yaml has it.
         applied: Peers of the last successful reconcile.
         own_keys: Our public key, then the staged one if there is one.
         preshared_required: Whether a relation's peer needs a preshared key.
@@ -75,6 +76,7 @@ class Context:
     """
 
     params: LinkParams
+    role: str
     vdu: VduFacts
     remotes: Tuple[Remote, ...]
     manual: Tuple[ManualPeer, ...] = ()
@@ -119,6 +121,12 @@ def vet(context: Context) -> Vetted:
                 "{} overlaps {} of {}".format(context.params.inner_address, network, name),
                 "a subnet that is on none of the VDU's own networks",
             )
+    if context.params.standby_gateways and context.role != REQUIRER:
+        raise InputError(
+            "configure: standby-gateways",
+            "the peers of {} are no gateways, they call this VNF".format(context.params.link),
+            "none",
+        )
     pools.check(
         context.params.ipsec.pool,
         (fields.host_network(context.params.inner_address),) + context.params.allowed_prefixes,
@@ -138,7 +146,7 @@ def vet(context: Context) -> Vetted:
     waiting: List[str] = []
     here = {remote.peer_name for remote in context.remotes}
     running = Outers(peer for peer in context.applied if peer.name in here)
-    taken = Taken()
+    taken = Taken(context.params.standby_gateways)
     offers: Dict[str, Offer] = {}
 
     def reachable(peer: Peer) -> Peer:
@@ -306,7 +314,6 @@ def _from_offer(
         keepalive=_keepalive(params, context.vdu),
         mtu=offer.mtu,
         preshared=preshared,
-        standby_group=offer.standby_group if offer.standby_group == params.standby_group else "",
         reached=bool(context.own_keys) and context.own_keys[0] in keys.acknowledged,
         certificate=proof.certificate,
         next_certificate=proof.next_certificate,

@@ -1,9 +1,9 @@
 """What peers of a link have already, for the judgement of the next one."""
 
-from collections import Counter
 from typing import Dict, Iterable, List, Sequence, Tuple
 
 from vpnaas.base import fields
+from vpnaas.base.links import NONE
 from vpnaas.base.prefixes import Spans
 from vpnaas.peers import same_address
 from vpnaas.peers.peer import Peer
@@ -37,9 +37,14 @@ class Outers:
 
 
 class Taken:
-    """Peers that were admitted, in that order, and what they have."""
+    """Peers that were admitted, in that order, and what they have.
 
-    def __init__(self) -> None:
+    Args:
+        pair: Outer addresses of a declared gateway pair, none where there is no pair.
+    """
+
+    def __init__(self, pair: Sequence[fields.IPAddress] = ()) -> None:
+        self._pair_at = frozenset(pair)
         self.peers: List[Peer] = []
         self.keys: Dict[str, str] = {}
         """Labels by key."""
@@ -47,14 +52,12 @@ class Taken:
         """Labels by IKE identity."""
         self.outers = Outers()
         self._spans = Spans()
-        self._groups = Counter()  # type: Counter[str]
 
     def add(self, peer: Peer) -> None:
         """Admit a peer."""
         self._spans.add(peer.prefixes, len(self.peers))
         self.peers.append(peer)
         self.outers.add(peer)
-        self._groups[peer.standby_group] += 1
         for key in peer.public_keys():
             self.keys[key] = peer.label
         if peer.identity:
@@ -63,18 +66,20 @@ class Taken:
     def overlapping(self, peer: Peer, prefix: fields.IPNetwork) -> Sequence[Peer]:
         """Return the peers that a prefix of another one may not be shared with."""
         found = [self.peers[index] for index in self._spans.overlapping(prefix)]
-        return [other for other in found if not self._pair(peer, other)]
+        return [] if self._pair(peer, found) else found
 
-    def _pair(self, peer: Peer, other: Peer) -> bool:
-        """Tell whether a peer and another one are a gateway pair, one to who calls them.
+    def _pair(self, peer: Peer, others: List[Peer]) -> bool:
+        """Tell whether a peer and those that have its prefix are a gateway pair.
 
-        A pair is what the operator declared here and both members tell. It has two members, which
-        have the same inner address and the same behind them: which of the tunnels is used follows
-        from what is newest only where both have the same traffic selectors.
+        The operator declares the pair by the addresses its two members are reached at. What a
+        member says of itself counts for nothing: we call the address, and whoever answers there
+        proves itself by the key that was offered with it. Both must have the same inner address
+        and the same behind them: which of the tunnels is used follows from what is newest only
+        where both have the same traffic selectors. In clear both are reached at the address that
+        moves between them.
         """
-        return (
-            bool(peer.standby_group)
-            and peer.standby_group == other.standby_group
-            and self._groups[peer.standby_group] == 1
-            and peer.prefixes == other.prefixes
-        )
+        if len(others) != 1 or peer.prefixes != others[0].prefixes:
+            return False
+        outers = [p.endpoint[0] for p in (peer, others[0]) if p.endpoint]
+        apart = peer.technology == NONE or len(set(outers)) == 2
+        return len(outers) == 2 and apart and self._pair_at.issuperset(outers)

@@ -89,7 +89,6 @@ class Offer:
         inner_address: Address inside the tunnel, a host without subnet.
         allowed_prefixes: Prefixes behind the owner.
         mtu: Largest inner packet in bytes the owner's underlay can carry.
-        standby_group: Name of the gateway pair the owner is of, "" for none.
         keys: Credentials, in the form of the technology; None where it has no keys.
     """
 
@@ -99,7 +98,6 @@ class Offer:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
     keys: Optional[KeyOffer] = None
-    standby_group: str = ""
 
     def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
         """Return all the owner may send from: its inner address and what lies behind it."""
@@ -127,7 +125,6 @@ def encode(offer: Offer) -> Dict[str, str]:
         "ike-identity": keys.identity if keys else "",
         "proposal": keys.proposal if keys else "",
         "credentials": keys.credentials if keys else "",
-        "standby-group": offer.standby_group,
     }
     certs = keys.certs if keys else CertOffer()
     bag.update({key: getattr(certs, name) for key, name in _CERTIFICATES})
@@ -186,7 +183,6 @@ def _decode(items: Tuple[Tuple[str, str], ...], where: str) -> Offer:
             fields.address(at("endpoint-address"), host),
             fields.integer(at("endpoint-port"), port, 1, 65535),
         )
-    group = text("standby-group")
     return Offer(
         technology=technology,
         inner_address=fields.address(at("inner-address"), text("inner-address")),
@@ -194,7 +190,6 @@ def _decode(items: Tuple[Tuple[str, str], ...], where: str) -> Offer:
         endpoint=endpoint,
         allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
         keys=_PARTS[technology](text, at),
-        standby_group=fields.name(at("standby-group"), group) if group else "",
     )
 
 

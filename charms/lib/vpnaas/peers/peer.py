@@ -32,8 +32,6 @@ class Peer:
         mtu: Largest inner packet it can take, 0 where unknown.
         preshared: Identifies the preshared key in force (a digest of its encrypted form), "" for
             none.
-        standby_group: Gateway pair it is a member of, of those that were declared to us; its
-            `prefixes` may be the other member's as well.
         reached: Whether it says that it has us installed, so that a probe must succeed.
         certificate: Names the certificate of its key in use, "" where it needs none.
         next_certificate: The same for its next key.
@@ -51,7 +49,6 @@ class Peer:
     keepalive: int = 0
     mtu: int = 0
     preshared: str = ""
-    standby_group: str = ""
     reached: bool = False
     certificate: str = ""
     next_certificate: str = ""
@@ -135,7 +132,6 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "keepalive": peer.keepalive,
         "mtu": peer.mtu,
         "preshared": peer.preshared,
-        "standby-group": peer.standby_group,
         **{key: text for key, text in certificates.items() if text},
     }
 
@@ -156,7 +152,6 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         keepalive=int(item["keepalive"]),
         mtu=int(item["mtu"]),
         preshared=item["preshared"],
-        standby_group=item.get("standby-group", ""),
         certificate=item.get("certificate", ""),
         next_certificate=item.get("next-certificate", ""),
     )

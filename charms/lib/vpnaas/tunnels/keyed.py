@@ -162,7 +162,6 @@ class KeyedTechnology(Technology):
                 mtu=view.mtu,
                 endpoint=view.endpoint,
                 allowed_prefixes=view.params.allowed_prefixes,
-                standby_group=view.params.standby_group,
                 keys=attr.evolve(
                     told.get(remote.peer_name, keys),
                     acknowledged=peer.public_keys() if peer is not None else (),

@@ -160,6 +160,7 @@ class View:
         """Return what vetting is to know; `preshared_ids` is None where there are no keys."""
         return Context(
             params=self.params,
+            role=self.situation.roles[self.link],
             vdu=self.vdu,
             remotes=self.remotes,
             manual=tuple(manual),

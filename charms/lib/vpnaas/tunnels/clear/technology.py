@@ -42,7 +42,6 @@ class Clear(Technology):
             mtu=view.mtu,
             endpoint=view.endpoint,
             allowed_prefixes=params.allowed_prefixes,
-            standby_group=params.standby_group,
         )
         return LinkPlan(
             params=params,
