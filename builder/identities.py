@@ -7,6 +7,7 @@ compared, for files that the build made and for files that were edited.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from ipaddress import ip_interface, ip_network
 from typing import Any
@@ -30,6 +31,7 @@ SAME = {
 }
 SECRET = ("nf_operator_key", "nf_subscriber_key")
 INNER = "_inner_address"
+REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", re.IGNORECASE)
 
 
 def disagreements(document: dict[str, Any]) -> list[str]:
@@ -41,7 +43,14 @@ def disagreements(document: dict[str, Any]) -> list[str]:
     functions = {name: given for name, given in members.items() if "nf_mcc" in given}
     if not functions:
         return []
-    return [*_same(functions), *_texts(functions), *_subscribers(functions), *_addresses(functions)]
+    return [
+        *_same(functions),
+        *_texts(functions),
+        *_realms(functions),
+        *_subscribers(functions),
+        *_enbs(functions),
+        *_addresses(functions),
+    ]
 
 
 def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -62,6 +71,29 @@ def _texts(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
             if not isinstance(value, str) or not value.isdigit() or len(value) not in lengths:
                 count = " or ".join(str(length) for length in lengths)
                 yield f"{key}: {name} has {value!r}; allowed: {count} digits in quotes"
+
+
+def _realms(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Compare MNC and MCC of a realm in 3GPP's form with the network's (TS 23.003, 19.2).
+
+    A realm of another form is the operator's own and tells no network.
+    """
+    for name, given in functions.items():
+        mcc, mnc = str(given["nf_mcc"]), str(given.get("nf_mnc", ""))
+        realm = str(given.get("nf_realm", ""))
+        told = REALM.search(realm)
+        if told and told.groups() != (mnc.zfill(3), mcc):
+            wanted = f"mnc{mnc.zfill(3)}.mcc{mcc}.3gppnetwork.org"
+            yield f"nf_realm: {name} has {realm}, but its network {mcc}/{mnc} is {wanted}"
+
+
+def _enbs(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for name, given in functions.items():
+        number = str(given.get("nf_enb_id", ""))
+        if number and number in seen:
+            yield f"nf_enb_id: {name} has {number}, which is that of {seen[number]}"
+        seen.setdefault(number, name)
 
 
 def _subscribers(functions: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -71,10 +71,20 @@ class DataNetwork(_Model):
     gateway_id: int = Field(default=1, ge=1, le=255)
 
 
-class Radio(_Model):
-    """The cell."""
+EnbId = Annotated[int, Field(ge=0, le=1048575)]
+"""Identifies an eNB in its network (20 bits of the global eNB ID, TS 36.413, 9.2.1.37)."""
 
-    enb_id: int = Field(ge=0, le=1048575)
+
+class Radio(_Model):
+    """The cells: the same carrier in all, and an eNB ID each.
+
+    Attributes:
+        enb_id: Of the member `enb`.
+        more_enbs: eNB ID by member, for further eNBs.
+    """
+
+    enb_id: EnbId
+    more_enbs: dict[Name, EnbId] = Field(default_factory=dict)
     downlink_mhz: int = Field(default=2680, ge=2620, le=2690)
     resource_blocks: Literal[25, 50, 100] = 25
 
@@ -94,11 +104,11 @@ class End(_Model):
 
 
 class Link(_Model):
-    """A secured link: its underlay network and the subnet inside its tunnel."""
+    """A secured link: its underlay network, the subnet in its tunnels, and two ends or more."""
 
     underlay: IPv4Network
     inner: IPv4Network
-    ends: dict[Name, End] = Field(min_length=2, max_length=2)
+    ends: dict[Name, End] = Field(min_length=2)
 
 
 class Plain(_Model):
@@ -112,7 +122,7 @@ class Site(_Model):
     """A site file."""
 
     files: dict[str, File] = Field(min_length=1)
-    order: list[Name]
+    order: list[Name] = Field(min_length=1)
     network: Network
     subscribers: Subscribers
     data_network: DataNetwork
@@ -237,13 +247,14 @@ def _nf_params(site: Site, member: str, software: str) -> dict[str, Any]:
         },
         # OSM takes any text but "false" and the like for true.
         "spgwu": {**user_plane, "sgi_nat": "true" if data.sgi_nat else "false"},
-        "enb": {
+    }
+    for enb, number in {"enb": site.radio.enb_id, **site.radio.more_enbs}.items():
+        own[enb] = {
             **area,
-            "enb_id": site.radio.enb_id,
+            "enb_id": number,
             "downlink_mhz": site.radio.downlink_mhz,
             "resource_blocks": site.radio.resource_blocks,
-        },
-    }
+        }
     if site.ue is not None:
         own["ue"] = {
             "operator_key": users.operator_key,

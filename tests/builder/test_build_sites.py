@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from oai import params
 from vpnaas.params.intent import link_params
 
-from builder import charms, identities, variants
+from builder import charms, identities, sites, variants
 from builder.cli import main
 from builder.tree import Tree
 
@@ -74,6 +74,7 @@ def test_the_charms_take_every_value(tree, files, kind):
         ("mme", "s6a_inner_address", "172.16.7.2/24", "mme on s6a is in 172.16.7.0/24"),
         ("mme", "s6a_inner_address", "172.16.6.129/24", "which is that of hss on s6a"),
         ("mme", "s6a_inner_address", "nowhere", "is no address with prefix length"),
+        ("mme", "nf_mcc", "001", "mme has epc.mnc088.mcc242.3gppnetwork.org, but its"),
         ("enb", "vpn_technology", "none", "vpn_technology: enb has technology of the links none"),
     ],
 )
@@ -83,6 +84,49 @@ def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
     told = identities.disagreements(document)
     assert any(words in sentence for sentence in told), told
     assert all("\n" not in sentence for sentence in told)
+
+
+@pytest.mark.parametrize(
+    ("realm", "good"),
+    [
+        ("epc.mnc001.mcc001.3gppnetwork.org", True),
+        ("EPC.MNC001.MCC001.3gppnetwork.org", True),
+        ("core.operator.example", True),
+        ("epc.mnc088.mcc242.3gppnetwork.org", False),
+        ("epc.mnc010.mcc001.3gppnetwork.org", False),
+    ],
+)
+def test_a_site_whose_realm_is_of_another_network_is_refused(tree, realm, good):
+    text = (tree.root / "params/sites/epc.site.yaml").read_text()
+    given = yaml.safe_load(text.replace("24288123450", "00101123450"))
+    given["network"] |= {"mcc": "001", "mnc": "01", "realm": realm}
+    site = sites.Site.model_validate(given)
+    told = identities.disagreements(sites.document(site, site.files["epc"]))
+    assert told == [] if good else len(told) == 5
+    assert good or f"hss has {realm}, but its network 001/01 is mnc001.mcc001." in told[0]
+
+
+def test_a_site_has_as_many_enbs_as_one_likes(tree):
+    given = yaml.safe_load((tree.root / "params/sites/epc.site.yaml").read_text())
+    given["order"] += ["enb2", "enb3"]
+    given["radio"]["more-enbs"] = {"enb2": 3586, "enb3": 3587}
+    for link, other in (("s1c", "mme"), ("s1u", "spgwu")):
+        ends = given["links"][link]["ends"]
+        inner, outer = (ends["enb"][key].rpartition(".")[0] for key in ("inner", "underlay"))
+        for number in (2, 3):
+            end = {"inner": f"{inner}.{10 + number}", "underlay": f"{outer}.{200 + number}"}
+            ends[f"enb{number}"] = end
+        assert set(ends) == {other, "enb", "enb2", "enb3"}
+    site = sites.Site.model_validate(given)
+    document = sites.document(site, site.files["epc_oai"])
+    assert identities.disagreements(document) == []
+    assert [member(document, f"enb{n}")["nf_enb_id"] for n in ("", 2, 3)] == [3585, 3586, 3587]
+    assert member(document, "enb3")["s1c_inner_address"] == "192.168.247.13/24"
+    assert set(member(document, "enb")) == set(member(document, "enb2"))
+    (s1u,) = [vld for vld in document["vld"] if vld["name"] == "s1u"]
+    assert len(s1u["vnfd-connection-point-ref"]) == 4
+    member(document, "enb3")["nf_enb_id"] = 3586
+    assert identities.disagreements(document) == ["nf_enb_id: enb3 has 3586, which is that of enb2"]
 
 
 def test_a_pool_of_ues_inside_a_link_is_found(files):
