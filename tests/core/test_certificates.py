@@ -21,6 +21,7 @@ from vpnaas.extras.certificate_actions import given as given_params
 from vpnaas.extras.certificate_actions import keys_of, requests
 from vpnaas.params.intent import Intent
 from vpnaas.peers.admission import Remote
+from vpnaas.status import statuses
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import certificates
 from vpnaas.tunnels.technology import Situation
@@ -177,6 +178,13 @@ def test_a_revoked_peer_is_off_at_once_and_comes_back_with_another_key_only(tech
     juju.changed |= {"hss", "mme"}
     juju.settle()
     assert hss.plans["s6a"].peers == ()
+    # What the revoked end says, sends its operator to the end that knows why.
+    (told,) = statuses(["s6a"], mme.plans, juju.world.clock)
+    if technology == "ipsec":
+        assert told.state == "pending"
+        assert told.reason == "no word yet that hss took our key, see its status"
+    else:  # the last handshake is recent enough still
+        assert told.state == "up"
     if options:
         assert sorted(status(hss.vdu.files[INDEX]).values()) == ["R", "V"]
         assert ",keyCompromise" in hss.vdu.files[INDEX]

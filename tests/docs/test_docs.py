@@ -25,7 +25,7 @@ from vpnaas.tunnels.clear import routes as clear
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu.programs import agent
 
-from builder import charms
+from builder import charms, packages, variants
 from builder.cli import main as vpnaas_build
 from builder.tree import Tree
 from lab.cli import cli as osm_lab
@@ -95,6 +95,34 @@ def test_relative_links_resolve(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(target)
     assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_table_is_cut_by_a_blank_line(page: Path) -> None:
+    """A row after a blank line shows as text, unless a line of dashes makes it a head."""
+    assert re.findall(r"^\|.*\n\n(\|.*)\n(?!\|-)", prose(page), re.MULTILINE) == []
+
+
+def test_every_parameter_file_is_documented_with_its_source() -> None:
+    tree = Tree(ROOT)
+    services = variants.parameter_files(tree)
+    made = services | packages.deployments(tree, packages.catalogue(tree), services)
+    found: dict[str, str] = {}
+    for line in section("reference/packages.md", "Parameter files").splitlines():
+        if line.startswith("| `"):
+            files, source, *_ = line.strip("| ").split(" | ")
+            found |= dict.fromkeys(INLINE.findall(files), INLINE.findall(source)[0])
+    for line in section("reference/packages.md", "Parameters of slices").splitlines():
+        if line.startswith("| `"):
+            names = INLINE.findall(line.split(" | ")[0])
+            found |= dict.fromkeys(names, "params/slices.yaml")
+    assert sorted(found) == sorted(f"{name}.yaml" for name in made)
+    for name, source in found.items():
+        path = ROOT / source
+        assert (path / name if path.is_dir() else path).is_file(), name
+        if path.name != name and path.is_file():
+            # The stem names a section of it.
+            assert re.search(rf"^ *{name.removesuffix('.yaml')}:", path.read_text(), re.M), name
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:

@@ -89,6 +89,11 @@ def link_status(
         reasons.append("no handshake with {}".format(fields.few(silent)))
     elif PENDING in states:
         state = PENDING
+        unsure = [peer["peer"] for peer in peers if peer["state"] == PENDING]
+        # Waits for its turn, or was refused or revoked there: only the other end knows.
+        reasons.append(
+            "no word yet that {} took our key, see its status".format(fields.few(unsure))
+        )
     elif not states:
         state = WAITING
     elif not TABLE[plan.params.technology].keyed:
