@@ -2,7 +2,7 @@
 
 import bisect
 import ipaddress
-from typing import Dict, Generic, Iterable, List, Optional, Tuple, TypeVar
+from typing import Dict, Generic, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 from vpnaas.base import fields
 
@@ -36,32 +36,36 @@ class Routes(Generic[Value]):
 
 
 class Spans:
-    """Prefixes with an owner each; prefixes of two owners are equal or have nothing in common."""
+    """Prefixes with owners; prefixes of two owners are equal or have nothing in common."""
 
     def __init__(self) -> None:
         # By IP version: first addresses, ascending, and (last address, owners) of each.
         self._firsts: Dict[int, List[int]] = {4: [], 6: []}
-        self._rest: Dict[int, Dict[int, Tuple[int, List[int]]]] = {4: {}, 6: {}}
+        self._rest: Dict[int, Dict[int, Tuple[int, List[str]]]] = {4: {}, 6: {}}
 
-    def add(self, prefixes: Iterable[fields.IPNetwork], owner: int) -> None:
+    def add(self, prefixes: Iterable[fields.IPNetwork], owner: str) -> None:
         """Add the prefixes of an owner, which may overlap each other."""
-        for version in (4, 6):
-            mine = [prefix for prefix in prefixes if prefix.version == version]
-            firsts, rest = self._firsts[version], self._rest[version]
-            for network in ipaddress.collapse_addresses(mine):  # type: ignore[type-var]
-                first, last = int(network.network_address), int(network.broadcast_address)
-                if first in rest:
-                    before, owners = rest[first]
-                    rest[first] = (max(before, last), owners + [owner])
-                else:
-                    bisect.insort(firsts, first)
-                    rest[first] = (last, [owner])
+        for version, first, last in _spans(prefixes):
+            rest = self._rest[version]
+            if first not in rest:
+                bisect.insort(self._firsts[version], first)
+                rest[first] = (last, [])
+            rest[first][1].append(owner)
 
-    def overlapping(self, prefix: fields.IPNetwork) -> List[int]:
+    def remove(self, prefixes: Iterable[fields.IPNetwork], owner: str) -> None:
+        """Take the prefixes of an owner away, all that were added."""
+        for version, first, _ in _spans(prefixes):
+            firsts, rest = self._firsts[version], self._rest[version]
+            rest[first][1].remove(owner)
+            if not rest[first][1]:
+                del rest[first]
+                del firsts[bisect.bisect_left(firsts, first)]
+
+    def overlapping(self, prefix: fields.IPNetwork) -> List[str]:
         """Return the owners of prefixes that overlap one, ascending."""
         firsts, rest = self._firsts[prefix.version], self._rest[prefix.version]
         first, last = int(prefix.network_address), int(prefix.broadcast_address)
-        found: List[int] = []
+        found: List[str] = []
         index = bisect.bisect_right(firsts, last)
         # Going back, the first that ends before it is followed by such only.
         while index > 0:
@@ -71,3 +75,11 @@ class Spans:
                 break
             found += owners
         return sorted(set(found))
+
+
+def _spans(prefixes: Iterable[fields.IPNetwork]) -> Iterator[Tuple[int, int, int]]:
+    """Return IP version, first and last address of what prefixes cover."""
+    for version in (4, 6):
+        mine = [prefix for prefix in prefixes if prefix.version == version]
+        for network in ipaddress.collapse_addresses(mine):  # type: ignore[type-var]
+            yield version, int(network.network_address), int(network.broadcast_address)

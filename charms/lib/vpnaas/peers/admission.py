@@ -1,11 +1,11 @@
 """Vetting: which of the peers that present themselves a link gets.
 
-Offers come from databags other parties write. A peer whose data are not acceptable keeps what was
-applied for it before, and peers that already run come first, so that a newcomer can take neither
-prefixes nor keys from them.
+Offers come from databags other parties write. What a running peer has is reserved before any new
+offer is looked at, so that nobody takes an address, a prefix or a key from it. A peer whose data are
+not acceptable keeps what was applied for it before.
 """
 
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -15,7 +15,7 @@ from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES, REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import LinkParams, ManualPeer, key_form
 from vpnaas.peers import same_address
-from vpnaas.peers.claims import Outers, Taken
+from vpnaas.peers.claims import Claims
 from vpnaas.peers.offer import KeyOffer, Offer, declines, decode
 from vpnaas.peers.peer import Peer, digest
 from vpnaas.vdu.facts import VduFacts
@@ -23,6 +23,8 @@ from vpnaas.vdu.facts import VduFacts
 KEEPALIVE = 25
 """Seconds; keeps the UDP mapping of common NATs open (RFC 4787 REQ-5 asks for two minutes at
 least, many give 30 s)."""
+
+_Underlay = Tuple[str, fields.IPNetwork]
 
 
 @attr.frozen
@@ -69,7 +71,7 @@ class Context:
         applied: Peers of the last successful reconcile.
         own_keys: Our public key, then the staged one if there is one.
         preshared_required: Whether a relation's peer needs a preshared key.
-        refused: Why an endpoint cannot be used, and what can, by its address.
+        refused: Why the endpoint of a peer cannot be used, and what can, by peer name.
         preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
         proofs: Where peers stand with certificates by peer name, None where there are none.
         revoked: Digests of keys that an operator revoked.
@@ -106,8 +108,29 @@ class Vetted:
     offers: Mapping[str, Offer]
 
 
+@attr.frozen
+class _Request:
+    """What one peer asks for, judged without regard to the others.
+
+    Attributes:
+        peer: What it asks to be, None where it may not be that.
+        keep: Whether it may stay what it was before.
+        offer: Its offer, where it has one that can be read.
+    """
+
+    name: str
+    peer: Optional[Peer] = None
+    keep: bool = False
+    problems: Tuple[str, ...] = ()
+    waiting: Tuple[str, ...] = ()
+    offer: Optional[Offer] = None
+
+
 def vet(context: Context) -> Vetted:
     """Decide which peers a link has.
+
+    All that run keep what they have before anything new is looked at. So no peer can take an
+    address, a prefix, a key or an identity from a running one, whatever it asks for.
 
     Raises:
         InputError: The inner subnet would draw a network of the VDU into the tunnel, in the worst
@@ -132,92 +155,130 @@ def vet(context: Context) -> Vetted:
         (fields.host_network(context.params.inner_address),) + context.params.allowed_prefixes,
         underlays,
     )
+    remotes = sorted(context.remotes, key=lambda remote: remote.relation_id)
+    requests = [_related(context, remote) for remote in remotes]
+    requests += [_manual(context, manual) for manual in context.manual]
+    claims = Claims(context.params.standby_gateways)
+    problems = [problem for request in requests for problem in request.problems]
+    problems += _reserve(context, claims, requests, underlays)
+    problems += _grant(context, claims, requests, underlays)
+    waiting = [sentence for request in requests for sentence in request.waiting]
+    if not claims.peers and all(declines(remote.bag) for remote in remotes):
+        waiting.append(
+            "every related peer has it switched off" if remotes else "no peer is related"
+        )
+    offers = {request.name: request.offer for request in requests if request.offer is not None}
+    return Vetted(claims.peers, tuple(problems), tuple(waiting), offers)
+
+
+def _reserve(
+    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
+) -> List[str]:
+    """Let running peers hold what they have; return why one that asks for nothing may not."""
+    problems = []
     # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
     # must not live on in clear.
-    technology = context.params.technology
-    before = {
-        p.name: p
-        for p in context.applied
-        if p.technology == technology
-        and bool(p.certificate) == (context.proofs is not None)
-        and digest(p.public_key) not in context.revoked
+    running = {
+        peer.name: peer
+        for peer in context.applied
+        if peer.technology == context.params.technology
+        and bool(peer.certificate) == (context.proofs is not None)
+        and digest(peer.public_key) not in context.revoked
     }
-    problems: List[str] = []
-    waiting: List[str] = []
-    here = {remote.peer_name for remote in context.remotes}
-    running = Outers(peer for peer in context.applied if peer.name in here)
-    taken = Taken(context.params.standby_gateways)
-    offers: Dict[str, Offer] = {}
-
-    def reachable(peer: Peer) -> Peer:
-        reason = context.refused.get(str(peer.endpoint[0])) if peer.endpoint else None
-        if reason is not None:
-            raise InputError(peer.label, *reason)
-        return peer
-
-    def admit(peer: Optional[Peer]) -> None:
-        if peer is not None:
-            _check(context, peer, taken, underlays, running)
-            taken.add(peer)
-
-    def keep(name: str) -> None:
-        try:
-            admit(before.get(name))
-        except InputError as error:
-            problems.append(str(error))
-
-    for remote in sorted(context.remotes, key=lambda r: (r.peer_name not in before, r.relation_id)):
-        name = remote.peer_name
-        if declines(remote.bag):
+    for request in requests:
+        peer = running.get(request.name)
+        if peer is None or not request.keep:
             continue
         try:
-            offer = decode(remote.bag, remote.label)
-            if offer is None:
-                waiting.append("waiting for {}".format(remote.label))
-                continue
-            offers[name] = offer
-            offer, reason = _unrevoked(context, remote, offer)
-            if reason:
-                waiting.append(reason)
-                continue
-            proof = _proof(context, name, offers[name], offer)
-            problems.extend(proof.problems)
-            preshared_id = context.preshared_ids.get(name)
-            alike = offer.keys and offer.keys.credentials == context.params.ipsec.credentials
-            if context.proofs is not None and alike and not proof.certificate:
-                if proof.refused:
-                    problems.append(proof.refused)
-                else:
-                    waiting.append(proof.waiting or "waiting for {}".format(remote.label))
-                if proof.keep:
-                    keep(name)
-                continue
-            if context.preshared_required and preshared_id is None and offer.keys:
-                waiting.append("waiting for the preshared key with {}".format(remote.label))
-                keep(name)
-            else:
-                admit(reachable(_from_offer(context, remote, offer, preshared_id or "", proof)))
+            _check_own(context, peer, underlays)
+            claims.check(peer)
+            claims.hold(peer)
         except InputError as error:
-            problems.append(str(error))
-            keep(name)
-    for manual in context.manual:
-        try:
-            if context.proofs is not None:
-                raise InputError(
-                    manual.name, "a manual peer has no certificate here", "credentials pubkey"
-                )
-            if manual.asks and not context.params.ipsec.pool:
-                raise InputError(manual.name, "the link has no pool", "the option pool")
-            admit(reachable(_from_manual(manual, technology)))
-        except InputError as error:
-            problems.append(str(error))
-            keep("man-" + manual.name)
-    if not taken.peers and all(declines(remote.bag) for remote in context.remotes):
-        told = "every related peer has it switched off" if context.remotes else "no peer is related"
-        waiting.append(told)
-    return Vetted(
-        tuple(sorted(taken.peers, key=lambda p: p.name)), tuple(problems), tuple(waiting), offers
-    )
+            if request.peer is None:
+                problems.append(str(error))
+    return problems
+
+
+def _grant(
+    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
+) -> List[str]:
+    """Let peers hold what they ask for, running ones first; return why others may not.
+
+    What is refused is looked at again after a running peer may have let go of it.
+    """
+    asked = [request.peer for request in requests if request.peer is not None]
+    asked.sort(key=lambda peer: claims.of(peer.name) is None)
+    problems: List[str] = []
+    while asked:
+        problems, refused, freed = [], [], False
+        for peer in asked:
+            before = claims.of(peer.name)
+            try:
+                _check_own(context, peer, underlays)
+                claims.check(peer)
+                claims.hold(peer)
+                freed = freed or before is not None
+            except InputError as error:
+                problems.append(str(error))
+                refused.append(peer)
+        asked = refused if freed else []
+    return problems
+
+
+def _manual(context: Context, manual: ManualPeer) -> _Request:
+    name = "man-" + manual.name
+    try:
+        if context.proofs is not None:
+            raise InputError(
+                manual.name, "a manual peer has no certificate here", "credentials pubkey"
+            )
+        if manual.asks and not context.params.ipsec.pool:
+            raise InputError(manual.name, "the link has no pool", "the option pool")
+        peer = _from_manual(manual, context.params.technology)
+        _check_endpoint(context, peer)
+        return _Request(name, peer, keep=True)
+    except InputError as error:
+        return _Request(name, keep=True, problems=(str(error),))
+
+
+def _related(context: Context, remote: Remote) -> _Request:
+    name = remote.peer_name
+    if declines(remote.bag):
+        return _Request(name)
+    try:
+        offer = decode(remote.bag, remote.label)
+    except InputError as error:
+        return _Request(name, keep=True, problems=(str(error),))
+    if offer is None:
+        return _Request(name, waiting=("waiting for {}".format(remote.label),))
+    used, reason = _unrevoked(context, remote, offer)
+    if reason:
+        return _Request(name, waiting=(reason,), offer=offer)
+    proof = _proof(context, name, offer, used)
+    request = _Request(name, keep=True, problems=proof.problems, offer=offer)
+    alike = used.keys and used.keys.credentials == context.params.ipsec.credentials
+    if context.proofs is not None and alike and not proof.certificate:
+        if proof.refused:
+            problems = proof.problems + (proof.refused,)
+            return attr.evolve(request, keep=proof.keep, problems=problems)
+        reason = proof.waiting or "waiting for {}".format(remote.label)
+        return attr.evolve(request, keep=proof.keep, waiting=(reason,))
+    preshared_id = context.preshared_ids.get(name)
+    if context.preshared_required and preshared_id is None and used.keys:
+        reason = "waiting for the preshared key with {}".format(remote.label)
+        return attr.evolve(request, waiting=(reason,))
+    try:
+        peer = _from_offer(context, remote, used, preshared_id or "", proof)
+        _check_endpoint(context, peer)
+        return attr.evolve(request, peer=peer)
+    except InputError as error:
+        return attr.evolve(request, problems=proof.problems + (str(error),))
+
+
+def _check_endpoint(context: Context, peer: Peer) -> None:
+    reason = context.refused.get(peer.name)
+    if reason is not None:
+        raise InputError(peer.label, *reason)
 
 
 def _unrevoked(context: Context, remote: Remote, offer: Offer) -> Tuple[Offer, str]:
@@ -337,21 +398,13 @@ def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
     return KEEPALIVE if behind_nat else 0
 
 
-def _check(
-    context: Context,
-    peer: Peer,
-    taken: Taken,
-    underlays: Sequence[Tuple[str, fields.IPNetwork]],
-    running: Outers,
-) -> None:
-    """Raise InputError where a peer would take what is ours or another's.
+def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> None:
+    """Raise InputError where a peer would take what is ours.
 
     Args:
         context: What is known of the link.
         peer: The one to judge.
-        taken: Those that were admitted.
         underlays: The VDU's own networks.
-        running: Related peers of the last reconcile.
     """
     own = fields.host_network(context.params.inner_address)
     for prefix in peer.prefixes:
@@ -373,33 +426,13 @@ def _check(
                 raise InputError(
                     peer.label, "{} overlaps our pool {}".format(prefix, pool), "other addresses"
                 )
-        for other in taken.overlapping(peer, prefix):
-            raise InputError(
-                peer.label,
-                "{} is already in use by {}".format(prefix, other.label),
-                "prefixes of its own",
-            )
     if same_address.is_same(peer) and context.vdu.is_local(peer.endpoint[0]):  # type: ignore[index]
         raise InputError(peer.label, "its address is one of this VDU", "an address of its own")
-    for other in running.clashing(peer) + taken.outers.clashing(peer):
-        raise InputError(
-            peer.label,
-            "the outer address of one is the inner one of {}".format(other.label),
-            "addresses of its own",
-        )
-    if peer.identity in taken.identities:
-        raise InputError(
-            peer.label,
-            "its IKE identity is already in use by {}".format(taken.identities[peer.identity]),
-            "an identity of its own",
-        )
-    for key in peer.public_keys():
-        owner = "this VNF" if key in context.own_keys else taken.keys.get(key)
-        if owner is not None:
-            raise InputError(peer.label, "its key is already in use by " + owner, "its own key")
+    if any(key in context.own_keys for key in peer.public_keys()):
+        raise InputError(peer.label, "its key is already in use by this VNF", "its own key")
 
 
-def _underlays(context: Context) -> List[Tuple[str, fields.IPNetwork]]:
+def _underlays(context: Context) -> List[_Underlay]:
     """Return the VDU's own networks, which no tunnel may capture; none for a link in clear."""
     if context.params.technology not in KEYED:
         return []

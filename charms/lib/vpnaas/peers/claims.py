@@ -1,43 +1,43 @@
-"""What peers of a link have already, for the judgement of the next one."""
+"""What the peers of a link hold, and whether another one may have it too.
 
-from typing import Dict, Iterable, List, Sequence, Tuple
+A peer holds its prefixes, its keys, its IKE identity and the address it is reached at. What running
+peers hold is reserved before anything new is judged, so that no peer takes it from them.
+"""
+
+import bisect
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from vpnaas.base import fields
+from vpnaas.base.errors import InputError
 from vpnaas.base.links import NONE
 from vpnaas.base.prefixes import Spans
-from vpnaas.peers import same_address
 from vpnaas.peers.peer import Peer
 
 
-class Outers:
-    """Peers by the addresses that must not be one's inner and another's outer address."""
+class Addresses:
+    """Addresses with owners, to be found by the prefix that covers them."""
 
-    def __init__(self, peers: Iterable[Peer] = ()) -> None:
-        self._count = 0
-        self._outer: Dict[fields.IPAddress, List[Tuple[int, Peer]]] = {}
-        self._same: Dict[fields.IPAddress, List[Tuple[int, Peer]]] = {}
-        for peer in peers:
-            self.add(peer)
+    def __init__(self) -> None:
+        self._sorted: Dict[int, List[Tuple[int, str]]] = {4: [], 6: []}
 
-    def add(self, peer: Peer) -> None:
-        """Add a peer."""
-        self._count += 1
-        if peer.endpoint:
-            self._outer.setdefault(peer.endpoint[0], []).append((self._count, peer))
-            if same_address.is_same(peer):
-                self._same.setdefault(peer.endpoint[0], []).append((self._count, peer))
+    def add(self, address: fields.IPAddress, owner: str) -> None:
+        """Add an address of an owner."""
+        bisect.insort(self._sorted[address.version], (int(address), owner))
 
-    def clashing(self, peer: Peer) -> List[Peer]:
-        """Return the peers that `same_address.clash` tells of, in the order they were added."""
-        if not peer.endpoint:
-            return []
-        table = self._outer if same_address.is_same(peer) else self._same
-        found = sorted(table.get(peer.endpoint[0], ()), key=lambda item: item[0])
-        return [other for _, other in found if other.name != peer.name]
+    def remove(self, address: fields.IPAddress, owner: str) -> None:
+        """Take an address of an owner away."""
+        self._sorted[address.version].remove((int(address), owner))
+
+    def within(self, prefix: fields.IPNetwork) -> List[str]:
+        """Return the owners of addresses in a prefix, by address."""
+        listed = self._sorted[prefix.version]
+        start = bisect.bisect_left(listed, (int(prefix.network_address), ""))
+        end = bisect.bisect_left(listed, (int(prefix.broadcast_address) + 1, ""))
+        return [owner for _, owner in listed[start:end]]
 
 
-class Taken:
-    """Peers that were admitted, in that order, and what they have.
+class Claims:
+    """What each peer of a link holds, by its name.
 
     Args:
         pair: Outer addresses of a declared gateway pair, none where there is no pair.
@@ -45,28 +45,84 @@ class Taken:
 
     def __init__(self, pair: Sequence[fields.IPAddress] = ()) -> None:
         self._pair_at = frozenset(pair)
-        self.peers: List[Peer] = []
-        self.keys: Dict[str, str] = {}
-        """Labels by key."""
-        self.identities: Dict[str, str] = {}
-        """Labels by IKE identity."""
-        self.outers = Outers()
-        self._spans = Spans()
+        self._peers: Dict[str, Peer] = {}
+        self._keys: Dict[str, str] = {}
+        self._identities: Dict[str, str] = {}
+        self._prefixes = Spans()
+        self._outers = Addresses()
 
-    def add(self, peer: Peer) -> None:
-        """Admit a peer."""
-        self._spans.add(peer.prefixes, len(self.peers))
-        self.peers.append(peer)
-        self.outers.add(peer)
+    @property
+    def peers(self) -> Tuple[Peer, ...]:
+        """Return the peers, by name."""
+        return tuple(peer for _, peer in sorted(self._peers.items()))
+
+    def of(self, name: str) -> Optional[Peer]:
+        """Return a peer as it holds, None where it holds nothing."""
+        return self._peers.get(name)
+
+    def hold(self, peer: Peer) -> None:
+        """Let a peer hold what it has; what it held before is free."""
+        self._release(peer.name)
+        self._peers[peer.name] = peer
+        self._prefixes.add(peer.prefixes, peer.name)
         for key in peer.public_keys():
-            self.keys[key] = peer.label
+            self._keys[key] = peer.name
         if peer.identity:
-            self.identities.setdefault(peer.identity, peer.label)
+            self._identities[peer.identity] = peer.name
+        if peer.endpoint:
+            self._outers.add(peer.endpoint[0], peer.name)
 
-    def overlapping(self, peer: Peer, prefix: fields.IPNetwork) -> Sequence[Peer]:
-        """Return the peers that a prefix of another one may not be shared with."""
-        found = [self.peers[index] for index in self._spans.overlapping(prefix)]
-        return [] if self._pair(peer, found) else found
+    def _release(self, name: str) -> None:
+        peer = self._peers.pop(name, None)
+        if peer is None:
+            return
+        self._prefixes.remove(peer.prefixes, name)
+        for key in peer.public_keys():
+            del self._keys[key]
+        if peer.identity:
+            del self._identities[peer.identity]
+        if peer.endpoint:
+            self._outers.remove(peer.endpoint[0], name)
+
+    def check(self, peer: Peer) -> None:
+        """Raise InputError where a peer would have what another one holds."""
+        for prefix in peer.prefixes:
+            others = self._others(peer, self._prefixes.overlapping(prefix))
+            if others and not self._pair(peer, others):
+                raise InputError(
+                    peer.label,
+                    "{} is already in use by {}".format(prefix, others[0].label),
+                    "prefixes of its own",
+                )
+        for other in self._crossing(peer):
+            raise InputError(
+                peer.label,
+                "the outer address of one is the inner one of {}".format(other.label),
+                "addresses of its own",
+            )
+        for table, what, allowed in (
+            (self._identities, "IKE identity", "an identity of its own"),
+            (self._keys, "key", "its own key"),
+        ):
+            wanted = (peer.identity,) if table is self._identities else peer.public_keys()
+            for other in self._others(peer, [table[text] for text in wanted if text in table]):
+                raise InputError(
+                    peer.label,
+                    "its {} is already in use by {}".format(what, other.label),
+                    allowed,
+                )
+
+    def _others(self, peer: Peer, names: List[str]) -> List[Peer]:
+        return [self._peers[name] for name in names if name != peer.name]
+
+    def _crossing(self, peer: Peer) -> List[Peer]:
+        """Return the peers of which one would draw what is sent to the other's outer address."""
+        names: List[str] = []
+        for prefix in peer.prefixes:
+            names += self._outers.within(prefix)
+        if peer.endpoint:
+            names += self._prefixes.overlapping(fields.host_network(peer.endpoint[0]))
+        return self._others(peer, names)
 
     def _pair(self, peer: Peer, others: List[Peer]) -> bool:
         """Tell whether a peer and those that have its prefix are a gateway pair.

@@ -69,12 +69,6 @@ def may_be_on(params: LinkParams, peer: Peer, prefix: fields.IPNetwork, interfac
     return prefix in split([peer])[1]
 
 
-def clash(peer: Peer, other: Peer) -> bool:
-    """Tell whether one of two peers would draw what is sent to the other's outer address."""
-    ends = [(peer, other), (other, peer)]
-    return any(is_same(a) and b.endpoint and b.endpoint[0] == a.inner_address for a, b in ends)
-
-
 def split(peers: Sequence[Peer]) -> Tuple[List[fields.IPNetwork], List[fields.IPNetwork]]:
     """Return the peers' prefixes, those routed by destination and those by source too."""
     apart: List[fields.IPNetwork] = []

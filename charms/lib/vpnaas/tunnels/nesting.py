@@ -166,12 +166,12 @@ def ways(
 
 
 def refusals(plan: LinkPlan, ways_of: Mapping[str, Way]) -> Dict[str, Tuple[str, str]]:
-    """Return why endpoints of a link's peers cannot be used, by address."""
+    """Return why endpoints of a link's peers cannot be used, by peer name."""
     found = {}
     for peer in plan.peers:
         way = ways_of.get(peer.name)
         if peer.endpoint and way is not None and way.refused is not None:
-            found[str(peer.endpoint[0])] = way.refused
+            found[peer.name] = way.refused
     return found
 
 

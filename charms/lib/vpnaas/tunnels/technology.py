@@ -125,7 +125,7 @@ class View:
     Attributes:
         prepared: What the steps of `Technology.prepare` brought back, None where there were none.
         through: As in `LinkPlan`.
-        refused: Why an endpoint cannot be used, and what can, by its address.
+        refused: Why the endpoint of a peer cannot be used, and what can, by peer name.
     """
 
     situation: Situation

@@ -1,0 +1,361 @@
+"""Whatever peers offer, those that run lose nothing; what is honest still works."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from typing import Any
+
+import attr
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from vpnaas.base import fields
+from vpnaas.base.links import PROVIDER, REQUIRER
+from vpnaas.params.intent import ManualPeer, link_params
+from vpnaas.peers.admission import Context, Remote, Vetted, vet
+from vpnaas.peers.offer import KeyOffer, Offer, encode
+from vpnaas.peers.peer import Peer
+from vpnaas.vdu.facts import Interface, VduFacts
+
+SPKI = bytes.fromhex("302a300506032b6570032100")
+PAIR = ("192.168.8.2", "192.168.8.3")
+INNER = [f"172.16.0.{host}" for host in (2, 3, 4)]
+PREFIXES = ["10.45.0.0/24", "10.45.0.0/25", "10.45.0.7/32", "10.45.1.0/24", "10.45.0.0/16"]
+ENDPOINTS = [*PAIR, "198.51.100.1", "10.45.0.7", "10.45.1.5"]
+NAMES = ("a", "b")
+VDU = VduFacts(
+    now=1_000_000,
+    interfaces={
+        name: Interface(name, 1500, (ipaddress.ip_interface(address),))
+        for name, address in (("ens3", "10.0.0.1/24"), ("ens4", "192.168.8.1/24"))
+    },
+)
+
+
+def key(technology: str, index: int) -> str:
+    raw = bytes([index + 1]) * 32
+    return base64.b64encode(raw if technology == "wireguard" else SPKI + raw).decode()
+
+
+@attr.frozen
+class Asked:
+    """What a peer asks for, by index into what there is; None is nothing."""
+
+    inner: int
+    prefix: int | None
+    key: int
+    following: int | None
+    identity: int
+    endpoint: int
+
+    def bag(self, technology: str) -> dict[str, str]:
+        """Return the databag of a related peer that asks for it."""
+        following = None if self.following == self.key else self.following
+        keys = KeyOffer(
+            public_key=key(technology, self.key),
+            next_public_key="" if following is None else key(technology, following),
+            identity=NAMES[self.identity] if technology == "ipsec" else "",
+            proposal="aes256gcm-curve25519" if technology == "ipsec" else "",
+            credentials="pubkey" if technology == "ipsec" else "",
+        )
+        chosen = () if self.prefix is None else (ipaddress.ip_network(PREFIXES[self.prefix]),)
+        offer = Offer(
+            technology=technology,
+            inner_address=ipaddress.ip_address(INNER[self.inner]),
+            mtu=1400,
+            endpoint=(ipaddress.ip_address(ENDPOINTS[self.endpoint]), 4500),
+            allowed_prefixes=chosen,
+            keys=None if technology == "none" else keys,
+        )
+        return encode(offer)
+
+    def manual(self, technology: str, name: str) -> ManualPeer:
+        """Return the manual peer that asks for it."""
+        prefix = f"{INNER[self.inner]}/32" if self.prefix is None else PREFIXES[self.prefix]
+        return ManualPeer(
+            link="s1c",
+            name=name,
+            public_key=key(technology, self.key),
+            allowed_prefixes=(ipaddress.ip_network(prefix),),
+            endpoint=(ipaddress.ip_address(ENDPOINTS[self.endpoint]), 4500),
+        )
+
+
+class Link:
+    """One link of a VDU, and what was applied last."""
+
+    def __init__(self, technology: str, role: str = PROVIDER) -> None:
+        given: dict[str, Any] = {
+            "link": "s1c",
+            "technology": technology,
+            "inner-address": "172.16.0.1/24",
+            "accept-prefixes": "10.45.0.0/16",
+            "underlay-interface": "ens4",
+        }
+        if role == REQUIRER and technology != "wireguard":
+            given["standby-gateways"] = ",".join(PAIR)
+        self.technology = technology
+        self.role = role
+        self.params = link_params(given)
+        self.applied: tuple[Peer, ...] = ()
+
+    def meet(
+        self,
+        bags: dict[int, dict[str, str] | Asked],
+        manual: dict[str, Asked] | None = None,
+        order: Any = list,
+        labels: dict[int, str] | None = None,
+    ) -> Vetted:
+        """Reconcile with these peers, given in any order."""
+        remotes = [
+            Remote(
+                number,
+                (labels or {}).get(number, f"app{number}"),
+                bag.bag(self.technology) if isinstance(bag, Asked) else bag,
+            )
+            for number, bag in bags.items()
+        ]
+        found = vet(
+            Context(
+                params=self.params,
+                role=self.role,
+                vdu=VDU,
+                remotes=tuple(order(remotes)),
+                manual=tuple(
+                    asked.manual(self.technology, name)
+                    for name, asked in sorted((manual or {}).items())
+                ),
+                applied=self.applied,
+                own_keys=("ours",),
+            )
+        )
+        self.applied = found.peers
+        return found
+
+
+def holdings(peer: Peer) -> tuple[object, ...]:
+    """Return what a peer can lose."""
+    return (
+        peer.inner_address,
+        peer.prefixes,
+        peer.public_key,
+        peer.next_public_key,
+        peer.identity,
+        peer.endpoint,
+    )
+
+
+def traffic(link: Link, peers: tuple[Peer, ...]) -> None:
+    """Assert that each packet has one peer to go to, or one of a pair that was declared."""
+    keys = [public for peer in peers for public in peer.public_keys()]
+    assert len(keys) == len(set(keys))
+    identities = [peer.identity for peer in peers if peer.identity]
+    assert len(identities) == len(set(identities))
+    for peer in peers:
+        for prefix in peer.prefixes:
+            assert not any(
+                other.endpoint and other.endpoint[0] in prefix for other in peers if other != peer
+            )
+            shared = [
+                other
+                for other in peers
+                if other != peer and any(fields.overlaps(prefix, each) for each in other.prefixes)
+            ]
+            if shared:
+                (other,) = shared
+                ends = {str(one.endpoint[0]) for one in (peer, other) if one.endpoint}
+                assert link.role == REQUIRER
+                assert link.params.standby_gateways
+                assert ends <= set(PAIR)
+                assert len(ends) == 2 or link.technology == "none"
+                assert other.prefixes == peer.prefixes
+
+
+def index(values: object) -> st.SearchStrategy[int]:
+    return st.integers(0, len(values) - 1)  # type: ignore[arg-type]
+
+
+asks = st.builds(
+    Asked,
+    inner=index(INNER),
+    prefix=st.none() | index(PREFIXES),
+    key=st.integers(0, 4),
+    following=st.none() | st.integers(0, 4),
+    identity=index(NAMES),
+    endpoint=index(ENDPOINTS),
+)
+garbage = st.sampled_from(
+    [{}, {"vpnaas-version": "9"}, {"vpnaas-technology": "off"}, {"vpnaas-version": "1"}]
+)
+rounds = st.lists(
+    st.tuples(
+        # What relations say from now on, and which end; the others go on as they are.
+        st.dictionaries(st.integers(1, 5), st.none() | asks | garbage, max_size=5),
+        st.dictionaries(st.sampled_from(NAMES), st.none() | asks, max_size=2),
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+def play(technology: str, role: str, history: Any, order: Any) -> None:
+    """Assert that no running peer loses anything that it does not give up itself."""
+    link = Link(technology, role)
+    bags: dict[int, Any] = {}
+    manual: dict[str, Any] = {}
+    for said, added in history:
+        before = {peer.name: holdings(peer) for peer in link.applied}
+        bags = {n: bag for n, bag in {**bags, **said}.items() if bag is not None}
+        manual = {n: asked for n, asked in {**manual, **added}.items() if asked is not None}
+        if technology == "none":
+            manual = {}
+        found = link.meet(bags, manual, order)
+        traffic(link, found.peers)
+        after = {peer.name: holdings(peer) for peer in found.peers}
+        alone = Link(technology, role)
+        for name, held in before.items():
+            kind, _, which = name.partition("-")
+            if kind == "rel":
+                asked = bags.get(int(which))
+                wish = alone.meet({int(which): asked}) if asked is not None else None
+                gone = asked is None or asked in ({}, {"vpnaas-technology": "off"})
+            else:
+                asked = manual.get(which)
+                wish = alone.meet({}, {which: asked}) if asked is not None else None
+                gone = asked is None
+            alone.applied = ()
+            if gone:
+                assert name not in after
+            else:
+                wishes = [holdings(peer) for peer in wish.peers] if wish else []
+                assert after[name] in [held, *wishes]
+        # And it stays so: looked at again, nothing changes.
+        assert link.meet(bags, manual, order).peers == found.peers
+
+
+ARGUMENTS = (
+    st.sampled_from(["wireguard", "ipsec", "none"]),
+    st.sampled_from([PROVIDER, REQUIRER]),
+    rounds,
+    st.permutations(range(5)),
+)
+
+
+def _ordered(order: list[int]) -> Any:
+    return lambda remotes: sorted(remotes, key=lambda remote: order[remote.relation_id - 1])
+
+
+@settings(max_examples=300, deadline=None)
+@given(*ARGUMENTS)
+def test_no_running_peer_loses_anything_to_another(technology, role, history, order) -> None:
+    play(technology, role, history, _ordered(order))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@settings(
+    max_examples=100_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
+)
+@given(*ARGUMENTS)
+def test_no_running_peer_loses_anything_in_100000_cases(technology, role, history, order) -> None:
+    play(technology, role, history, _ordered(order))
+
+
+FIRST = Asked(inner=0, prefix=0, key=0, following=None, identity=0, endpoint=0)
+SECOND = Asked(inner=1, prefix=3, key=1, following=2, identity=1, endpoint=1)
+THEFTS = {
+    "address": {"inner": 1},
+    "prefix": {"prefix": 3},
+    "wider prefix": {"prefix": 4},
+    "key": {"key": 1},
+    "next key": {"following": 2},
+    "identity": {"identity": 1},
+    "inner where it is reached": {"endpoint": 4},
+}
+
+
+@pytest.mark.parametrize(
+    ("technology", "theft"),
+    [("ipsec", theft) for theft in THEFTS]
+    + [("wireguard", theft) for theft in THEFTS if theft != "identity"],
+)
+@pytest.mark.parametrize("thief", ["running", "new"])
+def test_what_a_running_peer_has_no_related_one_gets(technology, theft, thief) -> None:
+    link = Link(technology)
+    # The thief's relation is the older one.
+    honest = {2: SECOND} if thief == "new" else {1: FIRST, 2: SECOND}
+    before = link.meet(honest).peers
+    assert len(before) == len(honest)
+    found = link.meet({1: attr.evolve(FIRST, **THEFTS[theft]), 2: SECOND})
+    assert found.peers == before
+    assert len(found.problems) == 1
+    assert "app2" in found.problems[0]
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_who_changes_what_is_its_own_may(technology) -> None:
+    link = Link(technology)
+    link.meet({1: FIRST, 2: SECOND})
+    for change in (
+        {"prefix": 2},
+        {"prefix": 1},
+        {"following": 3},
+        {"key": 3, "following": None},
+        {"inner": 2},
+        {"endpoint": 2},
+    ):
+        asked = attr.evolve(FIRST, **change)
+        found = link.meet({1: asked, 2: SECOND})
+        assert found.problems == ()
+        assert holdings(found.peers[0]) == holdings(Link(technology).meet({1: asked}).peers[0])
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_what_is_free_again_another_one_may_have(technology) -> None:
+    for leaves in (None, {}, {"vpnaas-technology": "off"}, attr.evolve(FIRST, inner=2, prefix=1)):
+        for number in (1, 3):
+            link = Link(technology)
+            link.meet({2: FIRST})
+            taker = attr.evolve(SECOND, inner=0, prefix=2)
+            bags = {2: leaves, number: taker} if leaves is not None else {number: taker}
+            found = link.meet(bags)
+            if isinstance(leaves, Asked):
+                # What it keeps of the prefix stays its own.
+                assert found.peers[0].name == "rel-2"
+                assert "10.45.0.7/32 is already in use by app2" in found.problems[0]
+            else:
+                assert [peer.name for peer in found.peers] == [f"rel-{number}"]
+
+
+@pytest.mark.parametrize("order", [{1: "gives", 2: "takes"}, {1: "takes", 2: "gives"}])
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_what_one_gives_up_another_gets_in_the_same_reconcile(technology, order) -> None:
+    link = Link(technology)
+    before = {"gives": FIRST, "takes": SECOND}
+    link.meet({number: before[what] for number, what in order.items()})
+    after = {
+        "gives": attr.evolve(FIRST, prefix=None),
+        "takes": attr.evolve(SECOND, prefix=0),
+    }
+    found = link.meet({number: after[what] for number, what in order.items()})
+    assert found.problems == ()
+    (taker,) = [number for number, what in order.items() if what == "takes"]
+    (peer,) = [peer for peer in found.peers if peer.name == f"rel-{taker}"]
+    assert ipaddress.ip_network(PREFIXES[0]) in peer.prefixes
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_peer_of_another_name_is_the_same_peer(technology) -> None:
+    link = Link(technology)
+    before = link.meet({1: FIRST})
+    renamed = link.meet({1: FIRST}, labels={1: "another"})
+    assert renamed.problems == ()
+    assert holdings(renamed.peers[0]) == holdings(before.peers[0])
+    # Related anew, it is another relation with the same values.
+    again = link.meet({7: FIRST})
+    assert again.problems == ()
+    assert holdings(again.peers[0]) == holdings(before.peers[0])
