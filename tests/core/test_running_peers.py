@@ -359,3 +359,28 @@ def test_a_peer_of_another_name_is_the_same_peer(technology) -> None:
     again = link.meet({7: FIRST})
     assert again.problems == ()
     assert holdings(again.peers[0]) == holdings(before.peers[0])
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+@pytest.mark.parametrize("theft", ["address", "prefix", "wider prefix", "key"])
+@pytest.mark.parametrize("running", [True, False])
+def test_a_manual_peer_comes_before_a_related_one(technology, theft, running) -> None:
+    link = Link(technology)
+    manual = {"a": attr.evolve(SECOND, prefix=None if theft == "address" else 3)}
+    if running:
+        assert len(link.meet({}, manual).peers) == 1
+    hostile = attr.evolve(FIRST, identity=1, **THEFTS[theft])
+    found = link.meet({1: hostile}, manual)
+    assert [peer.name for peer in found.peers] == ["man-a"]
+    assert "app1" in found.problems[0]
+    assert "is already in use by a" in found.problems[0]
+
+
+def test_a_manual_peer_that_is_new_displaces_no_running_peer() -> None:
+    link = Link("wireguard")
+    before = link.meet({1: FIRST}).peers
+    found = link.meet({1: FIRST}, {"a": attr.evolve(SECOND, prefix=1)})
+    assert found.peers == before
+    assert found.problems == (
+        "a: 10.45.0.0/25 is already in use by app1; allowed: prefixes of its own",
+    )

@@ -1,8 +1,8 @@
 """Vetting: which of the peers that present themselves a link gets.
 
 Offers come from databags other parties write. What a running peer has is reserved before any new
-offer is looked at, so that nobody takes an address, a prefix or a key from it. A peer whose data are
-not acceptable keeps what was applied for it before.
+offer is looked at, so that nobody takes an address, a prefix or a key from it. A peer whose data
+are not acceptable keeps what was applied for it before.
 """
 
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -156,8 +156,9 @@ def vet(context: Context) -> Vetted:
         underlays,
     )
     remotes = sorted(context.remotes, key=lambda remote: remote.relation_id)
-    requests = [_related(context, remote) for remote in remotes]
-    requests += [_manual(context, manual) for manual in context.manual]
+    # Manual peers are the operator's word: they come first.
+    requests = [_manual(context, manual) for manual in context.manual]
+    requests += [_related(context, remote) for remote in remotes]
     claims = Claims(context.params.standby_gateways)
     problems = [problem for request in requests for problem in request.problems]
     problems += _reserve(context, claims, requests, underlays)
