@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_firewall, guard, monitoring, standby
-from vpnaas.extras.monitoring import Monitoring
+from vpnaas.params.monitoring import PORT, Monitoring, effective
 
 pytest.importorskip("prometheus_client", reason="`./run setup` installs it")
 from prometheus_client.parser import text_string_to_metric_families
@@ -268,9 +268,9 @@ def test_ports_that_cannot_be_are_refused(port: object) -> None:
 
 
 def test_gateways_are_monitored_unless_told_otherwise() -> None:
-    assert monitoring.effective(None, True).port == monitoring.PORT
-    assert monitoring.effective(None, False).port == 0
-    assert monitoring.effective(Monitoring(0), True).port == 0
+    assert effective(None, True).port == PORT
+    assert effective(None, False).port == 0
+    assert effective(Monitoring(0), True).port == 0
 
 
 # -- dashboard and rules -----------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_rules_and_job_use_what_is_exported() -> None:
     (scrape,) = job["scrape_configs"]
     assert scrape["scrape_interval"] == "15s"
     targets = yaml.safe_load((ROOT / "operate/prometheus/targets.yaml").read_text())
-    assert all(t.endswith(f":{monitoring.PORT}") for group in targets for t in group["targets"])
+    assert all(t.endswith(f":{PORT}") for group in targets for t in group["targets"])
 
 
 def test_metrics_are_documented_with_their_labels() -> None:

@@ -6,7 +6,7 @@ import pytest
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway
-from vpnaas.extras.gateway_tuning import GatewayParams
+from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, link_params
 from vpnaas.tunnels.ipsec import daemon_conf
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_pair, standby
+from vpnaas.extras.extra import Extra
 from vpnaas.extras.gateway_pair import AFTER, FILES, PairParams
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
-from vpnaas.status import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.steps import Results, Step
 

@@ -14,6 +14,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.extras import qos
 from vpnaas.params import fiveqi
 from vpnaas.params.intent import Intent, link_params
+from vpnaas.params.qos import LinkQos, link_qos
 from vpnaas.vdu.steps import Results
 
 URLLC = {"link": "s1u", "five-qi": 82, "guaranteed-mbps": 5, "maximum-mbps": 8, "underlay-mbps": 50}
@@ -21,7 +22,7 @@ EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}
 
 
 def share(params: dict[str, object], technology: str = "wireguard", port: int = 51825) -> qos.Share:
-    wanted = qos.link_qos(params)
+    wanted = link_qos(params)
     assert wanted is not None
     address = ipaddress.ip_address
     return qos.Share(wanted, technology, f"wg-{wanted.link}", "ens4", port,
@@ -80,7 +81,7 @@ def test_the_table_is_whole() -> None:
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(change: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        qos.link_qos({**URLLC, **change})
+        link_qos({**URLLC, **change})
 
 
 def test_links_of_an_interface_may_not_contradict_each_other() -> None:
@@ -123,7 +124,7 @@ def test_a_queue_holds_a_super_packet_and_no_more_than_the_budget_allows(
     five_qi: int, rate: int
 ) -> None:
     row = fiveqi.TABLE[five_qi]
-    wanted = qos.LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
+    wanted = LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
     held = qos.queue_bytes(wanted, 0)
     assert qos.SUPER_PACKET <= held <= qos.LONGEST_QUEUE
     if held > 4 * qos.SUPER_PACKET:
@@ -144,9 +145,9 @@ def test_the_rules_are_nfts(technology: str) -> None:
 
 def test_the_intent_keeps_it() -> None:
     params = link_params({"link": "s1u", "inner-address": "10.0.0.1/24"})
-    intent = Intent().with_link(params).with_qos("s1u", qos.link_qos(URLLC))
+    intent = Intent().with_link(params).with_qos("s1u", link_qos(URLLC))
     assert Intent.from_json(intent.to_json()) == intent
-    assert intent.with_qos("s1u", qos.link_qos({"link": "s1u", "five-qi": 0})).qos == {}
+    assert intent.with_qos("s1u", link_qos({"link": "s1u", "five-qi": 0})).qos == {}
     with pytest.raises(InputError, match="s6a is not configured"):
         intent.with_qos("s6a", None)
     before = '{"version": 1, "links": [], "peers": []}'
@@ -157,7 +158,7 @@ def test_the_reconcile_puts_it_into_force_once_and_mends_it() -> None:
     _, hss, _, _ = pair()
     vdu = hss.vdu
     assert qos.NFT_FILE not in vdu.files
-    hss.intent = hss.intent.with_qos("s6a", qos.link_qos({**EMBB, "link": "s6a"}))
+    hss.intent = hss.intent.with_qos("s6a", link_qos({**EMBB, "link": "s6a"}))
     hss.reconcile()
     assert {qos.UNIT} <= vdu.active & vdu.enabled
     assert "1:10 htb prio 6" in vdu.files[qos.TC_FILE]
@@ -194,7 +195,7 @@ class htb 1:10 parent 1:1 leaf 8005: prio 0 rate 5Mbit ceil 8Mbit burst 70000b
 def test_configure_sets_a_5qi_takes_it_away_or_leaves_it() -> None:
     day_1 = {"link": "s1u", "inner-address": "192.168.248.10/24"}
     intent = Intent().configured({**day_1, **URLLC})
-    assert intent.qos["s1u"] == qos.link_qos(URLLC)
+    assert intent.qos["s1u"] == link_qos(URLLC)
     assert intent.configured({**day_1, "technology": "none"}).qos == intent.qos
     assert intent.configured({**day_1, "five-qi": -1, "maximum-mbps": 3}).qos == intent.qos
     assert intent.configured({**day_1, "five-qi": 0}).qos == {}

@@ -320,7 +320,7 @@ def test_files_on_the_vdu_are_documented() -> None:
         wireguard.conf_path("LINK"),
         wireguard.key_file("LINK"),
         wireguard.next_key_file("LINK"),
-        wireguard.preshared_file("LINK", "PEER"),
+        preshared.preshared_file("LINK", "PEER"),
         model.SECRETS_FILE,
         model.TLS,
         nf_hss.DATA,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vpnaas.base import x509
-from vpnaas.peers.peer import digest
+from vpnaas.base.digests import digest
 from vpnaas.tunnels.ipsec import Chain, authority, certificates
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Step

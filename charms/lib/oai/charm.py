@@ -9,7 +9,7 @@ from ops.charm import ActionEvent
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm, dump
-from vpnaas.status import Extra
+from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes, read, run, which

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base.errors import VduError, VpnaasError
-from vpnaas.status import Extra
+from vpnaas.extras.extra import Extra
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 

@@ -10,9 +10,11 @@ from ops.charm import ActionEvent
 from vpnaas import status
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.extras import certificate_actions, measure, monitoring, qos
-from vpnaas.extras.gateway_tuning import GatewayParams
+from vpnaas.extras import certificate_actions, measure, qos
+from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, manual_peer
+from vpnaas.params.monitoring import Monitoring
+from vpnaas.params.qos import link_qos
 from vpnaas.plan import Plan, shares
 from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome, ReconcilingCharm
 from vpnaas.tunnels.technologies import TABLE
@@ -317,7 +319,7 @@ class VnfCharm(ReconcilingCharm):
         def work() -> Dict[str, Any]:
             self._leader_only()
             link = self._one_link(event)
-            intent = self._intent().with_qos(link, qos.link_qos(event.params))
+            intent = self._intent().with_qos(link, link_qos(event.params))
             outcome = self._reconcile_now(intent=intent)
             refused = [p for p in outcome.plans[link].problems if p.startswith("set-qos")]
             if refused or outcome.plans[link].unusable:
@@ -349,7 +351,7 @@ class VnfCharm(ReconcilingCharm):
     def _on_configure_monitoring_action(self, event: ActionEvent) -> None:
         def work() -> Dict[str, Any]:
             self._leader_only()
-            params = monitoring.Monitoring.parse(event.params)
+            params = Monitoring.parse(event.params)
             self._take(attr.evolve(self._intent(), monitoring=params))
             return {"output": dump(params.to_params())}
 

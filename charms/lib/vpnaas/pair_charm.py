@@ -10,8 +10,8 @@ from vpnaas.base import fields
 from vpnaas.base.errors import NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm, dump
 from vpnaas.extras import gateway_pair
+from vpnaas.extras.extra import Extra
 from vpnaas.extras.gateway_pair import NO_ROLE, PairOutcome, PairParams
-from vpnaas.status import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes

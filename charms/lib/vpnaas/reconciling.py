@@ -23,7 +23,9 @@ from vpnaas.base.errors import InputError, NotReadyError, UnreachableError, Vpna
 from vpnaas.base.links import PROVIDER, RELATION_INTERFACE, REQUIRER
 from vpnaas.base.x509 import Certificate
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
+from vpnaas.extras.extra import Extra
 from vpnaas.params.intent import Intent
+from vpnaas.params.monitoring import effective
 from vpnaas.peers.admission import Remote
 from vpnaas.peers.offer import declined, encode
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
@@ -52,7 +54,7 @@ class Outcome:
         plans: Mapping[str, LinkPlan],
         now: int,
         declared: Tuple[str, ...],
-        extra: Optional[status.Extra] = None,
+        extra: Optional[Extra] = None,
         off: FrozenSet[str] = frozenset(),
         problems: Tuple[str, ...] = (),
     ) -> None:
@@ -60,7 +62,7 @@ class Outcome:
         self.problems = problems
         self.now = now
         self.links = status.statuses(declared, plans, now, off)
-        self.extra = extra or status.Extra()
+        self.extra = extra or Extra()
 
 
 class ReconcilingCharm(CharmBase):
@@ -112,7 +114,7 @@ class ReconcilingCharm(CharmBase):
         """Tell whether there is something to reconcile besides links."""
         return False
 
-    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[status.Extra]:
+    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
         """Reconcile what stands on the links, over the same connection; must not raise."""
         return None
 
@@ -299,7 +301,7 @@ class ReconcilingCharm(CharmBase):
             restart=restart,
             authorize=self._other_ssh_keys(),
             gateway=intent.gateway if self._is_gateway() else None,
-            monitoring=monitoring.effective(intent.monitoring, self._is_gateway()),
+            monitoring=effective(intent.monitoring, self._is_gateway()),
         )
 
     def _is_gateway(self) -> bool:

@@ -30,28 +30,6 @@ _SHOWN = (DOWN, PENDING, IDLE, UP, CLEAR)
 _WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
 
 
-class Extra:
-    """State of what a VNF has on top of its links; a VNF without anything there has none."""
-
-    @property
-    def bad(self) -> bool:
-        """Tell whether somebody must act."""
-        return False
-
-    @property
-    def calm(self) -> bool:
-        """Tell whether it is as it should be, so that nothing need be looked at again soon."""
-        return True
-
-    def summary(self) -> str:
-        """Return the words for the unit status, "" for none."""
-        return ""
-
-    def shown(self) -> Dict[str, Any]:
-        """Return what show-status adds to the links."""
-        return {}
-
-
 @attr.frozen
 class LinkStatus:
     """State of one link.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vpnaas.extras import monitoring
+from vpnaas.params.monitoring import PORT
 
 from experiments import testbed
 from lab.lcm.backends import RealBackends
@@ -335,7 +335,7 @@ class Controlled:
 GET = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=30).read().decode())"
 
 
-def scraped(by: Vdu, vnf: Vdu, port: int = monitoring.PORT) -> dict[tuple[str, ...], float]:
+def scraped(by: Vdu, vnf: Vdu, port: int = PORT) -> dict[tuple[str, ...], float]:
     """Scrape a VNF's exporter from another VDU, over the management network.
 
     Returns:

@@ -17,9 +17,9 @@ from typing import Any, Tuple, Type
 
 import attr
 
+from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.fields import ike_identity, shown
-from vpnaas.peers.peer import digest
 
 MAX_BYTES = 3000
 """Of DER; in base64 such a text still fits a value of a databag."""

@@ -11,8 +11,9 @@ import attr
 from vpnaas.base import fields
 from vpnaas.extras.gateway_firewall import SSH_PORT, TABLE, GatewayFirewall
 from vpnaas.extras.gateway_firewall import render as firewall_text
-from vpnaas.extras.gateway_tuning import GatewayParams, GatewayTuning, sysctls
+from vpnaas.extras.gateway_tuning import GatewayTuning, sysctls
 from vpnaas.extras.gateway_tuning import render as daemon_text
+from vpnaas.params.gateway import GatewayParams
 from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
 from vpnaas.vdu import generated
 from vpnaas.vdu.nftables import BootTable

@@ -13,8 +13,8 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VduError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.extras import standby
+from vpnaas.extras.extra import Extra
 from vpnaas.extras.standby import ROLES, Standby
-from vpnaas.status import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import generated
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write

@@ -5,55 +5,16 @@ five half-open ones behind one address are ignored. All here is a function of ho
 expected and of how many CPUs serve them, see strongswan.conf(5) for the meaning of each setting.
 """
 
-from typing import Any, Dict, List, Mapping, Union
+from typing import Dict, List, Mapping, Union
 
 import attr
 
-from vpnaas.base import fields
 from vpnaas.base.errors import InputError
+from vpnaas.params.gateway import MAX_TUNNELS, MIN_TUNNELS
 
-MIN_TUNNELS = 1
-MAX_TUNNELS = 100000
 MAX_CPUS = 256
 
 Value = Union[int, float, str]
-
-
-@attr.frozen
-class GatewayParams:
-    """What an operator says of a gateway (the `configure-gateway` primitive).
-
-    Attributes:
-        tunnels: Peers that may be up at the same time.
-        peers_per_address: Peers that may come from one outer address, as behind one NAT.
-        firewall: Whether it is in force.
-    """
-
-    tunnels: int = 1000
-    peers_per_address: int = 32
-    firewall: bool = True
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any], where: str = "configure-gateway") -> "GatewayParams":
-        """Read the parameters of the action; absent ones take its defaults."""
-
-        def number(key: str, default: int) -> int:
-            value = params.get(key, default)
-            return fields.integer("{}: {}".format(where, key), value, MIN_TUNNELS, MAX_TUNNELS)
-
-        return cls(
-            number("tunnels", 1000),
-            number("peers-per-address", 32),
-            fields.boolean(where + ": firewall", params.get("firewall", True)),
-        )
-
-    def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `parse` would read to this."""
-        return {
-            "tunnels": self.tunnels,
-            "peers-per-address": self.peers_per_address,
-            "firewall": self.firewall,
-        }
 
 
 @attr.frozen

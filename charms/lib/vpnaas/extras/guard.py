@@ -25,8 +25,8 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import NONE, reference_point
-from vpnaas.params import pools
 from vpnaas.params.intent import LinkParams
+from vpnaas.peers.claims import used_pool
 from vpnaas.peers.same_address import split
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.generated import nft_table
@@ -91,7 +91,7 @@ def guarded(plan: LinkPlan) -> Guarded:
         inner=inner,
         interface=interface,
         outer=plan.params.is_outer,
-        apart=tuple(same) + pools.used(plan.params.ipsec.pool, plan.peers),
+        apart=tuple(same) + used_pool(plan.params.ipsec.pool, plan.peers),
         behind=fields.ordered(outside),
     )
 

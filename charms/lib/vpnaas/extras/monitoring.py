@@ -4,19 +4,16 @@ The program is `exporter`. It listens on the VDU's own address on the interface 
 """
 
 import os
-from typing import Any, Dict, List, Mapping, Optional
-
-import attr
+from typing import Dict, List, Optional
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
+from vpnaas.params.monitoring import Monitoring
 from vpnaas.vdu import programs
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
-PORT = 9815
-"""TCP port of a gateway's exporter, unless another is asked for."""
 UNIT = "osm-vpnaas-exporter.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 FOLDER = "/usr/local/lib/osm-vpnaas/exporter"
@@ -24,40 +21,6 @@ PROGRAM_FILE = FOLDER + "/vpnaas/exporter.py"
 PARSER_FILE = FOLDER + "/vpnaas/swanctl_raw.py"
 LIBRARY = "/usr/lib/python3/dist-packages/prometheus_client"
 PACKAGE = "python3-prometheus-client"
-
-
-@attr.frozen
-class Monitoring:
-    """What an operator says of the exporter (the `configure-monitoring` primitive).
-
-    Attributes:
-        port: TCP port it listens on, 0 for no exporter.
-    """
-
-    port: int
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any], where: str = "configure-monitoring") -> "Monitoring":
-        """Read the parameters of the action; absent ones take its defaults."""
-        at = where + ": exporter-port"
-        port = fields.integer(at, params.get("exporter-port", PORT), 0, 65535)
-        if 0 < port < 1024:
-            raise InputError(at, "{} is a port of the system".format(port), "0 or 1024 to 65535")
-        return cls(port)
-
-    def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `parse` would read to this."""
-        return {"exporter-port": self.port}
-
-
-OFF = Monitoring(0)
-
-
-def effective(asked: Optional[Monitoring], gateway: bool) -> Monitoring:
-    """Return what holds: what was asked for, else an exporter on gateways only."""
-    if asked is not None:
-        return asked
-    return Monitoring(PORT) if gateway else OFF
 
 
 def sources() -> Dict[str, str]:

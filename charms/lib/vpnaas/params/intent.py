@@ -10,15 +10,15 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, 
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
-from vpnaas.extras.gateway_tuning import GatewayParams
-from vpnaas.extras.monitoring import Monitoring
-from vpnaas.extras.qos import LinkQos, link_qos
 from vpnaas.params import ipsec as ipsec_params
 from vpnaas.params import pools
+from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.ipsec import PORT, PSK, PUBKEY, IpsecParams
-from vpnaas.peers.peer import digest
+from vpnaas.params.monitoring import Monitoring
+from vpnaas.params.qos import LinkQos, link_qos
 
 AUTO = ("", "auto")
 NOTHING = ("", "none")

@@ -5,11 +5,10 @@ IKEv2. Such peers are manual ones: what a relation's peer may have inside is kno
 and routed before there is a tunnel, which an address from a pool is not.
 """
 
-from typing import List, Sequence, Tuple
+from typing import Sequence, Tuple
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.peers.peer import Peer
 
 ASKS = "pool"
 """In place of the allowed-prefixes of a manual peer: its address comes from the link's pool."""
@@ -63,26 +62,3 @@ def check(
                     "{} overlaps {}, {}".format(prefix, network, owner),
                     "prefixes that nobody else uses",
                 )
-
-
-def used(pool: Sequence[fields.IPNetwork], peers: Sequence[Peer]) -> Tuple[fields.IPNetwork, ...]:
-    """Return the pool as far as a peer asks for it."""
-    return tuple(pool) if any(peer.asks for peer in peers) else ()
-
-
-def name(link: str, network: fields.IPNetwork) -> str:
-    """Return what charon calls the pool."""
-    return "osm-vpnaas-{}-{}".format(link, network.version)
-
-
-def line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
-    """Return the line of a connection whose peer is handed addresses."""
-    return "pools = {}".format(", ".join(name(link, network) for network in pool))
-
-
-def render(link: str, pool: Sequence[fields.IPNetwork]) -> str:
-    """Return the section of a swanctl file; "" where nobody asks."""
-    lines: List[str] = []
-    for network in pool:
-        lines.append("  {} {{\n    addrs = {}\n  }}\n".format(name(link, network), network))
-    return "pools {{\n{}}}\n".format("".join(lines)) if lines else ""

@@ -10,6 +10,7 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES, REQUIRER
 from vpnaas.params import pools
@@ -17,7 +18,7 @@ from vpnaas.params.intent import LinkParams, ManualPeer, key_form
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import Claims
 from vpnaas.peers.offer import KeyOffer, Offer, declines, decode
-from vpnaas.peers.peer import Peer, digest
+from vpnaas.peers.peer import Peer
 from vpnaas.vdu.facts import VduFacts
 
 KEEPALIVE = 25

@@ -139,3 +139,10 @@ class Claims:
         outers = [p.endpoint[0] for p in (peer, others[0]) if p.endpoint]
         apart = peer.technology == NONE or len(set(outers)) == 2
         return len(outers) == 2 and apart and self._pair_at.issuperset(outers)
+
+
+def used_pool(
+    pool: Sequence[fields.IPNetwork], peers: Sequence[Peer]
+) -> Tuple[fields.IPNetwork, ...]:
+    """Return the pool as far as a peer asks for it."""
+    return tuple(pool) if any(peer.asks for peer in peers) else ()

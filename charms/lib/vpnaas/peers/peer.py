@@ -1,6 +1,5 @@
 """Typed peers of a link: what the VDU should know of them, and the record of what it was told."""
 
-import hashlib
 import json
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -155,11 +154,6 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         certificate=item.get("certificate", ""),
         next_certificate=item.get("next-certificate", ""),
     )
-
-
-def digest(text: str) -> str:
-    """Return a short name for a public text."""
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
 def in_turn(names: Sequence[str], most: int, now: int) -> Sequence[str]:

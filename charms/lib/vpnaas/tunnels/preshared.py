@@ -12,9 +12,8 @@ from typing import List, Optional, Tuple
 
 import attr
 
+from vpnaas.base.digests import digest
 from vpnaas.base.links import directory
-from vpnaas.peers.peer import digest
-from vpnaas.tunnels.wireguard.interface import preshared_file
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 BITS = 3072
@@ -158,3 +157,8 @@ def agreement(
         current = current and bool(state.wrapped)
         return (digest(state.wrapped) if current else None), not current
     return (digest(source) if current else None), not current
+
+
+def preshared_file(link: str, peer: str) -> str:
+    """Return the preshared key file of a peer."""
+    return "{}/preshared-{}".format(directory(link), peer)

@@ -12,9 +12,9 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.x509 import Certificate
-from vpnaas.extras.gateway_tuning import GatewayParams
-from vpnaas.extras.monitoring import OFF, Monitoring
+from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
+from vpnaas.params.monitoring import OFF, Monitoring
 from vpnaas.peers.admission import Context, Proof, Remote
 from vpnaas.peers.offer import Offer, decode
 from vpnaas.peers.peer import KeyState, Peer

@@ -12,8 +12,8 @@ from typing import List, Optional, Sequence, Set, Tuple
 import attr
 
 from vpnaas.base import x509
+from vpnaas.base.digests import digest
 from vpnaas.base.links import directory as link_directory
-from vpnaas.peers.peer import digest
 from vpnaas.vdu.steps import Step, directory, read, remove, run, write
 
 DAYS = 3650

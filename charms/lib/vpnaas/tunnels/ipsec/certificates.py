@@ -14,12 +14,12 @@ from typing import Dict, List, Mapping, Optional, Tuple
 import attr
 
 from vpnaas.base import x509
+from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import PROVIDER, directory
 from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.ipsec import CERTIFIED, EXTERNAL
 from vpnaas.peers.offer import CertOffer, Offer
-from vpnaas.peers.peer import digest
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Entry
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file

@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import ipsec_interface
-from vpnaas.params import pools
 from vpnaas.params.intent import LinkParams
 from vpnaas.params.ipsec import PORT, PSK
 from vpnaas.peers import same_address
+from vpnaas.peers.claims import used_pool
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.certificates import pin_file
 from vpnaas.tunnels.ipsec.names import USERSPACE, XFRM, interface_id, secret_file
@@ -144,7 +144,7 @@ def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connectio
             "  revocation = {}".format("strict" if chain.strict else "relaxed"),
         ]
     if peer.asks:
-        lines.append(pools.line(params.link, params.ipsec.pool))
+        lines.append(pools_line(params.link, params.ipsec.pool))
     lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)] + ours
     lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
     lines += [
@@ -202,7 +202,7 @@ def render(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
     made = connections(wanted, state) if made is None else made
     text += "".join(connection.text for _, each in sorted(made.items()) for connection in each)
     text += "}\n"
-    text += pools.render(wanted.link, pools.used(wanted.params.ipsec.pool, wanted.peers))
+    text += render_pools(wanted.link, used_pool(wanted.params.ipsec.pool, wanted.peers))
     psk = wanted.params.ipsec.credentials == PSK
     secrets = []
     for peer in wanted.peers:
@@ -251,7 +251,7 @@ def routes_of(wanted: Wanted) -> Tuple[fields.IPNetwork, ...]:
     """Return the prefixes that need a route into the interface, for they lie outside its subnet."""
     subnet = wanted.params.inner_address.network
     apart, _ = same_address.split(wanted.peers)
-    apart += pools.used(wanted.params.ipsec.pool, wanted.peers)
+    apart += used_pool(wanted.params.ipsec.pool, wanted.peers)
     return fields.ordered([prefix for prefix in apart if not fields.covers(subnet, prefix)])
 
 
@@ -273,3 +273,21 @@ def render_keep(wanted: Wanted, state: State, made: Optional[Made] = None) -> st
         if name in wanted.initiates and not trap
     ]
     return json.dumps(kept, indent=1) + "\n"
+
+
+def pool_name(link: str, network: fields.IPNetwork) -> str:
+    """Return what charon calls the pool."""
+    return "osm-vpnaas-{}-{}".format(link, network.version)
+
+
+def pools_line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
+    """Return the line of a connection whose peer is handed addresses."""
+    return "pools = {}".format(", ".join(pool_name(link, network) for network in pool))
+
+
+def render_pools(link: str, pool: Sequence[fields.IPNetwork]) -> str:
+    """Return the section of a swanctl file; "" where nobody asks."""
+    lines: List[str] = []
+    for network in pool:
+        lines.append("  {} {{\n    addrs = {}\n  }}\n".format(pool_name(link, network), network))
+    return "pools {{\n{}}}\n".format("".join(lines)) if lines else ""

@@ -5,11 +5,11 @@ from typing import Dict, List, Mapping, Optional, Tuple, Union
 import attr
 
 from vpnaas.base import x509
+from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.x509 import Certificate, Request, handle
 from vpnaas.peers.admission import Proof, Remote
 from vpnaas.peers.offer import Offer
-from vpnaas.peers.peer import digest
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Issue
 from vpnaas.tunnels.ipsec.certificates import (

@@ -17,6 +17,7 @@ from vpnaas.base.errors import VduError
 from vpnaas.base.links import directory, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
+from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu import facts, generated
 from vpnaas.vdu.steps import Results, Step, move, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -96,11 +97,6 @@ def key_file(link: str) -> str:
 def next_key_file(link: str) -> str:
     """Return the file of the key a rotation has staged."""
     return directory(link) + "/next.key"
-
-
-def preshared_file(link: str, peer: str) -> str:
-    """Return the preshared key file of a peer."""
-    return "{}/preshared-{}".format(directory(link), peer)
 
 
 def observe(links: Sequence[str]) -> List[Step]:

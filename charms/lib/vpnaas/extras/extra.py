@@ -1,0 +1,25 @@
+"""What the status of a unit needs to know of an extra."""
+
+from typing import Any, Dict
+
+
+class Extra:
+    """State of what a VNF has on top of its links; a VNF without anything there has none."""
+
+    @property
+    def bad(self) -> bool:
+        """Tell whether somebody must act."""
+        return False
+
+    @property
+    def calm(self) -> bool:
+        """Tell whether it is as it should be, so that nothing need be looked at again soon."""
+        return True
+
+    def summary(self) -> str:
+        """Return the words for the unit status, "" for none."""
+        return ""
+
+    def shown(self) -> Dict[str, Any]:
+        """Return what show-status adds to the links."""
+        return {}

@@ -1,0 +1,80 @@
+"""What a link gets by the 5QI of its slice, as the operator asks for it."""
+
+from typing import Any, Dict, Mapping, Optional
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.params.fiveqi import TABLE, FiveQi
+
+MAX_MBPS = 400000
+
+
+@attr.frozen
+class LinkQos:
+    """What a link is to get (the `set-qos` primitive).
+
+    Attributes:
+        link: Name of the link.
+        five_qi: 5QI of its slice.
+        guaranteed_mbps: GFBR in Mbit/s; 0 for a non-GBR 5QI.
+        maximum_mbps: MFBR, or for a non-GBR 5QI the slice's share (AMBR), in Mbit/s; 0 for none.
+        underlay_mbps: What the network lets through below the link, in Mbit/s, for all links of the
+            interface together; 0 where not known.
+    """
+
+    link: str
+    five_qi: int
+    guaranteed_mbps: int = 0
+    maximum_mbps: int = 0
+    underlay_mbps: int = 0
+
+    @property
+    def characteristics(self) -> FiveQi:
+        """Return what the table says of the 5QI."""
+        return TABLE[self.five_qi]
+
+    def to_params(self) -> Dict[str, Any]:
+        """Return the action parameters `link_qos` would parse to this."""
+        return {
+            "link": self.link,
+            "five-qi": self.five_qi,
+            "guaranteed-mbps": self.guaranteed_mbps,
+            "maximum-mbps": self.maximum_mbps,
+            "underlay-mbps": self.underlay_mbps,
+        }
+
+
+def link_qos(params: Mapping[str, Any], where: str = "set-qos") -> Optional[LinkQos]:
+    """Parse the parameters of `set-qos`; 5QI 0 is None, no quality of service.
+
+    Raises:
+        InputError: The 5QI is not of the table, or its rates do not fit its resource type.
+    """
+
+    def rate(key: str) -> int:
+        return fields.integer("{}: {}".format(where, key), params.get(key, 0), 0, MAX_MBPS)
+
+    link = fields.string(where + ": link", params.get("link", ""))
+    five_qi = fields.integer(where + ": five-qi", params.get("five-qi", 0), 0, 255)
+    if five_qi == 0:
+        return None
+    if five_qi not in TABLE:
+        known = ", ".join(str(value) for value in sorted(TABLE))
+        raise InputError(where + ": five-qi", "{} is not standardised".format(five_qi), known)
+    qos = LinkQos(
+        link, five_qi, rate("guaranteed-mbps"), rate("maximum-mbps"), rate("underlay-mbps")
+    )
+    row, at = qos.characteristics, where + ": guaranteed-mbps"
+    if row.guaranteed and not qos.guaranteed_mbps:
+        what = "5QI {} is {} and has no guaranteed rate".format(five_qi, row.resource)
+        raise InputError(at, what, "1 or more")
+    if not row.guaranteed and qos.guaranteed_mbps:
+        what = "5QI {} is {} and guarantees nothing".format(five_qi, row.resource)
+        raise InputError(at, what, "0")
+    for key, limit in (("maximum-mbps", qos.maximum_mbps), ("underlay-mbps", qos.underlay_mbps)):
+        if limit and qos.guaranteed_mbps > limit:
+            what = "{} is more than {} {}".format(qos.guaranteed_mbps, key, limit)
+            raise InputError(at, what, "at most that")
+    return qos
