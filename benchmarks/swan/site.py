@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,28 @@ class Site(Block):
     """One gateway and `count` peers in `processes` charons, each peer with address and identity.
 
     Private keys and certificates are ECDSA P-256; every peer takes a virtual IP from the pool.
+
+    Args:
+        folder: For files of the daemons.
+        count: Peers.
+        processes: Daemons that serve them.
+        settings: Of the daemons, beside the tuning.
+        accepted: Proposals the gateway takes, for IKE and for ESP.
+        offered: The same of the peers, which take them in turn.
     """
 
     def __init__(
-        self, folder: Path, count: int, processes: int = 2, settings: dict[str, Value] | None = None
+        self,
+        folder: Path,
+        count: int,
+        processes: int = 2,
+        settings: dict[str, Value] | None = None,
+        accepted: tuple[str, str] = (IKE, ESP),
+        offered: Sequence[tuple[str, str]] = ((IKE, ESP),),
     ) -> None:
         self.count = count
+        self.accepted = accepted
+        self.offered = offered
         self.folder = folder
         names = [f"peers{number}" for number in range(min(processes, count))]
         self.spaces = Namespaces("gw", *names)
@@ -96,7 +113,7 @@ class Site(Block):
                 "peers": {
                     "version": "2",
                     "local_addrs": [GATEWAY],
-                    "proposals": [IKE],
+                    "proposals": self.accepted[0].split(", "),
                     "pools": ["inner"],
                     "unique": "replace",
                     "dpd_delay": "60s",
@@ -105,7 +122,7 @@ class Site(Block):
                     "children": {
                         "s1": {
                             "local_ts": [CORE_PREFIX],
-                            "esp_proposals": [ESP],
+                            "esp_proposals": self.accepted[1].split(", "),
                             "dpd_action": "clear",
                         }
                     },
@@ -123,18 +140,19 @@ class Site(Block):
                 daemon.vici.load_conn({peer["id"]: self._connection(peer)})
 
     def _connection(self, peer: dict[str, Any]) -> dict[str, Any]:
+        ike, esp = self.offered[self.peers.index(peer) % len(self.offered)]
         return {
             "version": "2",
             "local_addrs": [peer["outer"]],
             "remote_addrs": [GATEWAY],
-            "proposals": [IKE],
+            "proposals": [ike],
             "vips": ["0.0.0.0"],  # noqa: S104 - asks for any address of the pool
             "keyingtries": "0",
             # One charon of many addresses would tell of all of them in each IKE_AUTH.
             "mobike": "no",
             "local": {"auth": "pubkey", "id": peer["id"], "certs": [peer["certificate"]]},
             "remote": {"auth": "pubkey", "id": GATEWAY_ID},
-            "children": {"s1": {"remote_ts": [CORE_PREFIX], "esp_proposals": [ESP]}},
+            "children": {"s1": {"remote_ts": [CORE_PREFIX], "esp_proposals": [esp]}},
         }
 
     def call(self) -> None:

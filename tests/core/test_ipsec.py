@@ -405,6 +405,13 @@ def test_weak_algorithms_are_refused_with_the_reason(weak):
             "aes256gcm16-prfsha384-curve25519-ke1_mlkem768",
             "aes256gcm16-curve25519-ke1_mlkem768-esn-noesn",
         ),
+        (
+            "3gpp",
+            "aes256gcm16-aes128gcm16-prfsha384-prfsha256-ecp384-ecp256-modp2048, "
+            "aes256-aes128-sha384-sha256-prfsha384-prfsha256-ecp384-ecp256-modp2048",
+            "aes256gcm16-aes128gcm16-ecp384-ecp256-modp2048-esn-noesn, "
+            "aes256-aes128-sha384-sha256-ecp384-ecp256-modp2048-esn-noesn",
+        ),
     ],
 )
 def test_proposals_in_strongswan_s_words(text, ike, esp):
@@ -412,10 +419,19 @@ def test_proposals_in_strongswan_s_words(text, ike, esp):
     assert (proposal.ike(), proposal.esp("auto")) == (ike, esp)
 
 
+def test_the_list_of_3gpp_has_nothing_weak_but_group_14():
+    proposal = Proposal.parse("proposal", "3gpp")
+    words = {word for suite in proposal.ike().split(", ") for word in suite.split("-")}
+    assert words & set(WEAK) == {"modp2048"}
+    # AES-CBC with SHA-384: 40 + 8 + 8 + IV 16 + padding 17 + 24.
+    assert proposal.overhead() == 113
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "aes256", "aes256gcm", "aes256-curve25519", "curve25519", "aes256gcm-sha256-curve25519",
+        "aes256", "3gpp-aes256", "3GPP", "aes256gcm", "aes256-curve25519", "curve25519",
+        "aes256gcm-sha256-curve25519",
         "aes256gcm-curve25519-ecp256", "aes256gcm-curve25519,3des", "AES256GCM-curve25519", "-",
         "aes256gcm-curve25519-mlkem768-mlkem768", "aes256gcm-curve25519\n",
     ],

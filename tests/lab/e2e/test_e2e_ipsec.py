@@ -127,6 +127,10 @@ def test_other_algorithms_and_credentials(ipsec: Service, server: Vnf, client: V
     assert (peer["esp"], peer["preshared-key"]) == ("CHACHA20_POLY1305", True)
     assert client.pings(SERVER)
     assert "using PPK" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
+    configure_both(ipsec, technology="ipsec", proposal="3gpp")
+    told = client.status("vpn-client")
+    assert (told["proposal"], told["peers"][0]["esp"]) == ("3gpp", "AES_GCM_16-256")
+    assert client.pings(SERVER)
     configure_both(ipsec, technology="ipsec")
     assert client.pings(SERVER)
 

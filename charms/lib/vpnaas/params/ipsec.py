@@ -2,10 +2,11 @@
 
 A proposal is words joined by '-', in the order of IKEv2's transforms: cipher, integrity (for
 ciphers without their own), key exchange, and possibly a second, post-quantum key exchange. One
-proposal serves IKE and ESP alike, so both ends agree on exactly one.
+proposal serves IKE and ESP alike, so both ends agree on exactly one. The proposal "3gpp" is a list
+for base stations that know the profiles of 3GPP only.
 """
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import attr
 
@@ -48,35 +49,81 @@ WEAK = {
     "modp768": "a group this small has been broken (RFC 8247)",
     "modp1024": "states can break a group this small (RFC 8247)",
     "modp1536": "the group is too small (RFC 8247)",
-    "modp2048": "112 bits are less than the rest of the tunnel has",
+    "modp2048": "112 bits are less than the rest of the tunnel has (the proposal 3gpp has it)",
 }
 DEFAULT_PROPOSAL = "aes256gcm-curve25519"
 
 
 @attr.frozen
-class Proposal:
-    """One combination of algorithms.
+class Suite:
+    """One combination of algorithms, or several where each has alternatives.
 
     Attributes:
-        text: As the operator wrote it.
-        cipher: strongSwan's name of the cipher.
-        integrity: Hash of the separate integrity algorithm, "" for an AEAD cipher.
-        prf: strongSwan's name of IKE's pseudorandom function.
-        group: Key exchange.
+        ciphers: strongSwan's names, the most wanted first.
+        integrity: Hashes of the separate integrity algorithms, none for AEAD ciphers.
+        prfs: strongSwan's names of IKE's pseudorandom functions.
+        groups: Key exchanges.
         hybrid: Additional post-quantum key exchange, "" for none.
     """
 
-    text: str
-    cipher: str
-    integrity: str
-    prf: str
-    group: str
+    ciphers: Tuple[str, ...]
+    integrity: Tuple[str, ...]
+    prfs: Tuple[str, ...]
+    groups: Tuple[str, ...]
     hybrid: str = ""
+
+    def ike(self) -> str:
+        """Return the proposal of IKE_SA_INIT."""
+        return "-".join(self.ciphers + self.integrity + self.prfs + self._exchanges())
+
+    def esp(self, numbers: Tuple[str, ...]) -> str:
+        """Return the proposal of a child; `numbers` are the kinds of sequence numbers."""
+        return "-".join(self.ciphers + self.integrity + self._exchanges() + numbers)
+
+    def _exchanges(self) -> Tuple[str, ...]:
+        return self.groups + (("ke1_" + self.hybrid,) if self.hybrid else ())
+
+    def overhead(self) -> int:
+        """Return by how many bytes tunnel-mode ESP in UDP over IPv6 grows a packet at most.
+
+        40 IPv6, 8 UDP, 8 ESP header, then IV, padding with its two bytes, and integrity value.
+        """
+        if not self.integrity:
+            return 40 + 8 + 8 + 8 + (3 + 2) + 16  # RFC 4106 sections 3.1 and 6: ICV of 16
+        values = {"sha256": 16, "sha384": 24, "sha512": 32}  # RFC 4868
+        return 40 + 8 + 8 + 16 + (15 + 2) + max(values[name] for name in self.integrity)
+
+
+TGPP = "3gpp"
+_GROUPS_3GPP = ("ecp384", "ecp256", "modp2048")
+_SUITES_3GPP = (
+    Suite(("aes256gcm16", "aes128gcm16"), (), ("prfsha384", "prfsha256"), _GROUPS_3GPP),
+    Suite(("aes256", "aes128"), ("sha384", "sha256"), ("prfsha384", "prfsha256"), _GROUPS_3GPP),
+)
+"""What TS 33.210 clauses 5.3 and 5.4 and TS 33.310 clause 6.2 have a security gateway support.
+
+Groups 20, 19 and 14. Group 14 (modp2048) is here since a base station may offer nothing else.
+"""
+
+
+@attr.frozen
+class Proposal:
+    """The algorithms of a link.
+
+    Attributes:
+        text: As the operator wrote it.
+        suites: Combinations, the most wanted first; peers agree on one.
+    """
+
+    text: str
+    suites: Tuple[Suite, ...]
 
     @classmethod
     def parse(cls, where: str, text: str) -> "Proposal":
-        """Parse a proposal; "auto" is the default one."""
+        """Parse a proposal; "auto" is the default one, "3gpp" the list of 3GPP's profiles."""
         text = DEFAULT_PROPOSAL if text in AUTO else text
+        if text == TGPP:
+            return cls(text, _SUITES_3GPP)
         words = text.split("-")
         for word in words:
             for weak, reason in sorted(WEAK.items()):
@@ -86,45 +133,41 @@ class Proposal:
                     )
         rest = list(words)
         cipher = rest.pop(0)
-        integrity = ""
+        integrity: Tuple[str, ...] = ()
         if cipher in _AEAD:
             cipher, prf = _AEAD[cipher]
         elif cipher in _BLOCK and rest and rest[0] in _INTEGRITY:
-            integrity = rest.pop(0)
-            prf = "prf" + integrity
+            prf = "prf" + rest[0]
+            integrity = (rest.pop(0),)
         else:
             raise _unknown(where, text)
         if not rest or rest[0] not in _GROUPS or rest[1:] not in ([], *([h] for h in _HYBRID)):
             raise _unknown(where, text)
-        return cls(text, cipher, integrity, prf, rest[0], rest[1] if len(rest) > 1 else "")
+        hybrid = rest[1] if len(rest) > 1 else ""
+        return cls(text, (Suite((cipher,), integrity, (prf,), (rest[0],), hybrid),))
+
+    @property
+    def hybrid(self) -> str:
+        """Return the additional post-quantum key exchange, "" for none."""
+        return self.suites[0].hybrid
 
     def ike(self) -> str:
-        """Return the proposal of IKE_SA_INIT."""
-        integrity = [self.integrity] if self.integrity else []
-        return "-".join([self.cipher] + integrity + [self.prf] + self._exchanges())
+        """Return the proposals of IKE_SA_INIT."""
+        return ", ".join(suite.ike() for suite in self.suites)
 
     def esp(self, esn: str) -> str:
-        """Return the proposal of a child; `esn` is "yes", "no" or "auto" (preferred)."""
-        integrity = [self.integrity] if self.integrity else []
-        numbers = {"yes": ["esn"], "no": ["noesn"], "auto": ["esn", "noesn"]}[esn]
-        return "-".join([self.cipher] + integrity + self._exchanges() + numbers)
-
-    def _exchanges(self) -> List[str]:
-        return [self.group] + (["ke1_" + self.hybrid] if self.hybrid else [])
+        """Return the proposals of a child; `esn` is "yes", "no" or "auto" (preferred)."""
+        numbers = {"yes": ("esn",), "no": ("noesn",), "auto": ("esn", "noesn")}[esn]
+        return ", ".join(suite.esp(numbers) for suite in self.suites)
 
     def overhead(self) -> int:
-        """Return by how many bytes tunnel-mode ESP in UDP over IPv6 grows a packet at most.
-
-        40 IPv6, 8 UDP, 8 ESP header, then IV, padding with its two bytes, and integrity value.
-        """
-        if not self.integrity:
-            return 40 + 8 + 8 + 8 + (3 + 2) + 16  # RFC 4106 sections 3.1 and 6: ICV of 16
-        value = {"sha256": 16, "sha384": 24, "sha512": 32}[self.integrity]  # RFC 4868
-        return 40 + 8 + 8 + 16 + (15 + 2) + value
+        """Return by how many bytes a packet grows at most, see `Suite.overhead`."""
+        return max(suite.overhead() for suite in self.suites)
 
 
 def _allowed_algorithms() -> str:
-    return "{} or {} with {}; then {}; then possibly {}".format(
+    return "{}; or {} or {} with {}; then {}; then possibly {}".format(
+        TGPP,
         ", ".join(sorted(_AEAD)),
         ", ".join(_BLOCK),
         ", ".join(_INTEGRITY),
