@@ -25,14 +25,18 @@ class _Model(BaseModel):
 
 
 class Place(_Model):
-    """A site: its VIM account, and the networks there by the service's virtual link."""
+    """A site: its VIM account, and the networks there by the service's virtual link.
+
+    OSM tells subnets to the VIM of `--vim_account` alone. So every link that has an end at another
+    site uses networks that are there before.
+    """
 
     vim: str = Field(min_length=1)
     networks: dict[str, str] = Field(default_factory=dict)
 
 
 class Endpoint(_Model):
-    """An end of a link between sites.
+    """An end of a link that leaves the default site, or is at another one.
 
     Attributes:
         address: Fixed address on the site's network; without, the VIM chooses one.
@@ -115,14 +119,17 @@ def parameters(
     # No WAN manager: the sites' routers join them.
     document["wimAccountId"] = False
     links = {link["name"]: link for link in document.get("vld", ())}
-    crossing = dict(_crossing(deployment, nsd, profiles))
+    outside = dict(_outside(deployment, nsd, profiles))
     for link in deployment.endpoints:
-        if link not in crossing:
-            known = ", ".join(sorted(crossing)) or "none"
-            raise BuildError(f"{where}: endpoints: {link} does not cross; links that do: {known}")
+        if link not in outside:
+            known = ", ".join(sorted(outside)) or "none"
+            raise BuildError(
+                f"{where}: endpoints: {link} is at {deployment.default} alone; "
+                f"links that are not: {known}"
+            )
     values = {str(v["member-vnf-index"]): v for v in document["additionalParamsForVnf"]}
-    for link, ends in crossing.items():
-        links[link] = _link(deployment, link, ends, where)
+    for link, ends in outside.items():
+        links[link] = _link(deployment, link, ends, links.get(link, {}), where)
         for member, point in ends.items():
             end = deployment.endpoints.get(link, {}).get(member, Endpoint())
             name = _gateway_parameter(vnfds[profiles[member]["vnfd-id"]], point)
@@ -153,10 +160,10 @@ def _check_names(deployment: Deployment, members: set[str], where: str) -> None:
             )
 
 
-def _crossing(
+def _outside(
     deployment: Deployment, nsd: Mapping[str, Any], profiles: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each link between sites with its ends: connection point by member."""
+    """Yield each link not at the default site alone with its ends: connection point by member."""
     for link in nsd.get("virtual-link-desc") or ():
         if link.get("mgmt-network"):
             continue  # each VIM has a management network of its own
@@ -167,32 +174,54 @@ def _crossing(
             if connection["virtual-link-profile-id"] == link["id"]
             for point in connection["constituent-cpd-id"]
         }
-        if len({deployment.site_of(member) for member in ends}) > 1:
+        if {deployment.site_of(member) for member in ends} - {deployment.default}:
             yield str(link["id"]), ends
 
 
-def _link(deployment: Deployment, link: str, ends: Mapping[str, str], where: str) -> Document:
+def _link(
+    deployment: Deployment,
+    link: str,
+    ends: Mapping[str, str],
+    base: Mapping[str, Any],
+    where: str,
+) -> Document:
     networks = {}
-    for name in sorted({deployment.site_of(member) for member in ends}):
+    sites = sorted({deployment.site_of(member) for member in ends})
+    for name in sites:
         site = deployment.sites[name]
         if link not in site.networks:
+            why = (
+                "crosses sites"
+                if len(sites) > 1
+                else f"is not at the default site {deployment.default}, where alone OSM makes "
+                "its subnet,"
+            )
             raise BuildError(
-                f"{where}: sites: {name}: networks: link {link} crosses sites and needs a network "
-                "there"
+                f"{where}: sites: {name}: networks: link {link} {why} and needs a network there"
             )
         networks[site.vim] = site.networks[link]
     entry: Document = {"name": link, "vim-network-name": networks}
+    key = "vnfd-connection-point-ref"
+    # At one site the service's own addresses hold; the network there has the same subnet.
+    addresses = {
+        point["member-vnf-index-ref"]: point["ip-address"]
+        for point in base.get(key) or ()
+        if len(sites) == 1 and "ip-address" in point
+    }
+    for member, end in deployment.endpoints.get(link, {}).items():
+        if end.address is not None:
+            addresses[member] = str(end.address)
     points = [
         {
             "member-vnf-index-ref": member,
             "vnfd-connection-point-ref": point,
-            "ip-address": str(end.address),
+            "ip-address": addresses[member],
         }
         for member, point in ends.items()
-        if (end := deployment.endpoints.get(link, {}).get(member)) and end.address is not None
+        if member in addresses
     ]
     if points:
-        entry["vnfd-connection-point-ref"] = points
+        entry[key] = points
     return entry
 
 

@@ -338,6 +338,11 @@ GROUPS: dict[str, dict[str, Code]] = {
             "A link between VIMs needs the name of a network in each.",
             "Give `vim-network-name` as a mapping from VIM to network.",
         ),
+        "params-vim-subnet": _silent(
+            "A fixed address at another VIM than the service's, where OSM makes a network with any "
+            "192.168.x.0/24.",
+            "Make the network there before and name it in `vim-network-name`.",
+        ),
         "params-wim": _silent(
             "OSM looks for a WIM for a link between VIMs.", "Set `wim_account: false`."
         ),

@@ -46,12 +46,24 @@ def shared(ctx: Context) -> Iterator[Problem]:
 
 
 @rule("nst")
+def termination(ctx: Context) -> Iterator[Problem]:
+    """LCM calls the termination of a slice done inside its loop over the slice's links only."""
+    if not ctx.body.get("netslice-vld"):
+        sentence = (
+            "without netslice-vld the termination of the slice stays PROCESSING for ever; allowed: "
+            "at least one, for example of the management network"
+        )
+        yield ctx.problem("silent", "nst-no-link", "", sentence)
+
+
+@rule("nst")
 def links(ctx: Context) -> Iterator[Problem]:
     """Links between the network services of a slice."""
     known = {s["id"]: s["nsd-ref"] for s in ctx.body.get("netslice-subnet") or ()}
     for place, link in numbered("/netslice-vld", ctx.body.get("netslice-vld")):
-        if link.get("name") is not None and link["name"] != link["id"]:
-            sentence = f"NBI and LCM need name and id equal; allowed: {link['id']!r}"
+        if link.get("name") != link["id"]:
+            # LCM reads name without asking whether it is there (KeyError).
+            sentence = f"LCM needs name and id equal; allowed: {link['id']!r}"
             yield ctx.problem("silent", "nss-link-name", f"{place}/name", sentence)
         points = numbered(f"{place}/nss-connection-point-ref", link.get("nss-connection-point-ref"))
         for at, point in points:

@@ -68,7 +68,7 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
     }
     request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()
-    ours = (_links, _vnfs, _several_vims, _additional, _supplied)
+    ours = (_links, _vnfs, _several_vims, _subnets_elsewhere, _additional, _supplied)
     for check in (*ours, resources, addresses, service, values):
         problems |= set(check(request))
     return problems
@@ -238,12 +238,7 @@ def _several_vims(request: Request) -> Iterator[Problem]:
     given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
     service_wim = {request.document.get(key) for key in ("wimAccountId", "wim_account")}
     for link in request.nsd.get("virtual-link-desc") or ():
-        spans = {
-            vims.get(str(profile["id"]), default)
-            for profile in request.nsd["df"][0].get("vnf-profile") or ()
-            for connection in profile.get("virtual-link-connectivity") or ()
-            if connection["virtual-link-profile-id"] == link["id"]
-        }
+        spans = _spans(request, link["id"], vims, default)
         # Each VIM has a management network of its own, which OSM finds without being told.
         if len(spans) < 2 or link.get("mgmt-network"):
             continue
@@ -262,6 +257,84 @@ def _several_vims(request: Request) -> Iterator[Problem]:
                 "allowed: wim_account: false"
             )
             yield request.problem("silent", "params-wim", place, sentence)
+
+
+def _spans(request: Request, link: str, vims: dict[str, str], default: str) -> set[str]:
+    """Return the VIMs of the members that a link connects."""
+    return {
+        vims.get(str(profile["id"]), default)
+        for profile in request.nsd["df"][0].get("vnf-profile") or ()
+        for connection in profile.get("virtual-link-connectivity") or ()
+        if connection["virtual-link-profile-id"] == link
+    }
+
+
+def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
+    """Fixed addresses at another VIM than the service's need a network that is there before.
+
+    LCM gives `ip-profile` to the service's VIM alone. Of a member whose VIM `vnf` names, RO is told
+    the name of the network; without one it makes a network with any 192.168.x.0/24.
+    """
+    named = {
+        entry["member-vnf-index"]: str(entry.get("vim_account") or entry.get("vimAccountId"))
+        for entry in request.document.get("vnf") or ()
+        if entry.get("vim_account") or entry.get("vimAccountId")
+    }
+    given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
+    managed = {
+        link["id"]
+        for link in request.nsd.get("virtual-link-desc") or ()
+        if link.get("mgmt-network")
+    }
+    for profile in request.nsd["df"][0].get("vnf-profile") or ():
+        index = str(profile["id"])
+        vim = named.get(index)
+        if vim is None:
+            continue
+        for connection in profile.get("virtual-link-connectivity") or ():
+            name = connection["virtual-link-profile-id"]
+            place, link = given.get(name, ("vld", {}))
+            networks = link.get("vim-network-name") or link.get("vim-network-id")
+            if isinstance(networks, dict):
+                # The service's own VIM is the one no member names; its network's name is copied.
+                networks = networks.get(vim) or set(networks) - set(named.values())
+            elif len(_spans(request, name, named, "")) > 1:
+                continue  # params-vim-network says what is missing
+            if networks or name in managed:
+                continue
+            for address in _fixed(request, index, connection, link):
+                sentence = (
+                    f"{index} is at VIM {vim!r}, where OSM gives link {name!r} any 192.168.x.0/24 "
+                    f"and not {address}; allowed: vim-network-name with a network that is there"
+                )
+                yield request.problem("silent", "params-vim-subnet", place, sentence)
+
+
+def _fixed(request: Request, index: str, connection: Document, link: Document) -> Iterator[str]:
+    """Yield the fixed addresses of a member on a link."""
+    points = set()
+    for constituent in connection.get("constituent-cpd-id") or ():
+        points.add(constituent.get("constituent-cpd-id"))
+        if constituent.get("ip-address"):
+            yield str(constituent["ip-address"])
+    for point in link.get("vnfd-connection-point-ref") or ():
+        if point["member-vnf-index-ref"] == index and point.get("ip-address"):
+            yield str(point["ip-address"])
+    nics = {
+        (vdu["id"], nic["name"])
+        for vdu in request.vnfds.get(index, {}).get("vdu") or ()
+        for cpd in vdu.get("int-cpd") or ()
+        for nic in cpd.get("virtual-network-interface-requirement") or ()
+        for ext in request.vnfds[index].get("ext-cpd") or ()
+        if ext["id"] in points
+        and (ext.get("int-cpd") or {}) == {"vdu-id": vdu["id"], "cpd": cpd["id"]}
+    }
+    for entry in request.document.get("vnf") or ():
+        if entry["member-vnf-index"] == index:
+            for vdu in entry.get("vdu") or ():
+                for nic in vdu.get("interface") or ():
+                    if (vdu["id"], nic["name"]) in nics and nic.get("ip-address"):
+                        yield str(nic["ip-address"])
 
 
 def _additional(request: Request) -> Iterator[Problem]:

@@ -111,6 +111,7 @@ def plan(
     """
     builder = _Planner(ns_name, nsd, vnfds, params, vim_names)
     servers = tuple(server for index in vnfds for server in builder.servers(index))
+    builder.make_all_links()
     return Plan(tuple(builder.networks.values()), servers, tuple(builder.notes))
 
 
@@ -136,6 +137,7 @@ class _Planner:
             p.get("virtual-link-desc-id"): p for p in df.get("virtual-link-profile") or ()
         }
         self.links = {link["id"]: link for link in nsd.get("virtual-link-desc") or ()}
+        self.placed = self._placed()
 
     # -- servers ------------------------------------------------------------------------------
 
@@ -269,8 +271,13 @@ class _Planner:
                 f"virtual-link-profile-id '{link_id}' is no virtual-link-desc of the NSD"
             )
         given = _entry(self.params.get("vld"), "name", link_id)
-        ip_profile = {**_nsd_ip_profile(profile), **(given.get("ip-profile") or {})}
-        existing = self._existing(given, vim) or link.get("vim-network-name")
+        default = self.params["vimAccountId"]
+        first = self._existing(given, default) or link.get("vim-network-name")
+        existing = self._existing(given, vim) or first
+        ip_profile: Mapping[str, Any] = {}
+        if vim == default and (link_id, vim) not in self.placed:
+            # A given ip-profile replaces the NSD's as a whole.
+            ip_profile = given.get("ip-profile", _nsd_ip_profile(profile)) or {}
         return self._add(
             Network(
                 key=f"ns/{link_id}@{vim}",
@@ -284,6 +291,30 @@ class _Planner:
                 common_id=given.get("common_id"),
             )
         )
+
+    def _placed(self) -> set[tuple[str, str]]:
+        """Return (link, VIM) of which LCM tells RO no more than the network's name.
+
+        These are the links of each member of which ``vnf[]`` names the VIM, also where it names
+        that of the service; LCM looks at the member's first VDU only.
+        """
+        found = set()
+        for entry in self.params.get("vnf") or ():
+            index = str(entry.get("member-vnf-index"))
+            vim = entry.get("vimAccountId")
+            vdus = self.vnfds.get(index, {}).get("vdu") or ()
+            if vim is None or not vdus:
+                continue
+            for ext in self.vnfds[index].get("ext-cpd") or ():
+                connection = self._connection(index, ext["id"])
+                if connection and (ext.get("int-cpd") or {}).get("vdu-id") == vdus[0]["id"]:
+                    found.add((connection[0], vim))
+        return found
+
+    def make_all_links(self) -> None:
+        """Add a network of every link at the service's VIM, which LCM asks RO for in any case."""
+        for link_id in self.links:
+            self._ns_network(link_id, self.params["vimAccountId"])
 
     def _vnf_network(
         self, index: str, link_id: str, vim: str, vnf_params: Mapping[str, Any]

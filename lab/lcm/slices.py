@@ -183,6 +183,8 @@ class SliceOperations:
         failures += self._delete_links(nsi)
         if failures and not params.get("force"):
             return self._end(operation, "; ".join(failures))
+        if not nsi["_admin"]["deployed"]["RO"] and not params.get("force"):
+            return self._never_done(operation)
         for document in self.store.all(NSIOPS):
             if document["netsliceInstanceId"] == nsi_id:
                 self.store.delete(NSIOPS, document["_id"])
@@ -192,6 +194,31 @@ class SliceOperations:
         self.journal.write("end", "nsi", "Done", state="COMPLETED", detail="Done")
         self.journal.write("settled", "nsi", "deleted", idle=True)
         return "COMPLETED"
+
+    def _never_done(self, operation: Document) -> str:
+        """Leave the operation as LCM does for a slice without links: PROCESSING for ever.
+
+        LCM says that a termination is done only inside its loop over the slice's own links.
+        """
+
+        def leave(document: Document) -> None:
+            document["detailed-status"] = "done"
+            document["lab"]["never-done"] = True
+
+        def change(nsi: Document) -> None:
+            nsi["operational-status"] = nsi["config-status"] = "terminated"
+            nsi["detailed-status"] = "done"
+
+        self.store.update(NSIOPS, operation["_id"], leave)
+        self.store.update(NSIS, operation["netsliceInstanceId"], change)
+        reason = (
+            "OSM leaves it PROCESSING for ever, because the template has no netslice-vld; its "
+            "services are gone; allowed: nsi-delete --force"
+        )
+        # osmclient would wait until its time is over; the lab says so at once.
+        self.journal.write("end", "nsi", reason, state="FAILED", detail=reason)
+        self.journal.write("settled", "nsi", "never done", idle=True)
+        return "PROCESSING"
 
     def _delete_links(self, nsi: Document) -> list[str]:
         """Delete the networks of the slice that no other slice uses; return what went wrong."""

@@ -62,6 +62,8 @@ class Slices:
         """Mark operations FAILED whose worker died without saying so."""
         self.engine.reap()
         for operation in self.store.all(NSIOPS):
+            if operation["lab"].get("never-done"):
+                continue  # as in OSM
             if operation["operationState"] == "PROCESSING" and not jobs.alive(operation):
                 reason = "the process running the operation was killed"
                 end_slice_operation(self.store, operation, reason)

@@ -87,9 +87,9 @@ def site_spec(given: SiteNetwork) -> NetworkSpec:
     return NetworkSpec(
         given.name,
         str(subnet),
-        gateway=str(subnet.network_address + 1),
+        gateway=str(subnet.network_address + 1) if given.routed else None,
         mtu=given.mtu,
-        routed=True,
+        routed=given.routed,
         nat=given.nat,
         host_routes=tuple(given.host_routes),
     )

@@ -124,7 +124,7 @@ class Uplink(BaseModel):
 
 
 class SiteNetwork(BaseModel):
-    """A network the operator of the VIM has made before, attached to the site's router.
+    """A network the operator of the VIM has made before, attached to the site's router if ``routed``.
 
     Without ``nat`` the other sites know its range; with it servers are known by floating
     addresses, given by ``floating`` (fixed to floating).
@@ -133,6 +133,7 @@ class SiteNetwork(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: str
     subnet: str
+    routed: bool = True
     nat: bool = True
     floating: dict[str, str] = Field(default_factory=dict)
     #: Ranges the servers are told to reach through the network's gateway (DHCP's option 121).

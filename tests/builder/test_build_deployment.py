@@ -90,6 +90,27 @@ def test_the_gateway_of_a_link_is_found_by_its_interface(tree, make):
     assert gateways == ["198.51.100.11", "203.0.113.12"]
 
 
+def test_a_link_at_another_site_uses_a_network_that_is_there(tree, make):
+    path = tree.root / "params/deployments/epc_edge.yaml"
+    given = yaml.safe_load(path.read_text())
+    base = {link["name"]: link for link in variants.parameter_files(tree)["epc"]["vld"]}
+    links = {link["name"]: link for link in make(given)["vld"]}
+    for name, network in (("s1u", "edge-s1u"), ("sgi", "edge-sgi")):
+        assert links[name] == {
+            "name": name,
+            "vim-network-name": {"site-b": network},
+            "vnfd-connection-point-ref": base[name]["vnfd-connection-point-ref"],
+        }
+    assert links["s11"] == base["s11"]
+    given["endpoints"]["s1u"] = {"enb": {"address": "192.168.9.77"}}
+    (s1u,) = [link for link in make(given)["vld"] if link["name"] == "s1u"]
+    ends = {p["member-vnf-index-ref"]: p["ip-address"] for p in s1u["vnfd-connection-point-ref"]}
+    assert ends == {"spgwu": "192.168.9.159", "enb": "192.168.9.77"}
+    del given["sites"]["edge"]["networks"]["s1u"]
+    with pytest.raises(BuildError, match="link s1u is not at the default site core"):
+        make(given)
+
+
 def test_a_link_without_vpn_crosses_as_well(tree, known):
     """SGi has no tunnel and so no gateway; its networks are told all the same."""
     nsd = copy.deepcopy(known["epc_ns"].descriptor["nsd"]["nsd"][0])
@@ -110,7 +131,7 @@ def test_a_link_without_vpn_crosses_as_well(tree, known):
         ("service", "x_ns", "no service x_ns"),
         ("service", "hss_vnf", "no service hss_vnf"),
         ("parameters", "embb", "no parameters of a service embb"),
-        ("endpoints/s11", {"mme": {}}, "s11 does not cross; links that do: s6a"),
+        ("endpoints/s11", {"mme": {}}, "s11 is at core alone; links that are not: s6a"),
         ("endpoints/s6a/mme/address", "10.20.0", "endpoints/s6a/mme/address"),
         ("endpoints/s6a/mme/gateway", "10.20.0.1", "endpoints/s6a/mme/gateway"),
         ("sites/home/vim", "site-a", "two have the same vim"),

@@ -102,6 +102,14 @@ CASES = [
         lambda d: spread(d, wimAccountId=False),
     ),
     (
+        "params-vim-subnet",
+        "vld[0]",
+        lambda d: (
+            spread(d, wimAccountId=False, **{"vim-network-name": {"east": "a"}})
+            or d["vnf"].append({"member-vnf-index": "2", "vim_account": "east"})
+        ),
+    ),
+    (
         "params-wim",
         "vld[0]",
         lambda d: spread(d, **{"vim-network-name": {"north": "a", "south": "b"}}),

@@ -461,6 +461,51 @@ def test_two_vims_get_separate_networks_and_named_ones() -> None:
     }
 
 
+def test_a_subnet_is_made_at_the_vim_of_the_service_alone() -> None:
+    profile = {"subnet-address": "10.8.0.0/24"}
+
+    def subnets(vim: str, **link: Any) -> set[tuple[str, str | None, str | None]]:
+        result = planned(
+            vnf=[{"member-vnf-index": "2", "vimAccountId": vim}],
+            vld=[{"name": "data", "ip-profile": profile, **link}],
+        )
+        return {(n.vim, n.existing, n.subnet) for n in result.networks if n.link == "data"}
+
+    assert subnets("vim2") == {("vim1", None, "10.8.0.0/24"), ("vim2", None, None)}
+    assert subnets("vim2", **{"vim-network-name": {"south": "blue"}}) == {
+        ("vim1", None, "10.8.0.0/24"),
+        ("vim2", "blue", None),
+    }
+    # The name for the service's VIM goes to the others as well.
+    assert ("vim2", "red", None) in subnets("vim2", **{"vim-network-name": "red"})
+    assert ("vim2", "red", None) in subnets("vim2", **{"vim-network-name": {"vim1": "red"}})
+    # Naming the service's own VIM loses its subnet, too.
+    assert subnets("vim1") == {("vim1", None, None)}
+
+
+def test_every_link_has_a_network_at_the_vim_of_the_service() -> None:
+    result = planned(vnf=[{"member-vnf-index": i, "vimAccountId": "vim2"} for i in "12"])
+    assert {(n.link, n.vim) for n in result.networks} == {
+        (link, vim) for link in ("mgmt", "data") for vim in ("vim1", "vim2")
+    }
+
+
+def test_a_given_ip_profile_replaces_that_of_the_nsd_as_a_whole() -> None:
+    descriptor = nsd()
+    layer3 = {"cidr": "10.7.0.0/24", "gateway-ip": "10.7.0.1"}
+    descriptor["df"][0]["virtual-link-profile"] = [
+        {
+            "id": "data",
+            "virtual-link-desc-id": "data",
+            "virtual-link-protocol-data": {"l3-protocol-data": layer3},
+        }
+    ]
+    given = params(vld=[{"name": "data", "ip-profile": {"subnet-address": "10.9.0.0/24"}}])
+    result = plan("demo", descriptor, {"1": vnfd(), "2": vnfd()}, given, {})
+    (data,) = [n for n in result.networks if n.link == "data"]
+    assert (data.subnet, data.gateway) == ("10.9.0.0/24", None)
+
+
 def test_ext_cpd_decides_about_port_security() -> None:
     descriptor = vnfd()
     descriptor["ext-cpd"][1]["port-security-enabled"] = True
@@ -481,7 +526,7 @@ def test_internal_link() -> None:
     descriptor["ext-cpd"].pop()
     descriptor["vdu"][0]["int-cpd"][0]["int-virtual-link-desc"] = "inside"
     result = plan("demo", nsd(), {"1": descriptor}, params(), {})
-    assert {n.link for n in result.networks} == {"mgmt", "1/inside"}
+    assert {n.link for n in result.networks} == {"mgmt", "data", "1/inside"}
 
 
 def test_without_positions_the_declared_order_counts() -> None:
