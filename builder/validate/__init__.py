@@ -95,8 +95,9 @@ def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:
         sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
         return [Problem(where, "refused", "envelope", sentence, REFUSALS[package.kind])]
     found = []
-    beside = [str(key) for key in package.document if key != envelope_of(package)]
-    if beside:
+    envelope = envelope_of(package)
+    beside = [str(key) for key in package.document if key != envelope]
+    if envelope and beside:
         sentence = f"OSM drops what stands beside the envelope: {shown(beside)}"
         found.append(Problem(where, "silent", "envelope-beside", sentence))
     root = {"vnfd": "vnfd", "nsd": "nsd/nsd[0]", "nst": "nst[0]"}[package.kind]

@@ -9,6 +9,7 @@ from builder.validate.charm_files import Charm
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.reader import Entry
+from builder.validate.schema import LOADER
 
 EARLIEST = 315532800  # 1980-01-01, where the ZIP epoch begins
 
@@ -146,7 +147,7 @@ def environments(ctx: Context) -> Iterator[Problem]:
         for place, environment in listed:
             if environment["id"] in known:
                 sentence = f"a second environment {environment['id']!r}; allowed: an id of its own"
-                yield ctx.problem("silent", "ee-id", f"{place}/id", sentence)
+                yield ctx.problem("refused", "ee-id", f"{place}/id", sentence, LOADER)
             known.append(environment["id"])
             if not (environment.get("juju") or {}).get("charm") and not environment.get(
                 "helm-chart"

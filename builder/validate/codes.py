@@ -61,7 +61,8 @@ GROUPS: dict[str, dict[str, Code]] = {
             "See the reason in the sentence.",
         ),
         "envelope": _refused(
-            "The top level is none of `vnfd:`, `nsd: {nsd: [one]}`, `nst: [one]`.",
+            "The top level is none of `vnfd:`, `nsd: {nsd: [one]}`, `nst: [one]`, and no "
+            "descriptor by itself.",
             "Use one of these.",
         ),
         "envelope-beside": _silent(
@@ -108,7 +109,14 @@ GROUPS: dict[str, dict[str, Code]] = {
             "OSM ignores entries that have not the id of the VNFD, a VDU or a KDU.",
             "Correct the id.",
         ),
-        "day1-2-twice": _silent("Two entries with one id; OSM uses one.", "Merge them."),
+        "day1-2-twice": _refused("Two entries with one id.", "Merge them."),
+        "vdu-no-level": _silent(
+            "There are VDUs and no `instantiation-level`, on which LCM fails.", "Add one."
+        ),
+        "helm-chart": _refused("A KDU's chart is neither [REPO/]NAME nor a URL.", "Correct it."),
+        "helm-folder": _silent(
+            "An environment's chart is no name of a folder of `helm-charts`.", "Correct it."
+        ),
         "monitoring-id": _refused(
             "A monitoring parameter's id is used twice in the VNFD.", "Rename one."
         ),
@@ -151,7 +159,7 @@ GROUPS: dict[str, dict[str, Code]] = {
         "charm-link": _silent("libjuju refuses links out of the charm.", "Copy the file in."),
         "charm-date": _silent("libjuju cannot zip dates before 1980.", "Touch the files."),
         "zip-link": _silent("OSM's unzip makes files of links.", "Use tar.gz."),
-        "ee-id": _silent("Two execution environments with one id.", "Rename one."),
+        "ee-id": _refused("Two execution environments with one id.", "Rename one."),
         "ee-kind": _silent("An environment without charm or helm chart.", "Add one."),
         "ee-connection-point": _silent("It names no ext-cpd.", "Correct it."),
         "ee-reference": _silent(
@@ -162,8 +170,9 @@ GROUPS: dict[str, dict[str, Code]] = {
         ),
     },
     "Primitives": {
-        "seq-twice": _silent("Two primitives with one `seq`; OSM keeps one.", "Renumber."),
-        "primitive-twice": _silent("Two primitives with one name; OSM keeps one.", "Rename."),
+        "seq-twice": _refused("Two primitives with one `seq`.", "Renumber."),
+        "primitive-twice": _refused("Two primitives with one name.", "Rename."),
+        "parameter-twice": _refused("Two parameters of a primitive with one name.", "Rename."),
         "user-script": _silent("OSM ignores `user-defined-script`.", "Write an action."),
         "parameter-value": _silent(
             "A parameter without value fails when a service is created, or terminated.",
@@ -258,6 +267,9 @@ GROUPS: dict[str, dict[str, Code]] = {
             "A provider must be an endpoint the charm provides, a requirer one it requires.",
             "Swap the ends.",
         ),
+        "relation-self": _silent(
+            "Both ends are the same charm, and Juju relates none with itself.", "Correct one end."
+        ),
         "relation-interface": _silent("The ends have different interfaces.", "Correct one."),
     },
     "NST": {
@@ -271,7 +283,14 @@ GROUPS: dict[str, dict[str, Code]] = {
         ),
         "nss-reference": _silent("A link names no netslice-subnet.", "Correct `nss-ref`."),
         "nss-sap": _silent("The NSD has no such sapd.", "Correct it."),
-        "nss-link-name": _silent("A link's name and id differ.", "Make them equal."),
+        "nss-link-name": _silent(
+            "A link has no name, on which LCM fails, or another one than its id.",
+            "Make them equal.",
+        ),
+        "nst-no-link": _silent(
+            "LCM never finishes terminating a slice without `netslice-vld`.",
+            "Add one, for example of the management network.",
+        ),
     },
     "Creating a service": {
         "key-twice": _silent(
@@ -299,6 +318,15 @@ GROUPS: dict[str, dict[str, Code]] = {
             "NBI looks up connections by the id of a virtual-link-desc, not of its profile.",
             "Name the virtual-link-desc.",
         ),
+        "mgmt-none": _silent(
+            "No virtual link is `mgmt-network`; RO makes them all, and charms reach no VNF.",
+            "Set `mgmt-network: true` at the management link.",
+        ),
+        "link-profile-desc": _silent(
+            "A virtual-link-profile names no virtual-link-desc; without the key LCM fails.",
+            "Correct `virtual-link-desc-id`.",
+        ),
+        "link-cidr": _silent("A `cidr` is no subnet, which the VIM refuses.", "Correct it."),
         "mgmt-link": _silent(
             "No virtual link is connected to a VNF's `mgmt-cp`.", "Connect the management network."
         ),

@@ -172,13 +172,19 @@ def body_of(package: Package) -> Any:
     """Return the descriptor inside its envelope, None where the envelope is not OSM's."""
     if not package.kind:
         return None
-    inner = package.document[envelope_of(package)]
+    key = envelope_of(package)
+    if not key:
+        return package.document  # NBI takes a descriptor that stands there by itself
+    inner = package.document[key]
     if package.kind == "vnfd":
         return inner
-    listed = inner
     if package.kind == "nsd":
-        listed = inner.get("nsd") if isinstance(inner, dict) else None
-    return listed[0] if isinstance(listed, list) and len(listed) == 1 else None
+        if not isinstance(inner, dict):
+            return None
+        if "nsd" not in inner:
+            return inner  # likewise
+        inner = inner["nsd"]
+    return inner[0] if isinstance(inner, list) and len(inner) == 1 else None
 
 
 def day12_of(place: str, flavour: Document) -> list[tuple[str, Document]]:

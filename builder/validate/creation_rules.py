@@ -6,6 +6,7 @@ optional key is missing. All of this was read in NBI's instance_topics.py.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from builder.validate.context import Context, choices, ids, numbered, rule
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
+from builder.validate.schema import shown
 
 MERGE = "tag:yaml.org,2002:merge"
 
@@ -134,7 +136,15 @@ def _written(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]
 def networks(ctx: Context) -> Iterator[Problem]:
     """Connections are looked up by the id of a virtual-link-desc, and one must be management."""
     links = ids(ctx.body.get("virtual-link-desc"))
+    described = ctx.body.get("virtual-link-desc") or ()
+    if described and not any(link.get("mgmt-network") for link in described):
+        sentence = (
+            "no virtual-link-desc is mgmt-network, so VNFs get no address that charms reach; "
+            "allowed: mgmt-network: true at one"
+        )
+        yield ctx.problem("silent", "mgmt-none", "/virtual-link-desc", sentence)
     for at, flavour in ctx.flavours():
+        yield from _link_profiles(ctx, at, flavour, links)
         profiles = ids(flavour.get("virtual-link-profile")) - links
         for place, profile in numbered(f"{at}/vnf-profile", flavour.get("vnf-profile")):
             key = "virtual-link-connectivity"
@@ -164,6 +174,40 @@ def networks(ctx: Context) -> Iterator[Problem]:
         if link and link not in links:
             sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
             yield ctx.problem("silent", "sap-link", f"{place}/virtual-link-desc", sentence)
+
+
+def _link_profiles(ctx: Context, at: str, flavour: Any, links: set[str]) -> Iterator[Problem]:
+    for place, profile in numbered(
+        f"{at}/virtual-link-profile", flavour.get("virtual-link-profile")
+    ):
+        link = profile.get("virtual-link-desc-id")
+        if link is None:
+            sentence = (
+                "virtual-link-desc-id is missing, on which LCM fails (KeyError); "
+                f"allowed: {choices(links)}"
+            )
+            yield ctx.problem("silent", "link-profile-desc", place, sentence)
+        elif link not in links:
+            sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
+            spot = f"{place}/virtual-link-desc-id"
+            yield ctx.problem("silent", "link-profile-desc", spot, sentence)
+
+
+@rule("vnfd", "nsd")
+def subnets(ctx: Context) -> Iterator[Problem]:
+    """NBI takes any text as cidr; the VIM does not."""
+    for at, flavour in ctx.flavours():
+        profiles = numbered(f"{at}/virtual-link-profile", flavour.get("virtual-link-profile"))
+        for place, profile in profiles:
+            protocol = profile.get("virtual-link-protocol-data") or {}
+            cidr = (protocol.get("l3-protocol-data") or {}).get("cidr")
+            try:
+                if cidr is not None:
+                    ipaddress.ip_network(cidr)
+            except ValueError:
+                sentence = f"{shown(cidr)} is no subnet; allowed: for example 192.168.8.0/24"
+                spot = f"{place}/virtual-link-protocol-data/l3-protocol-data/cidr"
+                yield ctx.problem("silent", "link-cidr", spot, sentence)
 
 
 @rule("nsd")

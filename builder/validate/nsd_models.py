@@ -19,6 +19,7 @@ from builder.validate.schema import (
     Model,
     Natural,
     Text,
+    Texts,
 )
 
 
@@ -126,7 +127,7 @@ class Nsd(Model):
     logo: Text | None = None
     invariant_id: Text | None = None
     nested_nsd_id: Any = None
-    vnfd_id: list[Text] = Field(default_factory=list)
+    vnfd_id: Texts = Field(default_factory=list)
     pnfd_id: Any = None
     sapd: list[Sap] = Field(default_factory=list)
     virtual_link_desc: list[NsLink] = Field(default_factory=list)

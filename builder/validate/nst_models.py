@@ -65,7 +65,7 @@ class SliceLink(Model):
     vendor: Text | None = None
     version: Text | None = None
     description: Text | None = None
-    type: Text | None = None
+    type: Literal["ELAN", "ELINE"] | None = None
     mgmt_network: Flag = False
     root_bandwidth: Any = None
     leaf_bandwidth: Any = None

@@ -12,7 +12,7 @@ from builder.validate.charm_files import Action, Charm
 from builder.validate.charm_rules import named_charm
 from builder.validate.context import Context, Document, choices, numbered, rule
 from builder.validate.problem import Problem
-from builder.validate.schema import shown
+from builder.validate.schema import LOADER, shown
 
 WHOLE = re.compile(r"<[^<>]+>")
 INSIDE = re.compile(r"<[A-Za-z_][A-Za-z0-9_]*>")
@@ -52,12 +52,10 @@ def day2(ctx: Context) -> Iterator[Problem]:
         found = numbered(f"{where}/config-primitive", entry.get("config-primitive"))
         for place, primitive in found:
             if primitive["name"] in seen:
-                sentence = (
-                    f"{primitive['name']!r} is there twice, OSM keeps one; allowed: another name"
-                )
-                yield ctx.problem("silent", "primitive-twice", f"{place}/name", sentence)
+                sentence = f"{primitive['name']!r} is there twice; allowed: another name"
+                yield ctx.problem("refused", "primitive-twice", f"{place}/name", sentence, LOADER)
             seen.add(primitive["name"])
-            yield from _script(ctx, place, primitive)
+            yield from _once(ctx, place, primitive)
             charm = _charm_for(ctx, entry, primitive)
             if charm is not None:
                 yield from _against_action(ctx, place, primitive, charm, "default-value")
@@ -102,13 +100,19 @@ def _sequence(ctx: Context, found: list[tuple[str, Document]]) -> Iterator[Probl
     seen = set()
     for place, primitive in found:
         if primitive["seq"] in seen:
-            sentence = f"seq {primitive['seq']} is used twice, OSM keeps one; allowed: each once"
-            yield ctx.problem("silent", "seq-twice", f"{place}/seq", sentence)
+            sentence = f"seq {primitive['seq']} is used twice; allowed: each once"
+            yield ctx.problem("refused", "seq-twice", f"{place}/seq", sentence, LOADER)
         seen.add(primitive["seq"])
-        yield from _script(ctx, place, primitive)
+        yield from _once(ctx, place, primitive)
 
 
-def _script(ctx: Context, place: str, primitive: Document) -> Iterator[Problem]:
+def _once(ctx: Context, place: str, primitive: Document) -> Iterator[Problem]:
+    known = set()
+    for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
+        if parameter["name"] in known:
+            sentence = f"parameter {parameter['name']!r} is there twice; allowed: once"
+            yield ctx.problem("refused", "parameter-twice", f"{at}/name", sentence, LOADER)
+        known.add(parameter["name"])
     if primitive.get("user-defined-script"):
         sentence = "OSM ignores user-defined-script; allowed: an action of the charm"
         yield ctx.problem("silent", "user-script", f"{place}/user-defined-script", sentence)

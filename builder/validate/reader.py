@@ -90,6 +90,9 @@ class Package:
         """Find out what the descriptor describes."""
         if isinstance(self.document, dict):
             self.kind = next((kind for key, kind in KINDS.items() if key in self.document), "")
+            if not self.kind and "id" in self.document:
+                # Without an envelope: whom NBI is told it is; here its own keys say so.
+                self.kind = next((kind for key, kind in BARE.items() if key in self.document), "")
 
     def folder(self, what: str) -> str:
         """Return where this layout keeps "charms" or "cloud_init"."""
@@ -126,6 +129,8 @@ KINDS = {
     "nst": "nst",
     "nst:nst": "nst",
 }
+BARE = {"netslice-subnet": "nst", "vnfd-id": "nsd", "df": "vnfd"}
+"""Keys by which a descriptor without envelope is known."""
 """Envelopes NBI takes off, see its _remove_envelop."""
 
 

@@ -168,6 +168,10 @@ def _environment(
 
 
 def _together(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -> Iterator[Problem]:
+    who = [(side.member, side.vdu, side.reference) for side, found in ends if found is not None]
+    if len(who) == 2 and who[0] == who[1]:
+        sentence = "both ends are the same charm; allowed: two different ones"
+        yield ctx.problem("silent", "relation-self", place, sentence)
     interfaces = []
     for side, found in ends:
         if found is None:

@@ -11,6 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from builder.validate.problem import Problem
 
+LOADER = "Error in pyangbind validation: list index out of range"
+"""NBI's text for a second entry with the same key, where its model's loader stumbles over it."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 _SHORT.maxdict = _SHORT.maxlist = 3
@@ -87,6 +89,8 @@ Short = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=1 << 16)]
 Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, lt=1 << 64)]
 Decimal = Annotated[float, BeforeValidator(_number), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Texts = Annotated[list[Text], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
+"""pyangbind makes a list of one of a text."""
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
 Address = Annotated[str, BeforeValidator(_address)]
 Addresses = Annotated[Any, BeforeValidator(_addresses)]

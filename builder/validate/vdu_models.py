@@ -16,6 +16,7 @@ from builder.validate.schema import (
     Natural,
     Short,
     Text,
+    Texts,
 )
 
 Operator = Literal["GE", "LE", "GT", "LT", "EQ", "NE"]
@@ -91,7 +92,7 @@ class IntCpd(Model):
     order: Any = None
     vnic_type: Text | None = None
     address_data: Any = None
-    security_group_rule_id: list[Text] = Field(default_factory=list)
+    security_group_rule_id: Texts = Field(default_factory=list)
     trunk_mode: Flag | None = None
 
 
@@ -128,10 +129,10 @@ class Vdu(Model):
     description: Text | None = None
     int_cpd: list[IntCpd] = Field(default_factory=list)
     virtual_compute_desc: Text | None = None
-    virtual_storage_desc: list[Text] | None = None
+    virtual_storage_desc: Texts | None = None
     boot_order: Any = None
     sw_image_desc: Text | None = None
-    alternative_sw_image_desc: list[Text] = Field(default_factory=list)
+    alternative_sw_image_desc: Texts = Field(default_factory=list)
     monitoring_parameter: list[Free] = Field(default_factory=list)
     configurable_properties: Any = None
     boot_data: Any = None

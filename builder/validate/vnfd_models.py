@@ -20,6 +20,7 @@ from builder.validate.schema import (
     Natural,
     Short,
     Text,
+    Texts,
 )
 from builder.validate.vdu_models import (
     Image,
@@ -54,7 +55,7 @@ class ExtCpd(Model):
     protocol: Any = None
     nicio_requirements: Text | None = None
     trunk_mode: Flag | None = None
-    security_group_rule_id: list[Text] = Field(default_factory=list)
+    security_group_rule_id: Texts = Field(default_factory=list)
     virtual_network_interface_requirement: list[Free] = Field(default_factory=list)
     address_data: Any = None
 

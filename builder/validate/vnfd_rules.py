@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
+from builder.validate.schema import LOADER, shown
+
+CHART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9]/)?[-a-z0-9]*[a-z0-9]|[a-z0-9]")
+"""NBI's form of a KDU's helm-chart: [REPO/]NAME."""
+FOLDER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 @rule("vnfd", "nsd", "nst")
@@ -215,6 +221,9 @@ def flavours(ctx: Context) -> Iterator[Problem]:
         sentence = "only df[0] is used, the others never are; allowed: one"
         yield ctx.problem("silent", "df-count", "/df", sentence)
     flavour = ctx.flavour()
+    if known and not flavour.get("instantiation-level"):
+        sentence = "instantiation-level is missing, on which LCM fails (IndexError); allowed: one"
+        yield ctx.problem("silent", "vdu-no-level", "/df[0]", sentence)
     for place, profile in numbered("/df[0]/vdu-profile", flavour.get("vdu-profile")):
         if profile["id"] not in known:
             sentence = f"{profile['id']!r} is no vdu; allowed: {choices(known)}"
@@ -224,6 +233,32 @@ def flavours(ctx: Context) -> Iterator[Problem]:
             if entry["vdu-id"] not in known:
                 sentence = f"{entry['vdu-id']!r} is no vdu; allowed: {choices(known)}"
                 yield ctx.problem("silent", "vdu-level", f"{inner}/vdu-id", sentence)
+
+
+@rule("vnfd")
+def charts(ctx: Context) -> Iterator[Problem]:
+    """Names of Helm charts, of which NBI checks those of KDUs."""
+    for place, kdu in numbered("/kdu", ctx.body.get("kdu")):
+        name = kdu.get("helm-chart")
+        if isinstance(name, str) and name and not (CHART.fullmatch(name) or "://" in name):
+            yield ctx.problem(
+                "refused",
+                "helm-chart",
+                f"{place}/helm-chart",
+                f"{shown(name)} is no name of a chart; allowed: a-z, 0-9 and '-', as [REPO/]NAME, "
+                "or a URL",
+            )
+    for where, entry in ctx.day12():
+        listed = numbered(
+            f"{where}/execution-environment-list", entry.get("execution-environment-list")
+        )
+        for place, environment in listed:
+            name = environment.get("helm-chart")
+            if name and not FOLDER.fullmatch(name):
+                sentence = (
+                    f"{shown(name)} is no folder below helm-charts; allowed: a-z, 0-9 and '-'"
+                )
+                yield ctx.problem("silent", "helm-folder", f"{place}/helm-chart", sentence)
 
 
 @rule("vnfd")
@@ -247,8 +282,8 @@ def operations(ctx: Context) -> Iterator[Problem]:
                 f"{entry['id']!r} is ignored; allowed: {choices(names)}",
             )
         if entry["id"] in seen:
-            sentence = f"a second entry for {entry['id']!r}; OSM uses one of them"
-            yield ctx.problem("silent", "day1-2-twice", f"{where}/id", sentence)
+            sentence = f"a second entry for {entry['id']!r}; allowed: one"
+            yield ctx.problem("refused", "day1-2-twice", f"{where}/id", sentence, LOADER)
         seen.add(entry["id"])
 
 

@@ -58,9 +58,17 @@ def day12(vnfd: Mapping[str, Any], entry_id: str) -> Mapping[str, Any] | None:
 
 
 def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
-    """Return how many instances of a VDU the first instantiation level asks for."""
+    """Return how many instances of a VDU the first instantiation level asks for.
+
+    Raises:
+        LcmError: there is no level.
+    """
     df = (vnfd.get("df") or [{}])[0]
-    for level in (df.get("instantiation-level") or [{}])[:1]:
+    levels = df.get("instantiation-level") or ()
+    if not levels:
+        # LCM takes the first without asking whether there is one.
+        raise LcmError(f"list index out of range (vnfd '{vnfd['id']}' has no instantiation-level)")
+    for level in levels[:1]:
         for entry in level.get("vdu-level") or ():
             if entry.get("vdu-id") == vdu_id:
                 return int(entry.get("number-of-instances", 1))

@@ -237,17 +237,38 @@ def read_descriptor(folder: Path, kind: str) -> Document:
 def _open_envelope(document: Any, kind: str) -> Document | None:
     if not isinstance(document, dict):
         return None
+    # NBI takes a descriptor without envelope, too, and `nsd: {...}` without the inner list.
     if kind == "vnfd":
-        inner = document.get("vnfd", document.get("etsi-nfv-vnfd:vnfd"))
+        inner = document.get("vnfd", document.get("etsi-nfv-vnfd:vnfd", document))
     elif kind == "nst":
-        inner = document.get("nst", document.get("nst:nst"))
-        if isinstance(inner, list):
-            inner = inner[0] if len(inner) == 1 else None
+        inner = document.get("nst", document.get("nst:nst", document))
     else:
-        outer = document.get("nsd", document.get("etsi-nfv-nsd:nsd"))
-        inner = outer.get("nsd") if isinstance(outer, dict) else None
-        if isinstance(inner, list):
-            inner = inner[0] if len(inner) == 1 else None
-    if isinstance(inner, dict) and isinstance(inner.get("id"), str):
-        return inner
-    return None
+        inner = document.get("nsd", document.get("etsi-nfv-nsd:nsd", document))
+        if isinstance(inner, dict):
+            inner = inner.get("nsd", inner)
+    if isinstance(inner, list):
+        inner = inner[0] if len(inner) == 1 and kind != "vnfd" else None
+    if not isinstance(inner, dict) or not {"df", "netslice-subnet"} & set(inner):
+        return None
+    if not isinstance(inner.get("id"), str | int):
+        return None
+    return _loaded(inner)
+
+
+def _loaded(descriptor: Document) -> Document:
+    """Return a descriptor as NBI's model loads it: ids as text, a text as a list of one."""
+    found = {**descriptor, "id": str(descriptor["id"])}
+    if isinstance(found.get("vnfd-id"), str):
+        found["vnfd-id"] = [found["vnfd-id"]]
+    if "vdu" in found:
+        found["vdu"] = [
+            {
+                key: [value]
+                if isinstance(value, str)
+                and key in ("virtual-storage-desc", "alternative-sw-image-desc")
+                else value
+                for key, value in vdu.items()
+            }
+            for vdu in found["vdu"]
+        ]
+    return found

@@ -124,7 +124,7 @@ class Uplink(BaseModel):
 
 
 class SiteNetwork(BaseModel):
-    """A network the operator of the VIM has made before, attached to the site's router if ``routed``.
+    """A network the operator of the VIM has made before; ``routed``: at the site's router.
 
     Without ``nat`` the other sites know its range; with it servers are known by floating
     addresses, given by ``floating`` (fixed to floating).

@@ -424,7 +424,7 @@ CLICK = {
     "vpnaas-operate": vpnaas_operate,
 }
 """The lab has osmclient's verbs and options, so `osm` is checked against it as well."""
-NOT_IN_THE_LAB = {"ns-update"}
+NOT_IN_THE_LAB = {"ns-update", "vca-add", "vca-list", "vim-update", "vnfpkg-update"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

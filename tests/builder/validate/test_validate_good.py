@@ -59,11 +59,30 @@ def test_relations_of_a_vnfd_and_the_old_form(tmp_path):
     entry = "df/0/lcm-operations-configuration/operate-vnf-op-config/day1-2/0"
     ends = {"provider": {"endpoint": "left"}, "requirer": {"endpoint": "right"}}
     made.put(f"{entry}/relation", [{"name": "self", **ends}])
-    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+    (found,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
+    assert found.code == "relation-self"  # well formed, and Juju relates no charm with itself
     service = ns()
     entities = [{"id": "1", "endpoint": "left"}, {"id": "2", "endpoint": "right"}]
     service.put("ns-configuration/relation/0", {"name": "vpn", "entities": entities})
     assert validate_package(service.tar(tmp_path / "y.tar.gz"), catalog()) == []
+
+
+def test_what_nbi_takes_without_envelope_or_list_of_one(tmp_path):
+    bare = vnf()
+    bare.document = bare.body
+    assert validate_package(bare.tar(tmp_path / "x.tar.gz"), catalog()) == []
+    for wrap in (lambda body: {"nsd": body}, lambda body: body):
+        made = ns()
+        made.document = wrap(made.body)
+        assert validate_package(made.tar(tmp_path / "y.tar.gz"), catalog()) == []
+    made = vnf()
+    (disk,) = made.body["vdu"][0]["virtual-storage-desc"]
+    made.put("vdu/0/virtual-storage-desc", disk)
+    assert validate_package(made.tar(tmp_path / "z.tar.gz"), catalog()) == []
+    service = ns()
+    (vnfd,) = service.body["vnfd-id"]
+    service.put("vnfd-id", vnfd)
+    assert validate_package(service.tar(tmp_path / "z.tar.gz"), catalog()) == []
 
 
 def test_good_parameters():

@@ -90,7 +90,13 @@ def parameter(value, **more):
 
 def day2(**settings):
     """Replace the parameters of the day-2 primitive `configure` after the link."""
-    return put(f"{DAY12}/config-primitive/1/parameter/1", settings)
+
+    def edit(draft):
+        listed = f"{DAY12}/config-primitive/1/parameter"
+        draft.drop(f"{listed}/2")
+        draft.put(f"{listed}/1", settings)
+
+    return edit
 
 
 SCHEMA = [
@@ -258,7 +264,13 @@ VNFD = [
         [put("df/0/lcm-operations-configuration/operate-vnf-op-config", {}), drop(ASPECT)],
     ),
     ("day1-2-id", "day1-2[1]/id", "", vnf, [add(ENTRY, {"id": "x"}), drop(ASPECT)]),
-    ("day1-2-twice", "day1-2[1]/id", "", vnf, [add(ENTRY, {"id": "gate_vnf"}), drop(ASPECT)]),
+    (
+        "day1-2-twice",
+        "day1-2[1]/id",
+        "list index out of range",
+        vnf,
+        [add(ENTRY, {"id": "gate_vnf"}), drop(ASPECT)],
+    ),
     (
         "monitoring-id",
         "df[0]/monitoring-parameter[0]/id",
@@ -397,11 +409,24 @@ CHARMS = [
 ]
 
 PRIMITIVES = [
-    ("seq-twice", "initial-config-primitive[1]/seq", "", vnf, [initial(1, "seq", 1)]),
+    (
+        "seq-twice",
+        "initial-config-primitive[1]/seq",
+        "list index out of range",
+        vnf,
+        [initial(1, "seq", 1)],
+    ),
+    (
+        "parameter-twice",
+        "initial-config-primitive[0]/parameter[2]/name",
+        "list index out of range",
+        vnf,
+        [add(f"{INITIAL}/0/parameter", {"name": "ssh-hostname", "value": "<rw_mgmt_ip>"})],
+    ),
     (
         "primitive-twice",
         "config-primitive[2]/name",
-        "",
+        "list index out of range",
         vnf,
         [add(f"{DAY12}/config-primitive", {"name": "status", "execution-environment-ref": "ee"})],
     ),
@@ -879,6 +904,7 @@ RELATIONS = [
         [put("ns-configuration/relation/1/requirer/endpoint", "x")],
     ),
     ("relation-role", "requirer/endpoint", "", ns, [put(f"{RELATION}/requirer/endpoint", "left")]),
+    ("relation-self", "relation[0]", "", ns, [put(f"{RELATION}/requirer/vnf-profile-id", "1")]),
     ("relation-interface", "relation[0]", "", ns, [put(f"{RELATION}/requirer/endpoint", "far")]),
 ]
 
@@ -910,19 +936,82 @@ NST = [
         "netslice-subnet[0]",
         "",
         nst,
-        [put("netslice-subnet/0/is-shared-nss", True), drop("netslice-vld")],
+        [
+            put("netslice-subnet/0/is-shared-nss", True),
+            put("netslice-vld/0/nss-connection-point-ref", []),
+        ],
     ),
     ("nss-link-name", "netslice-vld[0]/name", "", nst, [put("netslice-vld/0/name", "x")]),
+    ("nss-link-name", "netslice-vld[0]/name", "", nst, [drop("netslice-vld/0/name")]),
+    ("wrong-value", "netslice-vld[0]/type", "", nst, [put("netslice-vld/0/type", "ELAAAN")]),
+    ("nst-no-link", "nst[0]", "", nst, [drop("netslice-vld")]),
     (
         "duplicate-id",
         "netslice-subnet[1]/id",
         "identifier id 'core'",
         nst,
-        [put("netslice-subnet/1/id", "core"), drop("netslice-vld")],
+        [
+            put("netslice-subnet/1/id", "core"),
+            put("netslice-vld/0/nss-connection-point-ref", []),
+        ],
     ),
 ]
 
 CREATION = [
+    (
+        "vdu-no-level",
+        "vnfd/df[0]",
+        "",
+        vnf,
+        [drop("df/0/instantiation-level"), drop(ASPECT), drop("df/0/healing-aspect")],
+    ),
+    (
+        "helm-chart",
+        "kdu[0]/helm-chart",
+        "",
+        vnf,
+        [put("kdu", [{"name": "k", "helm-chart": "Repo/Bad_Name"}])],
+    ),
+    (
+        "helm-folder",
+        "helm-chart",
+        "",
+        vnf,
+        [add(EE, {"id": "he", "helm-chart": "Bad Name"})],
+    ),
+    ("mgmt-none", "virtual-link-desc", "", ns, [put("virtual-link-desc/0/mgmt-network", False)]),
+    (
+        "link-profile-desc",
+        "virtual-link-profile[0]",
+        "",
+        ns,
+        [put("df/0/virtual-link-profile", [{"id": "data"}])],
+    ),
+    (
+        "link-profile-desc",
+        "virtual-link-desc-id",
+        "",
+        ns,
+        [put("df/0/virtual-link-profile", [{"id": "a", "virtual-link-desc-id": "x"}])],
+    ),
+    (
+        "link-cidr",
+        "l3-protocol-data/cidr",
+        "",
+        ns,
+        [
+            put(
+                "df/0/virtual-link-profile",
+                [
+                    {
+                        "id": "data",
+                        "virtual-link-desc-id": "data",
+                        "virtual-link-protocol-data": {"l3-protocol-data": {"cidr": "not a cidr"}},
+                    }
+                ],
+            )
+        ],
+    ),
     ("vdu-no-name", "vnfd/vdu[0]", "", vnf, [drop("vdu/0/name")]),
     (
         "vdu-no-disk",

@@ -166,6 +166,22 @@ def test_wrong_kind(engine: Engine, tmp_path: Path) -> None:
         engine.catalogue.onboard(VNFDS, folder)
 
 
+def test_what_nbi_takes_without_envelope_or_list_of_one(tmp_path: Path) -> None:
+    catalogue = Catalogue(Store(tmp_path / "home"), FakeValidator())
+    function = vnfd()
+    (disk,) = function["vdu"][0]["virtual-storage-desc"]
+    function["vdu"][0]["virtual-storage-desc"] = disk
+    service = {**nsd(), "vnfd-id": "a_vnf", "id": 7}
+    file = tmp_path / "x.yaml"
+    for kind, document in ((VNFDS, function), (NSDS, {"nsd": service})):
+        file.write_text(yaml.safe_dump(document))
+        catalogue.onboard(kind, file)
+    (function,) = (d["descriptor"] for d in catalogue.store.all(VNFDS))
+    (service,) = (d["descriptor"] for d in catalogue.store.all(NSDS))
+    assert function["vdu"][0]["virtual-storage-desc"] == [disk]
+    assert (service["vnfd-id"], service["id"]) == (["a_vnf"], "7")
+
+
 def test_two_descriptors(engine: Engine, tmp_path: Path) -> None:
     folder = tmp_path / "p"
     folder.mkdir()

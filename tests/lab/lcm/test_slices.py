@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 import yaml
-from support.lcm_fakes import nsd, vnfd
+from support.lcm_fakes import FakeBackends, nsd, vnfd
 
 from lab.errors import NbiError
-from lab.lcm.slices import deployed_links, service_links
+from lab.lcm.slices import SliceOperations, deployed_links, service_links
+from lab.lcm.timeouts import Timeouts
 from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
 from lab.nbi.validation import BuilderValidator
 from lab.records import jobs
 from lab.records.ids import admin
-from lab.records.journal import Tail
+from lab.records.journal import Journal, Tail
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Store
 
 
@@ -198,6 +199,36 @@ def test_what_nbi_refuses_leaves_no_record(
         slices.create("one", "an_nst", "north", given, [])
     assert words in str(caught.value)
     assert [slices.store.all(kind) for kind in (NSIS, NSIOPS, NSRS, OPS)] == [[], [], [], []]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_the_end_of_a_slice_without_links_is_never_done(
+    slices: Slices, force: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = slices.store
+    (record,) = store.all(NSTS)
+    record["descriptor"]["netslice-vld"] = []
+    store.put(NSTS, record)
+    nsi = make(slices, "one").nsr
+    for nsr in store.all(NSRS):
+        store.delete(NSRS, nsr["_id"])
+    operation = slices.delete("one", force).operation
+    journal = Journal()
+    run = SliceOperations(store, FakeBackends(), Timeouts().scaled(0.01), journal, jobs.start)
+    state = run.run(operation["_id"])
+    if force:
+        assert (state, store.find(NSIS, nsi["_id"])) == ("COMPLETED", None)
+        return
+    assert state == "PROCESSING"
+    assert "nsi-delete --force" in journal.events[-2]["detail"]
+    # The worker is gone by then, and nobody may call the operation failed.
+    monkeypatch.setattr(jobs, "alive", lambda operation: False)
+    slices.reap()
+    left = store.get(NSIOPS, operation["_id"])
+    assert (left["operationState"], left["detailed-status"]) == ("PROCESSING", "done")
+    nsi = store.get(NSIS, nsi["_id"])
+    assert nsi["operational-status"] == "terminated"
+    assert nsi["_admin"]["nsiState"] == "INSTANTIATED"
 
 
 def test_names_and_descriptors_in_use_are_protected(slices: Slices) -> None:
