@@ -29,6 +29,8 @@ events = st.one_of(
     st.tuples(st.just("reboot"), names),
     st.tuples(st.just("lose"), names),
     st.tuples(st.just("fail"), names, st.sampled_from(["apply", "promote", "genkey", "after"])),
+    st.tuples(st.just("die"), names, st.integers(0, 80)),
+    st.tuples(st.just("settle"), names),
     st.tuples(st.just("relate"), links),
     st.tuples(st.just("unrelate"), links),
     st.tuples(st.just("later"), st.integers(1, 500)),
@@ -80,6 +82,12 @@ class Epc:
             charm.vdu.fail_on = event[2]
             charm.reconcile()
             charm.vdu.fail_on = None
+        elif kind == "die":
+            charm.vdu.steps_left = event[2]
+            charm.reconcile()
+            charm.vdu.steps_left = None
+        elif kind == "settle":
+            self.juju.settle()
         elif kind == "relate":
             self.relate(what)
         elif kind == "unrelate" and what in self.related:
@@ -173,6 +181,22 @@ def test_any_order_converges_with_certificates_as_well(preshared, history):
     for charm in epc.juju.charms.values():
         assert set(charm.states().values()) == {"up"}
         assert charm.error == ""
+
+
+def test_a_key_gets_a_certificate_again_in_the_second_in_which_its_last_one_was_revoked():
+    epc = Epc(False, "ipsec", credentials="cert")
+    for event in (
+        ("configure", "hss"),
+        ("configure", "mme"),
+        ("relate", "s6a"),
+        ("settle", "hss"),
+        ("unrelate", "s6a"),
+        ("event", "hss"),
+    ):
+        epc.play(event)
+    epc.finish()
+    for charm in epc.juju.charms.values():
+        assert set(charm.states().values()) == {"up"}
 
 
 @settings(max_examples=100, deadline=None)

@@ -116,9 +116,19 @@ def crl_file(link: str) -> str:
     return "/etc/swanctl/x509crl/osm-vpnaas-{}.pem".format(link)
 
 
-def serial(key: str, now: int) -> str:
-    """Return the serial number of a certificate issued now; its first octet keeps it positive."""
-    return "01{}{:08x}".format(digest(key), now & 0xFFFFFFFF)
+def serial(key: str, now: int, issued: Sequence[Entry]) -> str:
+    """Return the serial number of a certificate issued now; its first octet keeps it positive.
+
+    No certificate of an authority has the number of another one (RFC 5280 section 4.1.2.2). Else a
+    key whose certificate was revoked could have none again in the same second: its new one would
+    be on the revocation list from the beginning.
+    """
+    used = {entry.serial for entry in issued}
+    number = "01{}{:08x}".format(digest(key), now & 0xFFFFFFFF)
+    while number in used:
+        now += 1
+        number = "01{}{:08x}".format(digest(key), now & 0xFFFFFFFF)
+    return number
 
 
 def observe(link: str, prefix: str = "") -> List[Step]:

@@ -91,7 +91,7 @@ def _judge_authority(view: View, held: Held, keys: Tuple[str, str], identity: st
             return there
         if not key or asked is None or asked.key != key:
             return None
-        return Issue(asked.pem, identity, ca.serial(key, now), path, seconds)
+        return Issue(asked.pem, identity, ca.serial(key, now, held.issued), path, seconds)
 
     own = mine(keys[0], held.own.get(""), held.request, own_file(link))
     following = mine(keys[1], held.following, held.next_request, next_file(link))
@@ -125,7 +125,7 @@ def _judge_authority(view: View, held: Held, keys: Tuple[str, str], identity: st
                 refused[key] = refusal
                 continue
             pem = x509.armour(text, x509.REQUEST)
-            path, number = pin_file(link, key), ca.serial(key, now)
+            path, number = pin_file(link, key), ca.serial(key, now, held.issued)
             issues[key] = Issue(pem, told.identity, number, path, seconds)
             handles[key] = handle(number, root)
         proofs[remote.peer_name] = Proof(
