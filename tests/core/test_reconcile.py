@@ -253,3 +253,44 @@ def test_a_peer_of_wireguard_does_not_live_on_in_clear_when_one_end_switches_alo
     assert "route" not in hss.vdu.files["/etc/osm-vpnaas/s6a/clear.up"]
     assert "as on this side" in hss.plans["s6a"].problems[0]
     assert hss.states() == mme.states() == {"s6a": "blocked"}
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_preshared_keys_of_relations_that_are_gone_do_not_stay(technology):
+    juju, hss, mme, relation = pair(technology, **{"preshared-key": True})
+    kept = f"rel-{relation.id}"
+    other = juju.deploy("other", {"s6a": "requirer"}, {"ens4": "192.168.8.3/24"})
+    options = {"underlay-interface": "ens4", "preshared-key": True}
+    other.configure("s6a", "172.16.6.3/24", technology=technology, **options)
+    gone = juju.relate("s6a", "hss", "other")
+    juju.settle()
+    for vdu in (hss.vdu, other.vdu):
+        assert [path for path in vdu.files if f"rel-{gone.id}" in path]
+    juju.unrelate(gone)
+    # The relation goes while the VDU takes no change, and again nobody has a record of it.
+    hss.vdu.fail_on = "psk-gone"
+    hss.reconcile()
+    hss.vdu.fail_on = None
+    juju.changed |= {"hss", "other"}
+    juju.settle()
+    for vdu in (hss.vdu, other.vdu):
+        assert not [path for path in vdu.files if f"rel-{gone.id}" in path and "psk" in path]
+        assert not [path for path in vdu.files if f"preshared-rel-{gone.id}" in path]
+        assert not [path for path in vdu.files if f"rel-{gone.id}.secret" in path]
+    assert [path for path in hss.vdu.files if path.endswith(f"preshared-{kept}")]
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_a_peer_that_wants_a_preshared_key_holds_up_no_other():
+    juju, hss, mme, _ = pair()
+    other = juju.deploy("other", {"s6a": "requirer"}, {"ens4": "192.168.8.3/24"})
+    wants = {"underlay-interface": "ens4", "preshared-key": True}
+    other.configure("s6a", "172.16.6.3/24", **wants)
+    juju.relate("s6a", "hss", "other")
+    juju.settle()
+    assert hss.states() == mme.states() == other.states() == {"s6a": "up"}
+    before = hss.plans["s6a"].state.generation
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    assert mme.plans["s6a"].state.generation == before + 1
+    assert hss.states() == mme.states() == other.states() == {"s6a": "up"}

@@ -37,6 +37,8 @@ class ModelVdu:
         self.firewall = ""
         self.sysctl = {"net.ipv4.ip_forward": "0"}
         self.fail_on: str | None = None
+        self.steps_left: int | None = None
+        """After so many steps it dies in the middle of a reconcile; None is never."""
         self.round_trips = 0
         self.plain: dict[str, PlainInterface] = {}
         self.routes: list[dict[str, str]] = []
@@ -51,6 +53,10 @@ class ModelVdu:
         results: dict[str, dict[str, object]] = {}
         for step in steps:
             body = dict(step.body)
+            if self.steps_left is not None:
+                self.steps_left -= 1
+                if self.steps_left < 0:
+                    return Results(results, "died on purpose")
             if self.fail_on and self.fail_on in step.id:
                 return Results(results, f"{step.id} failed on purpose")
             try:
@@ -133,6 +139,11 @@ class ModelVdu:
 
     def _cmd_nproc(self, argv, text):
         return 0, "2\n"
+
+    def _cmd_ls(self, argv, text):
+        folders = [folder + "/" for folder in argv[1:]]
+        paths = [path for path in self.files if path.startswith(tuple(folders))]
+        return 0, "".join(path.rpartition("/")[2] + "\n" for path in paths)
 
     def _cmd_find(self, argv, text):
         assert argv[-1] == "-writable"

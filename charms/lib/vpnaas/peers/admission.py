@@ -71,7 +71,6 @@ class Context:
         role: "provider" or "requirer" of the link, as charm.yaml has it.
         applied: Peers of the last successful reconcile.
         own_keys: Our public key, then the staged one if there is one.
-        preshared_required: Whether a relation's peer needs a preshared key.
         refused: Why the endpoint of a peer cannot be used, and what can, by peer name.
         preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
         proofs: Where peers stand with certificates by peer name, None where there are none.
@@ -85,7 +84,6 @@ class Context:
     manual: Tuple[ManualPeer, ...] = ()
     applied: Tuple[Peer, ...] = ()
     own_keys: Tuple[str, ...] = ()
-    preshared_required: bool = False
     preshared_ids: Mapping[str, Optional[str]] = attr.Factory(dict)
     refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
     proofs: Optional[Mapping[str, Proof]] = None
@@ -265,12 +263,14 @@ def _related(context: Context, remote: Remote) -> _Request:
             return attr.evolve(request, keep=proof.keep, problems=problems)
         reason = proof.waiting or "waiting for {}".format(remote.label)
         return attr.evolve(request, keep=proof.keep, waiting=(reason,))
-    preshared_id = context.preshared_ids.get(name)
-    if context.preshared_required and preshared_id is None and used.keys:
+    # Of either end: what one peer asks for binds no other peer of the link.
+    required = used.keys is not None and (used.keys.preshared or context.params.needs_preshared)
+    preshared_id = context.preshared_ids.get(name) if required else ""
+    if preshared_id is None:
         reason = "waiting for the preshared key with {}".format(remote.label)
         return attr.evolve(request, waiting=(reason,))
     try:
-        peer = _from_offer(context, remote, used, preshared_id or "", proof)
+        peer = _from_offer(context, remote, used, preshared_id, proof)
         _check_endpoint(context, peer)
         return attr.evolve(request, peer=peer)
     except InputError as error:

@@ -129,6 +129,7 @@ class KeyedTechnology(Technology):
         peers = vetted.peers
         mtu = min([view.mtu] + [peer.mtu for peer in peers if peer.mtu])
         steps += self.apply(view, state, mtu, peers)
+        steps += preshared.forget(link, [remote.peer_name for remote in view.remotes], view.results)
         if link in situation.restart:
             steps += self.restart(view, state, peers)
         return LinkPlan(
@@ -206,9 +207,9 @@ class KeyedTechnology(Technology):
 
 def observe_preshared(situation: Situation, link: str, prefix: str = "") -> List[Step]:
     """Return the steps that look at the preshared keys of a link, where it needs any."""
+    steps = [] if prefix else preshared.observe_files(link)
     if not situation.needs_preshared(link):
-        return []
-    steps = []
+        return steps
     if situation.roles[link] != PROVIDER:
         steps += preshared.observe_wrap_key(link, prefix)
     for remote in situation.remotes.get(link, ()):
@@ -225,7 +226,9 @@ def _agreements(
     found = []
     for remote in situation.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
-        if offer is not None and offer.keys is not None:
+        if offer is None or offer.keys is None:
+            continue
+        if offer.keys.preshared or situation.intent.links[link].needs_preshared:
             state = preshared.parse(link, remote.peer_name, results, prefix)
             found.append((remote, offer.keys, state))
     return found

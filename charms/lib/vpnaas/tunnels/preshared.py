@@ -7,8 +7,9 @@ docs/adr/0006 says what this protects against.
 """
 
 import base64
+import re
 import textwrap
-from typing import List, Optional, Tuple
+from typing import Collection, List, Optional, Tuple
 
 import attr
 
@@ -18,6 +19,9 @@ from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 BITS = 3072
 """RSA modulus; 3072 bits are worth 128 (NIST SP 800-57 part 1, table 2), as X25519 is."""
+
+SWANCTL = "/etc/swanctl"
+"""Where strongSwan's form of a key lies, see `ipsec.names`."""
 
 _OAEP = ("-pkeyopt", "rsa_padding_mode:oaep", "-pkeyopt", "rsa_oaep_md:sha256")
 
@@ -79,6 +83,29 @@ def _check(id: str, key: str, output: str) -> Step:
     # The whole file is one key, as `wg` and swanctl read it, and nothing beside it.
     words = ("grep", "-z", "-q", "-x", "-E", "[A-Za-z0-9+/]{43}=[[:space:]]?")
     return run(id, *words, stdin_file=key, stdout_file=output, only_if=key, any_exit=True)
+
+
+def observe_files(link: str) -> List[Step]:
+    """Return the step that names the files of related peers' keys, whether or not they remain."""
+    names = r"^(preshared-rel-[0-9]+[.a-z]*|osm-vpnaas-{}-rel-[0-9]+\.secret)$".format(link)
+    words = ("ls", directory(link), SWANCTL)
+    return [run(link + "/psk/files", *words, any_exit=True, pick=names)]
+
+
+def forget(link: str, peers: Collection[str], results: Results) -> List[Step]:
+    """Return the steps that remove the keys of relations that are gone.
+
+    Args:
+        link: The link.
+        peers: Names of the related peers there are.
+        results: Of `observe_files`.
+    """
+    steps = []
+    for name in sorted(results.output(link + "/psk/files").split()):
+        if re.findall(r"rel-[0-9]+", name)[-1] not in peers:
+            folder = directory(link) if name.startswith("preshared-") else SWANCTL
+            steps.append(remove("{}/psk-gone/{}".format(link, name), folder + "/" + name))
+    return steps
 
 
 def parse(link: str, peer: str, results: Results, prefix: str = "") -> PresharedState:

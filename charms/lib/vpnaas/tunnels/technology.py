@@ -166,9 +166,6 @@ class View:
             manual=tuple(manual),
             applied=tuple(applied),
             own_keys=tuple(own_keys),
-            preshared_required=(
-                preshared_ids is not None and self.situation.needs_preshared(self.link)
-            ),
             preshared_ids=preshared_ids or {},
             refused=self.refused,
             proofs=proofs,
