@@ -171,6 +171,11 @@ def test_the_words_for_nothing_mean_the_same_as_empty():
         ({"technology": "none"}, "preshared-key"),
         ({"accept-prefixes": "172.16.0.0/12"}, "accept-prefixes"),
         ({"inner-address": "172.16.6.2/24\nPostUp = reboot"}, "inner-address"),
+        ({"mtu": 10**5000}, "mtu: a value that is too long is out of range"),
+        ({"link": ""}, "link"),
+        ({"gateway": "::ffff:203.0.113.7"}, "gateway"),
+        ({"accept-prefixes": "::ffff:10.99.0.0/112"}, "accept-prefixes"),
+        ({"accept-prefixes": "::/16"}, "accept-prefixes"),
     ],
 )
 def test_bad_link_parameters_say_which(change, words):
@@ -188,6 +193,32 @@ def test_two_links_cannot_share_port_or_subnet():
                 {**PARAMS, "link": "s11", "listen-port": 1, "inner-address": "172.16.6.9/25"}
             )
         )
+
+
+@pytest.mark.parametrize("given", [{}, {"inner-address": "none"}, {"inner-address": "10.1.0.1/24"}])
+def test_a_link_must_have_a_name(given):
+    with pytest.raises(InputError, match="configure: (link|inner-address)"):
+        Intent().configured(given)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"version": ' + "[" * 900 + "]" * 900 + "}",
+        '{"version": 1, "links": [{"mtu": ' + "1" * 5000 + "}]}",
+        '{"version": 1, "links": [{"inner-address": "10.1.0.1/24"}], "peers": []}',
+    ],
+)
+def test_an_intent_that_somebody_else_wrote_is_one_sentence(text):
+    with pytest.raises(InputError, match="^(peer relation|configure): .{1,200}$"):
+        Intent.from_json(text)
+
+
+def test_an_endpoint_inside_the_tunnel_has_no_second_form():
+    mapped = {**encode(OFFER), "vpnaas-endpoint-address": "::ffff:172.16.6.9"}
+    with pytest.raises(InputError, match="mme: endpoint-address"):
+        decode(mapped, "mme")
 
 
 OFFER = Offer(

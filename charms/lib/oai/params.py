@@ -350,13 +350,8 @@ def from_json(kind: str, text: str) -> Optional[Common]:
     if not text:
         return None
     where = "peer relation: nf"
-    try:
-        document = json.loads(text)
-        version, given = document["version"], document["nf"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            where, "not the JSON object of a network function", "what this charm writes"
-        )
+    document = fields.json_object(where, text)
+    version, given = document.get("version"), document.get("nf")
     if version != VERSION or not isinstance(given, dict):
         raise InputError(where, "version {}".format(fields.shown(version)), str(VERSION))
     return parse(kind, given, where)

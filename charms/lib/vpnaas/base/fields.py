@@ -8,8 +8,9 @@ the same functions guard against hostile relation data.
 import base64
 import binascii
 import ipaddress
+import json
 import re
-from typing import Iterable, List, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Sequence, Tuple, Union
 
 from vpnaas.base.errors import InputError
 
@@ -34,7 +35,11 @@ _SSH_KEY = re.compile(r"\Assh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}
 
 def shown(text: object) -> str:
     """Return `text` quoted, printable and cut, fit for an error sentence."""
-    quoted = ascii(str(text))
+    try:
+        quoted = ascii(str(text))
+    except (ValueError, RecursionError):
+        # Python does not print numbers of thousands of digits, or what nests too deeply.
+        return "a value that is too long"
     return quoted if len(quoted) <= 60 else quoted[:56] + "...'"
 
 
@@ -53,12 +58,11 @@ def integer(where: str, text: object, low: int, high: int) -> int:
     allowed = "a whole number from {} to {}".format(low, high)
     if isinstance(text, bool) or not isinstance(text, (int, str)):
         raise InputError(where, "{} is not a number".format(shown(text)), allowed)
-    digits = str(text)
-    if not _DECIMAL.match(digits[1:] if digits.startswith("-") else digits):
+    if isinstance(text, str) and not _DECIMAL.match(text[1:] if text.startswith("-") else text):
         raise InputError(where, "{} is not a whole number".format(shown(text)), allowed)
-    value = int(digits)
+    value = int(text)
     if not low <= value <= high:
-        raise InputError(where, "{} is out of range".format(value), allowed)
+        raise InputError(where, "{} is out of range".format(shown(value).strip("'")), allowed)
     return value
 
 
@@ -146,6 +150,8 @@ def network(where: str, text: str) -> IPNetwork:
     if value.prefixlen < (8 if value.version == 4 else 16):
         raise InputError(where, "{} is too wide".format(value), allowed)
     _unicast(where, value.network_address, allowed, subnet=True)
+    if overlaps(value, _MAPPED):
+        raise InputError(where, "{} has IPv4 addresses in it".format(value), allowed)
     return value
 
 
@@ -291,6 +297,17 @@ def string(where: str, value: object) -> str:
     return value
 
 
+def json_object(where: str, text: str) -> Dict[str, Any]:
+    """Parse a document that this charm has stored in Juju: a JSON object."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise InputError(where, "not a JSON object", "what this charm writes")
+    return document
+
+
 def show_networks(values: Iterable[IPNetwork]) -> str:
     """Return the text form `networks` parses."""
     return ",".join(str(value) for value in values)
@@ -316,6 +333,7 @@ def covers(outer: IPNetwork, inner: IPNetwork) -> bool:
     )
 
 
+_MAPPED = ipaddress.ip_network("::ffff:0:0/96")
 _INTERFACES = (ipaddress.IPv4Interface, ipaddress.IPv6Interface)
 
 
@@ -326,6 +344,10 @@ def _unicast(where: str, value: IPAddress, allowed: str, subnet: bool = False) -
     if isinstance(value, ipaddress.IPv4Address):
         bad = bad or value in ipaddress.ip_network("0.0.0.0/8")
         bad = bad or value in ipaddress.ip_network("240.0.0.0/4")
+    else:
+        # An IPv4 address in another form (RFC 4291 section 2.5.5): no packet on a wire has it, and
+        # no check against IPv4 prefixes would find it.
+        bad = bad or value in _MAPPED
     if bad:
         raise InputError(where, "{} cannot be the address of a host".format(value), allowed)
     return value

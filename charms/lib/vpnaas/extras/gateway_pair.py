@@ -132,15 +132,8 @@ class PairParams:
         """Read it back; "" is a gateway of its own."""
         if not text:
             return cls()
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise InputError(
-                "peer relation: standby", "not a JSON object", "what this charm writes"
-            )
-        return cls.parse(document, "peer relation: standby")
+        where = "peer relation: standby"
+        return cls.parse(fields.json_object(where, text), where)
 
 
 @attr.frozen

@@ -182,8 +182,10 @@ class Intent:
         one, a quality of service that `set-qos` set stays.
         """
         if fields.string("configure: inner-address", params.get("inner-address", "")) == OFF:
-            return self.without_link(fields.string("configure: link", params.get("link", "")))
-        intent, link = self.with_link(link_params(params)), str(params["link"])
+            link = fields.string("configure: link", params.get("link", ""))
+            return self.without_link(fields.name("configure: link", link))
+        wanted = link_params(params)
+        intent, link = self.with_link(wanted), wanted.link
         given = params.get("five-qi", KEEP_QOS)
         if fields.integer("configure: five-qi", given, KEEP_QOS, 255) == KEEP_QOS:
             return intent
@@ -257,15 +259,13 @@ class Intent:
         """
         if not text:
             return cls()
-        try:
-            document = json.loads(text)
-            version, links, peers = (document.get(key) for key in ("version", "links", "peers"))
-            # Documents of before there were any have none of these.
-            shares, gateway = document.get("qos", []), document.get("gateway", {})
-            monitoring = document.get("monitoring")
-            off = document.get("off", [])
-        except (ValueError, AttributeError):
-            raise InputError("peer relation: intent", "not a JSON object", "what this charm writes")
+        document = fields.json_object("peer relation: intent", text)
+        version = document.get("version")
+        links, peers = document.get("links", []), document.get("peers", [])
+        # Documents of before there were any have none of these.
+        shares, gateway = document.get("qos", []), document.get("gateway", {})
+        monitoring = document.get("monitoring")
+        off = document.get("off", [])
         if version != DOCUMENT_VERSION:
             raise InputError("peer relation: version", fields.shown(version), str(DOCUMENT_VERSION))
         for key, items in (
@@ -308,7 +308,7 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     def text(key: str, default: str = "") -> str:
         return fields.string(at(key), params.get(key, default)).strip(" ")
 
-    link = text("link")
+    link = fields.name(at("link"), text("link"))
     inner = fields.interface_address(at("inner-address"), text("inner-address"))
     underlay, gateway = text("underlay-interface"), text("gateway")
     mtu = fields.integer(at("mtu"), params.get("mtu", 0), 0, fields.MAX_MTU)
@@ -429,7 +429,7 @@ def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPee
     if asks and endpoint not in NOTHING:
         raise InputError(at("endpoint"), "who is given an address calls us", "none")
     return ManualPeer(
-        link=text("link"),
+        link=fields.name(at("link"), text("link")),
         name=fields.name(at("name"), text("name")),
         public_key=_any_key(at("public-key"), text("public-key")),
         allowed_prefixes=prefixes,

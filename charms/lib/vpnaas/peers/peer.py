@@ -109,7 +109,7 @@ def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
         if document["version"] != RECORD_VERSION:
             return ()
         return tuple(_from_json(item) for item in document["peers"])
-    except (ValueError, KeyError, TypeError, InputError):
+    except (ValueError, KeyError, TypeError, RecursionError, InputError):
         return ()
 
 
