@@ -126,6 +126,38 @@ def test_a_failed_apply_publishes_nothing_and_the_next_reconcile_mends_it():
     assert hss.states() == mme.states() == {"s6a": "up"}
 
 
+SOCKET = "osm-vpnaas-responder-s6a.socket"
+
+
+@pytest.mark.parametrize("cut", ["put-service", "put-socket", "enable", "restart"])
+def test_a_measurement_responder_that_was_cut_off_half_way_is_mended(cut):
+    juju, hss, _, _ = pair()
+    hss.vdu.fail_on = "s6a/responder/" + cut
+    hss.configure("s6a", "172.16.6.130/24", **{"underlay-interface": "ens4"})
+    hss.reconcile()
+    hss.vdu.fail_on = None
+    hss.reconcile()
+    assert "172.16.6.130%wg-s6a:5199" in hss.vdu.listening[SOCKET]
+    assert SOCKET in hss.vdu.enabled
+    assert hss.reconcile() == 1
+
+
+@pytest.mark.parametrize("loss", ["stopped", "disabled", "elsewhere"])
+def test_a_measurement_responder_that_does_not_run_as_written_is_started_again(loss):
+    juju, hss, _, _ = pair()
+    before = dict(hss.vdu.listening)
+    assert "172.16.6.129%wg-s6a:5199" in before[SOCKET]
+    if loss == "stopped":
+        hss.vdu._systemctl(["stop", SOCKET])
+    elif loss == "disabled":
+        hss.vdu._systemctl(["disable", SOCKET])
+    else:  # Started before its file was written anew.
+        hss.vdu.listening[SOCKET] = "LISTEN 0 128 172.16.6.12%wg-s6a:5199 0.0.0.0:*\n"
+    hss.reconcile()
+    assert hss.vdu.listening == before
+    assert SOCKET in hss.vdu.enabled
+
+
 def test_preshared_keys_agree_and_nothing_secret_travels():
     juju, hss, mme, relation = pair(**{"preshared-key": True})
     assert hss.states() == mme.states() == {"s6a": "up"}

@@ -45,6 +45,8 @@ class ModelVdu:
         """Beyond those of tunnels, as `ip -j route show` prints them."""
         self.pings: dict[str, tuple[int, str]] = {}
         """Exit code and output of a ping with Don't Fragment, by address; else nobody answers."""
+        self.listening: dict[str, str] = {}
+        """What a socket unit listens at since it was started, as `ss -Hltn` prints it."""
         self.charon = Charon(self)
         world.vdus.append(self)
 
@@ -70,6 +72,7 @@ class ModelVdu:
         self.plain.clear()
         self.charon.stop()
         self.active.clear()
+        self.listening.clear()
         self.guard = self.firewall = ""
         for path in [path for path in self.files if path.startswith("/run/")]:
             del self.files[path]
@@ -250,6 +253,10 @@ class ModelVdu:
             self.charon.end(sa)
         return 0, ""
 
+    def _cmd_ss(self, argv, text):
+        assert argv == ["ss", "-Hltn", "sport = :5199"]
+        return 0, "".join(self.listening.values())
+
     def _cmd_systemctl(self, argv, text):
         return self._systemctl([word for word in argv[1:] if word != "--now"], "--now" in argv)
 
@@ -286,8 +293,14 @@ class ModelVdu:
                 self._ipsec_up(unit[len("osm-vpnaas-ipsec@") : -len(".service")])
             if unit == "strongswan.service":
                 self.charon.start()
+            if unit.endswith(".socket"):
+                text = self.files["/etc/systemd/system/" + unit]
+                ((address, port),) = re.findall(r"^ListenStream=(.*):(\d+)$", text, re.M)
+                (device,) = re.findall(r"^BindToDevice=(.*)$", text, re.M)
+                self.listening[unit] = f"LISTEN 0 128 {address}%{device}:{port} 0.0.0.0:*\n"
         if verb == "stop" or (verb == "disable" and now):
             self.active.discard(unit)
+            self.listening.pop(unit, None)
             if unit.startswith("wg-quick@"):
                 self.interfaces.pop(unit[len("wg-quick@") : -len(".service")], None)
             if unit.startswith("osm-vpnaas-ipsec@"):

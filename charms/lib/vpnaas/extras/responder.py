@@ -50,6 +50,12 @@ def _targets_file(link: str) -> str:
     return "/etc/osm-vpnaas-responder-{}.json".format(link)
 
 
+def _address(params: LinkParams) -> str:
+    """Return the inner address as systemd and ss write it before a port."""
+    address = params.inner_address.ip
+    return "[{}]".format(address) if address.version == 6 else str(address)
+
+
 def render_socket(params: LinkParams, interface: str, owner: str) -> str:
     """Return the socket unit: it lives and dies with the tunnel's unit, `owner`.
 
@@ -58,8 +64,6 @@ def render_socket(params: LinkParams, interface: str, owner: str) -> str:
     tunnel's.
     """
     link = params.link
-    address = params.inner_address.ip
-    listen = "[{}]".format(address) if address.version == 6 else str(address)
     return """[Unit]
 Description=Measurement requests on link {link} (osm-vpnaas)
 DefaultDependencies=no
@@ -77,7 +81,9 @@ MaxConnections=16
 
 [Install]
 WantedBy={owner}
-""".format(link=link, owner=owner, listen=listen, port=RESPONDER_PORT, interface=interface)
+""".format(
+        link=link, owner=owner, listen=_address(params), port=RESPONDER_PORT, interface=interface
+    )
 
 
 def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str:
@@ -96,13 +102,31 @@ def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str
 
 
 def observe(link: str) -> List[Step]:
-    """Return the steps that look at what is installed."""
+    """Return the steps that look at what is installed and at what listens."""
+    port = "sport = :{}".format(RESPONDER_PORT)
     return [
         read(link + "/responder/program", PROGRAM_FILE),
         read(link + "/responder/service", _service_file(link)),
         read(link + "/responder/socket", _socket_file(link)),
         read(link + "/responder/targets", _targets_file(link)),
+        run(
+            link + "/responder/enabled", "systemctl", "is-enabled", socket_unit(link), any_exit=True
+        ),
+        run(link + "/responder/listening", "ss", "-Hltn", port, any_exit=True),
     ]
+
+
+def _runs(params: LinkParams, interface: str, results: Results) -> bool:
+    """Tell whether the socket listens where it is to, and comes back with the next boot.
+
+    Files alone do not show it: the connection may break after they are written.
+    """
+    at = params.link + "/responder/"
+    if results.exit_code(at + "enabled") != 0:
+        return False
+    # "LISTEN 0 128 172.16.6.2%wg-s6a:5199 0.0.0.0:*" (ss(8), -Hltn)
+    wanted = "{}%{}:{}".format(_address(params), interface, RESPONDER_PORT)
+    return wanted in results.output(at + "listening").split()
 
 
 def steps_to(
@@ -112,7 +136,7 @@ def steps_to(
     outer: Optional[fields.IPAddress],
     results: Results,
 ) -> List[Step]:
-    """Return the steps that install the launcher of one link; none where it is as wanted."""
+    """Return the steps that install and start the launcher of one link; none where it runs."""
     link = params.link
     at = link + "/responder/"
     socket, targets = render_socket(params, interface, owner), render_targets(params, outer)
@@ -125,7 +149,7 @@ def steps_to(
     if results.text(at + "targets") != targets:
         steps.append(write(at + "put-targets", _targets_file(link), targets))
     changed = results.text(at + "socket") != socket or results.text(at + "service") != SERVICE
-    if changed:
+    if changed or not _runs(params, interface, results):
         name = socket_unit(link)
         steps += [
             write(at + "put-service", _service_file(link), SERVICE),
