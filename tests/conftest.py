@@ -16,6 +16,9 @@ from support import clock, uml
 
 from lab.vim import VimError, probe
 
+#: `update-status` comes when a test says so, not in the middle of it.
+os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
+
 #: What takes longest begins first, so that no worker is left with it alone at the end.
 LONGEST = (
     "lab/e2e/test_e2e_oai",

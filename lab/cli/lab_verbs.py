@@ -14,6 +14,7 @@ import click
 
 from lab.cli.context import Lab, pass_lab
 from lab.errors import NbiError
+from lab.lcm import keeper
 from lab.lcm.backends import RealBackends, VcaCharms
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
@@ -152,18 +153,10 @@ def show_unit(lab: Lab, ns: str, unit: str) -> None:
 @click.argument("ns")
 @pass_lab
 def update_status(lab: Lab, ns: str) -> None:
-    """Fire update-status at every unit, as Juju does every five minutes, and let all settle."""
+    """Fire update-status at every unit now, and let all settle; it comes every five minutes."""
     nsr = lab.engine.ns(ns)
-    timeouts = lab_timeouts()
-    with lab.engine.wait_free(nsr, timeouts.action):
-        charms = _charms(lab, nsr)
-        charms.start()
-        try:
-            charms.model.update_status()
-            if not charms.wait_idle(timeouts.settle):
-                raise NbiError(f"charms of ns '{nsr['name']}' are still busy")
-        finally:
-            charms.stop()
+    _charms(lab, nsr)
+    keeper.update_status(RealBackends(lab.home), nsr["_id"], lab_timeouts().action)
 
 
 @lab_group.command("clean")
@@ -174,6 +167,7 @@ def clean_verb(lab: Lab) -> None:
     for operation in [*engine.store.all(NSIOPS), *engine.store.all(OPS)]:
         if jobs.alive(operation):
             jobs.kill(operation)
+    keeper.end(lab.home)
     failures = []
     controller = RealBackends(lab.home).controller() if (lab.home / "vca").exists() else None
     for name in controller.models() if controller is not None else ():

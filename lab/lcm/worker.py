@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from lab.lcm import keeper
 from lab.lcm.backends import RealBackends
 from lab.lcm.operations import Operations
 from lab.lcm.running import run_operation
@@ -39,6 +40,8 @@ def run(home: Path, op_id: str) -> str:
             state = Operations(store, RealBackends(home), timeouts, journal).run(op_id)
         if not ns_folder(home, ns_id).exists() and state == "COMPLETED":
             lock.unlink(missing_ok=True)
+        else:
+            keeper.ensure(home)
         return state
 
     return run_operation(store, op_id, OPS, "ns", work, fail_operation)

@@ -28,7 +28,6 @@ from lab.records.store import (
     VNFRS,
     Document,
     Store,
-    file_lock,
 )
 
 
@@ -316,11 +315,6 @@ class Engine:
                 fail_operation(
                     self.store, operation, "the process running the operation was killed"
                 )
-
-    def wait_free(self, nsr: Document, timeout: float) -> Any:
-        """Return a context manager that keeps operations off a service (for lab verbs)."""
-        path = self.store.home / "lcm" / "locks" / str(nsr["_id"])
-        return file_lock(path, timeout, f"ns {nsr['name']}")
 
     # -- internals -----------------------------------------------------------------------------
 

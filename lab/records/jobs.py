@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,14 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": _python_path()},
+            env={**os.environ, "PYTHONPATH": python_path()},
         )
     record_worker(store, operation["_id"], process.pid, collection)
     return tail
 
 
-def _python_path() -> str:
-    """Return a PYTHONPATH by which the worker finds the code this process runs."""
+def python_path() -> str:
+    """Return a PYTHONPATH by which a worker finds the code this process runs."""
     here = str(Path(__file__).resolve().parents[2])
     rest = os.environ.get("PYTHONPATH", "")
     return f"{here}{os.pathsep}{rest}" if rest else here
@@ -87,21 +88,30 @@ def alive(operation: Document) -> bool:
     if worker is None:
         # Between writing the document and starting the worker; give that a moment.
         return bool(time.time() - operation["startTime"] < 5)
-    return start_time(int(worker["pid"])) == int(worker["start"])
+    return runs(worker)
+
+
+def runs(process: Mapping[str, Any] | None) -> bool:
+    """Say whether a process, known by ``pid`` and ``start``, is running."""
+    return process is not None and start_time(int(process["pid"])) == int(process["start"])
 
 
 def kill(operation: Document, patience: float = 5.0) -> None:
     """End the operation's worker: SIGTERM, and SIGKILL after ``patience`` seconds."""
-    worker = operation["lab"].get("worker")
-    if worker is None:
+    end(operation["lab"].get("worker"), patience)
+
+
+def end(process: Mapping[str, Any] | None, patience: float = 5.0) -> None:
+    """End a process as ``kill`` does; ``None`` and one that has ended are left alone."""
+    if process is None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + patience
-        while start_time(worker["pid"]) == worker["start"]:
+        while runs(process):
             if time.monotonic() >= deadline:
                 break
             try:
-                os.kill(worker["pid"], number)
+                os.kill(process["pid"], number)
             except ProcessLookupError:
                 return
             time.sleep(0.05)

@@ -52,6 +52,8 @@ class ModelVdu:
 
     def execute(self, steps: list[Step]) -> Results:
         self.round_trips += 1
+        names = [step.id for step in steps]
+        assert len(names) == len(set(names)), "step ids repeat, which the agent refuses"
         results: dict[str, dict[str, object]] = {}
         for step in steps:
             body = dict(step.body)

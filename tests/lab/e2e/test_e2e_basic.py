@@ -26,6 +26,8 @@ from e2e_support import (
 )
 from vpnaas.extras import guard
 
+from lab.errors import NbiError
+from lab.lcm import keeper
 from lab.vca import AlreadyExistsError
 from operate.client import Client
 from operate.targets import targets
@@ -74,6 +76,33 @@ def unrelated(service: Service) -> Iterator[Controlled]:
             controlled.settle()
             controlled.update_status()
             raise
+
+
+def test_update_status_comes_by_itself_and_mends_the_vdu(
+    basic: Service, server: Vnf, untouched: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = "osm-vpnaas-responder-vpn-server.socket"
+    listens = ("sh", "-c", "ss -Hltn 'sport = :5199' | grep -q 10.77.0.1%wg-vpn-server")
+    assert server.run(*listens).returncode == 0
+    server.out("systemctl", "disable", "--now", socket)
+    monkeypatch.setenv(keeper.VARIABLE, "2")
+    keeper.ensure(basic.lab.home)
+    try:
+        wait(lambda: server.run(*listens).returncode == 0, "the responder listens again", 60)
+        wait(lambda: server.run("systemctl", "is-enabled", socket).returncode == 0, "is on", 10)
+        # There is one process per lab, whoever asks for it.
+        (mark,) = basic.lab.home.glob("lcm/keeper.json")
+        first = mark.read_text()
+        keeper.ensure(basic.lab.home)
+        time.sleep(0.5)
+        assert mark.read_text() == first
+        # An operation has its turn.
+        assert server.status("vpn-server")["state"] == "up"
+    finally:
+        keeper.end(basic.lab.home)
+    monkeypatch.setenv(keeper.VARIABLE, "soon")
+    with pytest.raises(NbiError, match="is 'soon', it must be seconds, or 0 for never"):
+        keeper.ensure(basic.lab.home)
 
 
 # -- measuring ---------------------------------------------------------------------------------

@@ -108,10 +108,9 @@ def steps_to(
     if files:
         # Others have programs there that do not run as root.
         steps.append(make_directory("monitoring/lib", FOLDER.rpartition("/")[0], 0o755))
-    for path, source in sorted(files.items()):
-        folder = path.rpartition("/")[0]
+    for folder in sorted({path.rpartition("/")[0] for path in files}):
         steps.append(make_directory("monitoring/folder" + folder, folder, 0o755))
-        steps.append(write("monitoring/put" + path, path, source))
+    steps += [write("monitoring/put" + path, path, files[path]) for path in sorted(files)]
     if results.text("monitoring/unit") != text:
         steps.append(write("monitoring/put-unit", UNIT_FILE, text))
         steps.append(run("monitoring/reload", "systemctl", "daemon-reload", timeout=30))

@@ -1,0 +1,140 @@
+"""Juju's `update-status` between operations: ``python -m lab.lcm.keeper --home DIR``.
+
+Juju fires `update-status` at every unit every five minutes. In the lab the agents of a service run
+only while an operation does; so one process per lab runs them when `update-status` is due. The
+worker of an operation starts it when it is not there. It ends with the last service.
+
+Like a worker it is crash-only: nothing is done on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lab.errors import NbiError
+from lab.lcm.backends import RealBackends, VcaCharms
+from lab.lcm.timeouts import lab_timeouts
+from lab.records import jobs
+from lab.records.store import file_lock
+
+VARIABLE = "OSMLAB_UPDATE_STATUS_INTERVAL"
+DEFAULT = 300.0
+"""Seconds: the default of Juju's model option `update-status-hook-interval`."""
+
+
+def interval() -> float:
+    """Return the seconds between two `update-status`, 0 for never.
+
+    Raises:
+        NbiError: the variable is not a number of at least 0.
+    """
+    text = os.environ.get(VARIABLE, "")
+    try:
+        value = float(text or DEFAULT)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise NbiError(f"{VARIABLE} is '{text}', it must be seconds, or 0 for never")
+    return value
+
+
+def update_status(backends: RealBackends, ns_id: str, patience: float) -> None:
+    """Fire `update-status` at every unit of a service, and let all settle.
+
+    Args:
+        backends: of the lab.
+        ns_id: the service.
+        patience: seconds to wait for an operation on the service to end.
+
+    Raises:
+        NbiError: an operation goes on, the service has no charms, or they do not become idle.
+    """
+    lock = backends.home / "lcm" / "locks" / ns_id
+    with file_lock(lock, patience, f"ns {ns_id}"):
+        if ns_id not in backends.controller().models():
+            raise NbiError(f"ns {ns_id} has no charms")
+        charms = VcaCharms(backends.controller(), ns_id)
+        charms.start()
+        try:
+            charms.model.update_status()
+            if not charms.wait_idle(lab_timeouts().settle):
+                raise NbiError(f"charms of ns {ns_id} are still busy")
+        finally:
+            charms.stop()
+
+
+def ensure(home: Path) -> None:
+    """Start the process of a lab unless it runs already or nothing is to be fired."""
+    if not interval() or jobs.runs(_identity(home)):
+        return
+    with (home / "lcm" / "keeper.log").open("ab") as log:
+        subprocess.Popen(
+            [sys.executable, "-m", "lab.lcm.keeper", "--home", str(home.resolve())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": jobs.python_path()},
+        )
+
+
+def end(home: Path) -> None:
+    """End the process of a lab, if there is one."""
+    jobs.end(_identity(home))
+
+
+def _file(home: Path) -> Path:
+    return home / "lcm" / "keeper.json"
+
+
+def _identity(home: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(_file(home).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def keep(home: Path, seconds: float) -> None:
+    """Fire `update-status` at every service each ``seconds``, until there is none."""
+    backends = RealBackends(home)
+    due: dict[str, float] = {}
+    while home.exists() and (services := backends.controller().models()):
+        for ns_id in services:
+            now = time.monotonic()
+            if due.setdefault(ns_id, now + seconds) > now:
+                continue
+            try:
+                update_status(backends, ns_id, 0)
+            except NbiError as error:
+                # Busy or on its way out: once more in a moment.
+                print(error, flush=True)
+                due[ns_id] = now + min(seconds, 5.0)
+            else:
+                due[ns_id] = now + seconds
+        time.sleep(min(seconds, 1.0))
+
+
+@click.command()
+@click.option("--home", type=click.Path(path_type=Path), required=True)
+def main(home: Path) -> None:
+    """Fire update-status at the services of the lab in HOME, until there are none."""
+    try:
+        with file_lock(home / "lcm" / "keeper.lock", 0, "update-status"):
+            identity = {"pid": os.getpid(), "start": jobs.start_time(os.getpid())}
+            _file(home).write_text(json.dumps(identity), encoding="ascii")
+            keep(home, interval())
+    except NbiError:
+        return  # there is one already
+
+
+if __name__ == "__main__":
+    main()
