@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 
 class NbiError(Exception):
-    """A request the lab refuses; the text is one sentence, in NBI's own words where it has any."""
+    """A request the lab refuses; the text is one sentence, in NBI's own words where it has any.
+
+    Attributes:
+        status: HTTP status by which NBI refuses the same.
+        detail: what NBI says, where the text has more than that.
+    """
+
+    def __init__(
+        self, text: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST, detail: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.detail = detail or text
 
 
 class LcmError(Exception):

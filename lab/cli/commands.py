@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.lab_verbs import lab_group
 from lab.cli.options import instantiation_options, literally
@@ -18,6 +19,7 @@ from lab.cli.slice_verbs import SLICE_VERBS
 from lab.errors import LcmError, NbiError
 from lab.nbi.params import load_mapping, public_keys, yaml_options
 from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
+from lab.server.serve import serve
 
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +41,7 @@ def cli(context: click.Context, home: Path, as_json: bool) -> None:
 
 
 cli.add_command(lab_group)
+cli.add_command(serve)
 
 
 def verb(*names: str) -> Callable[[F], click.Command]:
@@ -97,16 +100,8 @@ def vim_create(
     osmclient's --user, --password, --tenant, --auth_url and --description are accepted and
     ignored.
     """
-    from lab.vim import Vim
-
     config = yaml_options(config_text, config_file)
-    document = lab.engine.vim_create(name, account_type, config)
-    try:
-        Vim.create(lab.home, name, config)
-    except BaseException:
-        lab.engine.store.delete(VIMS, document["_id"])
-        raise
-    lab.out.identity(document)
+    lab.out.identity(accounts.create(lab.engine, name, account_type, config))
 
 
 @verb("vim-list")
@@ -146,13 +141,7 @@ def vim_show(lab: Lab, name: str) -> None:
 @pass_lab
 def vim_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
     """Delete a VIM account with all it made."""
-    from lab.vim import Vim
-
-    def destroy(document: Document) -> None:
-        if document["name"] in Vim.names(lab.home):
-            Vim.open(lab.home, document["name"]).destroy()
-
-    lab.engine.vim_delete(name, force, destroy)
+    accounts.delete(lab.engine, name, force)
     lab.out.remark("Deleted")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,10 @@ class Finding(Protocol):
     @property
     def severity(self) -> str:
         """``refused`` or ``silent``."""
+
+    @property
+    def code(self) -> str:
+        """Stable name of the rule."""
 
     @property
     def path(self) -> str:
@@ -83,8 +88,21 @@ def sort_findings(findings: Sequence[Finding], strict: bool, what: str) -> list[
         if first.path and first.path not in text:
             text = f"{text} (at {first.path})"
         more = f"; and {len(refused) - 1} more" if len(refused) > 1 else ""
-        raise NbiError(f"{what}: {text}{more}")
+        detail = first.osm_message or f"{first.path}: {first.sentence}"
+        raise NbiError(f"{what}: {text}{more}", _status(first), detail)
     return [f"{f.path}: {f.sentence}" if f.path else f.sentence for f in findings]
+
+
+def _status(finding: Finding) -> HTTPStatus:
+    """Return the status by which NBI refuses what a finding tells."""
+    text = finding.osm_message
+    if "non existing" in text or "already exists" in text:
+        return HTTPStatus.CONFLICT
+    if finding.code.startswith(("archive-", "descriptor-")):
+        return HTTPStatus.BAD_REQUEST
+    if finding.code.startswith("params-") and not text.startswith("Format error"):
+        return HTTPStatus.BAD_REQUEST
+    return HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 class Catalogue:
@@ -95,13 +113,16 @@ class Catalogue:
         self.store = store
         self.validator = validator
 
-    def onboard(self, kind: str, source: Path, strict: bool = False) -> tuple[Document, list[str]]:
+    def onboard(
+        self, kind: str, source: Path, strict: bool = False, key: str | None = None
+    ) -> tuple[Document, list[str]]:
         """Take a package into the catalogue.
 
         Args:
             kind: ``VNFDS``, ``NSDS`` or ``NSTS``.
             source: archive, directory or descriptor alone.
             strict: refuse also what OSM would take and trip over later.
+            key: its ``_id``, where that is given out already.
 
         Returns:
             The new document and the warnings.
@@ -116,7 +137,7 @@ class Catalogue:
         folders = {d["id"]: self.folder(d) for d in self.store.all(VNFDS)}
         findings = self.validator.package(source, known_vnfds, known_nsds, folders)
         warnings = sort_findings(findings, strict, source.name)
-        key = new_id()
+        key = key or new_id()
         target = self._folder(key)
         folder = unpack(source, target)
         try:
@@ -133,7 +154,8 @@ class Catalogue:
                 if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
                     raise NbiError(
                         f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this "
-                        "project"
+                        "project",
+                        HTTPStatus.CONFLICT,
                     )
                 if kind != VNFDS:
                     self._check_references(kind, descriptor)
@@ -171,36 +193,42 @@ class Catalogue:
                 if subnet["nsd-ref"] not in known:
                     raise NbiError(
                         f"Descriptor error at 'netslice-subnet':'nsd-ref'='{subnet['nsd-ref']}' "
-                        "references a non existing nsd"
+                        "references a non existing nsd",
+                        HTTPStatus.CONFLICT,
                     )
             return
         known = {d["id"] for d in self.store.all(VNFDS)}
         for vnfd_id in descriptor.get("vnfd-id") or ():
             if vnfd_id not in known:
                 raise NbiError(
-                    f"Descriptor error at 'vnfd-id'='{vnfd_id}' references a non existing vnfd"
+                    f"Descriptor error at 'vnfd-id'='{vnfd_id}' references a non existing vnfd",
+                    HTTPStatus.CONFLICT,
                 )
 
     def _check_unused(self, kind: str, document: Document) -> None:
         key = document["_id"]
         if kind == VNFDS:
             if any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
-                raise NbiError("There is at least one VNF instance using this descriptor")
+                raise _in_use("There is at least one VNF instance using this descriptor")
             for nsd in self.store.all(NSDS):
                 if document["id"] in (nsd["descriptor"].get("vnfd-id") or ()):
-                    raise NbiError("There is at least one NSD referencing this descriptor")
+                    raise _in_use("There is at least one NS package referencing this descriptor")
         elif kind == NSTS:
             if any(r["_admin"]["nst-id"] == key for r in self.store.all(NSIS)):
-                raise NbiError("there is at least one Netslice Instance using this descriptor")
+                raise _in_use("there is at least one Netslice Instance using this descriptor")
         elif any(r["nsd-id"] == key for r in self.store.all(NSRS)):
-            raise NbiError("There is at least one NS instance using this descriptor")
+            raise _in_use("There is at least one NS instance using this descriptor")
         else:
             for nst in self.store.all(NSTS):
                 subnets = nst["descriptor"].get("netslice-subnet") or ()
                 if any(s["nsd-ref"] == document["id"] for s in subnets):
-                    raise NbiError(
+                    raise _in_use(
                         "There is at least one NetSlice Template referencing this descriptor"
                     )
+
+
+def _in_use(text: str) -> NbiError:
+    return NbiError(text, HTTPStatus.CONFLICT)
 
 
 def read_descriptor(folder: Path, kind: str) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,22 @@ class Engine:
 
     # -- VIM accounts ------------------------------------------------------------------------
 
-    def vim_create(self, name: str, vim_type: str, config: Mapping[str, Any]) -> Document:
+    def vim_create(
+        self,
+        name: str,
+        vim_type: str,
+        config: Mapping[str, Any],
+        more: Mapping[str, Any] | None = None,
+    ) -> Document:
         """Record a VIM account; its resources are made by the caller.
+
+        ``more`` are fields of OSM's record that the lab only keeps, such as ``vim_url``.
 
         Raises:
             NbiError: the name is taken.
         """
         document = {
+            **(more or {}),
             "_id": new_id(),
             "name": name,
             "vim_type": vim_type,
@@ -79,7 +89,9 @@ class Engine:
         }
         with self.store.lock(VIMS):
             if any(v["name"] == name for v in self.store.all(VIMS)):
-                raise NbiError(f"name '{name}' already exists for vim_accounts")
+                raise NbiError(
+                    f"name '{name}' already exists for vim_accounts", HTTPStatus.CONFLICT
+                )
             self.store.put(VIMS, document)
         return document
 
@@ -99,7 +111,8 @@ class Engine:
                 if vnfr["vim-account-id"] == document["_id"]:
                     nsr = self.store.find(NSRS, vnfr["nsr-id-ref"]) or {}
                     raise NbiError(
-                        f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
+                        f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'",
+                        HTTPStatus.CONFLICT,
                     )
         destroy(document)
         self.store.delete(VIMS, document["_id"])
@@ -178,7 +191,8 @@ class Engine:
             for prepared in services:
                 if prepared.nsr["name"] in taken:
                     raise NbiError(
-                        f"ns with name '{prepared.nsr['name']}' already exists for this project"
+                        f"ns with name '{prepared.nsr['name']}' already exists for this project",
+                        HTTPStatus.CONFLICT,
                     )
             for prepared in services:
                 # Records of the members first: a service without them could not be deleted.
@@ -248,7 +262,10 @@ class Engine:
             if any(n["nsrId"] == nsr["_id"] for n in nsi["_admin"]["nsrs-detailed-list"]):
                 if not force:
                     raise NbiError(
-                        f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that"
+                        f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that",
+                        HTTPStatus.CONFLICT,
+                        f"The NS instance {nsr['_id']} cannot be terminated because is used by "
+                        f"the slice {nsi['_id']}",
                     )
         return self._start(self.terminate(nsr, force, skip_terminate_primitives), nsr, [])
 
@@ -334,7 +351,9 @@ class Engine:
     def _require_instantiated(self, nsr: Document, operation: str) -> None:
         if nsr["_admin"]["nsState"] == "NOT_INSTANTIATED":
             raise NbiError(
-                f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not instantiated"
+                f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not "
+                "instantiated",
+                HTTPStatus.CONFLICT,
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from lab.errors import NbiError
@@ -107,7 +108,10 @@ class Slices:
         _check_subnets(request, template)
         with self.store.lock(NSIS):
             if any(n["name"] == nsi_name for n in self.store.all(NSIS)):
-                raise NbiError(f"nsi with name '{nsi_name}' already exists for this project")
+                raise NbiError(
+                    f"nsi with name '{nsi_name}' already exists for this project",
+                    HTTPStatus.CONFLICT,
+                )
             nsi = _new_nsi(request, nst["_id"], template, description)
             services: list[Prepared] = []
             steps = []

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ OPS = "nslcmops"
 NSTS = "nsts"
 NSIS = "nsis"
 NSIOPS = "nsilcmops"
-_COLLECTIONS = (VIMS, VNFDS, NSDS, NSRS, VNFRS, OPS, NSTS, NSIS, NSIOPS)
+CREATED = "created_packages"
+"""Packages that were announced and whose content is still to come."""
+_COLLECTIONS = (VIMS, VNFDS, NSDS, NSRS, VNFRS, OPS, NSTS, NSIS, NSIOPS, CREATED)
 
 
 @contextmanager
@@ -48,7 +51,8 @@ def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Itera
     try:
         if not files.lock(descriptor, timeout):
             raise NbiError(
-                f"{what or path.name} is busy with another operation; waited {timeout:.0f} s"
+                f"{what or path.name} is busy with another operation; waited {timeout:.0f} s",
+                HTTPStatus.CONFLICT,
             )
         yield
     finally:
@@ -98,7 +102,7 @@ class Store:
         """
         document = self.find(collection, key)
         if document is None:
-            raise NbiError(f"{_SINGULAR[collection]} '{key}' does not exist")
+            raise NbiError(f"{_SINGULAR[collection]} '{key}' does not exist", HTTPStatus.NOT_FOUND)
         return document
 
     def all(self, collection: str) -> list[Document]:
@@ -137,10 +141,13 @@ class Store:
         if len(matches) > 1:
             raise NbiError(
                 f"{_SINGULAR[collection]} '{name_or_id}' is not unique, use one of the ids "
-                + ", ".join(d["_id"] for d in matches)
+                + ", ".join(d["_id"] for d in matches),
+                HTTPStatus.CONFLICT,
             )
         if not matches:
-            raise NbiError(f"{_SINGULAR[collection]} '{name_or_id}' not found")
+            raise NbiError(
+                f"{_SINGULAR[collection]} '{name_or_id}' not found", HTTPStatus.NOT_FOUND
+            )
         return matches[0]
 
 
@@ -159,4 +166,5 @@ _SINGULAR = {
     NSTS: "nst",
     NSIS: "nsi",
     NSIOPS: "nsi operation",
+    CREATED: "package",
 }

@@ -36,6 +36,7 @@ class Found:
     path: str
     sentence: str
     osm_message: str = ""
+    code: str = "unknown-key"
 
 
 class FakeValidator:
@@ -269,7 +270,7 @@ def test_archive_keeps_modes_and_inner_links(engine: Engine, tmp_path: Path) -> 
 
 
 def test_packages_in_use_stay(engine: Engine) -> None:
-    with pytest.raises(NbiError, match="at least one NSD referencing this descriptor"):
+    with pytest.raises(NbiError, match="at least one NS package referencing this descriptor"):
         engine.catalogue.delete(VNFDS, "a_vnf")
     create(engine)
     with pytest.raises(NbiError, match="at least one NS instance using this descriptor"):

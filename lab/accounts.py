@@ -1,0 +1,52 @@
+"""VIM accounts: a record and the networks behind it, made and removed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.nbi.engine import Engine
+from lab.records.store import VIMS, Document
+
+
+def create(
+    engine: Engine,
+    name: str,
+    vim_type: str,
+    config: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
+) -> Document:
+    """Make a VIM account with its management network; return its record.
+
+    ``more`` are fields of OSM's record that the lab only keeps, such as ``vim_url``.
+
+    Raises:
+        NbiError: the name is taken.
+        VimError: the configuration is wrong, or this machine cannot do it; nothing is kept.
+    """
+    from lab.vim import Vim
+
+    document = engine.vim_create(name, vim_type, config, more)
+    try:
+        Vim.create(engine.store.home, name, config)
+    except BaseException:
+        engine.store.delete(VIMS, document["_id"])
+        raise
+    return document
+
+
+def delete(engine: Engine, name_or_id: str, force: bool = False) -> Document:
+    """Delete a VIM account with all it made; return what its record was.
+
+    Raises:
+        NbiError: unknown, or in use and not ``force``.
+    """
+    from lab.vim import Vim
+
+    home = engine.store.home
+
+    def destroy(document: Document) -> None:
+        if document["name"] in Vim.names(home):
+            Vim.open(home, document["name"]).destroy()
+
+    return engine.vim_delete(name_or_id, force, destroy)

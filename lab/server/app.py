@@ -1,0 +1,117 @@
+"""The ASGI application: routes, tokens, bodies, and every refusal in NBI's form."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route, Router
+
+from lab.errors import LcmError, NbiError
+from lab.nbi.engine import Engine
+from lab.server import bodies, problems
+from lab.server.resources import ROUTES, Answer, Call, Resources
+from lab.server.resources import Route as Resource
+from lab.server.tokens import Tokens
+from lab.vca import VcaError
+from lab.vim import VimError
+
+log = logging.getLogger(__name__)
+
+
+def create_app(engine: Engine, password: str, vca: bool = True) -> Starlette:
+    """Return the application for one lab.
+
+    Args:
+        engine: of the lab.
+        password: of the user `admin`.
+        vca: whether a Juju controller shows in the list of VCAs.
+    """
+    resources = Resources(engine, Tokens(password), vca)
+    uploads = engine.store.root / "uploads"
+    by_path: dict[str, dict[str, Resource]] = {}
+    for resource in ROUTES:
+        by_path.setdefault(resource.path, {})[resource.method] = resource
+    routes = [
+        Route(
+            path,
+            _endpoint(resources, methods, uploads),
+            methods=["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"],
+        )
+        for path, methods in by_path.items()
+    ]
+    return Starlette(
+        routes=[Mount("/osm", Router(routes, redirect_slashes=False))],
+        exception_handlers={HTTPException: _no_such_path, Exception: _broken},
+    )
+
+
+def _endpoint(
+    resources: Resources, methods: dict[str, Resource], uploads: Path
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            resource = methods.get(request.method)
+            if resource is None:
+                text = f"Method {request.method} not supported for this URL"
+                raise NbiError(text, HTTPStatus.METHOD_NOT_ALLOWED)
+            token = {}
+            if not resource.open:
+                token = resources.tokens.authorize(request.headers.get("authorization"))
+            async with _call(request, resource, token, uploads) as call:
+                result = await run_in_threadpool(resource.handler, resources, call)
+            return _response(request, result)
+        except NbiError as error:
+            return _refuse(request, error.status, error.detail)
+        except (LcmError, VcaError, VimError) as error:
+            return _refuse(request, HTTPStatus.BAD_REQUEST, str(error))
+        except ClientDisconnect:
+            return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+    return answer
+
+
+@asynccontextmanager
+async def _call(
+    request: Request, resource: Resource, token: dict[str, object], uploads: Path
+) -> AsyncIterator[Call]:
+    method, path = request.method, dict(request.path_params)
+    query = list(request.query_params.multi_items())
+    if resource.upload:
+        async with bodies.package(request, uploads) as file:
+            yield Call(method, path, query, {}, token, file)
+    else:
+        body = {} if method == "GET" else await bodies.document(request)
+        yield Call(method, path, query, body, token)
+
+
+def _response(request: Request, result: Answer) -> Response:
+    if result.text is not None:
+        return PlainTextResponse(result.text)
+    return bodies.answer(request, result.value, result.status, result.location)
+
+
+def _refuse(request: Request, status: HTTPStatus, detail: str) -> Response:
+    return bodies.answer(request, problems.body(status, detail), status)
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    parts = request.url.path.strip("/").split("/")
+    text = f"Unexpected URL item {parts[-1]}"
+    if len(parts) < 4:
+        text = "URL must contain at least 'main_topic/version/topic'"
+    return _refuse(request, HTTPStatus.METHOD_NOT_ALLOWED, text)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    """Answer as NBI does to its own defects; the trace is in the log."""
+    log.error("%s %s", request.method, request.url.path, exc_info=error)
+    return _refuse(request, HTTPStatus.BAD_REQUEST, f"internal error: {error!r}")

@@ -1,0 +1,161 @@
+"""Bodies of requests and answers: documents in JSON or YAML, packages as files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+from starlette.requests import Request
+from starlette.responses import Response
+
+from builder.validate import DocumentError, load
+from lab.errors import NbiError
+from lab.nbi.unpack import MAX_BYTES
+
+MAX_DOCUMENT = 4 << 20
+"""Most bytes of a request that is no package."""
+
+_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+
+
+def _too_large(limit: int) -> NbiError:
+    text = f"The body is larger than {limit} bytes"
+    return NbiError(text, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+async def document(request: Request) -> dict[str, Any]:
+    """Return the mapping a request carries in JSON or YAML; an empty body is an empty mapping.
+
+    Raises:
+        NbiError: it is neither, or too large.
+    """
+    if int(request.headers.get("content-length") or 0) > MAX_DOCUMENT:
+        raise _too_large(MAX_DOCUMENT)
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_DOCUMENT:
+            raise _too_large(MAX_DOCUMENT)
+    if not data.strip():
+        return {}
+    kind = "json" if "application/json" in request.headers.get("content-type", "") else "yaml"
+    try:
+        if kind == "json":
+            json.loads(data)
+        value = load(data)  # JSON is YAML too; this bounds how it may grow
+    except (DocumentError, ValueError, RecursionError) as error:
+        raise NbiError(f"Invalid {kind} format {error}") from None
+    if not isinstance(value, dict):
+        raise NbiError("Expected application/yaml or application/json Content-Type")
+    return value
+
+
+@asynccontextmanager
+async def package(request: Request, folder: Path) -> AsyncIterator[Path]:
+    """Save the package a request carries below ``folder``, for the length of the block.
+
+    Raises:
+        NbiError: too large, or not what its checksums say; nothing is kept.
+    """
+    content_type = request.headers.get("content-type", "")
+    place = folder / secrets.token_hex(8)
+    place.mkdir(parents=True, mode=0o700)
+    try:
+        path = place / _file_name(content_type, request.headers.get("content-filename", ""))
+        await _save(request, path)
+        _check_sums(request, path)
+        yield path
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _file_name(content_type: str, given: str) -> str:
+    """Return a name whose ending says what is in the file, whatever the client calls it."""
+    name = PurePosixPath(given.replace("\\", "/")).name
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", name.partition(".")[0])[:80] or "package"
+    if "gzip" in content_type:
+        return f"{stem}.tar.gz"
+    if "application/zip" in content_type:
+        return f"{stem}.zip"
+    return f"{stem}.json" if "json" in content_type else f"{stem}.yaml"
+
+
+async def _save(request: Request, path: Path) -> None:
+    size = 0
+    if int(request.headers.get("content-length") or 0) > MAX_BYTES:
+        raise _too_large(MAX_BYTES)
+    with path.open("wb") as stream:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise _too_large(MAX_BYTES)
+            stream.write(chunk)
+    if not size:
+        raise NbiError("empty file or content")
+    given = request.headers.get("content-range")
+    if given is None:
+        return
+    found = _RANGE.fullmatch(given.strip())
+    wrong = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+    if found is None:
+        text = "invalid Content-Range header format. Expected 'bytes start-end/total'"
+        raise NbiError(text, wrong)
+    start, end, total = (int(number) for number in found.groups())
+    if start:
+        text = f"invalid Content-Range start sequence, expected '0' but received '{start}'"
+        raise NbiError(text, wrong)
+    if size != end + 1 or size != total:
+        text = (
+            f"Mismatch between Content-Range header {start}-{end} and body length of {size}; "
+            "a package comes in one request"
+        )
+        raise NbiError(text, wrong)
+
+
+def _check_sums(request: Request, path: Path) -> None:
+    expected = request.headers.get("content-file-md5")
+    if expected and _digest(path, "md5").hex() != expected:
+        raise NbiError("Error, MD5 mismatch", HTTPStatus.CONFLICT)
+    digest = request.headers.get("digest")
+    if not digest:
+        return
+    algorithm, _, value = digest.partition("=")
+    if algorithm.strip().lower() != "sha-384":
+        raise NbiError(f"Unsupported digest algorithm: {algorithm}")
+    try:
+        wanted = base64.b64decode(value, validate=True)
+    except ValueError:
+        raise NbiError("The Digest header is no base64") from None
+    if _digest(path, "sha384") != wanted:
+        raise NbiError("Error, SHA384 mismatch", HTTPStatus.CONFLICT)
+
+
+def _digest(path: Path, algorithm: str) -> bytes:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(
+            stream, lambda: hashlib.new(algorithm, usedforsecurity=False)
+        ).digest()
+
+
+def answer(request: Request, value: Any, status: HTTPStatus, location: str = "") -> Response:
+    """Return an answer in the format the client accepts: JSON where it says so, YAML otherwise."""
+    headers = {"Location": location} if location else {}
+    if value is None:
+        return Response(status_code=status, headers=headers)
+    if "application/json" in request.headers.get("accept", ""):
+        text = json.dumps(value, indent=4) + "\n"
+        media_type = "application/json; charset=utf-8"
+    else:
+        text = yaml.safe_dump(value, explicit_start=True, default_flow_style=False)
+        media_type = "application/yaml"
+    return Response(text, status, headers, media_type)

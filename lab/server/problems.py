@@ -1,0 +1,46 @@
+"""Refusals as HTTP answers: what OSM's NBI sends (SOL013, clause 6.3, ProblemDetails)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import jsonschema
+
+from lab.errors import NbiError
+
+
+def body(status: HTTPStatus, detail: str) -> dict[str, Any]:
+    """Return the body of a refusal, with NBI's three fields."""
+    return {"code": status.name, "status": status.value, "detail": detail}
+
+
+def not_found(table: str, key: str) -> NbiError:
+    """Return NBI's refusal of an id that is in none of its collections (``nsrs``, ``vnfds``)."""
+    return NbiError(
+        f"database exception Not found any {table[:-1]} with filter='{{'_id': '{key}'}}'",
+        HTTPStatus.NOT_FOUND,
+    )
+
+
+def not_there_yet(method: str) -> NbiError:
+    """Return NBI's refusal of a method that it knows and does not have."""
+    text = f"Method {method} not supported yet for this URL"
+    return NbiError(text, HTTPStatus.NOT_IMPLEMENTED)
+
+
+def check(document: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request's body, checked against a JSON schema.
+
+    Raises:
+        NbiError: in NBI's words (``validation.validate_input``).
+    """
+    try:
+        jsonschema.Draft202012Validator(schema).validate(document)
+    except jsonschema.ValidationError as error:
+        place = "at '" + ":".join(str(part) for part in error.path) + "'" if error.path else ""
+        text = f"Format error {place} '{error.message}' "
+        raise NbiError(text, HTTPStatus.UNPROCESSABLE_ENTITY) from None
+    result: dict[str, Any] = document
+    return result

@@ -1,0 +1,187 @@
+"""The lab's records as NBI shows them: the same, with the fields OSM's clients look for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lab.records.operations import operation_folder
+from lab.records.store import NSDS, NSTS, VNFDS, Store
+from lab.server.tokens import PROJECT_ID
+
+Document = dict[str, Any]
+
+_PACKAGE_LINKS = {
+    VNFDS: ("/vnfpkgm/v1/vnf_packages", {"vnfd": "vnfd", "packageContent": "package_content"}),
+    NSDS: ("/nsd/v1/ns_descriptors", {"nsd_content": "nsd_content"}),
+    NSTS: ("/nst/v1/netslice_templates", {"nst": "nst"}),
+}
+_STATES = ("onboardingState", "operationalState", "usageState")
+
+
+def package(kind: str, document: Document, used: bool) -> Document:
+    """Return the entry of a package: its descriptor, states and links."""
+    admin = {
+        **_admin(document),
+        "onboardingState": "ONBOARDED",
+        "operationalState": "ENABLED",
+        "usageState": "IN_USE" if used else "NOT_IN_USE",
+        "revision": document["_admin"].get("revision", 1),
+        **({"type": "vnfd"} if kind == VNFDS else {}),
+    }
+    return _package(kind, {**document["descriptor"], "_id": document["_id"], "_admin": admin})
+
+
+def created_package(kind: str, document: Document) -> Document:
+    """Return the entry of a package whose content is still to come."""
+    return _package(kind, {**document, "_admin": _admin(document)})
+
+
+def _package(kind: str, entry: Document) -> Document:
+    place, contents = _PACKAGE_LINKS[kind]
+    href = f"{place}/{entry['_id']}"
+    links = {"self": href, **{name: f"{href}/{part}" for name, part in contents.items()}}
+    for state in _STATES:
+        name = f"nsd{state[0].upper()}{state[1:]}" if kind == NSDS else state
+        entry[name] = entry["_admin"][state]
+    entry["_links"] = {name: {"href": target} for name, target in links.items()}
+    return entry
+
+
+def vim(document: Document) -> Document:
+    """Return the record of a VIM account; making it was one operation, which is over."""
+    created = document["_admin"]["created"]
+    making = {
+        "lcmOperationType": "create",
+        "operationState": "COMPLETED",
+        "startTime": created,
+        "statusEnteredTime": created,
+        "detailed-status": "Done",
+        "operationParams": None,
+    }
+    admin = {**_admin(document), "operations": [making], "current_operation": None}
+    admin["detailed-status"] = "Done"
+    return {
+        "schema_version": "1.11",
+        "key": "registered",
+        **document,
+        "id": document["_id"],
+        "_admin": admin,
+    }
+
+
+def ns(document: Document, vnfrs: Iterable[Document]) -> Document:
+    """Return the record of a network service."""
+    members = list(vnfrs)
+    return {
+        "admin-status": "ENABLED",
+        "nsd-name-ref": document["nsd"].get("name"),
+        "ns-instance-config-ref": document["_id"],
+        "operational-events": [],
+        "orchestration-progress": {},
+        "resource-orchestrator": "osmopenmano",
+        "ssh-authorized-key": document["instantiate_params"].get("ssh_keys"),
+        "vnfd-id": sorted({vnfr["vnfd-id"] for vnfr in members}),
+        **document,
+        "deploymentStatus": _deployment(members),
+        "_admin": {
+            **_admin(document),
+            "nslcmop": document["currentOperationID"],
+            "current-operation": document["currentOperation"],
+        },
+    }
+
+
+def _deployment(vnfrs: Iterable[Document]) -> Document:
+    """Return what ``ns-list --long`` sums up: the state of every network and VM."""
+    nets: dict[str, str] = {}
+    vnfs = []
+    for vnfr in vnfrs:
+        for vdur in vnfr["vdur"]:
+            for port in vdur["interfaces"]:
+                up = port["ip-address"] is not None
+                nets[port["ns-vld-id"]] = "ACTIVE" if up else nets.get(port["ns-vld-id"], "BUILD")
+        vnfs.append(
+            {
+                "member_vnf_index": vnfr["member-vnf-index-ref"],
+                "vms": [{"name": v["name"], "status": v["status"]} for v in vnfr["vdur"]],
+            }
+        )
+    return {
+        "nets": [{"name": name, "status": status} for name, status in sorted(nets.items())],
+        "vnfs": vnfs,
+    }
+
+
+def vnf(document: Document) -> Document:
+    """Return the record of a VNF."""
+    points = [
+        {"id": port["external-connection-point-ref"], "name": port["external-connection-point-ref"]}
+        for vdur in document["vdur"]
+        for port in vdur["interfaces"]
+        if port["external-connection-point-ref"]
+    ]
+    return {
+        "connection-point": points,
+        "created-time": document["_admin"]["created"],
+        **document,
+        "id": document["_id"],
+        "_admin": _admin(document),
+    }
+
+
+def nsi(document: Document) -> Document:
+    """Return the record of a slice."""
+    return {**document, "_admin": _admin(document)}
+
+
+def operation(document: Document, store: Store, instance: Document | None) -> Document:
+    """Return an operation; `stage` and, while it runs, `detailed-status` tell how far it is."""
+    owner = next(key for key in ("nsInstanceId", "netsliceInstanceId") if key in document)
+    kind = document["lcmOperationType"]
+    params = {**document["operationParams"], "lcmOperationType": kind, owner: document[owner]}
+    if kind == "instantiate" and owner == "nsInstanceId":
+        params["nsr_id"] = document[owner]
+        params.setdefault("nsDescription", (instance or {}).get("description"))
+    stage = _stage(store, document["_id"])
+    href = "/nslcm/v1" if owner == "nsInstanceId" else "/nsilcm/v1"
+    names = ("ns_lcm_op_occs", "ns_instances")
+    if owner != "nsInstanceId":
+        names = ("nsi_lcm_op_occs", "netslice_instances")
+    running = document["operationState"] == "PROCESSING"
+    return {
+        **document,
+        "operationParams": params,
+        "queuePosition": 0 if running else None,
+        "stage": stage,
+        "detailed-status": document["detailed-status"] or (stage if running else ""),
+        "isAutomaticInvocation": False,
+        "isCancelPending": False,
+        "links": {
+            "self": f"/osm{href}/{names[0]}/{document['_id']}",
+            owner.removesuffix("Id"): f"/osm{href}/{names[1]}/{document[owner]}",
+        },
+        "_admin": _admin(document),
+    }
+
+
+def _stage(store: Store, op_id: str) -> str:
+    """Return the last stage a worker wrote into the progress of its operation."""
+    try:
+        lines = (operation_folder(store.home, op_id) / "events.jsonl").read_bytes().splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        try:
+            event = json.loads(line)
+        except ValueError:  # the worker writes this very line
+            continue
+        if event["kind"] == "stage":
+            return str(event["text"])
+    return ""
+
+
+def _admin(document: Mapping[str, Any]) -> Document:
+    projects = [PROJECT_ID]
+    return {**document["_admin"], "projects_read": projects, "projects_write": projects}

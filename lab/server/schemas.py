@@ -1,0 +1,133 @@
+"""Bodies of requests, as NBI allows them (osm_nbi/validation.py).
+
+Instantiation parameters are looked at in full by the validator of packages and parameters; here
+stands only which keys there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^,;()'\"]+$"}
+_SHORT_NAME = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,;()\\.\\$'\"]+$"}
+_STRING = {"type": "string", "minLength": 1, "maxLength": 255}
+_DESCRIPTION = {"type": ["string", "null"], "maxLength": 255, "pattern": "^[^'\"]+$"}
+_ID = {
+    "type": "string",
+    "pattern": "^[a-fA-F0-9]{8}(-[a-fA-F0-9]{4}){3}-[a-fA-F0-9]{12}$",
+}
+_BOOLEAN = {"type": "boolean"}
+_COUNT = {"type": "integer", "minimum": 0}
+_POSITIVE = {"type": "integer", "minimum": 1}
+_OBJECT = {"type": "object"}
+_LIST = {"type": "array", "minItems": 1, "items": {"type": "object"}}
+_KEYS = {"type": "array", "items": {"type": "string"}}
+
+
+def _body(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+TOKEN = {
+    "type": "object",
+    "properties": {
+        "username": {"type": "string"},
+        "password": {"type": "string"},
+        "project_id": {"type": ["string", "null"]},
+    },
+}
+
+VIM_ACCOUNT = _body(
+    {
+        "schema_version": {"type": "string", "enum": ["1.0"]},
+        "schema_type": {"type": "string"},
+        "name": _NAME,
+        "description": _DESCRIPTION,
+        "vim": _NAME,
+        "datacenter": _NAME,
+        "vim_type": _SHORT_NAME,
+        "vim_url": _DESCRIPTION,
+        "vim_tenant_name": _NAME,
+        "vim_user": _STRING,
+        "vim_password": {"type": "string", "minLength": 1, "maxLength": 60},
+        "vca": _ID,
+        "config": _OBJECT,
+        "prometheus-config": _OBJECT,
+    },
+    "name",
+    "vim_url",
+    "vim_type",
+    "vim_user",
+    "vim_password",
+    "vim_tenant_name",
+)
+
+NS_INSTANTIATE = _body(
+    {
+        "nsName": _NAME,
+        "nsDescription": _DESCRIPTION,
+        "nsdId": _ID,
+        "vimAccountId": _ID,
+        "wimAccountId": {"type": ["string", "boolean", "null"]},
+        "placement-engine": _STRING,
+        "placement-constraints": _OBJECT,
+        "additionalParamsForNs": _OBJECT,
+        "additionalParamsForVnf": _LIST,
+        "config-units": _POSITIVE,
+        "k8s-namespace": _NAME,
+        "ssh_keys": _KEYS,
+        "timeout_ns_deploy": _POSITIVE,
+        "vduImage": _NAME,
+        "vnf": _LIST,
+        "vld": _LIST,
+    },
+    "nsName",
+    "nsdId",
+    "vimAccountId",
+)
+
+NS_ACTION = _body(
+    {
+        "member_vnf_index": _NAME,
+        "vnf_member_index": _NAME,
+        "vdu_id": _NAME,
+        "vdu_count_index": _COUNT,
+        "kdu_name": _NAME,
+        "primitive": _NAME,
+        "timeout_ns_action": _POSITIVE,
+        "primitive_params": _OBJECT,
+    },
+    "primitive",
+    "primitive_params",
+)
+
+NS_TERMINATE = _body(
+    {
+        "autoremove": _BOOLEAN,
+        "timeout_ns_terminate": _POSITIVE,
+        "skip_terminate_primitives": _BOOLEAN,
+    }
+)
+
+NSI_INSTANTIATE = _body(
+    {
+        "nsiName": _NAME,
+        "nsiDescription": _DESCRIPTION,
+        "nstId": _STRING,
+        "vimAccountId": _ID,
+        "timeout_nsi_deploy": _POSITIVE,
+        "ssh_keys": _KEYS,
+        "additionalParamsForNsi": _OBJECT,
+        "additionalParamsForSubnet": _LIST,
+        "netslice-subnet": _LIST,
+        "netslice-vld": _LIST,
+    },
+    "nsiName",
+    "nstId",
+    "vimAccountId",
+)

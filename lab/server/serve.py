@@ -1,0 +1,88 @@
+"""``osm-lab serve``."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+
+import click
+
+from lab.cli.context import Lab, pass_lab
+from lab.errors import NbiError
+from lab.nbi.params import read_text
+
+DEFAULT_PASSWORD = "admin"  # noqa: S105  # what osmclient sends unless told otherwise
+PASSWORD = "OSMLAB_PASSWORD"  # noqa: S105  # name of a variable
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9999, show_default=True)
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path),
+    help=f"File with the password of user admin, else ${PASSWORD}; on loopback "
+    f"'{DEFAULT_PASSWORD}' when neither is given.",
+)
+@pass_lab
+def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
+    """Offer the lab by OSM's own API (HTTPS), for osmclient and whatever speaks SOL005."""
+    import uvicorn
+
+    from lab.server import certificate
+    from lab.server.app import create_app
+
+    password = _password(host, password_file)
+    folder = lab.home / "server"
+    cert, key = certificate.make(folder, host)
+    config = uvicorn.Config(
+        create_app(lab.engine, password),
+        host=host,
+        port=port,
+        ssl_certfile=str(cert),
+        ssl_keyfile=str(key),
+        log_level="warning",
+        limit_concurrency=200,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+    )
+    server = uvicorn.Server(config)
+    try:
+        socket = config.bind_socket()
+    except SystemExit:
+        raise NbiError(f"cannot listen on {host} port {port}; is it in use?") from None
+    lab.out.remark(f"https://{host}:{socket.getsockname()[1]}/osm, certificate {cert}")
+    if password == DEFAULT_PASSWORD:
+        lab.out.remark(f"WARNING: every user of this machine can log in; set {PASSWORD}")
+    server.run(sockets=[socket])
+
+
+def _password(host: str, file: Path | None) -> str:
+    """Return the password of user admin.
+
+    Raises:
+        NbiError: none is given, or OSM's default, and others than this machine could connect.
+    """
+    given = os.environ.get(PASSWORD, "")
+    if file is not None:
+        given = read_text(file, "--password-file").strip()
+        if not given:
+            raise NbiError(f"--password-file '{file}' is empty")
+    if _is_loopback(host):
+        return given or DEFAULT_PASSWORD
+    if given in ("", DEFAULT_PASSWORD):
+        raise NbiError(
+            f"other machines can reach {host}: give a password of your own, by --password-file "
+            f"or {PASSWORD}"
+        )
+    return given
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,124 @@
+"""Tokens: who may use the interface (NBI: ``admin/v1/tokens``).
+
+A lab has one user and one project, both called `admin`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from lab.errors import NbiError
+
+NAME = "admin"
+LIFETIME = 3600.0
+"""Seconds a token is good for, as in OSM."""
+MOST = 10_000
+"""Tokens kept at a time; older ones go first."""
+#: Ids of the one user, project and role; the same in every lab.
+USER_ID, PROJECT_ID, ROLE_ID = (
+    str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}.osm-vpnaas-lab")) for kind in ("u", "p", "r")
+)
+
+
+class Tokens:
+    """Tokens that were given out and are still good. Thread-safe."""
+
+    def __init__(self, password: str) -> None:
+        """Give tokens to who knows ``password``."""
+        self._password = password.encode()
+        self._tokens: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def login(self, credentials: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a new token for a user name and password.
+
+        Raises:
+            NbiError: they are wrong, or the project does not exist.
+        """
+        given = str(credentials.get("password") or "").encode()
+        right = hmac.compare_digest(given, self._password)
+        if credentials.get("username") not in (NAME, USER_ID) or not right:
+            raise NbiError("Invalid username/password", HTTPStatus.UNAUTHORIZED)
+        project = credentials.get("project_id")
+        if project not in (None, NAME, PROJECT_ID):
+            text = f"project {project} not allowed for this user"
+            raise NbiError(text, HTTPStatus.UNAUTHORIZED)
+        key = secrets.token_urlsafe(24)
+        now = time.time()
+        token = {
+            "_id": key,
+            "id": key,
+            "issued_at": now,
+            "expires": now + LIFETIME,
+            "username": NAME,
+            "user_id": USER_ID,
+            "project_id": PROJECT_ID,
+            "project_name": NAME,
+            "admin": True,
+            "roles": [{"name": "system_admin", "id": ROLE_ID}],
+        }
+        with self._lock:
+            self._drop_old(now)
+            self._tokens[key] = token
+        return dict(token)
+
+    def _drop_old(self, now: float) -> None:
+        expired = [key for key, token in self._tokens.items() if token["expires"] < now]
+        surplus = list(self._tokens)[: max(0, len(self._tokens) - MOST + 1)]
+        for key in {*expired, *surplus}:
+            del self._tokens[key]
+
+    def authorize(self, header: str | None) -> dict[str, Any]:
+        """Return the token that an Authorization header names.
+
+        Raises:
+            NbiError: there is none, it is unknown, or its time is over.
+        """
+        kind, _, key = (header or "").partition(" ")
+        if kind.lower() != "bearer" or not key:
+            text = "Needed a token or Authorization http header"
+            raise NbiError(text, HTTPStatus.UNAUTHORIZED)
+        with self._lock:
+            token = self._tokens.get(key.strip())
+        if token is None:
+            text = "Invalid Token or Authorization HTTP header"
+            raise NbiError(text, HTTPStatus.UNAUTHORIZED)
+        if token["expires"] < time.time():
+            text = "Expired Token or Authorization HTTP header"
+            raise NbiError(text, HTTPStatus.UNAUTHORIZED)
+        return dict(token)
+
+    def find(self, key: str) -> dict[str, Any]:
+        """Return a token by its id.
+
+        Raises:
+            NbiError: there is none.
+        """
+        with self._lock:
+            token = self._tokens.get(key)
+        if token is None:
+            raise NbiError("token not found", HTTPStatus.NOT_FOUND)
+        return dict(token)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return the tokens that are good now."""
+        with self._lock:
+            self._drop_old(time.time())
+            return [dict(token) for token in self._tokens.values()]
+
+    def logout(self, key: str) -> None:
+        """End a token.
+
+        Raises:
+            NbiError: there is none.
+        """
+        with self._lock:
+            if self._tokens.pop(key, None) is None:
+                raise NbiError(f"Token '{key}' not found", HTTPStatus.NOT_FOUND)
