@@ -28,34 +28,15 @@ PASSWORD = "OSMLAB_PASSWORD"  # noqa: S105  # name of a variable
 @pass_lab
 def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
     """Offer the lab by OSM's own API (HTTPS), for osmclient and whatever speaks SOL005."""
-    import uvicorn
-
-    from lab.server import certificate
     from lab.server.app import create_app
+    from lab.server.listener import Listener
 
     password = _password(host, password_file)
-    folder = lab.home / "server"
-    cert, key = certificate.make(folder, host)
-    config = uvicorn.Config(
-        create_app(lab.engine, password),
-        host=host,
-        port=port,
-        ssl_certfile=str(cert),
-        ssl_keyfile=str(key),
-        log_level="warning",
-        limit_concurrency=200,
-        timeout_graceful_shutdown=5,
-        server_header=False,
-    )
-    server = uvicorn.Server(config)
-    try:
-        socket = config.bind_socket()
-    except SystemExit:
-        raise NbiError(f"cannot listen on {host} port {port}; is it in use?") from None
-    lab.out.remark(f"https://{host}:{socket.getsockname()[1]}/osm, certificate {cert}")
+    listener = Listener(create_app(lab.engine, password), lab.home / "server", host, port)
+    lab.out.remark(f"{listener.url}, certificate {listener.certificate}")
     if password == DEFAULT_PASSWORD:
         lab.out.remark(f"WARNING: every user of this machine can log in; set {PASSWORD}")
-    server.run(sockets=[socket])
+    listener.run()
 
 
 def _password(host: str, file: Path | None) -> str:

@@ -1,0 +1,52 @@
+"""The HTTPS listener in front of the application."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from lab.errors import NbiError
+from lab.server import certificate
+
+
+class Listener:
+    """One address and port, taken at once, served from :meth:`run` on."""
+
+    def __init__(self, app: ASGIApp, folder: Path, host: str, port: int) -> None:
+        """Make a certificate in ``folder`` and take the port (0: any that is free).
+
+        Raises:
+            NbiError: the address or port cannot be had.
+        """
+        self.certificate, key = certificate.make(folder, host)
+        config = uvicorn.Config(
+            app,
+            ssl_certfile=str(self.certificate),
+            ssl_keyfile=str(key),
+            lifespan="off",
+            log_level="warning",
+            limit_concurrency=200,
+            timeout_graceful_shutdown=1,
+            server_header=False,
+        )
+        self._server = uvicorn.Server(config)
+        try:
+            self._socket = socket.create_server(
+                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+            )
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise NbiError(f"cannot listen on {host} port {port}: {reason}") from None
+        name = f"[{host}]" if ":" in host else host
+        self.url = f"https://{name}:{self._socket.getsockname()[1]}/osm"
+
+    def run(self) -> None:
+        """Serve until SIGINT or SIGTERM, or :meth:`stop`; requests on their way are answered."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Let :meth:`run` return, called from another thread."""
+        self._server.should_exit = True

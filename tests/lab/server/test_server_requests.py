@@ -1,0 +1,453 @@
+"""What osmclient sends, answered as OSM's NBI answers it; and what hostile clients send."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import tarfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+from conftest import VIM
+from server_support import PASSWORD, Api, instantiation
+
+from lab.nbi.engine import Engine
+from lab.records.store import CREATED, NSDS, NSRS, OPS, VNFDS, VNFRS, Document
+from lab.server import bodies, tokens
+
+VNFD_CONTENT = "/vnfpkgm/v1/vnf_packages_content"
+
+
+def refused(answer: requests.Response, status: int, code: str, text: str) -> None:
+    """Check a refusal with NBI's three fields, and no others."""
+    body = answer.json()
+    assert set(body) == {"code", "status", "detail"}
+    assert (answer.status_code, body["status"], body["code"]) == (status, status, code), body
+    assert text in body["detail"]
+
+
+def nothing_made(engine: Engine) -> None:
+    uploads = engine.store.root / "uploads"
+    packages = engine.store.root / "packages"
+    for collection in (VNFDS, NSDS, NSRS, VNFRS, OPS):
+        assert engine.store.all(collection) == []
+    for folder in (uploads, packages):
+        assert not folder.exists() or list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def service(api: Api, dist: Path) -> dict[str, Any]:
+    nsd = api.onboard(dist)
+    answer = api.post("/nslcm/v1/ns_instances_content", instantiation(dist, nsd, VIM))
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def instantiated(api: Api, service: Document) -> str:
+    def change(nsr: Document) -> None:
+        nsr["_admin"]["nsState"] = "INSTANTIATED"
+
+    api.engine.store.update(NSRS, service["id"], change)
+    return str(service["id"])
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+def test_token(api: Api) -> None:
+    token = api.headers["Authorization"].partition(" ")[2]
+    shown = api.get(f"/admin/v1/tokens/{token}").json()
+    assert (shown["username"], shown["project_name"]) == ("admin", "admin")
+    assert api.delete(f"/admin/v1/tokens/{token}").status_code == 200
+    text = "Invalid Token or Authorization HTTP header"
+    refused(api.get("/nslcm/v1/ns_instances_content"), 401, "UNAUTHORIZED", text)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "text"),
+    [
+        ({"username": "admin", "password": "admin"}, "Invalid username/password"),
+        ({"username": "root", "password": PASSWORD}, "Invalid username/password"),
+        ({"username": "admin"}, "Invalid username/password"),
+        ({}, "Invalid username/password"),
+        (
+            {"username": "admin", "password": PASSWORD, "project_id": "other"},
+            "project other not allowed for this user",
+        ),
+    ],
+)
+def test_wrong_credentials(api: Api, credentials: dict[str, str], text: str) -> None:
+    refused(api.post("/admin/v1/tokens", credentials), 401, "UNAUTHORIZED", text)
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer x", "Basic YWRtaW46YWRtaW4="])
+def test_every_path_needs_a_token(api: Api, header: str) -> None:
+    api.headers["Authorization"] = header
+    for path in ("/admin/v1/vim_accounts", "/admin/v1/tokens", "/vnfpkgm/v1/vnf_packages"):
+        assert api.get(path).status_code == 401
+    assert api.post(VNFD_CONTENT, {}).status_code == 401
+    assert api.get("/version").status_code == 200
+
+
+def test_token_runs_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = tokens.time.time()
+    monkeypatch.setattr(tokens.time, "time", lambda: now + tokens.LIFETIME + 1)
+    text = "Expired Token or Authorization HTTP header"
+    refused(api.get("/admin/v1/vim_accounts"), 401, "UNAUTHORIZED", text)
+
+
+# -- accounts ------------------------------------------------------------------------------------
+
+
+def test_what_a_lab_has_not_is_an_empty_list(api: Api) -> None:
+    for path in (
+        "/admin/v1/wim_accounts",
+        "/admin/v1/sdns",
+        "/admin/v1/k8sclusters",
+        "/admin/v1/osmrepos",
+        "/pdu/v1/pdu_descriptors",
+        "/nsd/v1/ns_config_template",
+    ):
+        assert api.get(path).json() == []
+    answer = api.post("/admin/v1/wim_accounts", {"name": "w"})
+    refused(answer, 501, "NOT_IMPLEMENTED", "Method POST not supported yet for this URL")
+
+
+def test_administration(api: Api) -> None:
+    [project] = api.get("/admin/v1/projects").json()
+    assert api.get(f"/admin/v1/projects/{project['_id']}").json()["name"] == "admin"
+    assert [u["username"] for u in api.get("/admin/v1/users").json()] == ["admin"]
+    assert [v["name"] for v in api.get("/admin/v1/vca").json()] == ["lab"]
+    with Api(api.engine, api.site, vca=False) as without:
+        assert without.get("/admin/v1/vca").json() == []
+
+
+def test_vim_account(api: Api) -> None:
+    [vim] = api.get("/admin/v1/vim_accounts").json()
+    assert (vim["name"], vim["_admin"]["operationalState"]) == ("lab", "ENABLED")
+    text = "Format error  ''vim_url' is a required property' "
+    body = {"name": "x", "vim_type": "openstack"}
+    refused(api.post("/admin/v1/vim_accounts", body), 422, "UNPROCESSABLE_ENTITY", text)
+    missing = "database exception Not found any vim_account with filter='{'_id': 'x'}'"
+    refused(api.get("/admin/v1/vim_accounts/x"), 404, "NOT_FOUND", missing)
+
+
+# -- packages ------------------------------------------------------------------------------------
+
+
+def test_package_in_one_step(api: Api, dist: Path) -> None:
+    api.onboard(dist)
+    [vnfd] = api.get("/vnfpkgm/v1/vnf_packages").json()
+    assert (vnfd["id"], vnfd["onboardingState"]) == ("vpn_endpoint_vnf", "ONBOARDED")
+    assert vnfd["_admin"]["usageState"] == "NOT_IN_USE"
+    text = api.get(f"/vnfpkgm/v1/vnf_packages/{vnfd['_id']}/vnfd", Accept="text/plain").text
+    assert yaml.safe_load(text)["vnfd"]["id"] == "vpn_endpoint_vnf"
+    again = api.upload("POST", VNFD_CONTENT, dist / "vpn_endpoint_vnf.tar.gz")
+    there = "vnfd with id 'vpn_endpoint_vnf' already exists for this project"
+    refused(again, 409, "CONFLICT", there)
+    answer = api.delete(f"/vnfpkgm/v1/vnf_packages/{vnfd['_id']}")
+    used = "There is at least one NS package referencing this descriptor"
+    refused(answer, 409, "CONFLICT", used)
+
+
+def test_package_in_two_steps(api: Api, dist: Path) -> None:
+    made = api.post("/vnfpkgm/v1/vnf_packages", {"userDefinedData": {"by": "me"}})
+    key = made.json()["id"]
+    assert made.headers["location"] == f"/osm/vnfpkgm/v1/vnf_packages/{key}"
+    assert api.get(f"/vnfpkgm/v1/vnf_packages/{key}").json()["onboardingState"] == "CREATED"
+    path = f"/vnfpkgm/v1/vnf_packages/{key}/package_content"
+    broken = api.upload("PUT", path, dist / "vpn_endpoint_vnf.tar.gz", b"\x1f\x8b nothing")
+    refused(broken, 409, "CONFLICT", "Error, MD5 mismatch")
+    assert api.get(f"/vnfpkgm/v1/vnf_packages/{key}").json()["operationalState"] == "DISABLED"
+    done = api.upload("PUT", path, dist / "vpn_endpoint_vnf.tar.gz")
+    assert (done.status_code, done.content) == (204, b"")
+    [vnfd] = api.get("/vnfpkgm/v1/vnf_packages").json()
+    assert (vnfd["_id"], vnfd["operationalState"]) == (key, "ENABLED")
+    assert api.engine.store.all(CREATED) == []
+    assert api.delete(f"/vnfpkgm/v1/vnf_packages/{key}").status_code == 204
+    nothing_made(api.engine)
+
+
+def test_package_announced_and_dropped(api: Api) -> None:
+    key = api.post("/nsd/v1/ns_descriptors", {}).json()["id"]
+    assert api.get(f"/nsd/v1/ns_descriptors/{key}").json()["nsdOnboardingState"] == "CREATED"
+    assert api.get(f"/vnfpkgm/v1/vnf_packages/{key}").status_code == 404
+    assert api.delete(f"/nsd/v1/ns_descriptors/{key}").status_code == 204
+    assert api.get("/nsd/v1/ns_descriptors").json() == []
+
+
+def test_package_with_digest(api: Api, dist: Path) -> None:
+    file = dist / "vpn_endpoint_vnf.tar.gz"
+    digest = base64.b64encode(hashlib.sha384(file.read_bytes()).digest()).decode()
+    wrong = api.upload("POST", VNFD_CONTENT, file, Digest="SHA-384=" + "A" * 64)
+    refused(wrong, 409, "CONFLICT", "Error, SHA384 mismatch")
+    for header in ("SHA-1=x", "SHA-384=*"):
+        assert api.upload("POST", VNFD_CONTENT, file, Digest=header).status_code == 400
+    nothing_made(api.engine)
+    right = api.upload("POST", VNFD_CONTENT, file, Digest=f"SHA-384={digest}")
+    assert right.status_code == 201
+
+
+def hostile_archive(folder: Path, name: str) -> Path:
+    """A package with a file that wants to be elsewhere."""
+    source = folder / "x"
+    source.write_text("vnfd: {id: x}\n")
+    target = folder / "hostile.tar.gz"
+    with tarfile.open(target, "w:gz") as archive:
+        archive.add(source, name)
+    return target
+
+
+@pytest.mark.parametrize("name", ["../../evil.yaml", "p/../../evil.yaml"])
+def test_package_that_leaves_its_folder(api: Api, tmp_path: Path, name: str) -> None:
+    answer = api.upload("POST", VNFD_CONTENT, hostile_archive(tmp_path, name))
+    refused(answer, 400, "BAD_REQUEST", "Absolute path or '..' are not allowed")
+    nothing_made(api.engine)
+
+
+def test_file_name_of_the_client_leads_nowhere(api: Api, dist: Path) -> None:
+    file = dist / "vpn_endpoint_vnf.tar.gz"
+    headers = {"Content-Filename": "../../../../etc/cron.d/evil"}
+    assert api.upload("POST", VNFD_CONTENT, file, **headers).status_code == 201
+    assert list((api.engine.store.root / "uploads").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "status"), [(b"", 400), (b"no archive", 400), (b"\x1f\x8b\x08\x00broken", 400)]
+)
+def test_no_package(api: Api, dist: Path, data: bytes, status: int) -> None:
+    md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    headers = {"Content-File-MD5": md5}
+    file = dist / "vpn_endpoint_vnf.tar.gz"
+    assert api.upload("POST", VNFD_CONTENT, file, data, **headers).status_code == status
+    nothing_made(api.engine)
+
+
+@pytest.mark.parametrize("given", ["bytes 5-9/10", "bytes 0-3/100", "0-3", "bytes a-b/c"])
+def test_content_range(api: Api, dist: Path, given: str) -> None:
+    headers = {"Content-Range": given}
+    answer = api.upload("POST", VNFD_CONTENT, dist / "vpn_endpoint_vnf.tar.gz", **headers)
+    refused(answer, 416, "REQUESTED_RANGE_NOT_SATISFIABLE", "")
+    nothing_made(api.engine)
+
+
+def test_descriptor_without_its_vnfds(api: Api, dist: Path) -> None:
+    answer = api.upload("POST", "/nsd/v1/ns_descriptors_content", dist / "vpn_basic_ns.tar.gz")
+    refused(answer, 409, "CONFLICT", "references a non existing vnfd")
+    nothing_made(api.engine)
+
+
+def test_upload_larger_than_a_package_may_be(
+    api: Api, dist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MAX_BYTES", 1000)
+    file = dist / "vpn_endpoint_vnf.tar.gz"
+    refused(api.upload("POST", VNFD_CONTENT, file), 413, "REQUEST_ENTITY_TOO_LARGE", "1000 bytes")
+
+    def chunks() -> Iterator[bytes]:
+        yield from [b"x" * 300] * 10
+
+    headers = {**api.headers, "Content-Type": "application/gzip"}
+    answer = api.http.post(f"{api.url}{VNFD_CONTENT}", data=chunks(), headers=headers)
+    refused(answer, 413, "REQUEST_ENTITY_TOO_LARGE", "1000 bytes")
+    nothing_made(api.engine)
+
+
+# -- services ------------------------------------------------------------------------------------
+
+
+def test_service(api: Api, service: dict[str, Any]) -> None:
+    assert set(service) == {"id", "nslcmop_id", "nsName"}
+    [nsr] = api.get("/nslcm/v1/ns_instances_content").json()
+    assert nsr["_id"] == service["id"]
+    # What `osm ns-list --long` reads.
+    for field in ("create-time", "nsState", "currentOperation", "datacenter", "deploymentStatus"):
+        assert field in nsr
+    assert nsr["_admin"]["projects_read"]
+    [operation] = api.get(f"/nslcm/v1/ns_lcm_op_occs?nsInstanceId={nsr['_id']}").json()
+    assert operation["_id"] == service["nslcmop_id"]
+    # What `osm ns-op-list --long` takes out of the parameters before it prints them.
+    for field in ("nsDescription", "nsName", "nsdId", "nsr_id", "lcmOperationType"):
+        assert field in operation["operationParams"]
+    assert operation["queuePosition"] == 0
+    assert api.get("/nslcm/v1/ns_lcm_op_occs?nsInstanceId=other").json() == []
+    vnfrs = api.get(f"/nslcm/v1/vnfrs?nsr-id-ref={nsr['_id']}").json()
+    assert {v["member-vnf-index-ref"] for v in vnfrs} == {"server", "client"}
+    one = api.get(f"/nslcm/v1/vnf_instances/{vnfrs[0]['_id']}").json()
+    assert one["id"] == vnfrs[0]["_id"]
+
+
+def test_service_of_wrong_parameters(api: Api, dist: Path) -> None:
+    nsd = api.onboard(dist)
+    good = instantiation(dist, nsd, VIM)
+    path = "/nslcm/v1/ns_instances_content"
+    other = "99999999-2222-4333-8444-555555555555"
+    cases: list[tuple[dict[str, Any], int, str]] = [
+        ({"nsdId": other}, 404, "database exception Not found any nsd with filter="),
+        ({"vimAccountId": other}, 400, f"Invalid vimAccountId='{other}' not present for the"),
+        ({"vimAccountId": "lab"}, 422, "Format error at 'vimAccountId' ''lab' does not match"),
+        ({"colour": 1}, 422, "Additional properties are not allowed ('colour' was unexpected)"),
+        ({"vld": [{"name": "none"}]}, 400, "Invalid parameter vld:name='none' is not present"),
+        ({"additionalParamsForVnf": None}, 422, "Format error at 'additionalParamsForVnf'"),
+        (
+            {"vnf": [{"member-vnf-index": "x", "vimAccountId": VIM}]},
+            400,
+            "Invalid parameter member_vnf_index='x'",
+        ),
+    ]
+    for change, status, text in cases:
+        answer = api.post(path, {**good, **change})
+        assert (answer.status_code, text in answer.json()["detail"]) == (status, True), answer.text
+    lacking = {key: value for key, value in good.items() if key != "additionalParamsForVnf"}
+    refused(api.post(path, lacking), 400, "BAD_REQUEST", "not supplied")
+    assert api.get(path).json() == []
+    assert api.engine.store.all(VNFRS) == api.engine.store.all(OPS) == []
+
+
+def test_two_services_of_one_name(api: Api, dist: Path, service: dict[str, Any]) -> None:
+    [nsd] = api.get("/nsd/v1/ns_descriptors").json()
+    body = instantiation(dist, nsd["_id"], VIM)
+    answer = api.post("/nslcm/v1/ns_instances_content", body)
+    refused(answer, 409, "CONFLICT", "ns with name 'vpn' already exists for this project")
+
+
+def test_action(api: Api, service: dict[str, Any]) -> None:
+    path = f"/nslcm/v1/ns_instances/{service['id']}/action"
+    body = {"member_vnf_index": "server", "primitive": "show-status", "primitive_params": {}}
+    early = "cannot be 'action' because it is not instantiated"
+    refused(api.post(path, body), 409, "CONFLICT", early)
+    instantiated(api, service)
+    answer = api.post(path, body)
+    assert (answer.status_code, answer.json()["nsName"]) == (202, "vpn")
+    operation = api.get(f"/nslcm/v1/ns_lcm_op_occs/{answer.json()['id']}").json()
+    assert operation["operationState"] == "PROCESSING"
+    assert operation["operationParams"]["primitive"] == "show-status"
+    for change, text in (
+        ({"primitive": "fly"}, "Invalid primitive 'fly' is not present at vnfd/nsd"),
+        ({"primitive_params": {"x": 1}}, "parameter/s '['x']' not present at vnfd /nsd for"),
+        ({"member_vnf_index": "x"}, "Invalid parameter member_vnf_index='x' is not one of the"),
+        ({"vdu_id": "x"}, "Invalid parameter vdu_id='x' not present at vnfd:vdu:id"),
+        ({"kdu_name": "x"}, "Invalid parameter kdu_name='x' not present at vnfd:kdu:name"),
+    ):
+        refused(api.post(path, {**body, **change}), 400, "BAD_REQUEST", text)
+    refused(api.post(path, {}), 422, "UNPROCESSABLE_ENTITY", "'primitive' is a required property")
+    assert len(api.engine.store.all(OPS)) == 2
+
+
+def test_delete(api: Api, service: dict[str, Any]) -> None:
+    path = f"/nslcm/v1/ns_instances_content/{service['id']}"
+    bad = api.delete(f"{path}?skip_terminate_primitives=maybe")
+    refused(bad, 422, "UNPROCESSABLE_ENTITY", "'maybe' is not of type 'boolean'")
+    answer = api.delete(f"{path}?skip_terminate_primitives=True&timeout_ns_terminate=60")
+    assert answer.status_code == 202
+    operation = api.get(f"/nslcm/v1/ns_lcm_op_occs/{answer.json()['_id']}").json()
+    assert operation["lcmOperationType"] == "terminate"
+    assert operation["operationParams"]["skip_terminate_primitives"] is True
+    gone = "database exception Not found any nsr with filter='{'_id': 'x'}'"
+    refused(api.delete("/nslcm/v1/ns_instances_content/x"), 404, "NOT_FOUND", gone)
+
+
+def test_slice_of_wrong_parameters(api: Api, dist: Path) -> None:
+    api.onboard(dist)
+    file = dist / "vpn_basic_nst.tar.gz"
+    nst = api.upload("POST", "/nst/v1/netslice_templates_content", file).json()["id"]
+    assert [n["_id"] for n in api.get("/nst/v1/netslice_templates").json()] == [nst]
+    body = {"nstId": nst, "nsiName": "s", "nsiDescription": "d", "vimAccountId": VIM}
+    path = "/nsilcm/v1/netslice_instances_content"
+    refused(api.post(path, body), 400, "BAD_REQUEST", "not supplied")
+    refused(api.post(path, {**body, "x": 1}), 422, "UNPROCESSABLE_ENTITY", "('x' was unexpected)")
+    refused(api.post(path, {**body, "nstId": "none"}), 404, "NOT_FOUND", "any nst with filter")
+    assert api.get(path).json() == []
+    assert api.engine.store.all(NSRS) == []
+
+
+# -- filters -------------------------------------------------------------------------------------
+
+
+def test_filters(api: Api, service: dict[str, Any]) -> None:
+    def names(query: str) -> list[str]:
+        return [n["name"] for n in api.get(f"/nslcm/v1/ns_instances_content?{query}").json()]
+
+    assert names("name=vpn") == names("name=x,vpn") == names("nsd-ref.eq=vpn_basic_ns") == ["vpn"]
+    assert names("name.neq=vpn") == names("name=vpn&nsState=READY") == names("no.such=1") == []
+    assert names("_admin.created.gt=0") == names("create-time.gte=1") == ["vpn"]
+    assert names("_admin.created.lt=0") == names("create-time.gt=x") == []
+    assert names("nsd.df.vnf-profile.id=server") == names("nsd.df.0.vnf-profile.1.id=client")
+    assert names("nsd.df.ANYINDEX.vnf-profile.ANYINDEX.id.cont=client") == ["vpn"]
+    assert names("ADMIN&PUBLIC=True") == ["vpn"]
+
+
+# -- other hostile clients -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"{", "Invalid json format"),
+        (b"[]", "Expected application/yaml or application/json Content-Type"),
+        (b"\xff\xfe", "Invalid json format"),
+        (b"[" * 100_000, "Invalid json format"),
+    ],
+)
+def test_body_that_is_no_document(api: Api, content: bytes, text: str) -> None:
+    headers = {**api.headers, "Content-Type": "application/json"}
+    answer = api.http.post(f"{api.url}/admin/v1/vim_accounts", data=content, headers=headers)
+    refused(answer, 400, "BAD_REQUEST", text)
+
+
+def test_yaml_that_grows(api: Api) -> None:
+    bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n"
+    for last, name in zip("abcdefg", "bcdefgh", strict=True):
+        bomb += f"{name}: &{name} [{', '.join([f'*{last}'] * 9)}]\n"
+    headers = {**api.headers, "Content-Type": "application/yaml"}
+    answer = api.http.post(f"{api.url}/admin/v1/vim_accounts", data=bomb, headers=headers)
+    refused(answer, 400, "BAD_REQUEST", "Invalid yaml format too large with its aliases expanded")
+
+
+def test_document_that_is_too_large(api: Api) -> None:
+    text = "x" * (bodies.MAX_DOCUMENT + 1)
+    answer = api.post("/admin/v1/vim_accounts", {"name": text})
+    refused(answer, 413, "REQUEST_ENTITY_TOO_LARGE", "The body is larger than")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "text"),
+    [
+        ("GET", "/", "URL must contain at least 'main_topic/version/topic'"),
+        ("GET", "/nslcm/v1/colours", "Unexpected URL item colours"),
+        ("PUT", "/admin/v1/vim_accounts", "Method PUT not supported for this URL"),
+        ("GET", "/nslcm/v1/ns_instances/x/action", "Method GET not supported for this URL"),
+    ],
+)
+def test_unknown_path(api: Api, method: str, path: str, text: str) -> None:
+    answer = api.http.request(method, f"{api.url}{path}", headers=api.headers)
+    refused(answer, 405, "METHOD_NOT_ALLOWED", text)
+
+
+@pytest.mark.parametrize("key", ["..", "%2e%2e%2fnsrs", "a/../../b", ".lock", "x\x00", "é"])
+def test_ids_are_no_paths(api: Api, key: str) -> None:
+    answer = api.get(f"/nslcm/v1/ns_instances_content/{key}".replace("\x00", "%00"))
+    assert answer.status_code in (404, 405)
+
+
+def test_many_at_once(api: Api, dist: Path) -> None:
+    """Of eight that bring the same package one is served; the others are told so."""
+    file = dist / "vpn_endpoint_vnf.tar.gz"
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: api.upload("POST", VNFD_CONTENT, file), range(8)))
+    assert sorted(a.status_code for a in answers) == [201] + [409] * 7
+    assert len(api.get("/vnfpkgm/v1/vnf_packages").json()) == 1
+    assert list((api.engine.store.root / "uploads").iterdir()) == []
+
+
+def test_yaml_where_no_json_is_asked_for(api: Api) -> None:
+    api.headers["Accept"] = "*/*"
+    answer = api.get("/admin/v1/vim_accounts")
+    assert answer.headers["content-type"].startswith("application/yaml")
+    assert yaml.safe_load(answer.text)[0]["name"] == "lab"
