@@ -15,11 +15,11 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.lab_verbs import lab_group
 from lab.cli.options import instantiation_options, literally
 from lab.cli.render import when
+from lab.cli.serve import serve
 from lab.cli.slice_verbs import SLICE_VERBS
 from lab.errors import LcmError, NbiError
 from lab.nbi.params import load_mapping, public_keys, yaml_options
 from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
-from lab.server.serve import serve
 
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
 F = TypeVar("F", bound=Callable[..., Any])
