@@ -9,6 +9,7 @@ import pytest
 from e2e_leftovers import lasting_leftovers
 from e2e_support import (
     BASIC,
+    CORE_5G,
     EPC,
     SECGW,
     SITEGW,
@@ -29,7 +30,7 @@ from lab.vim.store import Home
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory, [*BASIC, *EPC, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
+    return built(tmp_path_factory, [*BASIC, *CORE_5G, *EPC, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
 
 
 @pytest.fixture(scope="session")

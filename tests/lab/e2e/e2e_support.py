@@ -38,6 +38,7 @@ SMALL_CELL = (
     "small_cell_ns",
 )
 SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
+CORE_5G = ("amf_vnf", "smf_vnf", "upf_vnf", "gnb_vnf", "5gc_ns")
 EPC = (
     *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "ue_vnf"),
     "epc_ue_ns",

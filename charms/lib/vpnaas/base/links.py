@@ -42,6 +42,10 @@ REFERENCE_POINTS: Dict[str, ReferencePoint] = {
     "s1c": ReferencePoint("S1-C", 51823, "sctp", 36412),  # TS 36.413, S1AP
     "sxab": ReferencePoint("SXab", 51824, "udp", 8805),  # TS 29.244, PFCP
     "s1u": ReferencePoint("S1-U", 51825, "udp", 2152),  # TS 29.281, GTP-U
+    "n2": ReferencePoint("N2", 51826, "sctp", 38412),  # TS 38.412, NGAP
+    "n3": ReferencePoint("N3", 51827, "udp", 2152),  # TS 29.281, GTP-U
+    "n4": ReferencePoint("N4", 51828, "udp", 8805),  # TS 29.244, PFCP
+    "sbi": ReferencePoint("SBI", 51829, "tcp", 8080),  # TS 29.500, HTTP/2
     "vpn-server": ReferencePoint("VPN (server)", 51820),
     "vpn-client": ReferencePoint("VPN (client)", 51820),
 }
