@@ -39,7 +39,13 @@ from lab.vim.model import (
     Server,
     ServerSpec,
 )
-from lab.vim.server import SHUTDOWN_TIMEOUT, Vdu, mounts_below, unmount
+from lab.vim.server import (
+    SHUTDOWN_TIMEOUT,
+    Vdu,
+    mounts_below,
+    unmount,
+    why_shared_users,
+)
 from lab.vim.site import UPLINK, Site
 from lab.vim.store import (
     NAME,
@@ -556,6 +562,8 @@ class Vim:
         (vdu.group / "vdu").mkdir(exist_ok=True)
         top = vdu.group.parents[1]
         notes = cgroups.limit(vdu.group, top, ram_mib=record.ram_mib, vcpus=record.vcpus)
+        if why := why_shared_users():
+            notes.append(f"root in it is root of the machine: {why}")
         vdu.power_on()
         return notes
 

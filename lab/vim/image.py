@@ -316,6 +316,17 @@ def build(upper: Path, look: Look, lower: Path = Path("/")) -> None:
         _hide_path(layer, path)
 
 
+def give(upper: Path, base: int) -> None:
+    """Have a layer's files belong to the same users of a user namespace that begins at ``base``."""
+    for directory, _, names in os.walk(upper):
+        for path in (directory, *(os.path.join(directory, name) for name in names)):
+            info = os.lstat(path)
+            os.lchown(path, base + info.st_uid, base + info.st_gid)
+            # chown(2) takes these bits away.
+            if stat.S_ISREG(info.st_mode) and info.st_mode & (stat.S_ISUID | stat.S_ISGID):
+                os.chmod(path, stat.S_IMODE(info.st_mode))
+
+
 def _top_level(layer: Layer, look: Look) -> None:
     kept = {name.strip("/") for name in look.keep}
     for entry in os.scandir(layer.lower):

@@ -6,6 +6,8 @@ one changes the machine, the last one puts it back. One lock covers both.
 - ``fs.inotify.max_user_instances``: a systemd takes about ten instances and each wireguard-go one,
   all of them root's; the usual limit is 128 (inotify(7)). Past it, interfaces fail to come up with
   misleading errors.
+- ``net.core.rmem_max`` and ``wmem_max``: wireguard-go asks for socket buffers of 7 MiB. Root of a
+  VDU is not root of the machine, so this limit holds for it (socket(7), SO_RCVBUFFORCE).
 - The controllers ``cpu`` and ``memory`` in the top group of cgroup version 2: without them there
   the kernel does not hold servers to their flavours.
 - The cgroup version 2 hierarchy is mounted in ``REGISTRY`` where the machine has not mounted it.
@@ -25,8 +27,13 @@ from lab.vim.run import tool
 from lab.vim.store import Home, locked
 
 REGISTRY = Path("/run/osm-lab")
-LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
-WANTED = 4096
+SETTINGS = Path("/proc/sys")
+#: The least that labs need.
+WANTED = {
+    "fs/inotify/max_user_instances": 4096,
+    "net/core/rmem_max": 7 << 20,
+    "net/core/wmem_max": 7 << 20,
+}
 CONTROLLERS = ("cpu", "memory")
 
 
@@ -38,12 +45,14 @@ def join(home: Home) -> None:
     """
     with _registry():
         (_labs() / home.prefix).write_text(str(home.path), encoding="utf-8")
-        before = int(LIMIT.read_text(encoding="ascii"))
-        if before < WANTED:
-            # Noted once: a limit that somebody lowered meanwhile is not what there was at first.
-            if not (note := REGISTRY / "inotify-limit").exists():
-                note.write_text(str(before), encoding="ascii")
-            LIMIT.write_text(str(WANTED), encoding="ascii")
+        for name, wanted in WANTED.items():
+            with contextlib.suppress(OSError):  # not there, or read-only, as in a container
+                before = int((SETTINGS / name).read_text(encoding="ascii"))
+                if before < wanted:
+                    (SETTINGS / name).write_text(str(wanted), encoding="ascii")
+                    # Noted once: what somebody lowered meanwhile is not what there was at first.
+                    if not (note := _note(name)).exists():
+                        note.write_text(str(before), encoding="ascii")
         control = cgroups.hierarchy(REGISTRY / "cgroup") / "cgroup.subtree_control"
         for controller in CONTROLLERS:
             if controller not in control.read_text(encoding="ascii").split():
@@ -64,11 +73,13 @@ def leave(home: Home) -> None:
                 entry.unlink()
         if any(_labs().iterdir()):
             return
-        if (note := REGISTRY / "inotify-limit").exists():
-            # Another value is somebody else's choice, made since.
-            if int(LIMIT.read_text(encoding="ascii")) == WANTED:
-                LIMIT.write_text(note.read_text(encoding="ascii"), encoding="ascii")
-            note.unlink()
+        for name, wanted in WANTED.items():
+            if (note := _note(name)).exists():
+                # Another value is somebody else's choice, made since.
+                if int((SETTINGS / name).read_text(encoding="ascii")) == wanted:
+                    before = note.read_text(encoding="ascii")
+                    (SETTINGS / name).write_text(before, encoding="ascii")
+                note.unlink()
         _restore_controllers()
         if (own := REGISTRY / "cgroup").is_mount():
             tool(["umount", "--lazy", str(own)])
@@ -82,6 +93,10 @@ def _restore_controllers() -> None:
             with contextlib.suppress(OSError):  # another group's own use of it came since
                 control.write_text(f"-{controller}")
             note.unlink()
+
+
+def _note(name: str) -> Path:
+    return REGISTRY / name.replace("/", ".")
 
 
 def _labs() -> Path:

@@ -11,6 +11,8 @@ The parts of a server and where they are:
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import ipaddress
 import json
 import os
@@ -18,6 +20,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +46,25 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "TERM": "dumb",
 }
+
+
+#: User ids of containers, which nobody else uses, from here on (systemd's UIDS-GIDS.md).
+FIRST_USER = 0x80000
+
+
+@functools.cache
+def why_shared_users() -> str:
+    """Why root of a VDU has to be root of the machine here; "" where a VDU has users of its own.
+
+    Tried once per process: file systems and kernels differ in what they can (idmapped mounts
+    below an overlay: Linux 5.19).
+    """
+    words = [sys.executable, "-I", "-S", "-E", vdu_program.__file__, "--try-users"]
+    with tempfile.TemporaryDirectory() as place:
+        done = subprocess.run(
+            [*words, str(FIRST_USER), place], capture_output=True, text=True, check=False
+        )
+    return "" if done.returncode == 0 else (done.stderr.strip() or "no reason known")
 
 
 @dataclass(frozen=True)
@@ -73,6 +95,17 @@ class Vdu:
         """What the system wrote on its console."""
         return self.directory / "console.log"
 
+    @property
+    def users(self) -> int | None:
+        """The user of the machine that the VDU's root is; None without a user namespace.
+
+        As systemd-nspawn chooses it: by the name, out of what nobody else uses (UIDS-GIDS.md).
+        """
+        if why_shared_users():
+            return None
+        number = int.from_bytes(hashlib.sha256(self.directory.name.encode()).digest()[:4], "big")
+        return FIRST_USER + number % 0x6FF7 * vdu_program.USERS
+
     # --- life --------------------------------------------------------------------------------
 
     def make_disk(self, size_gb: int, look: image.Look) -> None:
@@ -85,10 +118,12 @@ class Vdu:
         if not self.disk.is_mount():
             options = f"size={size_gb}g,mode=700"
             tool(["mount", "-t", "tmpfs", "-o", options, "osm-lab-disk", str(self.disk)])
-        for name in ("upper", "work", "root"):
+        for name in ("upper", "work", "root", "lower"):
             (self.disk / name).mkdir(exist_ok=True)
         try:
             image.build(self.disk / "upper", look)
+            if self.users is not None:
+                image.give(self.disk / "upper", self.users)
         except OSError as error:
             raise VimError(f"The server's disk could not be made: {error}.") from None
 
@@ -121,6 +156,7 @@ class Vdu:
             "hostname": server.hostname,
             "disk": str(self.disk),
             "lower": "/",
+            "users": self.users,
             "binds": dict(binds),
             "init": init,
             "cgroup": str(self.group),
@@ -316,11 +352,13 @@ class Vdu:
         if init is None:
             raise VimError("The server is not running, so nothing can be run in it.")
         spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+        if Path(f"/proc/{init.pid}/ns/user").readlink() != Path("/proc/self/ns/user").readlink():
+            spaces.append("--user")
         # No more capabilities than the VDU's own processes have.
         bounded = [
             "setpriv",
             "--bounding-set",
-            ",".join(f"-{n}" for n in vdu_program.DROPPED_CAPABILITIES),
+            ",".join(f"-cap_{n}" for n in vdu_program.DROPPED_CAPABILITIES.values()),
         ]
         with self._joining() as groups:
             process = subprocess.Popen(

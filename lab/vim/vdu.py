@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -24,6 +25,7 @@ import pty
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -32,28 +34,85 @@ from typing import Any, NoReturn
 # From linux/sched.h, linux/mount.h, linux/prctl.h and linux/capability.h.
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x00020000, 0x02000000, 0x04000000
 CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x20000000, 0x40000000
+CLONE_NEWUSER = 0x10000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
-PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 24, 36
+PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, SECCOMP_MODE_FILTER = 22, 24, 36, 2
+AT_EMPTY_PATH, AT_RECURSIVE, AT_FDCWD, OPEN_TREE_CLONE, MOUNT_ATTR_IDMAP = (
+    0x1000,
+    0x8000,
+    -100,
+    1,
+    0x00100000,
+)
+MOVE_MOUNT_F_EMPTY_PATH = 4
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
+SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_MOUNT_SETATTR = 428, 429, 442  # everywhere the same
 
-#: Capabilities a VDU never has, since they reach the machine below (capabilities(7)).
+#: Users and groups of a VDU: 0 to 65535, on the machine from a number of its own upwards.
+USERS = 65536
+
+#: Capabilities a VDU never has, not even over itself: it has no use for them (capabilities(7)).
 DROPPED_CAPABILITIES = {
+    "dac_read_search": 2,
     "sys_module": 16,
     "sys_rawio": 17,
+    "sys_pacct": 20,
     "sys_time": 25,
     "mknod": 27,
+    "audit_control": 30,
     "mac_override": 32,
     "mac_admin": 33,
     "syslog": 34,
     "wake_alarm": 35,
     "block_suspend": 36,
+    "audit_read": 37,
+    "perfmon": 38,
+    "bpf": 39,
+    "checkpoint_restore": 40,
 }
+
+#: System calls that a VDU may not make: on the machine's kernel as a whole, or a way into it that
+#: containers do without. From what podman's default profile and systemd-nspawn leave out
+#: (containers/common seccomp.json; systemd's nspawn-seccomp.c). Numbers: x86-64, and the generic
+#: table of other architectures (asm-generic/unistd.h); None where there is no such call.
+REFUSED_CALLS: dict[str, tuple[int | None, int | None]] = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "bpf": (321, 280),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "init_module": (175, 105),
+    "io_uring_setup": (425, 425),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "modify_ldt": (154, None),
+    "nfsservctl": (180, 42),
+    "open_by_handle_at": (304, 265),
+    "perf_event_open": (298, 241),
+    "quotactl": (179, 60),
+    "request_key": (249, 218),
+    "settimeofday": (164, 170),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "userfaultfd": (323, 282),
+}
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3}
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "net/tun")
 #: Files of /proc that act on, or tell about, the whole machine.
 HIDDEN_PROC = ("kcore", "kmsg", "kallsyms", "sysrq-trigger", "keys", "timer_list")
+
+DELEGATED = ("procs", "threads", "subtree_control")
+TTY_GROUP = 5
 
 CONSOLE_LIMIT = 1 << 20  # bytes kept of the console, twice that on disk at most
 
@@ -76,6 +135,73 @@ def mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str =
         data.encode() or None,
     )
     _checked(result, f"mount {kind or source} on {target}")
+
+
+def _machine(table: dict[str, int], what: str) -> int:
+    try:
+        return table[platform.machine()]
+    except KeyError:
+        raise OSError(f"{what} is not known for {platform.machine()}") from None
+
+
+# --- users of its own ----------------------------------------------------------------------------
+
+
+def make_user_namespace(base: int) -> int:
+    """Make a user namespace whose root is the machine's user ``base``; returns a descriptor."""
+    ready_read, ready_write = os.pipe()
+    hold_read, hold_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(hold_write)
+        if _libc.unshare(CLONE_NEWUSER) == 0:
+            os.write(ready_write, b"r")
+            os.read(hold_read, 1)
+        os._exit(0)
+    os.close(ready_write)
+    try:
+        if not os.read(ready_read, 1):
+            raise OSError("user namespaces are not allowed on this machine")
+        for kind in ("uid", "gid"):
+            Path(f"/proc/{pid}/{kind}_map").write_text(f"0 {base} {USERS}")
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        for fd in (ready_read, hold_read, hold_write):
+            os.close(fd)
+        os.waitpid(pid, 0)
+
+
+def _clone_tree(source: str, flags: int = 0) -> int:
+    tree: int = _libc.syscall(
+        SYS_OPEN_TREE, AT_FDCWD, source.encode(), OPEN_TREE_CLONE | os.O_CLOEXEC | flags
+    )
+    _checked(tree < 0, f"open_tree {source}")
+    return tree
+
+
+def _attach(tree: int, target: Path) -> None:
+    words = (tree, b"", AT_FDCWD, os.fsencode(target), MOVE_MOUNT_F_EMPTY_PATH)
+    _checked(_libc.syscall(SYS_MOVE_MOUNT, *words), f"move_mount on {target}")
+
+
+def mount_mapped(source: str, target: Path, users: int) -> None:
+    """Show a directory with its owners as they are called in a user namespace (a descriptor)."""
+    tree = _clone_tree(source)
+    try:
+        attributes = struct.pack("=QQQQ", MOUNT_ATTR_IDMAP, 0, 0, users)
+        words = (tree, b"", AT_EMPTY_PATH, attributes, len(attributes))
+        _checked(_libc.syscall(SYS_MOUNT_SETATTR, *words), f"mount_setattr {source}")
+        _attach(tree, target)
+    finally:
+        os.close(tree)
+
+
+def become_root_of(users: int) -> None:
+    """Enter a user namespace (a descriptor) as its root."""
+    _checked(_libc.setns(users, CLONE_NEWUSER), "setns")
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
 
 
 def start_time(pid: int) -> int:
@@ -112,6 +238,8 @@ def _mount_proc(proc: Path) -> None:
     # rp_filter is 2 (loose) in Ubuntu; set here so that NICs made later begin with it.
     for scope in ("all", "default"):
         (proc / f"sys/net/ipv4/conf/{scope}/rp_filter").write_text("2")
+    # Everybody may ping, as systemd's 50-default.conf says; its range has more groups than we do.
+    (proc / "sys/net/ipv4/ping_group_range").write_text(f"0 {USERS - 1}")
     # Kernel settings are the machine's and read-only; those of the network are the VDU's own.
     mount(str(proc / "sys"), proc / "sys", flags=MS_BIND)
     mount(str(proc / "sys/net"), proc / "sys/net", flags=MS_BIND)
@@ -121,35 +249,49 @@ def _mount_proc(proc: Path) -> None:
             mount("/dev/null", proc / name, flags=MS_BIND)
 
 
-def build_root(disk: Path, lower: str, console: str, binds: dict[str, str]) -> Path:
-    """Mount the VDU's root and what a kernel and its boot would give it; returns the root.
+def mount_disk(config: dict[str, Any], users: int | None) -> None:
+    """Mount what is on the VDU's disk, still as the machine's root, and go there.
 
-    ``binds`` are directories of the machine to show, read-only, by path in the VDU.
+    ``binds`` of the configuration are directories of the machine to show, read-only, by path in
+    the VDU. ``users`` is a descriptor of the VDU's user namespace.
     """
+    disk, lower = Path(config["disk"]), config["lower"]
     root = disk / "root"
     os.chdir(disk)  # relative names: a path may hold what the options' syntax does not
-    layers = f"lowerdir={lower},upperdir=upper,workdir=work"
-    mount("overlay", root, "overlay", 0, layers)
-    for target, source in binds.items():
-        mount(source, root / target, flags=MS_BIND)
+    if users is not None:
+        mount_mapped(lower, disk / "lower", users)
+        lower = "lower"
+    mount("overlay", root, "overlay", 0, f"lowerdir={lower},upperdir=upper,workdir=work")
+    for target, source in config["binds"].items():
+        if users is None:
+            mount(source, root / target, flags=MS_BIND)
+        else:
+            mount_mapped(source, root / target, users)
         mount("none", root / target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.chdir(root)
+
+
+def mount_kernel(console: str) -> None:
+    """Mount what a kernel and its boot would give, from inside the new namespaces.
+
+    Begins in the root, by relative names: the VDU's users may not pass the directories above it.
+    """
+    # What came from a namespace of other users is locked and cannot become the root: a copy can.
+    tree = _clone_tree(".", AT_RECURSIVE)
+    _attach(tree, Path())
+    os.fchdir(tree)
+    root = Path()
     _mount_proc(root / "proc")
     mount("sysfs", root / "sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("cgroup2", root / "sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _mount_dev(root / "dev", console)
     mount("tmpfs", root / "run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=128m")
-    return root
 
 
-def enter_root(root: Path) -> None:
-    """Make a mounted tree the root, and leave nothing of the machine's mounts behind."""
-    try:
-        number = SYS_PIVOT_ROOT[platform.machine()]
-    except KeyError:
-        raise OSError(f"pivot_root is not known for {platform.machine()}") from None
-    os.chdir(root)
+def enter_root() -> None:
+    """Make the current directory the root, and leave nothing of the machine's mounts behind."""
     # pivot_root(".", "."): the old root ends up under the new one and is detached at once.
-    _checked(_libc.syscall(number, b".", b"."), "pivot_root")
+    _checked(_libc.syscall(_machine(SYS_PIVOT_ROOT, "pivot_root"), b".", b"."), "pivot_root")
     _checked(_libc.umount2(b".", MNT_DETACH), "umount of the old root")
     os.chroot(".")
     os.chdir("/")
@@ -161,20 +303,42 @@ def drop_capabilities() -> None:
         _checked(_libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0), "prctl PR_CAPBSET_DROP")
 
 
+def refuse_calls() -> None:
+    """Refuse ``REFUSED_CALLS`` for good, and calls of other architectures (seccomp(2))."""
+    column = 0 if platform.machine() == "x86_64" else 1
+    numbers = [both[column] for both in REFUSED_CALLS.values()]
+    refused = sorted(number for number in numbers if number is not None)
+    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06  # BPF_LD, BPF_JMP, BPF_RET with modes
+    # "Not implemented": programs, systemd among them, know how to do without.
+    allow, refuse = (answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050000 | errno.ENOSYS)
+    # Struct seccomp_data: the number at 0, the architecture at 4.
+    program = [(load, 0, 0, 4), (equal, 1, 0, _machine(AUDIT_ARCH, "seccomp")), refuse]
+    program.append((load, 0, 0, 0))
+    if column == 0:
+        program += [(at_least, 0, 1, 0x40000000), refuse]  # the x32 calls
+    for number in refused:
+        program += [(equal, 0, 1, number), refuse]
+    program.append(allow)
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *row) for row in program))
+    header = struct.pack("@HP", len(program), ctypes.addressof(code))
+    result = _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0)
+    _checked(result, "prctl PR_SET_SECCOMP")
+
+
 def run_init(config: dict[str, Any], console: str, go: int, failure: int) -> NoReturn:
-    """Be pid 1: build the root, wait for the NICs, become systemd.
+    """Be pid 1: complete the root, wait for the NICs, become systemd.
 
     ``failure`` is closed by a successful exec; before, it carries the reason of a failure.
     """
     try:
         os.setsid()
-        mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
         socket.sethostname(config["hostname"])
-        root = build_root(Path(config["disk"]), config["lower"], console, config["binds"])
+        mount_kernel(console)
         if os.read(go, 1) != b"g":
             os._exit(1)  # the keeper is gone or could not connect the NICs
-        enter_root(root)
+        enter_root()
         drop_capabilities()
+        refuse_calls()
         with open("/dev/null", "r+b") as null:
             for standard in (0, 1, 2):
                 os.dup2(null.fileno(), standard)
@@ -321,9 +485,7 @@ class Keeper:
                 for limit in map(Path, self.config["limits"]):
                     if limit.exists():
                         (limit / "cgroup.procs").write_text("0")
-                kinds = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID
-                kinds |= CLONE_NEWNET | CLONE_NEWCGROUP
-                _checked(_libc.unshare(kinds), "unshare")
+                self.separate()
                 pid = os.fork()
                 if pid == 0:
                     os.close(pid_write)
@@ -346,10 +508,11 @@ class Keeper:
                 self.tell("starting", init)
                 try:
                     connect(self.config, init)
-                except BootError:
+                except BootError as error:
                     os.kill(init, signal.SIGKILL)
                     os.waitpid(init, 0)
-                    raise
+                    # Without pid 1 there is nothing to connect: its own reason comes first.
+                    raise BootError(failures.read().decode(errors="replace") or error) from None
                 with contextlib.suppress(BrokenPipeError):  # it failed: the reason comes next
                     go.write(b"g")
             reason = failures.read().decode(errors="replace")
@@ -358,6 +521,24 @@ class Keeper:
             raise BootError(reason)
         self.tell("running", init)
         return init
+
+    def separate(self) -> None:
+        """Leave the machine's namespaces; the current directory becomes the VDU's root."""
+        _checked(_libc.unshare(CLONE_NEWNS), "unshare")
+        mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
+        base = self.config["users"]
+        users = None if base is None else make_user_namespace(base)
+        mount_disk(self.config, users)
+        if users is not None:
+            # What the VDU's root shall own: its terminal, and its group with these files of it
+            # (the kernel's documentation of cgroup v2, "Delegation").
+            os.chown(self.console.name, base, base + TTY_GROUP)
+            home = self.group / "vdu"
+            for path in (home, *(home / f"cgroup.{name}" for name in DELEGATED)):
+                os.chown(path, base, base)
+            become_root_of(users)
+        kinds = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID
+        _checked(_libc.unshare(kinds | CLONE_NEWNET | CLONE_NEWCGROUP), "unshare")
 
     def watch(self, init: int) -> signal.Signals:
         """Copy the console until pid 1 ends; returns the signal that ended it."""
@@ -379,8 +560,30 @@ class Keeper:
         return signal.Signals(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else signal.SIGTERM
 
 
+def try_users(base: int, place: Path) -> None:
+    """Mount an overlay as a VDU with users from ``base`` on has it, at an empty directory.
+
+    Raises:
+        OSError: this machine cannot do that.
+    """
+    _checked(_libc.unshare(CLONE_NEWNS), "unshare")
+    mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
+    mount("tmpfs", place, "tmpfs")
+    for name in ("upper", "work", "root", "lower"):
+        (place / name).mkdir()
+    mount_disk({"disk": place, "lower": "/", "binds": {}}, make_user_namespace(base))
+    if (owner := os.stat("etc").st_uid) != base:
+        raise OSError(f"an overlay shows owner {owner} in place of {base}")
+
+
 def main() -> int:
-    """Run the keeper; the only argument is the configuration's path."""
+    """Run the keeper; the argument is the configuration's path, or --try-users BASE DIRECTORY."""
+    if sys.argv[1] == "--try-users":
+        try:
+            try_users(int(sys.argv[2]), Path(sys.argv[3]))
+        except OSError as error:
+            sys.exit(error.strerror or str(error))
+        return 0
     path = Path(sys.argv[1])
     config = json.loads(path.read_text())
     group = Path(config["cgroup"]) / "keeper"

@@ -18,17 +18,19 @@ from lab.vim.store import Home
 
 pytestmark = pytest.mark.lab
 
-USUAL = "128"
+LIMIT = "fs/inotify/max_user_instances"
+USUAL, WANTED = "128", str(machine.WANTED[LIMIT])
 
 
 @pytest.fixture
 def limit(lab_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file in place of the kernel's setting, which other runs on this machine need."""
-    path = tmp_path / "max_user_instances"
-    path.write_text(USUAL)
-    monkeypatch.setattr(machine, "LIMIT", path)
+    """A file in place of a kernel setting, which other runs on this machine need."""
+    for name in machine.WANTED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(USUAL)
+    monkeypatch.setattr(machine, "SETTINGS", tmp_path)
     monkeypatch.setattr(machine, "REGISTRY", tmp_path / "registry")
-    yield path
+    yield tmp_path / LIMIT
     if (mount := tmp_path / "registry/cgroup").is_mount():
         subprocess.run(["umount", mount], check=True)
 
@@ -45,7 +47,7 @@ def test_the_last_lab_puts_the_limit_back(limit: Path, tmp_path: Path) -> None:
     machine.join(second)
     machine.join(first)
     machine.leave(first)
-    assert limit.read_text() == str(machine.WANTED)
+    assert limit.read_text() == WANTED
     machine.leave(second)
     assert limit.read_text() == USUAL
     machine.leave(second)
@@ -59,7 +61,7 @@ def test_labs_that_come_and_go_at_the_same_time_always_have_the_limit(
         home = lab(tmp_path / str(number))
         for _ in range(25):
             machine.join(home)
-            assert limit.read_text() == str(machine.WANTED)
+            assert limit.read_text() == WANTED
             machine.leave(home)
 
     with ThreadPoolExecutor(8) as pool:
@@ -92,7 +94,7 @@ VERB = textwrap.dedent(
     import sys, time
     from pathlib import Path
     from lab.vim import PortSpec, ServerSpec, Vim, machine
-    machine.LIMIT, machine.REGISTRY = Path(sys.argv[2]), Path(sys.argv[3])
+    machine.SETTINGS, machine.REGISTRY = Path(sys.argv[2]), Path(sys.argv[3])
     vim = Vim.create(sys.argv[1], "killed")
     vim.create_server(ServerSpec("a", "a", "ubuntu22.04", 1, 512, 1,
                                  (PortSpec(vim.management_network().id),)), "ns")
@@ -112,7 +114,7 @@ def test_a_lab_goes_on_when_another_ends_or_is_killed(limit: Path, tmp_path: Pat
             "s", "s", "ubuntu22.04", 1, 512, 1, (PortSpec(vim.management_network().id),)
         )
         server = vim.create_server(spec, "ns").id
-        words = [sys.executable, "-c", VERB, killed, limit, machine.REGISTRY]
+        words = [sys.executable, "-c", VERB, killed, tmp_path, machine.REGISTRY]
         with subprocess.Popen(
             words, cwd=Path(__file__).resolve().parents[3], stdout=subprocess.PIPE, text=True
         ) as verb:
@@ -121,14 +123,14 @@ def test_a_lab_goes_on_when_another_ends_or_is_killed(limit: Path, tmp_path: Pat
             verb.send_signal(signal.SIGKILL)
         vim.wait_active(server)
         Vim.open(other, "v").destroy()
-        assert limit.read_text() == str(machine.WANTED)
+        assert limit.read_text() == WANTED
         key = vim.console(server, ["wg", "genkey"]).stdout
         config = f"[Interface]\nPrivateKey = {key}"
         assert vim.console(server, ["tee", "/etc/wireguard/wg0.conf"], config).returncode == 0
         assert vim.console(server, ["systemctl", "start", "wg-quick@wg0"]).returncode == 0
         clean(own)
         # The killed one's server still runs, so it still counts.
-        assert limit.read_text() == str(machine.WANTED)
+        assert limit.read_text() == WANTED
         clean(killed)
         assert limit.read_text() == USUAL
     finally:

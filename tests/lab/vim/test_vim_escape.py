@@ -1,0 +1,151 @@
+"""Root in a VDU tries to reach the machine; each attempt works for root of the machine.
+
+An attempt is harmless where it succeeds: it opens, or writes what is there already.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from vim_support import Boot
+
+from lab.vim import Server, ServerSpec, Vim, account, server
+
+pytestmark = pytest.mark.lab
+
+#: A directory of the machine that the VDU shows.
+BIND = "/usr/lib/osm-lab/site-packages"
+
+COMMON = """
+import ctypes, os, stat, sys, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+shown, place = sys.argv[1], tempfile.mkdtemp()
+
+def checked(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def mount(source, kind, flags=0):
+    checked(libc.mount(source.encode(), place.encode(), kind and kind.encode(), flags, None))
+
+def rewrite(path):
+    with open(path) as file:
+        text = file.read()
+    with open(path, "w") as file:
+        file.write(text)
+"""
+
+ATTEMPTS = {
+    # The way of "shocker": any file of a file system of which one directory is shown.
+    "file handle": """
+handle = ctypes.create_string_buffer(136)
+ctypes.cast(handle, ctypes.POINTER(ctypes.c_uint))[0] = 128
+checked(libc.name_to_handle_at(-100, shown.encode(), handle, ctypes.byref(ctypes.c_int()), 0))
+directory = os.open(shown, os.O_RDONLY)
+checked(libc.open_by_handle_at(directory, handle, os.O_RDONLY))
+""",
+    # A program of the machine's that the next crash starts as root.
+    "core pattern": """
+mount("proc", "proc")
+rewrite(place + "/sys/kernel/core_pattern")
+""",
+    "core pattern below the mounts": """
+for name in ("/proc/sys/net", "/proc/sys"):
+    checked(libc.umount2(name.encode(), 2)) if os.path.ismount(name) else None
+rewrite("/proc/sys/kernel/core_pattern")
+""",
+    "caches": """
+mount("proc", "proc")
+os.open(place + "/sys/vm/drop_caches", os.O_WRONLY)
+""",
+    "sysfs": """
+mount("sysfs", "sysfs")
+os.open(place + "/kernel/rcu_expedited", os.O_WRONLY)
+""",
+    "debugfs": 'mount("debugfs", "debugfs")',
+    "tracefs": 'mount("tracefs", "tracefs")',
+    "kernel log": "checked(libc.klogctl(10, None, 0))",
+    "disk": """
+node = place + "/disk"
+os.mknod(node, stat.S_IFBLK | 0o600, os.stat(shown).st_dev)
+os.open(node, os.O_RDONLY)
+""",
+    "shown directory": """
+mount(shown, None, 4096)
+MS_REMOUNT, MS_RDONLY = 32 | 4096, 1
+checked(libc.mount(None, place.encode(), None, MS_REMOUNT, None))
+os.open(os.path.join(place, "attempt"), os.O_WRONLY | os.O_CREAT)
+os.unlink(os.path.join(place, "attempt"))
+""",
+}
+
+#: As a process of a service, and as what an operator runs on the console.
+WAYS = {"service": ["systemd-run", "--quiet", "--wait", "--pipe"], "console": []}
+
+
+@pytest.fixture(scope="module")
+def vdu(boot: Boot, spec: Callable[..., ServerSpec]) -> Server:
+    return boot(spec("prisoner"), tag="escape")[0]
+
+
+@pytest.fixture(scope="module")
+def machine_can(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bool]:
+    """Tell whether root of the machine succeeds, in mounts of its own that end with the try."""
+    directory = tmp_path_factory.mktemp("shown")
+    space = ["unshare", "--mount", "--pid", "--fork", "--propagation", "private"]
+
+    def can(code: str) -> bool:
+        words = [*space, sys.executable, "-c", COMMON + code, str(directory)]
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+    return can
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_attempt_fails(
+    vim: Vim, vdu: Server, machine_can: Callable[[str], bool], name: str, way: str
+) -> None:
+    if vim.server(vdu.id).notes[-1:] and "root of the machine" in vim.server(vdu.id).notes[-1]:
+        pytest.skip(vim.server(vdu.id).notes[-1])
+    if not machine_can(ATTEMPTS[name]):
+        pytest.skip("this machine's kernel or file system has no such thing")
+    words = [*WAYS[way], "python3", "-c", COMMON + ATTEMPTS[name], BIND]
+    done = vim.console(vdu.id, words)
+    assert done.returncode == 1, done
+    assert "PermissionError" in done.stderr or "OSError: [Errno" in done.stderr
+
+
+def test_controls_hold_here(machine_can: Callable[[str], bool]) -> None:
+    """Where these two were skipped, nothing above would be shown."""
+    assert machine_can(ATTEMPTS["core pattern"])
+    assert machine_can(ATTEMPTS["file handle"])
+
+
+def test_root_is_somebody_else_of_its_own(
+    vim: Vim, vdu: Server, boot: Boot, spec: Callable[..., ServerSpec]
+) -> None:
+    other = boot(spec("neighbour"), tag="escape")[0]
+
+    def first(one: Server) -> str:
+        return vim.console(one.id, ["cat", "/proc/self/uid_map"]).stdout.split()[1]
+
+    assert len({"0", first(vdu), first(other)}) == 3
+
+
+def test_a_machine_that_cannot_map_users_says_so(
+    vim: Vim, boot: Boot, spec: Callable[..., ServerSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (account, server):
+        monkeypatch.setattr(module, "why_shared_users", lambda: "a reason")
+    made = boot(spec("plain"), tag="plain")[0]
+    assert "root in it is root of the machine: a reason" in made.notes
+    assert vim.console(made.id, ["systemctl", "--failed", "--no-legend"]).stdout == ""
+    words = ["python3", "-c", COMMON + ATTEMPTS["file handle"], BIND]
+    assert vim.console(made.id, words).returncode == 1
+    assert vim.console(made.id, [*WAYS["service"], *words]).returncode == 1
+    vim.delete_tag("plain")
