@@ -1,0 +1,178 @@
+"""The login to a VDU: which algorithms it uses with a real sshd, and what it says when it fails.
+
+With both releases of paramiko that count: the one vendored into the charms, and a current one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+LIBRARY = Path(__file__).resolve().parents[2] / "charms/lib"
+
+#: What sshd of these releases offers by default (sshd_config(5) of each), but for what the sshd
+#: that plays them does not have any more.
+_KEX = "curve25519-sha256,curve25519-sha256@libssh.org,ecdh-sha2-nistp256,ecdh-sha2-nistp384,"
+_KEX += "ecdh-sha2-nistp521,diffie-hellman-group-exchange-sha256,diffie-hellman-group16-sha512,"
+_KEX += "diffie-hellman-group18-sha512,diffie-hellman-group14-sha256"
+_CIPHERS = "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,"
+_CIPHERS += "aes128-gcm@openssh.com,aes256-gcm@openssh.com"
+_MACS = "umac-64-etm@openssh.com,umac-128-etm@openssh.com,hmac-sha2-256-etm@openssh.com,"
+_MACS += "hmac-sha2-512-etm@openssh.com,hmac-sha1-etm@openssh.com,umac-64@openssh.com,"
+_MACS += "umac-128@openssh.com,hmac-sha2-256,hmac-sha2-512,hmac-sha1"
+_OLD_KEYS = "ecdsa-sha2-nistp256,ssh-ed25519,rsa-sha2-512,rsa-sha2-256,ssh-rsa"
+_COMMON = {"KexAlgorithms": _KEX, "Ciphers": _CIPHERS, "MACs": _MACS}
+SERVERS = {
+    "Ubuntu 18.04, OpenSSH 7.6": {
+        **_COMMON,
+        "KexAlgorithms": f"{_KEX},diffie-hellman-group14-sha1",
+        "HostKeyAlgorithms": _OLD_KEYS,
+    },
+    "Ubuntu 20.04, OpenSSH 8.2": {**_COMMON, "HostKeyAlgorithms": _OLD_KEYS},
+    "Ubuntu 22.04, OpenSSH 8.9": {
+        **_COMMON,
+        "KexAlgorithms": f"sntrup761x25519-sha512@openssh.com,{_KEX}",
+    },
+    "Debian 12 and Ubuntu 24.04": {},
+}
+OLD = "aes256-cbc,aes128-cbc,3des-cbc"
+REFUSED = {
+    "ciphers": {"Ciphers": OLD},
+    "digests": {"MACs": "hmac-md5,hmac-sha1,hmac-sha1-96", "Ciphers": "aes128-ctr"},
+    "kex": {"KexAlgorithms": "diffie-hellman-group1-sha1,diffie-hellman-group14-sha1"},
+}
+
+#: A login and a command, as the charm does it; prints what was agreed on.
+PROGRAM = """
+import sys
+from vpnaas.base.errors import UnreachableError
+from vpnaas.vdu import ssh
+ssh.PORT, ssh.LOGIN_SECONDS = int(sys.argv[1]), float(sys.argv[3])
+try:
+    with ssh.Vdu(ssh.Login("127.0.0.1", "root", "", sys.argv[2]), ssh.HostKeyRule()) as vdu:
+        assert vdu.command("cat", "text").out == "text"
+        transport = vdu._client.get_transport()
+        print(vdu.host_key.split()[0], transport.remote_cipher, transport.local_cipher,
+              transport.local_mac, sep="\\n")
+except UnreachableError as error:
+    print(error)
+    sys.exit(3)
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module", params=["vendored", "current"])
+def login(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, vendored: Path
+) -> Run:
+    """Log in with one release of paramiko."""
+    key = tmp_path_factory.mktemp("login") / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    path = [str(LIBRARY), *([str(vendored / "hss/venv")] if request.param == "vendored" else [])]
+
+    def run(port: int, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", PROGRAM, str(port), str(key), str(seconds)],
+            env={**os.environ, "PYTHONPATH": ":".join(path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    run.key = key  # type: ignore[attr-defined]
+    return run
+
+
+@pytest.fixture
+def sshd(tmp_path: Path, login: Run) -> Iterator[Callable[[dict[str, str]], int]]:
+    """Start this machine's sshd with given algorithms on a free port of the loopback."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(options: dict[str, str]) -> int:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        lines = [f"Port {port}", "ListenAddress 127.0.0.1", "UsePAM no", "LogLevel DEBUG1"]
+        lines += ["PermitRootLogin prohibit-password", "StrictModes no", "PidFile none"]
+        lines.append(f"AuthorizedKeysFile {login.key}.pub")  # type: ignore[attr-defined]
+        for kind in ("ed25519", "ecdsa"):
+            path = tmp_path / f"host_{kind}"
+            subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", path], check=True)
+            lines.append(f"HostKey {path}")
+        lines += [f"{name} {value}" for name, value in options.items()]
+        (tmp_path / "sshd_config").write_text("\n".join(lines) + "\n")
+        words = ["/usr/sbin/sshd", "-D", "-f", str(tmp_path / "sshd_config")]
+        words += ["-E", str(tmp_path / "sshd.log")]
+        started.append(subprocess.Popen(words))
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return port
+            assert started[-1].poll() is None, (tmp_path / "sshd.log").read_text()
+            threading.Event().wait(0.02)
+        raise AssertionError("sshd does not listen")
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_best_of_what_both_have(
+    sshd: Callable[[dict[str, str]], int], login: Run, server: str, tmp_path: Path
+) -> None:
+    done = login(sshd(SERVERS[server]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    host_key, *ciphers, digest = done.stdout.split()
+    assert host_key == "ssh-ed25519"
+    log = (tmp_path / "sshd.log").read_text()
+    assert re.search("kex: algorithm: curve25519-sha256", log), log
+    assert len(ciphers) == 2
+    # AES-GCM since paramiko 3.5, else CTR and a MAC over what is encrypted.
+    for cipher in ciphers:
+        assert cipher in ("aes256-gcm@openssh.com", "aes256-ctr")
+    if "aes256-ctr" in ciphers:
+        assert digest == "hmac-sha2-512-etm@openssh.com"
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_old_algorithms_are_refused(
+    sshd: Callable[[dict[str, str]], int], login: Run, kind: str
+) -> None:
+    done = login(sshd(REFUSED[kind]))
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert re.match(
+        r"127.0.0.1 offers no SSH algorithm that this charm accepts: Incompatible ssh", done.stdout
+    )
+
+
+@pytest.mark.parametrize("sends", [b"SSH-2.0-OpenSSH_9.2\r\n", b""])
+def test_slow_server_is_called_slow(login: Run, sends: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held = []
+
+        def accept() -> None:
+            held.append(server.accept()[0])
+            held[0].sendall(sends)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        done = login(server.getsockname()[1], 1)
+        thread.join(10)
+        held[0].close()
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stdout.strip() == "127.0.0.1 did not finish the SSH key exchange within 1.0 s"
