@@ -41,15 +41,17 @@ def ids(steps: list[object]) -> list[str]:
 
 def test_each_direction_of_each_link_is_kept_to_its_interface() -> None:
     text = guard.render([guard.guarded(plan("s6a")), guard.guarded(plan("s1c"))])
-    assert 'tcp th dport { 3868, 3870, 5868, 5870 } oifname != { "lo", "wg-s6a" }' in text
-    for transport, ports, link in (
-        ("tcp", "3868, 3870, 5868, 5870", "s6a"),
-        ("sctp", "36412", "s1c"),
+    assert (
+        'meta l4proto 6 th dport { 3868, 3870, 5868, 5870 } oifname != { "lo", "wg-s6a" }' in text
+    )
+    for protocol, ports, link in (
+        (6, "3868, 3870, 5868, 5870", "s6a"),
+        (132, "36412", "s1c"),
     ):
         for name in ("iifname", "oifname"):
             for end in ("dport", "sport"):
                 rule = (
-                    f"meta l4proto {transport} th {end} {{ {ports} }} "
+                    f"meta l4proto {protocol} th {end} {{ {ports} }} "
                     f'{name} != {{ "lo", "wg-{link}" }} counter drop'
                 )
                 assert text.count(rule) == 1, rule
@@ -58,7 +60,7 @@ def test_each_direction_of_each_link_is_kept_to_its_interface() -> None:
 def test_where_the_tunnel_has_no_interface_the_kernels_mark_decides() -> None:
     text = guard.render([guard.guarded(plan("s6a", interface="ens4"))])
     lines = [line.strip() for line in text.splitlines() if "dport" in line]
-    ports = "meta l4proto tcp th dport { 3868, 3870, 5868, 5870 }"
+    ports = "meta l4proto 6 th dport { 3868, 3870, 5868, 5870 }"
     assert '"lo" meta ipsec missing ip daddr 172.16.6.2 counter drop' in text
     assert lines == [
         f'{ports} iifname != "lo" meta ipsec exists accept',

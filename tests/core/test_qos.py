@@ -113,7 +113,7 @@ def test_urgent_links_go_first_and_have_what_was_promised() -> None:
 
 def test_other_technologies_are_told_by_their_addresses() -> None:
     nft = qos.render([share(URLLC, "ipsec")])[qos.NFT_FILE]
-    assert "ip daddr 192.168.9.159 meta l4proto esp ip dscp set ef" in nft
+    assert "ip daddr 192.168.9.159 meta l4proto 50 ip dscp set ef" in nft
     assert "ip6 dscp set ef" in nft  # of the inner packets
     assert "ip daddr 192.168.9.159 udp sport { 500, 4500 } counter meta priority set 1:10" in nft
     assert "ip saddr 192.168.248.10 counter" in qos.render([share(URLLC, "none")])[qos.NFT_FILE]

@@ -164,7 +164,7 @@ def test_the_guard_lets_ike_and_esp_reach_the_address_and_nothing_else():
     text = cell.vdu.files[guard.FILE]
     mine = [line.strip() for line in text.splitlines() if f"daddr {OUTER}" in line]
     assert [line.rpartition(f"daddr {OUTER} ")[2] for line in mine] == [
-        "meta l4proto { icmp, esp } accept",
+        "meta l4proto { 1, 50 } accept",
         "udp dport { 68, 4500 } accept",
         "counter drop",
     ]

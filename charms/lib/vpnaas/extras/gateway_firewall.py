@@ -102,7 +102,8 @@ def render(firewall: GatewayFirewall) -> str:
         udp dport 500 @th,128,64 0 jump new_peer
         udp dport 4500 @th,64,32 0 @th,160,64 0 jump new_peer
         udp dport {tunnels} accept
-        meta l4proto esp accept
+        # Protocols by number, for nft looks names up in /etc/protocols: ESP is 50.
+        meta l4proto 50 accept
         # Out of a tunnel, where the kernel has ESP without an interface per link.
         meta ipsec exists jump from_inside
         icmp type {{ destination-unreachable, time-exceeded, parameter-problem }} accept
@@ -124,12 +125,13 @@ def render(firewall: GatewayFirewall) -> str:
         counter drop
     }}
     chain from_inside {{
-        meta l4proto {{ icmp, ipv6-icmp }} accept
+        # ICMP and ICMPv6; TCP and UDP.
+        meta l4proto {{ 1, 58 }} accept
         ct state established,related accept
         tcp dport {responder} accept
-        meta l4proto {{ tcp, udp }} th dport {measured} accept
+        meta l4proto {{ 6, 17 }} th dport {measured} accept
         # The standby's adverts (RFC 5798), and addresses by DHCP.
-        meta l4proto vrrp accept
+        meta l4proto 112 accept
         udp sport 67 udp dport 68 accept
         udp sport 547 udp dport 546 accept
         counter drop
@@ -147,9 +149,9 @@ def render(firewall: GatewayFirewall) -> str:
     }}
     chain to_untrusted {{
         udp sport {tunnels} accept
-        meta l4proto esp accept
+        meta l4proto 50 accept
         rt ipsec exists accept
-{inner}        meta l4proto {{ icmp, ipv6-icmp }} accept
+{inner}        meta l4proto {{ 1, 58 }} accept
         udp sport 68 udp dport 67 accept
         udp sport 546 udp dport 547 accept
         counter drop

@@ -33,6 +33,9 @@ from vpnaas.vdu.generated import nft_table
 from vpnaas.vdu.nftables import BootTable
 from vpnaas.vdu.steps import Results, Step
 
+#: Numbers of IP protocols (IANA). nft looks names up in /etc/protocols, which an image may lack.
+_PROTOCOLS = {"sctp": 132, "tcp": 6, "udp": 17}
+
 TABLE = "osm_vpnaas_guard"
 BOOT = BootTable("guard", TABLE, "Traffic of secured links stays in their tunnels")
 FILE, UNIT_FILE, UNIT_TEXT = BOOT.file, BOOT.unit_file, BOOT.unit_text
@@ -109,7 +112,7 @@ def render(guards: Sequence[Guarded]) -> str:
         for guard in sorted(guards, key=lambda g: g.link):
             ports = "{{ {} }}".format(", ".join(str(port) for port in guard.ports))
             for end in ("dport", "sport") if guard.ports else ():
-                match = "meta l4proto {} th {} {}".format(guard.transport, end, ports)
+                match = "meta l4proto {} th {} {}".format(_PROTOCOLS[guard.transport], end, ports)
                 if guard.interface:
                     there = '{} != {{ "lo", "{}" }}'.format(name, guard.interface)
                     lines.append("        {} {} counter drop".format(match, there))
@@ -140,7 +143,8 @@ def _outside(guard: Guarded) -> str:
 def _to(guard: Guarded) -> List[str]:
     family = "ip6" if guard.inner.version == 6 else "ip"
     to = "{} {} daddr {}".format(_outside(guard), family, guard.inner.ip)
-    tunnel = ["meta l4proto { icmp, esp }", "udp dport { 68, 4500 }"] if guard.outer else []
+    # ICMP and ESP.
+    tunnel = ["meta l4proto { 1, 50 }", "udp dport { 68, 4500 }"] if guard.outer else []
     own = ["{} {} accept".format(to, match) for match in tunnel]
     return own + [to + " counter drop", _from(guard)]
 

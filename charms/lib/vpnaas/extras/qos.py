@@ -166,7 +166,7 @@ def _matches(share: Share) -> List[str]:
         for peer in share.peers:
             family = "ip6" if peer.version == 6 else "ip"
             to = "{}{} daddr {} ".format(way, family, peer)
-            found += [to + "meta l4proto esp", to + "udp sport { 500, 4500 }"]
+            found += [to + "meta l4proto 50", to + "udp sport { 500, 4500 }"]
         return found
     family = "ip6" if share.inner.version == 6 else "ip"
     return ["{}{} saddr {}".format(way, family, share.inner)]

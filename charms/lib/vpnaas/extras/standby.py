@@ -336,8 +336,8 @@ def firewall(standby: Standby) -> str:
     family = "ip6" if standby.other.version == 6 else "ip"
     chains = """    chain input {{
         type filter hook input priority raw + 20; policy accept;
-        iifname "{trusted}" meta l4proto vrrp {family} saddr {other} accept
-        meta l4proto vrrp counter drop
+        iifname "{trusted}" meta l4proto 112 {family} saddr {other} accept
+        meta l4proto 112 counter drop
     }}
 """.format(trusted=standby.trusted, family=family, other=standby.other)
     return generated.nft_table(FIREWALL_TABLE, chains)
