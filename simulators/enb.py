@@ -17,7 +17,6 @@ from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Plmn, Tai
 
 log = logging.getLogger("enb")
-enb_app = logging.getLogger("ENB_APP")
 
 #: Seconds between attempts to reach the MME.
 RETRY = 3.0
@@ -117,7 +116,7 @@ class Enb:
             try:
                 await self._set_up(ended)
                 said = ""
-                enb_app.info("[eNB 0] Received S1AP_REGISTER_ENB_CNF: associated MME 1")
+                log.info("Received S1AP_REGISTER_ENB_CNF: associated MME 1")
                 self.ready.set()
                 await ended
                 log.error("the association with the MME is lost: associated MME 0")

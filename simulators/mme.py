@@ -17,11 +17,10 @@ from simulators import attach, diameter, gtpc, nas, s1ap, s6a, sctp, udp
 from simulators.attach import Ue
 from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Gummei, Tai
-from simulators.statistics import Statistics
+from simulators.statistics import INTERVAL, Statistics
 from simulators.tlv import Message, number
 
-log = logging.getLogger("MME_APP")
-service303 = logging.getLogger("SERVICE303")
+log = logging.getLogger("mme")
 
 #: Seconds between echo requests on S11, which tell when the SPGW-C has restarted.
 ECHO = 10.0
@@ -45,7 +44,6 @@ class Config:
         tais: tracking areas it serves.
         max_enbs, max_ues: limits.
         ciphering: EEA algorithm for NAS, 0 or 2.
-        statistics: seconds between two tables of connections.
     """
 
     s6a: diameter.Identity
@@ -61,7 +59,6 @@ class Config:
     max_enbs: int = 64
     max_ues: int = 4096
     ciphering: int = nas.EEA0
-    statistics: float = 60.0
 
 
 @dataclass
@@ -105,7 +102,6 @@ class Mme:
         self.spawn(self.hss.run(config.hss_address, config.hss_port))
         self.spawn(self._report())
         self.spawn(self._watch_sgw())
-        log.debug("MME app initialization complete")
 
     def stop(self) -> None:
         """Close all."""
@@ -126,9 +122,9 @@ class Mme:
 
     async def _report(self) -> None:
         while True:
-            await asyncio.sleep(self.config.statistics)
             for line in self.statistics.table().splitlines():
-                service303.debug("%s", line)
+                log.info("%s", line)
+            await asyncio.sleep(INTERVAL)
 
     # -- S6a --------------------------------------------------------------------------------------
 

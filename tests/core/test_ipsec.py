@@ -9,6 +9,8 @@ from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.params.ipsec import OPTIONS, WEAK, IpsecParams, Proposal, options
 from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec import algorithms
+from vpnaas.vdu.steps import Results
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 KEY = "MCowBQYDK2VwAyEAZXzl4qop5ouc36kXfoFNKd0SsGngWfeugKTbEYz1vng="
@@ -62,6 +64,57 @@ def test_an_unchanged_peer_is_never_bounced():
     assert before in hss.vdu.charon.sas
     assert len(hss.vdu.charon.sas) == 2
     assert hss.states() == other.states() == {"s6a": "up"}
+
+
+def test_a_charon_that_lacks_a_cipher_is_named_and_keeps_what_runs():
+    """As without the package libstrongswan-standard-plugins, which others only recommend."""
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu.charon.algorithms.remove("AES_GCM_16")
+    before = dict(mme.vdu.files)
+    mme.reconcile()
+    assert mme.states() == {"s6a": "blocked"}
+    assert mme.vdu.files == before
+    assert names(mme)
+    sentence = str(mme.plans["s6a"])
+    assert "aes256gcm-curve25519 needs AES_GCM_16, which this VDU's charon has not" in sentence
+    assert "libstrongswan-standard-plugins" in sentence
+    mme.vdu.charon.algorithms.append("AES_GCM_16")
+    mme.reconcile()
+    assert mme.states() == {"s6a": "up"}
+
+
+@pytest.mark.parametrize(
+    ("proposal", "loaded", "missing"),
+    [
+        ("aes256gcm-curve25519", "AES_GCM_16 PRF_HMAC_SHA2_384 CURVE_25519", ()),
+        ("aes256gcm-curve25519", "AES_CBC PRF_HMAC_SHA2_384", ("AES_GCM_16", "CURVE_25519")),
+        (
+            "aes256-sha256-ecp256",
+            "AES_GCM_16 PRF_HMAC_SHA2_256 ECP_256",
+            ("AES_CBC", "HMAC_SHA2_256_128"),
+        ),
+        ("3gpp", "AES_GCM_16 PRF_HMAC_SHA2_256 MODP_2048", ()),
+        ("3gpp", "AES_CBC HMAC_SHA2_256_128 PRF_HMAC_SHA2_256 ECP_256", ()),
+        ("3gpp", "AES_GCM_16 PRF_HMAC_SHA2_256 CURVE_25519", ("ECP_384 or ECP_256 or MODP_2048",)),
+        ("aes256gcm-curve25519", "", ()),
+    ],
+)
+def test_what_a_proposal_lacks(proposal, loaded, missing):
+    text = "ke:\n" + "".join(f"  {name}[openssl]\n" for name in loaded.split())
+    results = Results({"ipsec/algorithms": {"code": 0, "out": text}})
+    assert algorithms.lacking(Proposal.parse("p", proposal), results) == missing
+
+
+def test_every_word_of_a_proposal_has_a_name():
+    for text in ("aes192gcm-curve448", "aes128gcm-ecp521", "chacha20poly1305-ecp384", "3gpp"):
+        assert algorithms.lacking(Proposal.parse("p", text), Results({})) == ()
+        one = Results({"ipsec/algorithms": {"code": 0, "out": "  NULL[openssl]\n"}})
+        assert algorithms.lacking(Proposal.parse("p", text), one)
+    one = Results({"ipsec/algorithms": {"code": 0, "out": "  NULL[openssl]\n"}})
+    for integrity in ("sha256", "sha384", "sha512"):
+        for cipher in ("aes256", "aes192", "aes128"):
+            proposal = Proposal.parse("p", f"{cipher}-{integrity}-ecp256")
+            assert len(algorithms.lacking(proposal, one)) == 4
 
 
 def test_removal_ends_the_association_at_once():

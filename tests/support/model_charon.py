@@ -92,6 +92,10 @@ class Charon:
         self.lists: dict[str, list[str]] = {}
         """Revoked serial numbers by issuer, of lists that were used."""
         self.made = 0
+        self.algorithms = ["AES_CBC", "AES_GCM_16", "CHACHA20_POLY1305", "HMAC_SHA2_256_128"]
+        self.algorithms += ["HMAC_SHA2_384_192", "HMAC_SHA2_512_256", "PRF_HMAC_SHA2_256"]
+        self.algorithms += ["PRF_HMAC_SHA2_384", "PRF_HMAC_SHA2_512", "CURVE_25519", "CURVE_448"]
+        self.algorithms += ["ECP_256", "ECP_384", "ECP_521", "MODP_2048"]
 
     def start(self) -> None:
         self.stop()
@@ -124,6 +128,8 @@ class Charon:
             self._load_conns()
         elif verb == "--stats":
             return 0, "stats reply {plugins=[charon-systemd kernel-libipsec openssl vici]}\n"
+        elif verb == "--list-algs":
+            return 0, "aead:\n" + "".join(f"  {name}[openssl]\n" for name in self.algorithms)
         elif verb == "--list-conns":
             return 0, "".join(
                 f"list-conn event {{{name} {{version=IKEv2 children {{{name} {{mode=T}}}}}}}}\n"

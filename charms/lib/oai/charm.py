@@ -114,7 +114,7 @@ class NfCharm(VnfCharm):
 
     def _extra_state(self) -> str:
         seen = {
-            name: [(label, sorted(bag.items())) for _, label, bag in self._databags(name)]
+            name: [(remote.label, sorted(remote.bag.items())) for remote in self._remotes(name)]
             for name in self._more_relations()
         }
         return self._stored(NF_KEY) + json.dumps(seen, sort_keys=True)
@@ -178,14 +178,14 @@ class NfCharm(VnfCharm):
     def _parts(self, relation: str, problems: List[str]) -> Tuple[Tuple[str, part.Part], ...]:
         """Return what the network functions at the other end told; adds to `problems`."""
         found = []
-        for _, label, bag in self._databags(relation):
+        for remote in self._remotes(relation):
             try:
-                told = part.decode(bag, label)
+                told = part.decode(remote.bag, remote.label)
             except InputError as error:
                 problems.append(str(error))
                 continue
             if told is not None:
-                found.append((label, told))
+                found.append((remote.label, told))
         return tuple(found)
 
     def _publish_part(self, own: Optional[part.Part]) -> None:

@@ -7,8 +7,6 @@ from .params import Mme
 ETC = "/magma-mme/etc"
 START = "/magma-mme/scripts/start-mme.sh"
 STATISTICS_SECONDS = 10
-STARTED = "MME app initialization complete"
-"""What Magma's MME logs once all its tasks run, at level DEBUG of MME_APP."""
 LEVELS = {"error": "ERROR", "warning": "WARNING", "info": "INFO", "debug": "DEBUG"}
 
 START_SCRIPT = """#!/bin/bash
@@ -50,7 +48,8 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
             "EPS_NETWORK_FEATURE_SUPPORT_EMERGENCY_BEARER_SERVICES_IN_S1_MODE": "no",
             "EPS_NETWORK_FEATURE_SUPPORT_LOCATION_SERVICES_VIA_EPC": "no",
             "EPS_NETWORK_FEATURE_SUPPORT_EXTENDED_SERVICE_REQUEST": "no",
-            "STATS_TIMER_SEC": STATISTICS_SECONDS,
+            "MME_STATISTIC_TIMER": STATISTICS_SECONDS,
+            "IP_CAPABILITY": "IPV4",
             "USE_STATELESS": "",
             "INTERTASK_INTERFACE": {"ITTI_QUEUE_SIZE": 2000000},
             "S6A": {
@@ -58,6 +57,7 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
                 "HSS_HOSTNAME": hss.identity(params.realm),
                 "HSS_REALM": params.realm,
             },
+            "SCTP": {"SCTP_INSTREAMS": 8, "SCTP_OUTSTREAMS": 8},
             "S1AP": {"S1AP_OUTCOME_TIMER": 10},
             "GUMMEI_LIST": [
                 {
@@ -103,11 +103,12 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
                 OUTPUT="CONSOLE",
                 THREAD_SAFE="no",
                 COLOR="no",
-                # The line by which readiness is known, and the table for `show-connected`.
+                # The statistics table, by which readiness is known, is a message of this level.
                 MME_APP_LOG_LEVEL="DEBUG",
-                SERVICE303_LOG_LEVEL="DEBUG",
                 MSC_LOG_LEVEL="ERROR",
                 ITTI_LOG_LEVEL="ERROR",
+                MME_SCENARIO_PLAYER_LOG_LEVEL="ERROR",
+                ASN1_VERBOSITY="none",
             ),
             "S-GW": {"SGW_IPV4_ADDRESS_FOR_S11": sgw},
         },
@@ -143,8 +144,7 @@ def software(params: Mme, ends: Ends) -> Software:
                     (TLS, ETC + "/tls"),
                     (conf("start-mme.sh"), START),
                 ),
-                # Else glog writes to a file in the container.
-                environment=(("FEATURES", "mme_oai"), ("GLOG_logtostderr", "1")),
+                environment=(("FEATURES", "mme_oai"),),
                 entrypoint="/bin/bash",
                 after=("redis",),
             ),
@@ -167,7 +167,12 @@ def software(params: Mme, ends: Ends) -> Software:
                 address=ends["s11"].ip,
                 port=2123,
             ),
-            Check("log", "the MME's tasks do not run yet", unit="mme", pattern=STARTED),
+            Check(
+                "log",
+                "the MME has not shown its statistics yet",
+                unit="mme",
+                pattern=r"Attached UEs +\|",
+            ),
         ),
         common_name=identity(params.realm),
     )

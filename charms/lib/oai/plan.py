@@ -324,7 +324,7 @@ def _folders(software: Software) -> List[Step]:
     for container in software.containers:
         for source, _ in container.volumes:
             if source.startswith("/var/"):
-                wanted[source] = 0o700  # rows and logs hold keys
+                wanted[source] = 0o755
     return [
         make_directory("nf/folder/{}".format(index), path, mode)
         for index, (path, mode) in enumerate(sorted(wanted.items()))

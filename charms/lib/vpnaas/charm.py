@@ -76,7 +76,7 @@ class VnfCharm(ReconcilingCharm):
             raise VpnaasError("this unit is not the leader; run the action on the application")
 
     def _reconcile_now(self, **options: Any) -> Outcome:
-        outcome = self._reconcile(self._situation(**options))
+        outcome = self._reconcile(**options)
         if outcome is None:
             if not self._login():
                 raise VpnaasError("ssh-hostname and ssh-username are not set yet")

@@ -13,7 +13,7 @@ from vpnaas.peers.admission import Proof
 from vpnaas.peers.offer import KeyOffer
 from vpnaas.peers.peer import KeyState, Peer, in_turn
 from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.ipsec import certificates, enrolment, validation
+from vpnaas.tunnels.ipsec import algorithms, certificates, enrolment, validation
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import LinkPlan, Seen, Situation, View
 from vpnaas.vdu.steps import Results, Step
@@ -36,6 +36,7 @@ class Ipsec(KeyedTechnology):
         "strongswan-swanctl",
         "libcharon-extra-plugins",
         "libstrongswan-extra-plugins",
+        "libstrongswan-standard-plugins",
         "openssl",
     )
 
@@ -62,7 +63,7 @@ class Ipsec(KeyedTechnology):
 
     def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
         """Return the steps that make missing keys and look at the daemon and interfaces."""
-        steps = ipsec.observe(links)
+        steps = [*ipsec.observe(links), algorithms.observe()]
         for link in links:
             steps += observe_preshared(situation, link)
             steps += certificates.observe(situation, link)
@@ -93,6 +94,16 @@ class Ipsec(KeyedTechnology):
                     ".".join(str(part) for part in version), params.ipsec.proposal.hybrid
                 ),
                 "a proposal without it, or an image with strongSwan 6.0 or newer",
+            )
+        missing = algorithms.lacking(params.ipsec.proposal, view.results)
+        if missing:
+            raise InputError(
+                "configure: proposal",
+                "{} needs {}, which this VDU's charon has not".format(
+                    params.ipsec.proposal.text, ", ".join(missing)
+                ),
+                "what `swanctl --list-algs` shows there; most plugins are in the package"
+                " libstrongswan-standard-plugins",
             )
         if ipsec.parse_plane(view.results) == ipsec.USERSPACE:
             if params.ipsec.esn == "yes":

@@ -1,0 +1,51 @@
+"""Which algorithms this VDU's charon has, and whether a proposal can be made of them."""
+
+import re
+from typing import FrozenSet, Tuple
+
+from vpnaas.params.ipsec import Proposal, Suite
+from vpnaas.vdu.steps import Results, Step, run
+
+_NAMES = {
+    "aes256gcm16": "AES_GCM_16",
+    "aes192gcm16": "AES_GCM_16",
+    "aes128gcm16": "AES_GCM_16",
+    "chacha20poly1305": "CHACHA20_POLY1305",
+    "aes256": "AES_CBC",
+    "aes192": "AES_CBC",
+    "aes128": "AES_CBC",
+    "sha256": "HMAC_SHA2_256_128",
+    "sha384": "HMAC_SHA2_384_192",
+    "sha512": "HMAC_SHA2_512_256",
+    "prfsha256": "PRF_HMAC_SHA2_256",
+    "prfsha384": "PRF_HMAC_SHA2_384",
+    "prfsha512": "PRF_HMAC_SHA2_512",
+    "curve25519": "CURVE_25519",
+    "curve448": "CURVE_448",
+    "ecp256": "ECP_256",
+    "ecp384": "ECP_384",
+    "ecp521": "ECP_521",
+    "modp2048": "MODP_2048",
+}
+"""Words of proposals and the names `swanctl --list-algs` has for them."""
+
+
+def observe() -> Step:
+    """Return the step that asks charon; it has an answer where charon runs."""
+    return run("ipsec/algorithms", "swanctl", "--list-algs", any_exit=True)
+
+
+def lacking(proposal: Proposal, results: Results) -> Tuple[str, ...]:
+    """Return what charon has not and the proposal cannot do without, () also if it is not known."""
+    found = re.findall(r"^\s+([A-Z0-9_]+)\[", results.output("ipsec/algorithms"), re.MULTILINE)
+    if not found:
+        return ()
+    # One suite suffices; the first is the one to complain about, since it is the one meant.
+    missing = [_missing(suite, frozenset(found)) for suite in proposal.suites]
+    return () if () in missing else missing[0]
+
+
+def _missing(suite: Suite, loaded: FrozenSet[str]) -> Tuple[str, ...]:
+    kinds = (suite.ciphers, suite.integrity, suite.prfs, suite.groups)
+    names = [[_NAMES[word] for word in words] for words in kinds if words]
+    return tuple(" or ".join(kind) for kind in names if not loaded.intersection(kind))
