@@ -18,6 +18,7 @@ from typing import Any
 
 from vpnaas.extras import standby
 from vpnaas.extras.gateway_tuning import GatewayTuning
+from vpnaas.vdu.programs import source
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces
@@ -207,7 +208,7 @@ class Pair(Block):
 
     def _watch(self, name: str) -> None:
         program = self.folder / "watch"
-        program.write_text(standby.WATCH, encoding="utf-8")
+        program.write_text(source("gateway_watch.py"), encoding="utf-8")
         words = (str(self.health(name)), str(self.count), str(standby.SPAN), VIRTUAL)
         uri = f"unix://{self.daemons[name].socket}"
         self.children.append(

@@ -9,6 +9,7 @@ import pytest
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import steps
 from vpnaas.vdu.file_cache import Recall
+from vpnaas.vdu.programs import source
 
 
 def execute(*listed, exclusive=False, known=None, sizes=None):
@@ -17,7 +18,7 @@ def execute(*listed, exclusive=False, known=None, sizes=None):
         [sys.executable, "-I", "-"], input=request, capture_output=True, text=True, check=True
     )
     if sizes is not None:
-        sizes.append((len(request) - len(steps.agent_source()), len(done.stdout)))
+        sizes.append((len(request) - len(source("agent.py")), len(done.stdout)))
     return steps.Results.from_json(done.stdout, listed, known)
 
 

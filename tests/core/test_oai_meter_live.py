@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from oai import s6a_meter
 from test_oai_meter import SUCCESS, message
+from vpnaas.vdu.programs import source
 
 pytestmark = pytest.mark.lab
 
@@ -69,7 +69,7 @@ def test_times_are_those_of_the_packets_not_of_the_reading() -> None:
     answers = ",".join(message(318, h, False, SUCCESS).hex() for h in range(len(DELAYS)))
     with (
         program(HSS, json.dumps(DELAYS), answers) as hss,
-        program(s6a_meter.source()) as meter,
+        program(source("s6a_meter.py", "oai")) as meter,
     ):
         assert meter.stdin and meter.stdout and meter.stderr and hss.stdout
         try:

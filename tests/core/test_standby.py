@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from vpnaas.base.errors import InputError
 from vpnaas.extras import standby
 from vpnaas.extras.standby import PRIMARY, SECONDARY, SPAN, Standby, health, keepalived_conf
+from vpnaas.vdu.programs import gateway_watch, source
 
 
 def gateway(**changed: Any) -> Standby:
@@ -74,6 +75,10 @@ def test_a_primary_without_tunnels_never_beats_a_standby_with_all() -> None:
     assert standby.BASE[PRIMARY] > standby.BASE[SECONDARY]
 
 
-def test_the_watch_program_is_old_python() -> None:
-    compile(standby.WATCH, "watch", "exec")
+def test_programs_of_a_pair_use_the_files_that_the_charm_looks_at() -> None:
+    assert gateway_watch.AWAY == standby.AWAY_FILE
+    assert f"record={standby.RECORD_FILE}\n" in source("gateway_turn.sh")
+
+
+def test_the_unit_of_the_watch_has_all_its_arguments() -> None:
     assert "{}" not in standby.watch_unit(gateway())

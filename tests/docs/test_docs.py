@@ -20,7 +20,6 @@ from vpnaas.base import fields, links
 from vpnaas.extras import gateway, guard, measure, monitoring, qos, responder
 from vpnaas.peers.offer import PREFIX, KeyOffer, Offer, encode
 from vpnaas.tunnels import nesting, preshared
-from vpnaas.tunnels.clear import holder
 from vpnaas.tunnels.clear import routes as clear
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu.programs import agent
@@ -310,7 +309,7 @@ def test_files_on_the_vdu_are_documented() -> None:
         gateway.DAEMON_FILE,
         gateway.SYSCTL_FILE,
         clear.up_file("LINK"),
-        holder.PROGRAM_FILE,
+        clear.HOLD_PROGRAM,
         nesting.PATHS_FILE,
         measure.KEPT,
         preshared.wrap_key_file("LINK"),

@@ -3,6 +3,8 @@
 import json
 from typing import Any, Dict
 
+from vpnaas.vdu.programs import source
+
 from . import diameter, provision
 from .model import LIBRARY, TLS, Check, Container, Ends, File, Software, conf
 from .params import Hss, Secrets
@@ -126,7 +128,7 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
             File(conf("hss_rel14_fd.conf"), fd),
             File(conf("acl.conf"), "ALLOW_OLD_TLS   *.{}\n".format(params.realm)),
             File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
-            File(PROVISION_PROGRAM, provision.source(), 0o755),
+            File(PROVISION_PROGRAM, source("provision.py", "oai"), 0o755),
         ),
         checks=(
             Check(

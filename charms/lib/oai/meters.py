@@ -4,6 +4,7 @@ import json
 from typing import Any, Dict
 
 from vpnaas.base.errors import VpnaasError
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
 from . import s6a_meter
@@ -13,7 +14,7 @@ def step(request: Dict[str, Any]) -> Step:
     """Return the step that runs the meter."""
     return run(
         "s6a-meter",
-        *("python3", "-I", "-c", s6a_meter.source()),
+        *("python3", "-I", "-c", source("s6a_meter.py", "oai")),
         stdin=json.dumps(request),
         any_exit=True,
         timeout=int(request["seconds"]) + 60,

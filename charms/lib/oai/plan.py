@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 import attr
 from vpnaas.base.errors import VduError, VpnaasError
 from vpnaas.extras.extra import Extra
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
-from . import enb, hss, mme, probe, spgwc, spgwu, ue, units
+from . import enb, hss, mme, spgwc, spgwu, ue, units
 from .images import Registry
 from .model import BASE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
 from .params import (
@@ -322,9 +323,9 @@ def _apply(
 def _folders(software: Software) -> List[Step]:
     wanted = {BASE: 0o700, TLS: 0o700, LIBRARY: 0o755}
     for container in software.containers:
-        for source, _ in container.volumes:
-            if source.startswith("/var/"):
-                wanted[source] = 0o755
+        for volume, _ in container.volumes:
+            if volume.startswith("/var/"):
+                wanted[volume] = 0o755
     return [
         make_directory("nf/folder/{}".format(index), path, mode)
         for index, (path, mode) in enumerate(sorted(wanted.items()))
@@ -361,7 +362,7 @@ def _probe(situation: Situation, software: Software, path: str, wait: int) -> Li
     return [
         run(
             "nf/probe",
-            *("python3", "-I", "-c", probe.source()),
+            *("python3", "-I", "-c", source("probe.py", "oai")),
             stdin=json.dumps(request),
             any_exit=True,
             timeout=wait + 60,

@@ -168,11 +168,5 @@ def main(request: Json) -> Json:
     return seen
 
 
-def source() -> str:
-    """Return the text of this program."""
-    with open(os.path.splitext(os.path.abspath(__file__))[0] + ".py", encoding="utf-8") as stream:
-        return stream.read()
-
-
 if __name__ == "__main__":
     json.dump(main(json.load(sys.stdin)), sys.stdout)

@@ -203,12 +203,6 @@ def statements(document: Dict[str, Any]) -> Iterator[str]:
             yield statement
 
 
-def source() -> str:
-    """Return the text of this program."""
-    with open(os.path.splitext(os.path.abspath(__file__))[0] + ".py", encoding="utf-8") as stream:
-        return stream.read()
-
-
 def _cqlsh(engine: str, text: str) -> Tuple[int, str]:
     command = [engine, "exec", "--interactive", CONTAINER] + list(CQLSH)
     done = subprocess.run(

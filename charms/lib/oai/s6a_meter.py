@@ -17,7 +17,6 @@ the wanted commands were answered, or when there was none for the idle seconds a
 """
 
 import json
-import os
 import socket
 import struct
 import sys
@@ -271,12 +270,6 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
         # PACKET_STATISTICS (packet(7)): packets, then drops.
         lost = struct.unpack("II", tap.getsockopt(263, 6, 8))[1]
     return dict(meter.summary(), **{"packets-lost-by-the-meter": lost})
-
-
-def source() -> str:
-    """Return the text of this program."""
-    with open(os.path.splitext(os.path.abspath(__file__))[0] + ".py", encoding="utf-8") as stream:
-        return stream.read()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from vpnaas.extras.extra import Extra
 from vpnaas.extras.standby import ROLES, Standby
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import generated
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
@@ -260,8 +261,8 @@ def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
     """Return text and mode of every file."""
     return {
         standby.NONE_FILE: ("0\n", 0o644),
-        standby.WATCH_PROGRAM: (standby.WATCH, 0o755),
-        standby.TURN_PROGRAM: (standby.TURN, 0o755),
+        standby.WATCH_PROGRAM: (source("gateway_watch.py"), 0o755),
+        standby.TURN_PROGRAM: (source("gateway_turn.sh"), 0o755),
         standby.WATCH_UNIT: (standby.watch_unit(pair), 0o644),
         standby.DAEMON_DROPIN: (standby.daemon_dropin(), 0o644),
         standby.KEEPALIVED_DROPIN: (standby.keepalived_dropin(), 0o644),

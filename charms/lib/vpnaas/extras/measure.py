@@ -1,8 +1,7 @@
 """Measurements between two VNFs: commands to run on the client's VDU, and what their output says.
 
-The whole client side of an iperf3 run is one program on the VDU (`CLIENT`): it asks the peer's
-launcher (`responder`) for a server, runs iperf3, keeps the full JSON on the VDU and prints it. The
-record OSM keeps of an action is short, so results are summaries.
+The whole client side of an iperf3 run is one program on the VDU (`throughput_client`). The record
+OSM keeps of an action is short, so results are summaries.
 """
 
 import json
@@ -16,6 +15,7 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras.responder import RESPONDER_PORT
 from vpnaas.peers.peer import Peer
 from vpnaas.peers.same_address import is_same
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
 KEPT = "/var/log/osm-vpnaas"
@@ -180,7 +180,7 @@ def throughput_steps(test: ThroughputTest, peer: Peer, name: str) -> List[Step]:
             "python3",
             "-I",
             "-c",
-            CLIENT,
+            source("throughput_client.py"),
             stdin=json.dumps(request),
             any_exit=True,
             timeout=test.duration + 60,
@@ -328,40 +328,3 @@ def _answer(results: Results, id: str, what: str) -> Dict[str, Any]:
 def kept_name(link: str, now: int, token: str) -> str:
     """Return a file name for a kept report, unique per action."""
     return "iperf3-{}-{}-{}".format(link, now, token)
-
-
-CLIENT = r"""
-import json, os, socket, subprocess, sys
-
-def main():
-    request = json.load(sys.stdin)
-    address, port = request["responder"]
-    with socket.create_connection((address, port), timeout=5) as connection:
-        ask = {"path": request["path"], "seconds": request["seconds"]}
-        connection.sendall(json.dumps(ask).encode() + b"\n")
-        connection.settimeout(15)
-        answer = json.loads(connection.makefile("r").readline(500) or "{}")
-        if "port" not in answer:
-            raise OSError("the far end says: " + str(answer.get("error", "nothing"))[:200])
-        command = ["iperf3", "--client", request["address"], "--port", str(int(answer["port"]))]
-        done = subprocess.run(command + request["options"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, check=False)
-    report = json.loads(done.stdout.decode() or "{}")
-    if done.returncode and "error" not in report:
-        report["error"] = done.stderr.decode()[-300:] or "exit code %d" % done.returncode
-    os.makedirs(os.path.dirname(request["keep"]), mode=0o755, exist_ok=True)
-    with open(request["keep"], "w") as stream:
-        stream.write(done.stdout.decode())
-    folder = os.path.dirname(request["keep"])
-    kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
-    for old in kept[:-request["most"]]:
-        os.unlink(old)
-    report.pop("intervals", None)
-    report.get("end", {}).pop("streams", None)
-    json.dump(report, sys.stdout)
-
-try:
-    main()
-except (OSError, ValueError) as error:
-    json.dump({"error": str(error) or type(error).__name__}, sys.stdout)
-"""

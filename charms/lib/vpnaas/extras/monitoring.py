@@ -3,14 +3,13 @@
 The program is `exporter`. It listens on the VDU's own address on the interface of management only.
 """
 
-import os
 from typing import Dict, List, Optional
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params.monitoring import Monitoring
-from vpnaas.vdu import programs
 from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
@@ -24,13 +23,8 @@ PACKAGE = "python3-prometheus-client"
 
 
 def sources() -> Dict[str, str]:
-    """Return the files of the program, which are modules of this library."""
-    here = os.path.dirname(os.path.abspath(programs.__file__))
-    texts = {}
-    for path, name in ((PROGRAM_FILE, "exporter.py"), (PARSER_FILE, "swanctl_raw.py")):
-        with open(os.path.join(here, name), encoding="utf-8") as stream:
-            texts[path] = stream.read()
-    return texts
+    """Return the files of the program."""
+    return {PROGRAM_FILE: source("exporter.py"), PARSER_FILE: source("swanctl_raw.py")}
 
 
 def unit(address: fields.IPAddress, port: int) -> str:
@@ -108,9 +102,9 @@ def steps_to(
     if files:
         # Others have programs there that do not run as root.
         steps.append(make_directory("monitoring/lib", FOLDER.rpartition("/")[0], 0o755))
-    for folder in sorted({path.rpartition("/")[0] for path in files}):
-        steps.append(make_directory("monitoring/folder" + folder, folder, 0o755))
-    steps += [write("monitoring/put" + path, path, files[path]) for path in sorted(files)]
+        steps.append(make_directory("monitoring/folder", PROGRAM_FILE.rpartition("/")[0], 0o755))
+    for path, program in sorted(files.items()):
+        steps.append(write("monitoring/put" + path, path, program))
     if results.text("monitoring/unit") != text:
         steps.append(write("monitoring/put-unit", UNIT_FILE, text))
         steps.append(run("monitoring/reload", "systemctl", "daemon-reload", timeout=30))

@@ -11,12 +11,14 @@ from typing import List, Optional
 
 from vpnaas.base import fields
 from vpnaas.params.intent import LinkParams
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 RESPONDER_PORT = 5199
 """TCP port of the launcher on the inner address (IANA: unassigned)."""
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/responder"
+PROGRAM = source("responder.py")
 SERVICE = """[Unit]
 Description=One-shot iperf3 server for a measurement (osm-vpnaas)
 CollectMode=inactive-or-failed
@@ -175,106 +177,3 @@ def absent(link: str) -> List[Step]:
             timeout=30,
         )
     ]
-
-
-PROGRAM = '''#!/usr/bin/python3
-"""Serve one measurement: read a request, start a one-shot iperf3 server, tell its port, wait.
-
-Started by systemd per connection, with the connection as standard input and output. A request is
-one line of JSON, {"path": "tunnel" | "underlay", "seconds": N}; the answer is one line of JSON,
-{"address": "...", "port": N} or {"error": "..."}.
-"""
-import glob
-import json
-import socket
-import subprocess
-import sys
-import time
-
-LIMIT = 1500
-START = 3.0
-
-
-def targets(local):
-    for path in glob.glob("/etc/osm-vpnaas-responder-*.json"):
-        with open(path) as stream:
-            known = json.load(stream)
-        if known["inner"] == local:
-            return known
-    return {}
-
-
-def free_port(address):
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((address, 0))
-        return probe.getsockname()[1]
-
-
-def listens(address, port):
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        try:
-            # A connection would be taken for the test, so find out by failing to bind.
-            probe.bind((address, port))
-        except OSError:
-            return True
-    return False
-
-
-def answer(message):
-    sys.stdout.write(json.dumps(message) + "\\n")
-    sys.stdout.flush()
-
-
-def main():
-    connection = socket.socket(fileno=0)
-    connection.settimeout(10)
-    local = connection.getsockname()[0]
-    try:
-        request = json.loads(connection.makefile("r").readline(200))
-        path, seconds = request["path"], int(request["seconds"])
-        if path not in ("tunnel", "underlay") or not 1 <= seconds <= LIMIT:
-            raise ValueError(path)
-    except (ValueError, KeyError, TypeError, OSError):
-        answer({"error": "request not understood"})
-        return 1
-    address = targets(local).get(path)
-    if not address:
-        answer({"error": "no address for path " + path})
-        return 1
-    try:
-        port = free_port(address)
-    except OSError:
-        # Behind a floating IP the outer address is on no interface: serve all addresses.
-        address, port = "", free_port("0.0.0.0")
-    command = ["iperf3", "--server", "--one-off", "--port", str(port)]
-    if address:
-        command += ["--bind", address]
-    try:
-        server = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-    except FileNotFoundError:
-        answer({"error": "iperf3 is not installed"})
-        return 1
-    try:
-        deadline = time.monotonic() + START
-        while not listens(address or "0.0.0.0", port):
-            if server.poll() is not None or time.monotonic() > deadline:
-                answer({"error": "iperf3 did not start"})
-                return 1
-            time.sleep(0.02)
-        answer({"address": address, "port": port})
-        server.wait(timeout=seconds + 30)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        if server.poll() is None:
-            server.kill()
-            server.wait()
-    return 0
-
-
-sys.exit(main())
-'''

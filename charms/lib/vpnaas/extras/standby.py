@@ -176,40 +176,6 @@ def turn_command(state: str, *children: str) -> Tuple[str, ...]:
     return (TURN_PROGRAM, state) + children
 
 
-TURN = """#!/bin/sh
-# Told by keepalived of a change: claim the peers where we are active, keep a record.
-# Usage: gateway-turn active|standby|fault|stopped|claim [CHILD...]
-#        gateway-turn left ADDRESS    wait until ADDRESS is not ours any more, 5 s at most
-state=$1
-shift
-if [ "$state" = left ]; then
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
-        [ -n "$(ip -o address show to "$1")" ] || exit 0
-        sleep 0.2
-    done
-    exit 1
-fi
-for child in "$@"; do
-    /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 &
-done
-if [ "$state" != claim ]; then
-    mkdir -p {folder}
-    exec 9>>{record}.lock
-    flock 9
-    before= since= taken=
-    [ -r {record} ] && read -r before since taken <{record}
-    case $taken in "" | *[!0-9]*) taken=0 ;; esac
-    if [ "$before" != "$state" ]; then
-        since=$(date +%s)
-        [ "$state" = active ] && taken=$((taken + 1))
-        printf '%s %s %s\\n' "$state" "$since" "$taken" >{record}.new
-        mv {record}.new {record}
-    fi
-fi
-wait
-""".replace("{record}", RECORD_FILE).replace("{folder}", RECORD_FILE.rpartition("/")[0])
-
-
 def health(up: int, peers: int) -> int:
     """Return the value a gateway's priority grows by with so many tunnels of its peers up.
 
@@ -221,70 +187,6 @@ def health(up: int, peers: int) -> int:
 CLAIM_PERIOD = 30
 """Seconds after which the active gateway claims again: a CHILD_SA of the standby that was rekeyed
 in the meantime, by whichever end, is newer than ours and so in use."""
-
-WATCH = '''#!/usr/bin/python3
-"""Tell keepalived what this gateway is good for, the share of its peers that have a tunnel; claim
-the peers' packets from time to time while this gateway is the active one.
-
-Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] [VICI-URI]
-"""
-import json
-import os
-import re
-import subprocess
-import sys
-import time
-
-AWAY = "{away}"
-PERIOD = 0.5  # seconds; a daemon that dies is told of at once by its own unit
-
-
-def output(*command):
-    try:
-        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              timeout=5, check=False).stdout.decode()
-    except subprocess.TimeoutExpired:
-        return ""
-
-
-def tunnels(uri):
-    shown = output("swanctl", "--stats", *uri)
-    found = re.search(r"IKE_SAs: (\\d+) total, (\\d+) half-open", shown)
-    return int(found.group(1)) - int(found.group(2)) if found else 0
-
-
-def active(address):
-    return any(item for item in json.loads(output("ip", "-j", "address", "show", "to", address)
-                                           or "[]") if item)
-
-
-def main(path, peers, span, address, seconds, children, *uri):
-    uri = ("--uri",) + uri if uri else ()
-    told = None
-    due = time.monotonic() + float(seconds)
-    while True:
-        value = int(span) * min(tunnels(uri), int(peers)) // int(peers)
-        if os.path.exists(AWAY):
-            value = 0
-        if value != told:
-            # In place: keepalived watches the file itself.
-            with open(path, "w", encoding="ascii") as file:
-                file.write("%d\\n" % value)
-        if time.monotonic() >= due:
-            due = time.monotonic() + float(seconds)
-            if active(address):
-                for child in children.split(","):
-                    output("swanctl", "--rekey", "--child", child, *uri)
-        time.sleep(PERIOD)
-        try:
-            with open(path, encoding="ascii") as file:
-                told = int(file.read())
-        except (OSError, ValueError):
-            told = None
-
-
-main(*sys.argv[1:])
-'''.replace("{away}", AWAY_FILE)
 
 
 def watch_unit(standby: Standby) -> str:

@@ -7,7 +7,6 @@ found.
 
 import base64
 import json
-import os
 import zlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -16,6 +15,7 @@ import attr
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import file_cache
 from vpnaas.vdu.file_cache import Recall
+from vpnaas.vdu.programs import source
 
 Json = Dict[str, Any]
 
@@ -214,13 +214,6 @@ def _unpack(text: str) -> str:
     return data.decode("utf-8")
 
 
-def agent_source() -> str:
-    """Return the program the VDU runs."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "agent.py")
-    with open(path, encoding="utf-8") as stream:
-        return stream.read()
-
-
 def program(steps: Sequence[Step], exclusive: bool = True, known: Optional[Recall] = None) -> str:
     """Return the Python text to feed to `python3 -` on the VDU.
 
@@ -240,7 +233,7 @@ def program(steps: Sequence[Step], exclusive: bool = True, known: Optional[Recal
         raise VduError("the plan for the VDU is too large ({} bytes)".format(len(request)))
     if len(request) > _PLAIN:
         request = _PACKED + base64.b64encode(zlib.compress(request.encode())).decode("ascii")
-    return "{}\n\nmain({})\n".format(agent_source(), repr(request))
+    return "{}\n\nmain({})\n".format(source("agent.py"), repr(request))
 
 
 def changes(steps: Sequence[Step]) -> List[Tuple[str, str]]:

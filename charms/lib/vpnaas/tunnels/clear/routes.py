@@ -13,10 +13,12 @@ from vpnaas.base import fields
 from vpnaas.base.links import directory
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer, read_record, record
-from vpnaas.tunnels.clear import holder
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
+HOLD_PROGRAM = "/usr/local/lib/osm-vpnaas/hold"
+"""Keeps addresses and routes there when the underlay goes down and up (`hold`)."""
 UNIT_FILE = "/etc/systemd/system/osm-vpnaas-clear@.service"
 UNIT = """[Unit]
 Description=Inner addresses of link %i in clear (osm-vpnaas)
@@ -32,7 +34,7 @@ RestartSec=2
 
 [Install]
 WantedBy=multi-user.target
-""".format(program=holder.PROGRAM_FILE)
+""".format(program=HOLD_PROGRAM)
 
 
 @attr.frozen
@@ -68,7 +70,7 @@ def observe(link: str) -> List[Step]:
         make_directory(link + "/dir", directory(link)),
         read(link + "/up", up_file(link)),
         read(link + "/unit", UNIT_FILE),
-        read(link + "/holder", holder.PROGRAM_FILE),
+        read(link + "/holder", HOLD_PROGRAM),
         run(link + "/active", "systemctl", "is-active", unit(link), any_exit=True),
         read(link + "/applied", directory(link) + "/applied.json"),
     ]
@@ -81,7 +83,7 @@ def parse(link: str, results: Results) -> State:
         active=(results.out(link + "/active") or "").strip() == "active",
         current=(
             results.text(link + "/unit") == UNIT
-            and results.text(link + "/holder") == holder.PROGRAM
+            and results.text(link + "/holder") == source("hold.py")
         ),
         applied=read_record(results.text(link + "/applied")),
     )
@@ -112,8 +114,8 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
         return []
     base = directory(link)
     return [
-        make_directory(link + "/apply/lib", holder.PROGRAM_FILE.rpartition("/")[0], 0o755),
-        write(link + "/apply/holder", holder.PROGRAM_FILE, holder.PROGRAM, 0o755),
+        make_directory(link + "/apply/lib", HOLD_PROGRAM.rpartition("/")[0], 0o755),
+        write(link + "/apply/holder", HOLD_PROGRAM, source("hold.py"), 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
         run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30),
         # Stop with the old file first, so that what is no longer wanted goes away.

@@ -42,7 +42,7 @@ from vpnaas.tunnels.ipsec.names import (
     up_file,
 )
 from vpnaas.tunnels.ipsec.observed import GENERATE, Sa, State, public
-from vpnaas.tunnels.ipsec.program import PROGRAM
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, move, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
@@ -57,7 +57,7 @@ def steps_to(wanted: Wanted, state: State, made: Optional[Made] = None) -> List[
         DROPIN_FILE: (dropin(wanted, state.plane), 0o644),
         UNIT_FILE: (UNIT, 0o644),
         KEEPER_FILE: (KEEPER_UNIT, 0o644),
-        PROGRAM_FILE: (PROGRAM, 0o755),
+        PROGRAM_FILE: (source("ipsec.py"), 0o755),
         conf_path(link): (conf, 0o600),
         up_file(link): (render_up(wanted, state.plane), 0o644),
         keep_file(link): (render_keep(wanted, state, made), 0o600),

@@ -19,6 +19,7 @@ from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
 from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu import facts, generated
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, move, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
@@ -382,7 +383,9 @@ def _handovers(wanted: Wanted, live: Optional[Live], interface: str) -> List[Ste
         if not steps:
             steps += [
                 make_directory(wanted.link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755),
-                write(wanted.link + "/apply/handover", HANDOVER_PROGRAM, HANDOVER, 0o755),
+                write(
+                    wanted.link + "/apply/handover", HANDOVER_PROGRAM, source("handover.py"), 0o755
+                ),
             ]
         steps.append(
             run(
@@ -398,37 +401,6 @@ def _handovers(wanted: Wanted, live: Optional[Live], interface: str) -> List[Ste
             )
         )
     return steps
-
-
-HANDOVER = '''#!/usr/bin/python3
-"""Give a rotating peer's prefixes to its next key as soon as a handshake proves it is in use.
-
-Usage: handover INTERFACE KEY PREFIXES SECONDS
-Ends by itself after SECONDS, or when the interface or the key is gone.
-"""
-import subprocess
-import sys
-import time
-
-
-def main(interface, key, prefixes, seconds):
-    deadline = time.monotonic() + float(seconds)
-    while time.monotonic() < deadline:
-        shown = subprocess.run(
-            ["wg", "show", interface, "latest-handshakes"], stdout=subprocess.PIPE, check=False
-        )
-        times = dict(line.split("\\t") for line in shown.stdout.decode().splitlines())
-        if shown.returncode or key not in times:
-            return 0
-        if times[key] != "0":
-            command = ["wg", "set", interface, "peer", key, "allowed-ips", prefixes]
-            return subprocess.run(command, check=False).returncode
-        time.sleep(0.1)
-    return 1
-
-
-sys.exit(main(*sys.argv[1:]))
-'''
 
 
 def stage_key(link: str) -> List[Step]:

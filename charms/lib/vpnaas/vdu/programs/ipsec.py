@@ -1,6 +1,4 @@
-"""The program on the VDU that opens and closes tunnels."""
-
-PROGRAM = '''#!/usr/bin/python3
+#!/usr/bin/python3
 """Open and close IPsec tunnels of osm-vpnaas.
 
 Usage: ipsec keep         hold up what /etc/osm-vpnaas/*/ipsec.keep names, for ever
@@ -13,6 +11,7 @@ The name of a connection says all that is in it. So `load` speaks of what is new
 only, where `swanctl --load-conns` has the daemon compare each with each. It speaks vici, and falls
 back on swanctl where that fails.
 """
+
 import base64
 import glob
 import json
@@ -22,27 +21,37 @@ import struct
 import subprocess
 import sys
 import time
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 PERIOD = 2
 LONGEST = 30
 SOCKET = "/var/run/charon.vici"
 SECONDS = 60
 LISTS = (
-    "local_addrs", "remote_addrs", "proposals", "esp_proposals", "local_ts", "remote_ts", "pools",
-    "pubkeys", "certs", "cacerts",
+    "local_addrs",
+    "remote_addrs",
+    "proposals",
+    "esp_proposals",
+    "local_ts",
+    "remote_ts",
+    "pools",
+    "pubkeys",
+    "certs",
+    "cacerts",
 )
 FILES = ("certs", "cacerts")
 
 
-def swanctl(*words):
+def swanctl(*words: str) -> str:
+    """Return what swanctl(8) prints."""
     return subprocess.run(
         ["swanctl"] + list(words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
     ).stdout.decode("utf-8", "replace")
 
 
-def associations():
+def associations() -> Iterator[Tuple[str, str, bool]]:
     """Yield (connection, id, whether packets pass)."""
-    head = re.compile(r"list-sa event \\{(\\S+) \\{uniqueid=(\\d+) version=\\d+ state=(\\S+)")
+    head = re.compile(r"list-sa event \{(\S+) \{uniqueid=(\d+) version=\d+ state=(\S+)")
     for line in swanctl("--list-sas", "--raw").splitlines():
         match = head.match(line)
         if match:
@@ -52,13 +61,15 @@ def associations():
             yield match.group(1), match.group(2), known and bool(passing)
 
 
-def drop(prefix):
+def drop(prefix: str) -> None:
+    """End all security associations whose connection's name starts so."""
     for name, number, _ in list(associations()):
         if name.startswith(prefix):
             swanctl("--terminate", "--ike-id", number, "--force", "--timeout", "1")
 
 
-def wanted():
+def wanted() -> Iterator[Tuple[str, ...]]:
+    """Yield the connections of each peer, of which one suffices."""
     for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.keep")):
         try:
             with open(path) as stream:
@@ -68,17 +79,20 @@ def wanted():
             continue
 
 
-def keep():
-    waits = {}
+def keep() -> None:
+    """Initiate what is wanted and not up, for ever."""
+    waits: Dict[Tuple[str, ...], Tuple[float, int]] = {}
     while True:
         lists = list(wanted())
-        up = {name for name, _, passing in associations() if passing} if lists else set()
+        up: Set[str] = set()
+        if lists:
+            up = {name for name, _, passing in associations() if passing}
         now = time.monotonic()
         for names in lists:
             if up.intersection(names):
                 waits.pop(names, None)
                 continue
-            due, wait = waits.get(names, (0, PERIOD))
+            due, wait = waits.get(names, (0.0, PERIOD))
             if now < due:
                 continue
             for name in names:
@@ -90,14 +104,14 @@ def keep():
         time.sleep(PERIOD)
 
 
-def sections(text):
+def sections(text: str) -> Dict[str, Any]:
     """Return the connections of a swanctl file that we wrote, by name."""
-    root = {}
+    root: Dict[str, Any] = {}
     stack = [root]
     for line in text.splitlines():
         line = line.strip()
         if line.endswith("{"):
-            inner = {}
+            inner: Dict[str, Any] = {}
             stack[-1][line[:-1].strip()] = inner
             stack.append(inner)
         elif line == "}":
@@ -105,18 +119,21 @@ def sections(text):
         elif line and not line.startswith(("#", "include ")):
             key, _, value = line.partition(" = ")
             stack[-1][key] = value
-    return root.get("connections", {})
+    return dict(root.get("connections", {}))
 
 
-def named(kind, name):
+def named(kind: int, name: str) -> bytes:
+    """Return the head of a vici element with a name."""
     return bytes([kind, len(name)]) + name.encode()
 
 
-def sized(kind, value):
+def sized(kind: int, value: bytes) -> bytes:
+    """Return a vici element with a value."""
     return bytes([kind]) + struct.pack("!H", len(value)) + value
 
 
-def value_of(key, text):
+def value_of(key: str, text: str) -> bytes:
+    """Return a value as vici has it: files by content, base64 decoded."""
     if key in FILES:
         with open(text, "rb") as stream:
             return stream.read()
@@ -125,9 +142,9 @@ def value_of(key, text):
     return text.encode()
 
 
-def message(section):
+def message(section: Dict[str, Any]) -> bytes:
     """Return a section as vici has it."""
-    parts = []
+    parts: List[bytes] = []
     for key, value in section.items():
         if isinstance(value, dict):
             parts += [named(1, key), message(value), bytes([2])]
@@ -139,9 +156,11 @@ def message(section):
     return b"".join(parts)
 
 
-def parsed(data):
+def parsed(data: bytes) -> Dict[str, Any]:
     """Return an answer without sections, as those to our requests are: values and lists."""
-    found, at, items = {}, 0, []
+    found: Dict[str, Any] = {}
+    items: List[str] = []
+    at = 0
     while at < len(data):
         kind = data[at]
         at += 1
@@ -165,12 +184,13 @@ def parsed(data):
 class Daemon:
     """A connection to charon (strongSwan's src/libcharon/plugins/vici/README.md)."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(SECONDS)
         self.socket.connect(SOCKET)
 
-    def receive(self, size):
+    def receive(self, size: int) -> bytes:
+        """Return so many bytes."""
         data = b""
         while len(data) < size:
             more = self.socket.recv(size - len(data))
@@ -179,7 +199,12 @@ class Daemon:
             data += more
         return data
 
-    def ask(self, command, body=b""):
+    def ask(self, command: str, body: bytes = b"") -> Dict[str, Any]:
+        """Return the answer to a command.
+
+        Raises:
+            OSError: The daemon does not know it, or is gone.
+        """
         request = named(0, command) + body
         self.socket.sendall(struct.pack("!I", len(request)) + request)
         answer = self.receive(struct.unpack("!I", self.receive(4))[0])
@@ -188,19 +213,20 @@ class Daemon:
         return parsed(answer[1:])
 
 
-def load(link):
+def load(link: str) -> None:
+    """Make the daemon's connections of a link those that are on file."""
     with open("/etc/swanctl/conf.d/osm-vpnaas-" + link + ".conf") as stream:
-        wanted = sections(stream.read())
+        on_file = sections(stream.read())
     try:
         daemon = Daemon()
         there = {n for n in daemon.ask("get-conns")["conns"] if n.startswith(link + "_")}
-        for name, section in wanted.items():
+        for name, section in on_file.items():
             if name not in there:
                 answer = daemon.ask("load-conn", message({name: section}))
                 if answer.get("success") != "yes":
                     print(name + ": " + answer.get("errmsg", ""), file=sys.stderr)
         for name in sorted(there):
-            if name not in wanted:
+            if name not in on_file:
                 daemon.ask("unload-conn", message({"name": name}))
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
         print("vici: {}".format(error), file=sys.stderr)
@@ -214,4 +240,3 @@ if __name__ == "__main__":
         load(sys.argv[2])
     else:
         keep()
-'''

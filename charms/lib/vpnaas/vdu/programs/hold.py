@@ -1,19 +1,15 @@
-"""The program on the VDU that holds the addresses and routes of a link in clear.
+#!/usr/bin/python3
+"""Hold addresses and routes of a link in clear.
 
 A tunnel's routes lead into an interface of its own, which stays when the underlay goes down and up.
 In clear they lead over the underlay itself: the kernel drops them with it, and whoever manages the
 network may drop what it did not make. So a process per link waits for what the kernel tells of such
 changes (rtnetlink(7)), and puts the link's `ip -batch` file into force again.
-"""
-
-PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/hold"
-
-PROGRAM = '''#!/usr/bin/python3
-"""Hold addresses and routes of a link in clear (osm-vpnaas).
 
 Usage: hold FILE
 FILE is for `ip -batch`. Its first line sets our address, of which messages are our own doing.
 """
+
 import ipaddress
 import os
 import select
@@ -22,6 +18,7 @@ import struct
 import subprocess
 import sys
 import time
+from typing import Optional
 
 GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400  # link; addresses and routes of IPv4 and IPv6
 NEWLINK, NEWADDR, DELADDR, DELROUTE = 16, 20, 21, 25
@@ -29,7 +26,7 @@ SETTLE, PAUSE = 0.05, 0.5  # seconds: from a message to acting on it, and betwee
 HEADER = struct.Struct("=IHHII")
 
 
-def matters(data, own):
+def matters(data: bytes, own: bytes) -> bool:
     """Tell whether messages say that something came up or went away."""
     while len(data) >= HEADER.size:
         length, kind = HEADER.unpack_from(data)[:2]
@@ -37,26 +34,29 @@ def matters(data, own):
             return False
         if kind in (NEWLINK, DELADDR, DELROUTE) or (kind == NEWADDR and own not in data[:length]):
             return True
-        data = data[(length + 3) & ~3:]
+        data = data[(length + 3) & ~3 :]
     return False
 
 
-def apply(file, force):
+def apply(file: str, force: bool) -> int:
+    """Put the file into force; return the exit code of ip(8)."""
     command = ["ip"] + ["-force"] * force + ["-batch", file]
-    # What cannot be now, as while the underlay is down, is told when it can.
+    # What is not possible now, as while the underlay is down, is tried again at the next message.
     quiet = subprocess.DEVNULL if force else None
     return subprocess.run(command, stderr=quiet, check=False).returncode
 
 
-def ready():
+def ready() -> None:
+    """Tell systemd that the addresses are there (sd_notify(3))."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if path:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            told.connect("\\0" + path[1:] if path.startswith("@") else path)
-            told.send(b"READY=1")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.connect("\0" + path[1:] if path.startswith("@") else path)
+            notify.send(b"READY=1")
 
 
-def main(file):
+def main(file: str) -> int:
+    """Hold what the file says, for ever; return an exit code where it cannot be put into force."""
     with open(file) as lines:
         own = ipaddress.ip_interface(lines.readline().split()[2]).ip.packed
     messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -65,20 +65,21 @@ def main(file):
     if failed:
         return failed
     ready()
-    due, last = None, 0.0
+    due: Optional[float] = None
+    last = 0.0
     while True:
         wait = None if due is None else max(0.0, due - time.monotonic())
         if select.select([messages], [], [], wait)[0]:
             try:
-                told = matters(messages.recv(65536), own)
+                changed = matters(messages.recv(65536), own)
             except OSError:
-                told = True  # more than the socket could keep: look anyway
-            if told and due is None:
+                changed = True  # more than the socket could keep: look anyway
+            if changed and due is None:
                 due = max(time.monotonic() + SETTLE, last + PAUSE)
         elif due is not None:
             due, last = None, time.monotonic()
             apply(file, force=True)
 
 
-sys.exit(main(*sys.argv[1:]))
-'''
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

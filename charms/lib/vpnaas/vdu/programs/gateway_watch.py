@@ -1,0 +1,72 @@
+#!/usr/bin/python3
+"""Tell keepalived which share of a gateway's peers has a tunnel.
+
+While this gateway is the active one, it also claims the peers' packets from time to time.
+
+Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] [VICI-URI]
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import Optional
+
+AWAY = "/etc/osm-vpnaas/standby-away"
+PERIOD = 0.5  # seconds; a daemon that dies is told of at once by its own unit
+
+
+def output(*command: str) -> str:
+    """Return what a command prints, "" where it takes too long."""
+    try:
+        return subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=5, check=False
+        ).stdout.decode()
+    except subprocess.TimeoutExpired:
+        return ""
+
+
+def tunnels(*uri: str) -> int:
+    """Return how many IKE_SAs are established."""
+    shown = output("swanctl", "--stats", *uri)
+    found = re.search(r"IKE_SAs: (\d+) total, (\d+) half-open", shown)
+    return int(found.group(1)) - int(found.group(2)) if found else 0
+
+
+def active(address: str) -> bool:
+    """Tell whether an address is ours now."""
+    return any(json.loads(output("ip", "-j", "address", "show", "to", address) or "[]"))
+
+
+def main(
+    path: str, peers: str, span: str, address: str, seconds: str, children: str, *vici: str
+) -> None:
+    """Keep the file up to date, for ever."""
+    uri = ("--uri",) + vici if vici else ()
+    told: Optional[int] = None
+    due = time.monotonic() + float(seconds)
+    while True:
+        value = int(span) * min(tunnels(*uri), int(peers)) // int(peers)
+        if os.path.exists(AWAY):
+            value = 0
+        if value != told:
+            # In place: keepalived watches the file itself.
+            with open(path, "w", encoding="ascii") as file:
+                file.write("{}\n".format(value))
+        if time.monotonic() >= due:
+            due = time.monotonic() + float(seconds)
+            if active(address):
+                for child in children.split(","):
+                    output("swanctl", "--rekey", "--child", child, *uri)
+        time.sleep(PERIOD)
+        try:
+            with open(path, encoding="ascii") as file:
+                told = int(file.read())
+        except (OSError, ValueError):
+            told = None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

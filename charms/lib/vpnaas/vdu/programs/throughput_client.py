@@ -1,0 +1,56 @@
+"""Client side of one iperf3 run: the request comes as JSON on standard input, the report goes out.
+
+The program asks the peer's responder for a server, runs iperf3, keeps the full report on the VDU
+and prints it without the parts that grow with time and streams.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+
+def main() -> None:
+    """Run one measurement.
+
+    Raises:
+        OSError: The far end cannot be reached, refuses, or iperf3 is missing.
+        ValueError: What came back is no JSON.
+    """
+    request = json.load(sys.stdin)
+    address, port = request["responder"]
+    with socket.create_connection((address, port), timeout=5) as connection:
+        ask = {"path": request["path"], "seconds": request["seconds"]}
+        connection.sendall(json.dumps(ask).encode() + b"\n")
+        connection.settimeout(15)
+        answer = json.loads(connection.makefile("r").readline(500) or "{}")
+        if "port" not in answer:
+            raise OSError("the far end says: " + str(answer.get("error", "nothing"))[:200])
+        command = ["iperf3", "--client", request["address"], "--port", str(int(answer["port"]))]
+        done = subprocess.run(
+            command + request["options"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    report = json.loads(done.stdout.decode() or "{}")
+    if done.returncode and "error" not in report:
+        report["error"] = done.stderr.decode()[-300:] or "exit code {}".format(done.returncode)
+    folder = os.path.dirname(request["keep"])
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    with open(request["keep"], "w") as stream:
+        stream.write(done.stdout.decode())
+    kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
+    for old in kept[: -request["most"]]:
+        os.unlink(old)
+    report.pop("intervals", None)
+    report.get("end", {}).pop("streams", None)
+    json.dump(report, sys.stdout)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (OSError, ValueError) as error:
+        json.dump({"error": str(error) or type(error).__name__}, sys.stdout)
