@@ -1,14 +1,14 @@
 """ops edge of a security gateway that may be one of a pair."""
 
 import logging
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 import attr
-from ops.charm import ActionEvent
 
+from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import NotReadyError, VpnaasError
-from vpnaas.charm import VnfCharm, dump
+from vpnaas.charm import VnfCharm
 from vpnaas.extras import gateway_pair
 from vpnaas.extras.extra import Extra
 from vpnaas.extras.gateway_pair import NO_ROLE, PairOutcome, PairParams
@@ -29,14 +29,6 @@ class GatewayCharm(VnfCharm):
     def __init__(self, *args: Any) -> None:
         self._asked: Optional[PairParams] = None
         super().__init__(*args)
-
-    def action_handlers(self) -> Dict[str, Callable[[ActionEvent], None]]:
-        """Return the handler of each action."""
-        own = {
-            "configure-standby": self._on_configure_standby_action,
-            "switch-over": self._on_switch_over_action,
-        }
-        return dict(super().action_handlers(), **own)
 
     def _pair(self) -> PairParams:
         if self._asked is not None:
@@ -94,34 +86,26 @@ class GatewayCharm(VnfCharm):
         self._store(PAIR_KEY, params.to_json())
         return extra
 
-    def _on_configure_standby_action(self, event: ActionEvent) -> None:
-        def work() -> Dict[str, Any]:
-            self._leader_only()
-            away = self._pair().away
-            params = attr.evolve(PairParams.parse(event.params), away=away)
-            return {"output": dump(self._change_pair(params).details)}
+    @action("configure-standby")
+    def _configure_standby(self, params: Params) -> Mapping[str, Any]:
+        pair = attr.evolve(PairParams.parse(params), away=self._pair().away)
+        return self._change_pair(pair).details
 
-        self._answer(event, work)
-
-    def _on_switch_over_action(self, event: ActionEvent) -> None:
-        def work() -> Dict[str, Any]:
-            self._leader_only()
-            given = str(event.params.get("activity", GIVE_UP))
-            what = fields.choice("switch-over: activity", given, (GIVE_UP, RESUME))
-            params = self._pair()
-            if params.role == NO_ROLE:
-                raise VpnaasError("this gateway is not one of a pair; run configure-standby first")
-            self._change_pair(attr.evolve(params, away=what == GIVE_UP))
-            if what == GIVE_UP:
-                with self._vdu() as vdu:
-                    gone = vdu.execute(gateway_pair.left(params), exclusive=False).check()
-                if gone.exit_code("pair/left") != 0:
-                    self._change_pair(attr.evolve(params, away=False))
-                    raise VpnaasError(
-                        "the other gateway does not take over; this one stays active, see"
-                        " show-status there"
-                    )
-            outcome = self._change_pair(self._pair())
-            return {"output": dump(outcome.details)}
-
-        self._answer(event, work)
+    @action("switch-over")
+    def _switch_over(self, params: Params) -> Mapping[str, Any]:
+        given = str(params.get("activity", GIVE_UP))
+        what = fields.choice("switch-over: activity", given, (GIVE_UP, RESUME))
+        pair = self._pair()
+        if pair.role == NO_ROLE:
+            raise VpnaasError("this gateway is not one of a pair; run configure-standby first")
+        self._change_pair(attr.evolve(pair, away=what == GIVE_UP))
+        if what == GIVE_UP:
+            with self._vdu() as vdu:
+                gone = vdu.execute(gateway_pair.left(pair), exclusive=False).check()
+            if gone.exit_code("pair/left") != 0:
+                self._change_pair(attr.evolve(pair, away=False))
+                raise VpnaasError(
+                    "the other gateway does not take over; this one stays active, see"
+                    " show-status there"
+                )
+        return self._change_pair(self._pair()).details

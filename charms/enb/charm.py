@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+"""Charm of the eNB."""
+
+from oai.functions import EnbCharm
+from ops.main import main
+
+if __name__ == "__main__":
+    main(EnbCharm)

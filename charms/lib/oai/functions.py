@@ -1,0 +1,184 @@
+"""The charm class of each network function, with the actions that only it has."""
+
+from typing import Any, Dict, List, Mapping
+
+from vpnaas.actions import Params, action
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu.ssh import Vdu
+from vpnaas.vdu.steps import read, run, which
+
+from . import cql, hss, meters, params, pdn, plan, provision, statistics, units, values
+from .charm import NfCharm
+from .milenage import opc
+from .model import SECRETS_FILE
+from .params import Hss, Secrets, SpgwU
+from .ue import DEVICE
+
+LOG_BYTES = 1 << 18
+
+
+class HssCharm(NfCharm):
+    """Home Subscriber Server: its subscribers are rows in Cassandra."""
+
+    kind = "hss"
+
+    def _hss(self) -> Hss:
+        return params.expect(Hss, self._configured())
+
+    @action("add-subscriber")
+    def _add_subscriber(self, given: Params) -> Dict[str, Any]:
+        asked, where = self._hss(), "add-subscriber"
+        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
+        msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
+        with self._vdu() as vdu:
+            engine = self._engine(vdu)
+            kept = vdu.execute([read("secrets", SECRETS_FILE)], exclusive=False)
+            secrets = Secrets.from_json(kept.text("secrets"))
+            if not secrets:
+                raise VpnaasError("the VDU does not hold the keys; run configure-nf again")
+            key = str(given.get("subscriber-key", "same"))
+            if key != "same":
+                secrets = params.with_key(secrets, where + ": subscriber-key", key)
+            derived = opc(secrets.subscriber_key, secrets.operator_key)
+            common = hss.subscription(asked, secrets, derived)
+            first, second = provision.subscriber(imsi, msisdn, common)
+            rows = self._cql(vdu, engine, [first])
+            cql.applied(rows, imsi)
+            self._cql(vdu, engine, [second])
+        return {"added": imsi, "msisdn": msisdn}
+
+    @action("remove-subscriber")
+    def _remove_subscriber(self, given: Params) -> Dict[str, Any]:
+        where = "remove-subscriber: imsi"
+        imsi = values.imsi_of(where, given.get("imsi", ""), self._hss().plmn)
+        with self._vdu() as vdu:
+            engine = self._engine(vdu)
+            rows = self._cql(vdu, engine, [cql.select(imsi)])
+            if not rows:
+                what = "{} is no subscriber".format(imsi)
+                raise InputError(where, what, "one that list-subscribers shows")
+            self._cql(vdu, engine, cql.deletions(imsi, rows[0].get("msisdn", "")))
+        return {"removed": imsi}
+
+    @action("list-subscribers")
+    def _list_subscribers(self, given: Params) -> Dict[str, Any]:
+        self._hss()
+        limit = fields.integer("list-subscribers: limit", given.get("limit", 100), 1, 1000)
+        with self._vdu() as vdu:
+            rows = self._cql(vdu, self._engine(vdu), [cql.select(limit=limit + 1)])
+        return cql.shown(rows, limit)
+
+    def _engine(self, vdu: Vdu) -> str:
+        return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
+
+    def _cql(self, vdu: Vdu, engine: str, statements: List[str]) -> List[Dict[str, str]]:
+        results = vdu.execute([cql.step("cql", engine, statements)], exclusive=False)
+        return cql.answer(results, "cql")
+
+
+class MmeCharm(NfCharm):
+    """Mobility Management Entity."""
+
+    kind = "mme"
+
+    @action("show-connected")
+    def _show_connected(self, given: Params) -> Dict[str, Any]:
+        self._configured()
+        words = ("tail", "-c", str(LOG_BYTES), "/var/log/mme.log")
+        steps = [
+            run("active", "systemctl", "is-active", units.unit("mme"), any_exit=True),
+            run("log", *words, any_exit=True),
+        ]
+        with self._vdu() as vdu:
+            results = vdu.execute(steps, exclusive=False).check()
+        if results.exit_code("active") != 0:
+            raise VpnaasError("the MME does not run; health says why")
+        return statistics.latest(results.output("log"))
+
+    @action("measure-s6a")
+    def _measure_s6a(self, given: Params) -> Dict[str, Any]:
+        def number(key: str, default: int, low: int, high: int) -> int:
+            return fields.integer("measure-s6a: " + key, given.get(key, default), low, high)
+
+        request: Dict[str, Any] = {
+            "seconds": number("duration", 60, 1, 1500),
+            "count": number("count", 0, 0, 1000000) or 1 << 30,
+            "idle": number("idle", 0, 0, 1500),
+        }
+        with self._vdu() as vdu:
+            decided = self._plan(self._situation(), vdu).links.get("s6a")
+            if decided is None or not decided.interface:
+                raise VpnaasError("s6a is not configured; run configure first")
+            request["interface"] = decided.interface
+            results = vdu.execute([meters.step(request)], exclusive=False)
+        return dict(meters.answer(results), technology=decided.params.technology)
+
+
+class SgiCharm(NfCharm):
+    """A gateway of the EPC, whose SGi side an action changes."""
+
+    @action("configure-sgi")
+    def _configure_sgi(self, given: Params) -> Mapping[str, Any]:
+        return self._change_some(given, "configure-sgi")
+
+
+class SpgwcCharm(SgiCharm):
+    """Control plane of the serving and PDN gateways."""
+
+    kind = "spgwc"
+
+
+class SpgwuCharm(SgiCharm):
+    """User plane of the serving and PDN gateways."""
+
+    kind = "spgwu"
+
+    @action("serve-throughput")
+    def _serve_throughput(self, given: Params) -> Dict[str, Any]:
+        asked = params.expect(SpgwU, self._configured())
+        where = "serve-throughput: seconds"
+        seconds = fields.integer(where, given.get("seconds", 600), 1, 86400)
+        missing = "{} has no IPv4 address yet".format(asked.sgi_interface)
+        with self._vdu() as vdu:
+            own = self._address(vdu, asked.sgi_interface, missing)
+            results = vdu.execute(pdn.serve_steps(own, seconds), exclusive=False)
+        return pdn.served(own, seconds, results)
+
+
+class CellCharm(NfCharm):
+    """An end of the radio link, whose cell an action changes."""
+
+    @action("configure-cell")
+    def _configure_cell(self, given: Params) -> Mapping[str, Any]:
+        return self._change_some(given, "configure-cell")
+
+
+class EnbCharm(CellCharm):
+    """Base station."""
+
+    kind = "enb"
+
+
+class UeCharm(CellCharm):
+    """User equipment; it measures through its PDN connection, not through a link."""
+
+    kind = "ue"
+
+    @action("measure-throughput")
+    def _measure_throughput(self, given: Params) -> Dict[str, Any]:
+        test = pdn.Throughput.parse(given)
+        self._configured()
+        with self._vdu() as vdu:
+            own = self._address(vdu, DEVICE, pdn.not_attached())
+            results = vdu.execute([pdn.throughput_step(test, own)], exclusive=False)
+        return pdn.throughput(test, own, results)
+
+    @action("measure-latency")
+    def _measure_latency(self, given: Params) -> Dict[str, Any]:
+        test = pdn.Latency.parse(given)
+        self._configured()
+        with self._vdu() as vdu:
+            own = self._address(vdu, DEVICE, pdn.not_attached())
+            results = vdu.execute([pdn.latency_step(test, own)], exclusive=False)
+        return pdn.latency(test, own, results)

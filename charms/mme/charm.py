@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+"""Charm of the MME."""
+
+from oai.functions import MmeCharm
+from ops.main import main
+
+if __name__ == "__main__":
+    main(MmeCharm)

@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+"""Charm of the SPGW-C."""
+
+from oai.functions import SpgwcCharm
+from ops.main import main
+
+if __name__ == "__main__":
+    main(SpgwcCharm)

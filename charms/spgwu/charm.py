@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+"""Charm of the SPGW-U."""
+
+from oai.functions import SpgwuCharm
+from ops.main import main
+
+if __name__ == "__main__":
+    main(SpgwuCharm)

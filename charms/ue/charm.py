@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+"""Charm of the UE."""
+
+from oai.functions import UeCharm
+from ops.main import main
+
+if __name__ == "__main__":
+    main(UeCharm)
