@@ -145,9 +145,22 @@ class VnfCharm(ReconcilingCharm):
         if not links:
             raise InputError("link", "no chosen link uses keys", "a link with a VPN")
         # One pass stages the keys; the next switches those nobody needs to be asked about.
-        self._reconcile_now(rotate=links)
-        outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)
-        return {link: _rotation(outcome, link) for link in sorted(links)}
+        outcome = self._reconcile_now(rotate=links)
+        staged = {link: _rotation(outcome, link) for link in sorted(links)}
+        # The next event finishes what is staged. A VDU that fails now, as a slow one may, is no
+        # failure of the rotation.
+        try:
+            outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)
+        except VpnaasError as error:
+            if all(view["rotation"] == "failed" for view in staged.values()):
+                raise
+            return {link: dict(view, reason=str(error)) for link, view in staged.items()}
+        answer = {}
+        for link, before in staged.items():
+            answer[link] = _rotation(outcome, link)
+            if answer[link]["rotation"] == "failed" != before["rotation"]:
+                answer[link] = dict(before, reason=answer[link]["reason"])
+        return answer
 
     @action("add-peer")
     def _add_peer(self, params: Params) -> Dict[str, Any]:

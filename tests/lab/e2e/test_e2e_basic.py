@@ -305,6 +305,23 @@ def test_link_comes_back_with_the_vdu_and_without_the_charm(
     assert result["received"] == 3
 
 
+REDIRECTS = """
+for family in 4 6; do for kind in send accept; do
+    grep -H . /proc/sys/net/ipv$family/conf/*/${kind}_redirects
+done; done 2>/dev/null
+"""
+
+
+def test_no_interface_sends_or_takes_redirects(server: Vnf, client: Vnf) -> None:
+    """Of its own the kernel asks each interface: those of the boot, and the tunnel made since."""
+    for vnf, link in ((server, "vpn-server"), (client, "vpn-client")):
+        rows = [row.rpartition(":") for row in vnf.run("sh", "-c", REDIRECTS).stdout.splitlines()]
+        values = {name.removeprefix("/proc/sys/net/"): value for name, _, value in rows}
+        for interface in ("ens3", "ens4", f"wg-{link}", "default"):
+            assert f"ipv4/conf/{interface}/send_redirects" in values
+        assert {name: value for name, value in values.items() if value != "0"} == {}
+
+
 def test_metrics_are_scraped_over_management_and_only_where_asked_for(
     basic: Service, server: Vnf, client: Vnf, untouched: None
 ) -> None:

@@ -1,0 +1,76 @@
+"""What the action rotate-keys says when the VDU fails half-way."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import attr
+from support.juju import pair
+from vpnaas.base.errors import VduError
+from vpnaas.charm import VnfCharm
+
+FAILURE = VduError("the command on the VDU did not end within 30 s")
+
+
+def rotate(*passes: Any) -> Any:
+    """Run the action with what its two reconciles do: options to an outcome, or an error."""
+    todo = list(passes)
+
+    def reconcile(**options: Any) -> Any:
+        doing = todo.pop(0)
+        if isinstance(doing, Exception):
+            raise doing
+        return SimpleNamespace(plans=doing(options))
+
+    params = SimpleNamespace(technology="wireguard")
+    charm: Any = SimpleNamespace(
+        unit=SimpleNamespace(is_leader=lambda: True),
+        _intent=lambda: SimpleNamespace(links={"s6a": params}),
+        _chosen=lambda given, links: frozenset(links),
+        _reconcile_now=reconcile,
+    )
+    said: dict[str, str] = {}
+    event: Any = SimpleNamespace(
+        params={}, set_results=said.update, fail=lambda text: said.update(failed=text)
+    )
+    VnfCharm._rotate_keys(charm, event)
+    return {"failed": said["failed"]} if "failed" in said else json.loads(said["output"])["s6a"]
+
+
+def test_keys_that_are_staged_are_not_lost_with_the_second_pass() -> None:
+    juju, hss, mme, _ = pair()
+
+    def run(options: Any) -> Any:
+        hss.reconcile(**options)
+        return hss.plans
+
+    before = hss.plans["s6a"].state.public_key
+    told = rotate(run, FAILURE)
+    assert told["rotation"] == "waiting for peers"
+    assert told["reason"] == str(FAILURE)
+    # And so it is: the next events finish it.
+    juju.settle()
+    hss.reconcile()
+    juju.settle()
+    assert hss.plans["s6a"].state.public_key == told["next-public-key"] != before
+
+
+def test_a_link_that_cannot_be_read_after_staging_is_not_called_failed() -> None:
+    _, hss, _, _ = pair()
+
+    def run(options: Any) -> Any:
+        hss.reconcile(**options)
+        return hss.plans
+
+    def unreadable(options: Any) -> Any:
+        plan = hss.plans["s6a"]
+        return {"s6a": attr.evolve(plan, state=None, problems=("ens4 has no address",))}
+
+    told = rotate(run, unreadable)
+    assert (told["rotation"], told["reason"]) == ("waiting for peers", "ens4 has no address")
+
+
+def test_what_fails_before_keys_are_staged_fails() -> None:
+    assert rotate(FAILURE) == {"failed": str(FAILURE)}
