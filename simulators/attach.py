@@ -20,7 +20,7 @@ from simulators.tlv import Message
 if TYPE_CHECKING:
     from simulators.mme import Mme
 
-log = logging.getLogger("mme")
+log = logging.getLogger("NAS")
 
 #: Seconds a UE or its eNB has for each answer (T3450, T3460 are 6 s and repeated four times).
 ANSWER = 24.0

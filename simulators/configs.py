@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -168,20 +170,20 @@ def allowed_peers(path: str | Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class HssConfig:
-    """How the HSS is set up: its node, its store, whom it serves."""
+    """How the HSS is set up: its node, store and peers, ports of management, the operator's key."""
 
     node: FreeDiameter
     cassandra: str
     roaming: bool
     accept: tuple[str, ...]
+    rest: tuple[int, ...]
+    operator_key: str
 
 
 def hss(path: str | Path) -> HssConfig:
     """Read hss_rel14.json and what it names."""
     file = _json(path)
     node = free_diameter(file.get("common", "fdcfg"))
-    if file.get("common", "originhost") != node.identity:
-        raise EpcError(f"{path}: common.originhost is not the Identity of freeDiameter.")
     accept: tuple[str, ...] = ()
     for name, argument in node.extensions:
         if os.path.basename(name) == "acl_wl.fdx":
@@ -191,6 +193,8 @@ def hss(path: str | Path) -> HssConfig:
         str(file.get("hss", "casssrv")),
         bool(file.find("hss", "roamallow", default=False)),
         accept,
+        tuple(file.number("hss", name) for name in ("gtwport", "restport", "ossport")),
+        str(file.get("hss", "optkey")),
     )
 
 
@@ -239,7 +243,23 @@ def mme_config(path: str | Path) -> mme.Config:
         file.number("MME", "MAXENB"),
         file.number("MME", "MAXUE"),
         next((supported[name] for name in order if name in supported), nas.EEA0),
+        file.number("MME", "STATS_TIMER_SEC") if "STATS_TIMER_SEC" in file.get("MME") else 60,
     )
+
+
+#: The simulators' loggers and the components of Magma's MME whose levels count for them.
+_MME_LOGGERS = {"udp": "UDP", "diameter": "S6A"}
+
+
+def mme_levels(path: str | Path) -> dict[str, int]:
+    """The log level of each logger out of mme.conf; what is not named logs at DEBUG."""
+    levels = _libconfig(path).find("MME", "LOGGING", default={})
+
+    def level(component: str) -> int:
+        return logging.getLevelNamesMapping()[str(levels.get(f"{component}_LOG_LEVEL", "DEBUG"))]
+
+    names = {name: name for name in ("MME_APP", "NAS", "SERVICE303")} | _MME_LOGGERS
+    return {logger: level(component) for logger, component in names.items()}
 
 
 def spgwc_config(path: str | Path) -> spgwc.Config:
@@ -261,6 +281,7 @@ def spgwc_config(path: str | Path) -> spgwc.Config:
         tuple(file.address("spgw_app", name) for name in names if file.find("spgw_app", name)),
         file.number("spgw_app", "ue_mtu_ipv4"),
         tuple(str(one["id"]) for one in selection if "id" in one),
+        int(file.find("rest_port", default=0)),
     )
 
 
@@ -317,6 +338,50 @@ def spgwu_config(path: str | Path) -> spgwu.Config:
     )
 
 
+def spgwu_level(path: str | Path) -> int:
+    """The log level out of spgw_u.conf; without one OAI's SPGW-U logs nothing."""
+    name = str(_libconfig(path).find("SPGW-U", "LOG_LEVEL", default="off")).upper()
+    return logging.getLevelNamesMapping().get(name, logging.CRITICAL + 1)
+
+
+def enb_levels(path: str | Path) -> dict[str, int]:
+    """The log level of each logger out of enb.conf: ENB_APP's own, else the global one."""
+    levels = _libconfig(path).find("log_config", default={})
+
+    def level(component: str, default: str) -> str:
+        return str(levels.get(f"{component}_log_level", default))
+
+    both = {"enb": level("global", "info")}
+    both["ENB_APP"] = level("enb_app", both["enb"])
+    known = logging.getLevelNamesMapping()
+    return {logger: known[name.upper()] for logger, name in both.items()}
+
+
+def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The server of the radio simulator, as an image of some age takes it.
+
+    Until June 2023 it is the variable RFSIMULATOR, until 2025 an option, then that of the first of
+    several simulators. An image by its digest alone has no age: it takes any of them.
+
+    Raises:
+        EpcError: an option is not one of the image's.
+    """
+    tag = environment.get("SIMULATORS_TAG", "2022.w46")
+    week = re.match(r"(\d{4})\.w(\d{2})", tag)
+    age = (int(week[1]), int(week[2])) if week else (9999, 0)
+    sections = ["rfsimulator" if age < (2025, 1) else "rfsimulator.[0]"]
+    if not tag:
+        sections = ["rfsimulator", "rfsimulator.[0]"]
+    given = dict(pairwise(words))
+    for word in given:
+        if word.startswith("--rfsimulator") and word[2:].rpartition(".")[0] not in sections:
+            raise EpcError(f"unknown option: {word}")
+    found = [given[f"--{s}.serveraddr"] for s in sections if f"--{s}.serveraddr" in given]
+    if age < (2023, 22) or not tag:
+        found.append(environment.get("RFSIMULATOR", ""))
+    return next(iter(found), "")
+
+
 def enb_config(path: str | Path) -> enb.Config:
     """Read enb.conf."""
     file = _libconfig(path)
@@ -337,8 +402,8 @@ def enb_config(path: str | Path) -> enb.Config:
     )
 
 
-def ue_config(path: str | Path, environment: Mapping[str, str]) -> ue.Config:
-    """Read ue_usim.conf; the eNB's address is RFSIMULATOR of the environment."""
+def ue_config(path: str | Path, enb_address: str) -> ue.Config:
+    """Read ue_usim.conf, for the eNB at an address."""
     file = _libconfig(path)
     usims, hplmns = [], []
     for name in sorted(key for key in file.content if re.fullmatch(r"UE\d+", key)):
@@ -356,9 +421,10 @@ def ue_config(path: str | Path, environment: Mapping[str, str]) -> ue.Config:
         )
     if not usims:
         raise EpcError(f"{path}: UE0 is missing.")
-    enb_address = environment.get("RFSIMULATOR", "")
     try:
         ipaddress.IPv4Address(enb_address)
     except ValueError:
-        raise EpcError(f"RFSIMULATOR: '{enb_address}' is not an IPv4 address.") from None
+        raise EpcError(
+            f"The radio simulator's server '{enb_address}' is not an IPv4 address."
+        ) from None
     return ue.Config(tuple(usims), tuple(dict.fromkeys(hplmns)), enb_address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 from simulators import cql
@@ -12,7 +13,7 @@ from simulators.subscribers import Subscriber
 
 #: Seconds Cassandra has to answer.
 TIMEOUT = 5.0
-_COLUMNS = "imsi, key, opc, sqn, msisdn, subscription_data, mmehost, ms_ps_status"
+_COLUMNS = "imsi, key, opc, sqn, subscription_data, mmehost, ms_ps_status"
 _TABLE = "vhss.users_imsi"
 
 
@@ -53,14 +54,14 @@ class Cassandra:
         if not answer.rows:
             return None
         row = answer.dicts()[0]
-        apns, up, down = subscription(str(row["subscription_data"] or "{}"))
+        apns, up, down, msisdn = subscription(str(row["subscription_data"] or "{}"))
         try:
             return Subscriber(
                 imsi,
                 bytes.fromhex(str(row["key"])),
                 bytes.fromhex(str(row["opc"])),
                 int(row["sqn"] or 0),
-                str(row["msisdn"] or ""),
+                msisdn,
                 apns,
                 up,
                 down,
@@ -86,8 +87,8 @@ class Cassandra:
         )
 
 
-def subscription(text: str) -> tuple[tuple[str, ...], int, int]:
-    """APNs and bit rates out of Subscription-Data as OAI's HSS keeps it.
+def subscription(text: str) -> tuple[tuple[str, ...], int, int, bytes]:
+    """APNs, bit rates and MSISDN out of Subscription-Data as OAI's HSS keeps it.
 
     The document repeats the member APN-Configuration once for each APN.
     """
@@ -105,9 +106,21 @@ def subscription(text: str) -> tuple[tuple[str, ...], int, int]:
 
     try:
         document = json.loads(text, object_pairs_hook=collect)
-        rates = document.get("Subscription-Data", {}).get("AMBR", {})
+        data = document.get("Subscription-Data", {})
+        rates = data.get("AMBR", {})
+        msisdn = octets(str(data.get("MSISDN", "")))
         up = int(rates.get("Max-Requested-Bandwidth-UL", 50_000_000))
         down = int(rates.get("Max-Requested-Bandwidth-DL", 100_000_000))
     except (ValueError, AttributeError, TypeError):
         raise EpcError("Subscription-Data of a subscriber cannot be read.") from None
-    return tuple(apns), up, down
+    return tuple(apns), up, down, msisdn
+
+
+def octets(text: str) -> bytes:
+    """The octets of a text in a document of AVPs, as freeDiameter reads it.
+
+    Whole octets in hexadecimal after "0x"; anything else is the text itself.
+    """
+    if re.fullmatch(r"0x([0-9a-fA-F]{2})*", text):
+        return bytes.fromhex(text[2:])
+    return text.encode()

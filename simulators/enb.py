@@ -17,6 +17,7 @@ from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Plmn, Tai
 
 log = logging.getLogger("enb")
+enb_app = logging.getLogger("ENB_APP")
 
 #: Seconds between attempts to reach the MME.
 RETRY = 3.0
@@ -116,7 +117,7 @@ class Enb:
             try:
                 await self._set_up(ended)
                 said = ""
-                log.info("Received S1AP_REGISTER_ENB_CNF: associated MME 1")
+                enb_app.info("[eNB 0] Received S1AP_REGISTER_ENB_CNF: associated MME 1")
                 self.ready.set()
                 await ended
                 log.error("the association with the MME is lost: associated MME 0")

@@ -95,7 +95,8 @@ class Hss:
             try:
                 one = await self._subscriber(request)
                 if one is None:
-                    return self._refuse(request, s6a.USER_UNKNOWN)
+                    # TS 29.272 has DIAMETER_ERROR_USER_UNKNOWN here; OAI's HSS answers so.
+                    return self._refuse(request, s6a.AUTHENTICATION_DATA_UNAVAILABLE)
                 sqn = one.sqn
                 resync = wanted.re_synchronization_info
                 if resync is not None:
@@ -113,6 +114,8 @@ class Hss:
                 log.error("subscribers: %s", error)
                 return self._refuse(request, s6a.AUTHENTICATION_DATA_UNAVAILABLE)
         vector = keys.vector(one.k, one.opc, sqn, plmn.octets)
+        # So does OAI's HSS, with CK and IK besides: whoever keeps its output keeps keys.
+        print(f"KASME   : {vector.kasme.hex()}", flush=True)
         answer = s6a.answer_to(request, self.identity)
         return s6a.with_vector(answer, vector)
 

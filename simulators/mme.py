@@ -17,10 +17,11 @@ from simulators import attach, diameter, gtpc, nas, s1ap, s6a, sctp, udp
 from simulators.attach import Ue
 from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Gummei, Tai
-from simulators.statistics import INTERVAL, Statistics
+from simulators.statistics import Statistics
 from simulators.tlv import Message, number
 
-log = logging.getLogger("mme")
+log = logging.getLogger("MME_APP")
+service303 = logging.getLogger("SERVICE303")
 
 #: Seconds between echo requests on S11, which tell when the SPGW-C has restarted.
 ECHO = 10.0
@@ -44,6 +45,7 @@ class Config:
         tais: tracking areas it serves.
         max_enbs, max_ues: limits.
         ciphering: EEA algorithm for NAS, 0 or 2.
+        statistics: seconds between two tables of connections.
     """
 
     s6a: diameter.Identity
@@ -59,6 +61,7 @@ class Config:
     max_enbs: int = 64
     max_ues: int = 4096
     ciphering: int = nas.EEA0
+    statistics: float = 60.0
 
 
 @dataclass
@@ -102,6 +105,7 @@ class Mme:
         self.spawn(self.hss.run(config.hss_address, config.hss_port))
         self.spawn(self._report())
         self.spawn(self._watch_sgw())
+        log.debug("MME app initialization complete")
 
     def stop(self) -> None:
         """Close all."""
@@ -122,9 +126,9 @@ class Mme:
 
     async def _report(self) -> None:
         while True:
+            await asyncio.sleep(self.config.statistics)
             for line in self.statistics.table().splitlines():
-                log.info("%s", line)
-            await asyncio.sleep(INTERVAL)
+                service303.debug("%s", line)
 
     # -- S6a --------------------------------------------------------------------------------------
 

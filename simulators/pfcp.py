@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
-from simulators.tlv import Ie, Message, address, labels, name_of, need, number, packed
+from simulators.tlv import Ie, Message, address, find, labels, name_of, need, number, packed
 
 PORT = 8805
 
@@ -163,20 +163,40 @@ _CHOOSE = Ie(FTEID, b"\x05")  # the UP function chooses TEID and IPv4 address
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The rules of one default bearer in the UP function.
+class Pdr:
+    """A packet detection rule of a default bearer.
 
     Attributes:
+        number: its rule identifier.
+        uplink: packets from the access side, not from the core.
+        far: identifier of the forwarding action rule it leads to.
         ue: the UE's IPv4 address.
-        apn: network instance.
-        uplink: TEID and address where uplink packets come in, None for the UP function to choose.
-        enb: TEID and address of the eNB's end, None while it is not known: packets are dropped.
+        tunnel: TEID and address where uplink packets come in, None for the UP function to choose.
     """
 
+    number: int
+    uplink: bool
+    far: int
     ue: str
-    apn: str
-    uplink: tuple[int, str] | None = None
-    enb: tuple[int, str] | None = None
+    tunnel: tuple[int, str] | None = None
+
+    def ie(self, apn: str) -> Ie:
+        """The Create PDR element, with the APN as network instance."""
+        interface = Ie(SOURCE_INTERFACE, bytes([ACCESS if self.uplink else CORE]))
+        # The UE's address is a packet's source in the uplink, its destination in the downlink.
+        known = [Ie(NETWORK_INSTANCE, apn.encode())]
+        known.append(Ie(UE_ADDRESS, (b"\x02" if self.uplink else b"\x06") + packed(self.ue)))
+        if self.uplink:
+            known.insert(0, _CHOOSE if self.tunnel is None else fteid(*self.tunnel))
+        ies = [
+            Ie(PDR_ID, self.number.to_bytes(2, "big")),
+            Ie(PRECEDENCE, (65000).to_bytes(4, "big")),
+            Ie(PDI, encode_ies([interface, *known])),
+        ]
+        if self.uplink:
+            ies.append(Ie(OUTER_REMOVAL, b"\0"))
+        ies.append(Ie(FAR_ID, self.far.to_bytes(4, "big")))
+        return Ie(CREATE_PDR, encode_ies(ies))
 
 
 def _far(kind: int, number_: int, action: int, *forwarding: Ie) -> Ie:
@@ -196,110 +216,88 @@ def _downlink_far(kind: int, enb: tuple[int, str] | None) -> Ie:
     return _far(kind, DOWNLINK, FORWARD, to_access, Ie(OUTER_CREATION, header))
 
 
-def establishment(node: str, seid: int, rules: Rules) -> Message:
-    """Session Establishment Request of the CP function ``node`` with its SEID."""
-    instance = Ie(NETWORK_INSTANCE, rules.apn.encode())
-    tunnel = _CHOOSE if rules.uplink is None else fteid(*rules.uplink)
-    up = [
-        Ie(PDR_ID, UPLINK.to_bytes(2, "big")),
-        Ie(PRECEDENCE, (65000).to_bytes(4, "big")),
-        Ie(
-            PDI,
-            encode_ies(
-                [
-                    Ie(SOURCE_INTERFACE, bytes([ACCESS])),
-                    tunnel,
-                    instance,
-                    Ie(UE_ADDRESS, b"\x02" + packed(rules.ue)),  # source
-                ]
-            ),
-        ),
-        Ie(OUTER_REMOVAL, b"\0"),
-        Ie(FAR_ID, UPLINK.to_bytes(4, "big")),
-    ]
-    down = [
-        Ie(PDR_ID, DOWNLINK.to_bytes(2, "big")),
-        Ie(PRECEDENCE, (65000).to_bytes(4, "big")),
-        Ie(
-            PDI,
-            encode_ies(
-                [
-                    Ie(SOURCE_INTERFACE, bytes([CORE])),
-                    instance,
-                    Ie(UE_ADDRESS, b"\x06" + packed(rules.ue)),  # destination
-                ]
-            ),
-        ),
-        Ie(FAR_ID, DOWNLINK.to_bytes(4, "big")),
-    ]
+def establishment(
+    node: str, seid: int, ue: str, apn: str, tunnel: tuple[int, str] | None = None
+) -> Message:
+    """Session Establishment Request of the CP function ``node`` with its SEID: the uplink only.
+
+    So OAI's SPGW-C does: the eNB's end is not known yet.
+    """
     ies = (
         node_id(node),
         fseid(seid, node),
-        Ie(CREATE_PDR, encode_ies(up)),
-        Ie(CREATE_PDR, encode_ies(down)),
+        Pdr(UPLINK, True, UPLINK, ue, tunnel).ie(apn),
         _far(CREATE_FAR, UPLINK, FORWARD, Ie(DESTINATION_INTERFACE, bytes([CORE]))),
-        _downlink_far(CREATE_FAR, rules.enb),
         Ie(PDN_TYPE, b"\x01"),
     )
     return Message(ESTABLISHMENT_REQUEST, 0, ies)
 
 
+def downlink(seid: int, ue: str, apn: str, enb: tuple[int, str]) -> Message:
+    """Session Modification Request that adds the rules of the downlink, to the eNB."""
+    pdr = Pdr(DOWNLINK, False, DOWNLINK, ue).ie(apn)
+    return Message(MODIFICATION_REQUEST, seid, (pdr, _downlink_far(CREATE_FAR, enb)))
+
+
 def modification(seid: int, enb: tuple[int, str] | None) -> Message:
-    """Session Modification Request: downlink packets go to the eNB, or are dropped."""
+    """Session Modification Request: downlink packets go to another eNB, or are dropped."""
     return Message(MODIFICATION_REQUEST, seid, (_downlink_far(UPDATE_FAR, enb),))
 
 
-def _enb_of(far: tuple[Ie, ...], inner: int) -> tuple[int, str] | None:
-    if not number(need(far, APPLY_ACTION)[:1]) & FORWARD:
-        return None
-    header = need(decode_ies(need(far, inner)), OUTER_CREATION)
-    if len(header) < 10 or int.from_bytes(header[:2], "big") & _GTPU_IPV4 == 0:
-        raise ProtocolError("The outer header is not GTP-U over IPv4.")
-    return int.from_bytes(header[2:6], "big"), address(header[6:10])
-
-
-def rules_of(message: Message) -> Rules:
-    """The rules of a Session Establishment Request.
+def pdrs_of(message: Message) -> tuple[Pdr, ...]:
+    """The rules that a request creates.
 
     Raises:
         MissingError: a mandatory element is missing.
-        ProtocolError: the rules are not those of a default bearer.
+        ProtocolError: a rule is not one of a default bearer.
     """
-    ue, apn, uplink, tunnel_seen = "", "", None, False
+    found = []
     for ie in message.ies:
         if ie.type != CREATE_PDR:
             continue
-        pdi = decode_ies(need(decode_ies(ie.value), PDI))
-        apn = next((i.value.decode("ascii", "replace") for i in pdi if i.type == 22), apn)
-        if number(need(pdi, SOURCE_INTERFACE), 1) & 0x0F == ACCESS:
-            octets = need(pdi, FTEID)
-            tunnel_seen = True
-            uplink = None if octets[:1] and octets[0] & 4 else fteid_of(octets)
-        else:
-            octets = need(pdi, UE_ADDRESS)
-            if len(octets) < 5 or not octets[0] & 2:
-                raise ProtocolError("The UE's address is not IPv4.")
-            ue = address(octets[1:5])
-    if not ue or not tunnel_seen:
-        raise ProtocolError("The session has not one PDR of each direction.")
-    enb = None
+        ies = decode_ies(ie.value)
+        pdi = decode_ies(need(ies, PDI))
+        uplink = number(need(pdi, SOURCE_INTERFACE), 1) & 0x0F == ACCESS
+        octets = need(pdi, UE_ADDRESS)
+        if len(octets) < 5 or not octets[0] & 2:
+            raise ProtocolError("The UE's address is not IPv4.")
+        tunnel = None
+        if uplink:
+            own = need(pdi, FTEID)
+            tunnel = None if own[:1] and own[0] & 4 else fteid_of(own)
+        numbers = number(need(ies, PDR_ID), 2), number(need(ies, FAR_ID), 4)
+        found.append(Pdr(numbers[0], uplink, numbers[1], address(octets[1:5]), tunnel))
+    return tuple(found)
+
+
+def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
+    """Where a request's forwarding rules send packets, by their identifiers: TEID and address.
+
+    None stands for a rule that drops packets, or sends them on without a tunnel.
+
+    Raises:
+        ProtocolError: a tunnel is not GTP-U over IPv4.
+    """
+    found: dict[int, tuple[int, str] | None] = {}
     for ie in message.ies:
-        if ie.type == CREATE_FAR:
-            far = decode_ies(ie.value)
-            if number(need(far, FAR_ID), 4) == DOWNLINK:
-                enb = _enb_of(far, FORWARDING)
-    return Rules(ue, apn, uplink, enb)
+        if ie.type not in (CREATE_FAR, UPDATE_FAR):
+            continue
+        ies = decode_ies(ie.value)
+        end = None
+        inner = find(ies, FORWARDING if ie.type == CREATE_FAR else UPDATE_FORWARDING)
+        if inner is not None and number(need(ies, APPLY_ACTION)[:1]) & FORWARD:
+            header = find(decode_ies(inner), OUTER_CREATION)
+            if header is not None:
+                if len(header) < 10 or int.from_bytes(header[:2], "big") & _GTPU_IPV4 == 0:
+                    raise ProtocolError("The outer header is not GTP-U over IPv4.")
+                end = int.from_bytes(header[2:6], "big"), address(header[6:10])
+        found[number(need(ies, FAR_ID), 4)] = end
+    return found
 
 
-def new_enb(message: Message) -> tuple[int, str] | None:
-    """The eNB's end out of a Session Modification Request, None to drop."""
-    far = decode_ies(message.need(UPDATE_FAR))
-    return _enb_of(far, UPDATE_FORWARDING)
-
-
-def established(seid: int, own: int, node: str, uplink: tuple[int, str]) -> Message:
+def established(seid: int, own: int, node: str, pdr: int, uplink: tuple[int, str]) -> Message:
     """Session Establishment Response to the CP's ``seid`` with our SEID and uplink F-TEID."""
-    created = [Ie(PDR_ID, UPLINK.to_bytes(2, "big")), fteid(*uplink)]
+    created = [Ie(PDR_ID, pdr.to_bytes(2, "big")), fteid(*uplink)]
     return Message(
         ESTABLISHMENT_RESPONSE,
         seid,

@@ -116,7 +116,7 @@ def parse_run(words: list[str]) -> Run:
             value = rest.pop(0)
         if flag == "--name":
             run.name = value
-        elif flag == "--network" and value == "host":
+        elif (flag, value) in (("--network", "host"), ("--log-driver", "none")):
             pass
         elif flag == "--env-file":
             run.environment.update(_environment(value))
@@ -250,6 +250,9 @@ def _become(wanted: Run, image: Image) -> NoReturn:
             own = list(image.entrypoint)
             words = wanted.words if wanted.words[:1] == own else own + wanted.words
         environment = {"PATH": PATH, "HOME": "/root", "container": "podman"} | wanted.environment
+        # An image knows its age; a simulator is told.
+        tag = wanted.image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+        environment["SIMULATORS_TAG"] = tag
         os.umask(0o022)
         os.execvpe(words[0], words, environment)  # noqa: S606
     except OSError as error:

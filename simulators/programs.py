@@ -14,7 +14,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from simulators.errors import EpcError
@@ -53,9 +53,28 @@ async def hss(words: list[str]) -> None:
     await store.get("000000000000000")  # ends with a reason when there are no subscribers' tables
     identity = Identity(node.identity, node.realm, node.address)
     made = Hss(identity, store, config.roaming, config.accept or None)
+    # OAI's HSS prints all its options, the operator's key among them.
+    print(f"Options::optkey                : {config.operator_key}", flush=True)
+    management = [await _management(port) for port in config.rest]
     await made.server.start(node.address, node.port)
     log.info("HSS %s serves S6a on %s:%d", node.identity, node.address, node.port)
     await _until_told(made.server.stop)
+    for one in management:
+        one.close()
+
+
+async def _management(port: int) -> asyncio.Server:
+    """Management by HTTP on every address, which nobody here asks anything."""
+    return await asyncio.start_server(lambda reader, writer: writer.close(), None, port)
+
+
+def _levels(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+#: Values of a variable that glog takes for yes.
+_YES = ("1", "t", "T", "true", "TRUE", "y", "Y", "yes", "YES")
 
 
 async def mme(words: list[str]) -> None:
@@ -63,7 +82,12 @@ async def mme(words: list[str]) -> None:
     from simulators import configs
     from simulators.mme import Mme
 
-    made = Mme(configs.mme_config(_file(words, "-c")))
+    file = _file(words, "-c")
+    if os.environ.get("GLOG_logtostderr", "0") not in _YES:  # noqa: SIM112 - its name
+        # glog's own file is in the container, where nobody looks.
+        logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
+    _levels(configs.mme_levels(file))
+    made = Mme(configs.mme_config(file))
     await made.start()
     await _until_told(made.stop)
 
@@ -73,9 +97,13 @@ async def spgwc(words: list[str]) -> None:
     from simulators import configs
     from simulators.spgwc import Spgwc
 
-    made = Spgwc(configs.spgwc_config(_file(words, "-c")))
+    config = configs.spgwc_config(_file(words, "-c"))
+    made = Spgwc(config)
     await made.start()
+    management = await _management(config.rest) if config.rest else None
     await _until_told(made.stop)
+    if management is not None:
+        management.close()
 
 
 async def spgwu(words: list[str]) -> None:
@@ -83,7 +111,9 @@ async def spgwu(words: list[str]) -> None:
     from simulators import configs
     from simulators.spgwu import Spgwu
 
-    made = Spgwu(configs.spgwu_config(_file(words, "-c")))
+    file = _file(words, "-c")
+    logging.getLogger().setLevel(configs.spgwu_level(file))
+    made = Spgwu(configs.spgwu_config(file))
     await made.start()
     await _until_told(made.stop)
 
@@ -93,7 +123,12 @@ async def enb(words: list[str]) -> None:
     from simulators import configs
     from simulators.enb import Enb
 
-    made = Enb(configs.enb_config(_file(words, "-O")))
+    file = _file(words, "-O")
+    _levels(configs.enb_levels(file))
+    role = configs.radio_server(words, os.environ)
+    if role not in ("enb", "server"):
+        raise EpcError(f"The radio simulator's server is '{role}', not this eNB.")
+    made = Enb(configs.enb_config(file))
     await made.start()
     await _until_told(made.stop)
 
@@ -116,7 +151,7 @@ async def ue(words: list[str]) -> None:
     from simulators import configs
     from simulators.ue import Terminal
 
-    made = Terminal(configs.ue_config(_NVRAM, os.environ))
+    made = Terminal(configs.ue_config(_NVRAM, configs.radio_server(words, os.environ)))
     running = asyncio.create_task(made.run())
 
     async def stop() -> None:

@@ -17,7 +17,7 @@ from diameter.message.commands import (
 
 from simulators.diameter import SUCCESS, TGPP, Identity, s6a_application
 from simulators.errors import EpcError, ProtocolError
-from simulators.identity import Plmn, digits_of, tbcd
+from simulators.identity import Plmn, digits_of
 from simulators.keys import Vector
 from simulators.subscribers import Subscriber
 
@@ -39,6 +39,8 @@ EUTRAN = 1004  # RAT-Type, TS 29.212 section 5.3.31
 _ULR_FLAGS = 1 << 1 | 1 << 5  # S6a/S6d-Indicator, Initial-AttachIndicator (section 7.3.7)
 _ULA_FLAGS = 1  # Separation Indication (section 7.3.8)
 _DEFAULT_QCI = 9
+#: Octets of an MSISDN at most, as Magma's MME takes it.
+MSISDN = 15
 
 _session = itertools.count(1)
 _boot = int.from_bytes(os.urandom(4), "big")
@@ -166,7 +168,7 @@ def with_subscription(answer: Any, one: Subscriber) -> Any:
     )
     answer.subscription_data = grouped.SubscriptionData(
         subscriber_status=0,
-        msisdn=tbcd(one.msisdn),
+        msisdn=one.msisdn,
         access_restriction_data=0,
         ambr=ambr,
         apn_configuration_profile=profile,
@@ -219,6 +221,9 @@ def subscription_of(answer: Any) -> Subscription:
         raise ProtocolError("The HSS answered ULR without subscription data.")
     apns = tuple(p.service_selection for p in data.apn_configuration_profile.apn_configuration)
     ambr = data.ambr
+    if len(data.msisdn or b"") > MSISDN:
+        # Magma's MME ends here, by an assertion.
+        raise ProtocolError(f"The HSS answered with an MSISDN of more than {MSISDN} octets.")
     return Subscription(
         digits_of(data.msisdn or b""),
         apns,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from simulators import association, gtpc, pfcp, udp
 from simulators.errors import EpcError, ProtocolError
 from simulators.gtpc import Fteid
-from simulators.pfcp import Rules
 from simulators.tlv import Message, MissingError, need, number
 
 log = logging.getLogger("spgwc")
@@ -41,6 +40,7 @@ class Config:
         dns: name servers that UEs are told.
         mtu: MTU that UEs are told.
         ups: Node IDs of SPGW-Us that may associate, empty for any.
+        rest: TCP port of management by HTTP on every address, 0 for none.
     """
 
     s11: str
@@ -49,6 +49,7 @@ class Config:
     dns: tuple[str, ...] = ()
     mtu: int = 1358
     ups: tuple[str, ...] = ()
+    rest: int = 0
 
 
 class Pool:
@@ -89,6 +90,7 @@ class Session:
     up_seid: int = 0
     uplink: tuple[int, str] = (0, "")
     enb: Fteid | None = None
+    down: bool = False  # the SPGW-U has the rules of the downlink
 
 
 @dataclass
@@ -157,6 +159,9 @@ class Spgwc:
             if self.config.ups and not {node, peer[0]} & set(self.config.ups):
                 log.error("SPGW-U %s at %s is not configured", node, peer[0])
                 value = pfcp.REJECTED
+            elif self.up is not None:
+                # As OAI's: one that has restarted waits until the old association is lost.
+                value = pfcp.REJECTED
             else:
                 self._join(node, peer[0], stamp)
         except MissingError:
@@ -217,15 +222,33 @@ class Spgwc:
         return await self.sx.request((self.up.address, pfcp.PORT), message)
 
     async def _establish(self, session: Session) -> None:
-        enb = None if session.enb is None else (session.enb.teid, session.enb.address)
-        uplink = session.uplink if session.uplink[0] else None
-        rules = Rules(session.address, session.apn, uplink, enb)
-        response = await self._ask(pfcp.establishment(self.config.sx, session.seid, rules))
+        tunnel = session.uplink if session.uplink[0] else None
+        response = await self._accepted(
+            pfcp.establishment(self.config.sx, session.seid, session.address, session.apn, tunnel)
+        )
+        session.up_seid, _ = pfcp.fseid_of(response.need(pfcp.FSEID))
+        session.uplink = pfcp.created_tunnel(response)
+        session.down = False
+        if session.enb is not None:
+            await self._downlink(session, session.enb)
+
+    async def _downlink(self, session: Session, enb: Fteid) -> None:
+        """Send a session's downlink packets to an eNB; the first time makes the rules."""
+        end = (enb.teid, enb.address)
+        if session.down:
+            await self._accepted(pfcp.modification(session.up_seid, end))
+        else:
+            request = pfcp.downlink(session.up_seid, session.address, session.apn, end)
+            await self._accepted(request)
+            session.down = True
+
+    async def _accepted(self, message: Message) -> Message:
+        """Ask the SPGW-U; anything but acceptance is an error."""
+        response = await self._ask(message)
         value = pfcp.cause_of(response)
         if value != pfcp.ACCEPTED:
             raise EpcError(f"The SPGW-U refused the session with cause {value}.")
-        session.up_seid, _ = pfcp.fseid_of(response.need(pfcp.FSEID))
-        session.uplink = pfcp.created_tunnel(response)
+        return response
 
     # -- S11 ------------------------------------------------------------------------------------
 
@@ -316,13 +339,10 @@ class Spgwc:
             return gtpc.refusal(kind, 0, gtpc.CONTEXT_NOT_FOUND)
         bearer = gtpc.bearer_of(message)
         session.enb = Fteid.decode(need(bearer, gtpc.FTEID))
-        request = pfcp.modification(session.up_seid, (session.enb.teid, session.enb.address))
         try:
-            value = pfcp.cause_of(await self._ask(request))
+            await self._downlink(session, session.enb)
         except EpcError as error:
             log.error("bearer of %s: %s", session.imsi, error)
-            value = pfcp.REJECTED
-        if value != pfcp.ACCEPTED:
             return gtpc.refusal(gtpc.MODIFY_BEARER_RESPONSE, session.mme.teid, gtpc.PEER_SILENT)
         user = Fteid(gtpc.S1U_SGW, *session.uplink)
         return gtpc.modify_response(session.mme.teid, session.bearer, user)
@@ -334,7 +354,8 @@ class Spgwc:
             return gtpc.refusal(kind, 0, gtpc.CONTEXT_NOT_FOUND)
         session.enb = None
         try:
-            await self._ask(pfcp.modification(session.up_seid, None))
+            if session.down:
+                await self._ask(pfcp.modification(session.up_seid, None))
         except EpcError as error:
             log.error("bearer of %s: %s", session.imsi, error)
         return Message(kind, session.mme.teid, (gtpc.cause(gtpc.ACCEPTED),))

@@ -9,11 +9,11 @@ import itertools
 import logging
 import os
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from simulators import association, gtpu, pfcp, tun, udp
 from simulators.errors import EpcError, ProtocolError
-from simulators.pfcp import Rules
+from simulators.pfcp import Pdr
 from simulators.tlv import Ie, Message, MissingError, number, packed
 
 log = logging.getLogger("spgwu")
@@ -50,13 +50,27 @@ class Config:
 
 @dataclass
 class Session:
-    """A session: its rules, the CP function's SEID and address, and ours."""
+    """A session: the CP function's address and SEID, our SEID and TEID, and its rules."""
 
-    rules: Rules
     cp: str
     cp_seid: int
     seid: int
     uplink: int
+    ue: str
+    down: Pdr | None = None
+    fars: dict[int, tuple[int, str] | None] = field(default_factory=dict)
+
+    @property
+    def enb(self) -> tuple[int, str] | None:
+        """TEID and address of the eNB's end, None while downlink packets are dropped."""
+        return self.fars.get(self.down.far) if self.down is not None else None
+
+    def change(self, message: Message) -> None:
+        """Take the rules that a request creates or changes."""
+        for pdr in pfcp.pdrs_of(message):
+            if not pdr.uplink:
+                self.down = pdr
+        self.fars.update(pfcp.fars_of(message))
 
 
 class Spgwu:
@@ -191,23 +205,27 @@ class Spgwu:
         if peer[0] not in self.associated:
             ies = (pfcp.node_id(node), pfcp.cause(pfcp.NO_ASSOCIATION))
             return Message(pfcp.ESTABLISHMENT_RESPONSE, cp_seid, ies)
-        rules = pfcp.rules_of(message)
-        uplink = next(self._numbers) if rules.uplink is None else rules.uplink[0]
-        for old in (self._by_teid.get(uplink), self._by_ue.get(packed(rules.ue))):
-            if old is not None and (old.cp, old.rules.ue) == (peer[0], rules.ue):
+        pdr = next((one for one in pfcp.pdrs_of(message) if one.uplink), None)
+        if pdr is None:
+            raise ProtocolError("The session has no PDR of the uplink.")
+        uplink = next(self._numbers) if pdr.tunnel is None else pdr.tunnel[0]
+        for old in (self._by_teid.get(uplink), self._by_ue.get(packed(pdr.ue))):
+            if old is not None and (old.cp, old.ue) == (peer[0], pdr.ue):
                 self._remove(old)  # the CP function sets its sessions up again
-        if uplink in self._by_teid or packed(rules.ue) in self._by_ue:
+        if uplink in self._by_teid or packed(pdr.ue) in self._by_ue:
             ies = (pfcp.node_id(node), pfcp.cause(pfcp.RULE_FAILURE))
             return Message(pfcp.ESTABLISHMENT_RESPONSE, cp_seid, ies)
-        session = Session(rules, peer[0], cp_seid, next(self._numbers), uplink)
+        session = Session(peer[0], cp_seid, next(self._numbers), uplink, pdr.ue)
+        session.change(message)
         self.sessions[session.seid] = session
         self._by_teid[uplink] = session
-        self._by_ue[packed(rules.ue)] = session
+        self._by_ue[packed(pdr.ue)] = session
         self._direct(session)
-        return pfcp.established(cp_seid, session.seid, self.config.sx, (uplink, self.config.s1u))
+        end = (uplink, self.config.s1u)
+        return pfcp.established(cp_seid, session.seid, self.config.sx, pdr.number, end)
 
     def _direct(self, session: Session) -> None:
-        ue, enb = packed(session.rules.ue), session.rules.enb
+        ue, enb = packed(session.ue), session.enb
         if enb is None:
             self._down.pop(ue, None)
         else:
@@ -218,7 +236,7 @@ class Spgwu:
         if session is None:
             ies = (pfcp.cause(pfcp.SESSION_NOT_FOUND),)
             return Message(pfcp.MODIFICATION_RESPONSE, 0, ies)
-        session.rules = replace(session.rules, enb=pfcp.new_enb(message))
+        session.change(message)
         self._direct(session)
         ies = (pfcp.cause(pfcp.ACCEPTED),)
         return Message(pfcp.MODIFICATION_RESPONSE, session.cp_seid, ies)
@@ -235,7 +253,7 @@ class Spgwu:
             self._remove(session)
 
     def _remove(self, session: Session) -> None:
-        ue = packed(session.rules.ue)
+        ue = packed(session.ue)
         self.sessions.pop(session.seid, None)
         self._by_teid.pop(session.uplink, None)
         self._by_ue.pop(ue, None)
@@ -287,8 +305,8 @@ class Spgwu:
         elif kind == gtpu.ERROR_INDICATION:
             teid = gtpu.error_teid(octets, start)
             for session in self.sessions.values():
-                if session.rules.enb == (teid, peer[0]):
-                    session.rules = replace(session.rules, enb=None)
+                if session.down is not None and session.enb == (teid, peer[0]):
+                    session.fars[session.down.far] = None
                     self._direct(session)
 
     def _send(self, octets: bytes, peer: udp.Address) -> None:

@@ -15,7 +15,7 @@ class Subscriber:
         k: permanent key.
         opc: the operator's variant key, derived for this subscriber.
         sqn: last sequence number used.
-        msisdn: telephone number, digits.
+        msisdn: telephone number, octets as S6a carries them.
         apns: access points; the first is the default one.
         ambr_up, ambr_down: aggregate maximum bit rates, bit/s.
         mme: DiameterIdentity of the MME that serves the subscriber now, or empty.
@@ -25,7 +25,7 @@ class Subscriber:
     k: bytes
     opc: bytes
     sqn: int = 0
-    msisdn: str = ""
+    msisdn: bytes = b""
     apns: tuple[str, ...] = ("internet",)
     ambr_up: int = 50_000_000
     ambr_down: int = 100_000_000

@@ -20,7 +20,7 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras.certificate_actions import given as given_params
 from vpnaas.extras.certificate_actions import keys_of, requests
 from vpnaas.params.intent import Intent
-from vpnaas.peers.admission import Remote
+from vpnaas.peers.offer import Remote
 from vpnaas.status import statuses
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import certificates
@@ -153,7 +153,7 @@ def revoke(charm, label):
     remotes = {}
     for relation in charm.juju.relations:
         bag = relation.ends[label]
-        remotes["s6a"] = (Remote(relation.id, label, bag),)
+        remotes["s6a"] = (Remote.read(relation.id, label, bag),)
     situation = Situation(intent=charm.intent, roles=charm.roles, remotes=remotes)
     keys = keys_of(situation, "s6a", label)
     charm.intent = charm.intent.with_revoked("s6a", keys)

@@ -201,19 +201,30 @@ def test_tables_of_cqlsh_are_read() -> None:
         cql.answer(Results({"x": {"code": 1, "out": "", "err": "Unable to connect"}}), "x")
 
 
-TABLE = """000311 DEBUG MME-AP |   Current Status| Added since last display|  Removed |
-000312 DEBUG MME-AP mme_app_statistics.c:0048    Connected eNBs |  {0} |  1  |  0  |
-000313 DEBUG MME-AP mme_app_statistics.c:0054    Attached UEs   |  7 |  2  |  1  |
-000314 DEBUG MME-AP mme_app_statistics.c:0060    Connected UEs  |  5 |  0  |  0  |
-000315 DEBUG MME-AP mme_app_statistics.c:0066    Default Bearers|  7 |  0  |  0  |
-000316 DEBUG MME-AP mme_app_statistics.c:0072    S1-U Bearers   |  5 |  0  |  0  |
-"""
+GLOG = "I1122 03:04:05.123456    17 glog_logging.cpp:73] 00031{} DEBUG SERVIC "
+TABLE = "".join(
+    GLOG.format(number) + f"{name:<15}| {count:>10}      |\n"
+    for number, (name, count) in enumerate(
+        {
+            "": "Current Status",
+            "Attached UEs": 7,
+            "Connected UEs": 5,
+            "Connected eNBs": "{0}",
+            "Default Bearers": 7,
+            "S1-U Bearers": 5,
+        }.items()
+    )
+)
 
 
 def test_the_last_complete_table_of_the_mme_counts() -> None:
-    log = TABLE.format(1) + "noise\n" + TABLE.format(3) + TABLE.format(9)[:200]
+    log = TABLE.format(1) + "noise\n" + TABLE.format(3) + TABLE.format(9)[:300]
     told = statistics.latest(log)
-    assert told["enbs"] == {"now": 3, "added": 1, "removed": 0}
-    assert told["attached-ues"] == {"now": 7, "added": 2, "removed": 1}
+    assert told == {
+        **{"attached-ues": 7, "connected-ues": 5, "enbs": 3},
+        **{"default-bearers": 7, "s1u-bearers": 5},
+    }
+    with pytest.raises(VpnaasError, match="no statistics yet"):
+        statistics.latest(TABLE.format(4)[300:])  # its beginning is cut off
     with pytest.raises(VpnaasError, match="no statistics yet"):
         statistics.latest("nothing")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from oai import params as nf
+from oai.enb import rfsim_options
 from oai.part import decode, disagreements, encode, of
-from oai_support import GIVEN, OP, SECRETS, K, params
+from oai_support import GIVEN, OP, SECRETS, K, params, rendered
 from vpnaas.base.errors import InputError
 
 KINDS = tuple(GIVEN)
@@ -173,3 +174,22 @@ def test_pins_replace_tags_and_stand_below_the_prefix() -> None:
     assert asked.registry.reference("redis") == "registry.example.net:5000/m/library/redis:7"
     again = nf.from_json("mme", nf.to_json(asked))
     assert again == asked
+
+
+@pytest.mark.parametrize("version", ["2022.w46", "2022.w46@sha256:" + "01" * 32])
+def test_an_image_is_taken_by_its_digest_and_known_by_its_tag(version: str) -> None:
+    asked = params("enb", **{"image-pins": f"enb={version}"}).registry
+    tag, _, digest = version.partition("@")
+    assert asked.reference("enb").endswith("oai-enb" + (f"@{digest}" if digest else f":{tag}"))
+    assert rfsim_options(asked.version("enb"), "server") == ()
+
+
+def test_newer_images_are_told_of_the_radio_by_words() -> None:
+    newer, newest = (
+        rendered(kind, params=params(kind, **{"image-pins": f"{kind}={version}"}))
+        for kind, version in (("enb", "2024.w10"), ("ue", "2025.w20"))
+    )
+    unit = newer["/etc/systemd/system/enb.service"]
+    assert " --rfsim --rfsimulator.serveraddr server " in unit
+    script = newest["/etc/osm-vpnaas/nf/start-ue.sh"]
+    assert " --rfsim '--rfsimulator.[0].serveraddr' '192.168.77.10' " in script

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER, REQUIRER
 from vpnaas.params.intent import ManualPeer, link_params
-from vpnaas.peers.admission import Context, Remote, Vetted, vet
-from vpnaas.peers.offer import KeyOffer, Offer, encode
+from vpnaas.peers.admission import Context, Vetted, vet
+from vpnaas.peers.offer import KeyOffer, Offer, Remote, encode
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.facts import Interface, VduFacts
 
@@ -109,7 +109,7 @@ class Link:
     ) -> Vetted:
         """Reconcile with these peers, given in any order."""
         remotes = [
-            Remote(
+            Remote.read(
                 number,
                 (labels or {}).get(number, f"app{number}"),
                 bag.bag(self.technology) if isinstance(bag, Asked) else bag,

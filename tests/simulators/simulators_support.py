@@ -10,7 +10,7 @@ from typing import Any
 
 from simulators import enb, hss, mme, spgwc, spgwu, ue
 from simulators.diameter import Identity
-from simulators.identity import Gummei, Plmn, Tai
+from simulators.identity import Gummei, Plmn, Tai, tbcd
 from simulators.subscribers import Subscriber
 from simulators.usim import Usim
 
@@ -115,7 +115,7 @@ class Epc:
 @contextlib.asynccontextmanager
 async def running(store: Any = None, **options: Any) -> AsyncIterator[Epc]:
     store = store or Memory(
-        *(Subscriber(imsi(n), K, OPC, msisdn="24288880000000") for n in range(500))
+        *(Subscriber(imsi(n), K, OPC, msisdn=tbcd("24288880000000")) for n in range(500))
     )
     plmns = options.get("plmns", (PLMN,))
     pdn = spgwc.Pdn("internet", "12.1.1.2", options.get("last", "12.1.4.254"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
+from oai.enb import rfsim_options
 
 from simulators import configs, nas
 from simulators.errors import EpcError
@@ -58,7 +60,7 @@ def test_what_the_charms_render_is_understood(rendered: Path) -> None:
     assert (enb.number, enb.plmns, enb.tac) == (0xE01, (PLMN,), 600)
     assert enb.mme == mme.s1
 
-    ue = configs.ue_config(rendered / "ue_usim.conf", {"RFSIMULATOR": "192.168.77.10"})
+    ue = configs.ue_config(rendered / "ue_usim.conf", "192.168.77.10")
     assert (ue.usims[0].imsi, ue.hplmns) == ("242881234500000", (PLMN,))
     assert ue.usims[0].opc.hex() == "9245cd6283cc53ce24ac1186a60dee6b"
 
@@ -83,11 +85,45 @@ def test_what_is_wrong_is_a_sentence(
 
 
 def test_keys_and_addresses_of_the_ue(rendered: Path) -> None:
-    with pytest.raises(EpcError, match="RFSIMULATOR: '' is not an IPv4 address"):
-        configs.ue_config(rendered / "ue_usim.conf", {})
+    with pytest.raises(EpcError, match="server '' is not an IPv4 address"):
+        configs.ue_config(rendered / "ue_usim.conf", "")
     file = rendered / "ue_usim.conf"
     file.write_text(file.read_text(encoding="utf-8").replace("449c4b91", "449c"), encoding="utf-8")
     with pytest.raises(EpcError, match=r"UE0\.SIM\.USIM_API_K: not 32 hexadecimal digits"):
-        configs.ue_config(file, {"RFSIMULATOR": "127.0.0.1"})
+        configs.ue_config(file, "127.0.0.1")
     with pytest.raises(EpcError, match="No such file"):
         configs.enb_config(rendered / "nothing.conf")
+
+
+OPTION, FIRST = "--rfsimulator.serveraddr", "--rfsimulator.[0].serveraddr"
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["2022.w46", "2023.w21", "2023.w30", "2024.w52", "2025.w10", "develop", "sha256:" + "0" * 64],
+)
+def test_an_image_of_any_age_finds_the_radio_it_is_told(version: str) -> None:
+    words = ["-O", "enb.conf", "--rfsim", *rfsim_options(version, "192.0.2.1")]
+    variable = {"RFSIMULATOR": "192.0.2.1", "SIMULATORS_TAG": version.partition("sha256:")[0]}
+    assert configs.radio_server(words, variable) == "192.0.2.1"
+
+
+@pytest.mark.parametrize(
+    ("tag", "words"), [("2022.w46", [FIRST]), ("2024.w10", [FIRST]), ("develop", [OPTION])]
+)
+def test_an_option_of_another_age_ends_an_image(tag: str, words: list[str]) -> None:
+    with pytest.raises(EpcError, match="unknown option: --rfsimulator"):
+        configs.radio_server([*words, "192.0.2.1"], {"SIMULATORS_TAG": tag})
+    # Newer ones do not look at the variable.
+    newer = {"SIMULATORS_TAG": "2024.w10", "RFSIMULATOR": "192.0.2.1"}
+    assert configs.radio_server([], newer) == ""
+
+
+def test_what_readiness_is_known_by_is_logged_at_any_level(rendered: Path) -> None:
+    file = rendered / "enb.conf"
+    text = file.read_text(encoding="utf-8").replace('global_log_level = "info";', "")
+    file.write_text(text.replace("log_config :\n{", 'log_config :\n{ global_log_level = "error";'))
+    assert configs.enb_levels(file) == {"enb": logging.ERROR, "ENB_APP": logging.INFO}
+    levels = configs.mme_levels(rendered / "mme.conf")
+    assert (levels["MME_APP"], levels["SERVICE303"]) == (logging.DEBUG, logging.DEBUG)
+    assert configs.spgwu_level(rendered / "spgw_u.conf") == logging.INFO

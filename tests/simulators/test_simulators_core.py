@@ -19,7 +19,7 @@ from simulators import association, gtpc, gtpu, pfcp, spgwc, spgwu, tun, udp
 from simulators.errors import PeerTimeoutError, ProtocolError
 from simulators.gtpc import Fteid
 from simulators.identity import Plmn, Tai
-from simulators.pfcp import Rules
+from simulators.pfcp import Pdr
 from simulators.tlv import Ie, Message
 
 PLMN = Plmn("242", "88")
@@ -194,9 +194,57 @@ def test_sessions_outlive_a_restart_of_the_user_plane(monkeypatch: pytest.Monkey
         while not core.u.sessions:
             await asyncio.sleep(0.05)
         [session] = core.u.sessions.values()
-        assert session.rules == Rules(
-            granted.address, "internet", (granted.user.teid, UP), (0xE, ENB)
+        while session.enb is None:
+            await asyncio.sleep(0.05)
+        assert (session.ue, session.uplink) == (granted.address, granted.user.teid)
+        assert session.enb == (0xE, ENB)
+
+    run(monkeypatch, go)
+
+
+def test_a_session_as_oais_spgwc_sets_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identifiers of its own, an F-TEID element of one octet, the downlink by a modification."""
+
+    def rule(kind: int, inner: int, ies: tuple[Ie, ...], value: bytes) -> tuple[Ie, ...]:
+        [one] = [ie for ie in ies if ie.type == kind]
+        parts = pfcp.decode_ies(one.value)
+        changed = [Ie(ie.type, value) if ie.type == inner else ie for ie in parts]
+        return tuple(Ie(kind, pfcp.encode_ies(changed)) if ie is one else ie for ie in ies)
+
+    async def go(core: Core) -> None:
+        whole = pfcp.establishment(SGW, 5, "12.1.1.2", "internet")
+        ies = rule(pfcp.CREATE_PDR, pfcp.PDR_ID, whole.ies, b"\0\x07")
+        octets = pfcp.encode_ies(ies).replace(b"\0\x15\0\x01\x05", b"\0\x15\0\x01\x04")
+        answer = await core.c.sx.request(
+            (UP, pfcp.PORT), replace(whole, ies=pfcp.decode_ies(octets))
         )
+        assert pfcp.cause_of(answer) == pfcp.ACCEPTED
+        created = pfcp.decode_ies(answer.need(pfcp.CREATED_PDR))
+        assert next(ie.value for ie in created if ie.type == pfcp.PDR_ID) == b"\0\x07"
+        [session] = core.u.sessions.values()
+        assert session.enb is None
+        down = pfcp.downlink(session.seid, "12.1.1.2", "internet", (8, ENB))
+        far = (10).to_bytes(4, "big")
+        ies = rule(pfcp.CREATE_PDR, pfcp.FAR_ID, down.ies, far)
+        ies = rule(pfcp.CREATE_FAR, pfcp.FAR_ID, ies, far)
+        answer = await core.c.sx.request((UP, pfcp.PORT), replace(down, ies=ies))
+        assert pfcp.cause_of(answer) == pfcp.ACCEPTED
+        assert session.enb == (8, ENB)
+        without = Message(pfcp.ESTABLISHMENT_REQUEST, 0, whole.ies[:2])
+        answer = await core.c.sx.request((UP, pfcp.PORT), without)
+        assert pfcp.cause_of(answer) == pfcp.REJECTED
+
+    run(monkeypatch, go)
+
+
+def test_an_association_is_refused_while_the_old_one_is_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def go(core: Core) -> None:
+        ies = (pfcp.node_id(NODE), pfcp.recovery(pfcp.timestamp()))
+        request = Message(pfcp.ASSOCIATION_REQUEST, None, ies)
+        answer = await core.u.pfcp.request((SGW, pfcp.PORT), request)
+        assert pfcp.cause_of(answer) == pfcp.REJECTED == 64
 
     run(monkeypatch, go)
 
@@ -274,9 +322,10 @@ def test_gtpc_against_another_decoder(name: str) -> None:
 
 
 PFCP_MESSAGES = {
-    "establish": pfcp.establishment(SGW, 5, Rules("12.1.1.2", "internet")),
-    "restore": pfcp.establishment(SGW, 5, Rules("12.1.1.2", "internet", (9, UP), (8, ENB))),
-    "established": pfcp.established(5, 6, UP, (9, UP)),
+    "establish": pfcp.establishment(SGW, 5, "12.1.1.2", "internet"),
+    "restore": pfcp.establishment(SGW, 5, "12.1.1.2", "internet", (9, UP)),
+    "established": pfcp.established(5, 6, UP, 1, (9, UP)),
+    "downlink": pfcp.downlink(6, "12.1.1.2", "internet", (8, ENB)),
     "modify": pfcp.modification(6, (8, ENB)),
     "suspend": pfcp.modification(6, None),
     "delete": Message(pfcp.DELETION_REQUEST, 6),
@@ -300,10 +349,12 @@ def test_pfcp_against_another_decoder(name: str) -> None:
 def test_what_is_told_is_what_is_read() -> None:
     assert gtpc.SessionRequest.decode(GTPC_MESSAGES["create"]) == ONE
     assert gtpc.Session.decode(GTPC_MESSAGES["created"]) == SESSION
-    rules = Rules("12.1.1.2", "internet", (9, UP), (8, ENB))
-    assert pfcp.rules_of(PFCP_MESSAGES["restore"]) == rules
-    assert pfcp.new_enb(PFCP_MESSAGES["modify"]) == (8, ENB)
-    assert pfcp.new_enb(PFCP_MESSAGES["suspend"]) is None
+    assert pfcp.pdrs_of(PFCP_MESSAGES["restore"]) == (Pdr(1, True, 1, "12.1.1.2", (9, UP)),)
+    assert pfcp.pdrs_of(PFCP_MESSAGES["downlink"]) == (Pdr(2, False, 2, "12.1.1.2"),)
+    assert pfcp.fars_of(PFCP_MESSAGES["establish"]) == {1: None}
+    assert pfcp.fars_of(PFCP_MESSAGES["downlink"]) == {2: (8, ENB)}
+    assert pfcp.fars_of(PFCP_MESSAGES["modify"]) == {2: (8, ENB)}
+    assert pfcp.fars_of(PFCP_MESSAGES["suspend"]) == {2: None}
     assert pfcp.node_of(PFCP_MESSAGES["associate"].need(pfcp.NODE_ID)) == NODE
 
 
@@ -324,7 +375,8 @@ def test_cut_or_foreign_octets_are_refused_never_a_crash(codec: Any) -> None:
                 if codec is gtpc.CODEC:
                     gtpc.SessionRequest.decode(message)
                 else:
-                    pfcp.rules_of(message)
+                    pfcp.pdrs_of(message)
+                    pfcp.fars_of(message)
 
 
 def test_gtpu_headers() -> None:

@@ -18,6 +18,7 @@ from simulators import cql, cqlsh, cqlstore
 from simulators.cassandra import Database, Server
 from simulators.cql import CqlError
 from simulators.errors import EpcError
+from simulators.identity import tbcd
 from simulators.subscribers import Subscriber
 
 K, OPC = "449c4b91aeacd0ace182cf3a5a72bfa1", "9245cd6283cc53ce24ac1186a60dee6b"
@@ -63,7 +64,7 @@ def test_what_the_charm_fills_in_is_what_the_hss_reads(database: Database, tmp_p
                 bytes.fromhex(K),
                 bytes.fromhex(OPC),
                 96,
-                "24288880000002",
+                tbcd("24288880000002"),
                 ("internet", "ims"),
                 50_000_000,
                 100_000_000,
@@ -174,3 +175,11 @@ def test_subscription_data_that_cannot_be_read() -> None:
     with pytest.raises(EpcError, match="cannot be read"):
         cqlstore.subscription("{")
     assert cqlstore.subscription(json.dumps({}))[0] == ()
+
+
+@pytest.mark.parametrize("msisdn", ["24288880000000", "4712345678901", "49151"])
+def test_msisdns_of_any_length_are_octets(msisdn: str) -> None:
+    text = provision.subscription_data(msisdn, ["internet"])
+    assert cqlstore.subscription(text)[3] == tbcd(msisdn)
+    # As it was written once: digits as they are, which freeDiameter takes for text when odd.
+    assert cqlstore.octets("0x4712345678901") == b"0x4712345678901"

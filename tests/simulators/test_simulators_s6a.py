@@ -16,7 +16,7 @@ from simulators import diameter, keys, milenage, s6a
 from simulators.diameter import Client, Connection, Identity
 from simulators.errors import EpcError
 from simulators.hss import Hss
-from simulators.identity import Plmn
+from simulators.identity import Plmn, tbcd
 from simulators.subscribers import Subscriber
 
 REALM = "simula.nornet"
@@ -25,7 +25,7 @@ ME = Identity(f"mme.{REALM}", REALM, "127.0.0.1")
 K, OPC = bytes(range(16)), bytes(range(16, 32))
 HOME, ABROAD = Plmn("242", "88"), Plmn("208", "95")
 IMSI, UNKNOWN = "242881234500000", "242880000000000"
-ONE = Subscriber(IMSI, K, OPC, msisdn="24288880000000", apns=("internet", "ims"))
+ONE = Subscriber(IMSI, K, OPC, msisdn=tbcd("24288880000000"), apns=("internet", "ims"))
 
 
 async def _deny(request: Message, connection: Connection) -> Message:
@@ -85,7 +85,8 @@ def test_a_registration() -> None:
 def test_errors_of_the_subscription() -> None:
     async def go() -> None:
         async with pair(roaming=False) as (_, client):
-            assert await refusal(client, air(UNKNOWN)) == s6a.USER_UNKNOWN
+            unavailable = s6a.AUTHENTICATION_DATA_UNAVAILABLE
+            assert await refusal(client, air(UNKNOWN)) == unavailable  # as OAI's HSS
             assert await refusal(client, ulr(UNKNOWN)) == s6a.USER_UNKNOWN
             assert await refusal(client, ulr(plmn=ABROAD)) == s6a.ROAMING_NOT_ALLOWED
             assert await refusal(client, air("12")) == diameter.INVALID_AVP_VALUE

@@ -92,7 +92,9 @@ class Town:
     def start(self, name: str, **environment: str) -> None:
         netns, words = PROGRAMS[name]
         env = {**os.environ, "SIMULATORS_DATA": str(self.directory), "PYTHONPATH": str(ROOT)}
-        env |= {"RFSIMULATOR": LINKS["uu"][0][2]} | environment
+        file = self.directory / f"{name}.env"
+        lines = file.read_text(encoding="utf-8").split() if file.exists() else []
+        env |= dict(line.split("=", 1) for line in lines) | environment
         with open(self.directory / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
                 [

@@ -24,7 +24,8 @@ def fault(name):
 def options(words):
     """Split `run` into single options, mounts by target, image and the words after it."""
     single, mounts, rest = {}, {}, list(words)
-    takes = ("--name", "--network", "--env-file", "--volume", "--workdir", "--entrypoint")
+    takes = ("--name", "--network", "--env-file", "--volume", "--workdir", "--entrypoint",
+             "--log-driver")  # fmt: skip
     while rest[0].startswith("--"):
         word = rest.pop(0)
         if word in takes:
@@ -73,9 +74,10 @@ def mme(mounts):
     fd = text(mounts, "/magma-mme/etc/mme_fd.conf")
     yield socket.create_connection((value(fd, "ConnectTo"), 3868), 5, (value(fd, "ListenOn"), 0))
     yield listen("udp", value(conf, "MME_IPV4_ADDRESS_FOR_S11_MME"), 2123)
-    for name in ("Connected eNBs", "Attached UEs", "Connected UEs", "Default Bearers",
+    print("000310 DEBUG MME-AP MME app initialization complete", flush=True)
+    for name in ("Attached UEs", "Connected UEs", "Connected eNBs", "Default Bearers",
                  "S1-U Bearers"):  # fmt: skip
-        print(f"000316 DEBUG MME-AP {name:15}| {1:10} | {0:10} | {0:10} |", flush=True)
+        print(f"000316 DEBUG SERVIC {name:15}| {1:10}      |", flush=True)
 
 
 def spgwc(mounts):

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from vpnaas.base.errors import VpnaasError
 from vpnaas.params.intent import Intent
-from vpnaas.peers.admission import Remote
-from vpnaas.peers.offer import declined, encode
+from vpnaas.peers.offer import Remote, declined, encode
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.status import statuses
 from vpnaas.tunnels.technology import Situation
@@ -55,7 +54,7 @@ class Charm:
             if self.name in relation.ends and len(relation.ends) == 2:
                 other = relation.remote(self.name)
                 bag = dict(relation.ends[other])
-                remotes[relation.link].append(Remote(relation.id, other, bag))
+                remotes[relation.link].append(Remote.read(relation.id, other, bag))
         nic = next(iter(self.vdu.underlay.values()))
         situation = Situation(
             intent=self.intent,

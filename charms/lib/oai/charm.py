@@ -75,7 +75,7 @@ class NfCharm(VnfCharm):
 
     def _extra_state(self) -> str:
         seen = {
-            name: [(remote.label, sorted(remote.bag.items())) for remote in self._remotes(name)]
+            name: [(label, sorted(bag.items())) for _, label, bag in self._databags(name)]
             for name in self._more_relations()
         }
         return self._stored(NF_KEY) + json.dumps(seen, sort_keys=True)
@@ -139,14 +139,14 @@ class NfCharm(VnfCharm):
     def _parts(self, relation: str, problems: List[str]) -> Tuple[Tuple[str, part.Part], ...]:
         """Return what the network functions at the other end told; adds to `problems`."""
         found = []
-        for remote in self._remotes(relation):
+        for _, label, bag in self._databags(relation):
             try:
-                told = part.decode(remote.bag, remote.label)
+                told = part.decode(bag, label)
             except InputError as error:
                 problems.append(str(error))
                 continue
             if told is not None:
-                found.append((remote.label, told))
+                found.append((label, told))
         return tuple(found)
 
     def _publish_part(self, own: Optional[part.Part]) -> None:

@@ -1,6 +1,7 @@
 """Base station: OAI's eNB, its radio simulated over TCP (rfsim)."""
 
-from typing import Any, Dict
+import re
+from typing import Any, Dict, Tuple
 
 from .model import Check, Container, Ends, File, Raw, Software, block, conf, first_peer
 from .params import Enb
@@ -10,7 +11,23 @@ NAME = "osm-vpnaas"
 UPLINK_OFFSET_HZ = -120000000
 """Duplex distance of band 7 (TS 36.101 table 5.7.3-1)."""
 MHZ = 1000000
+WEEK = re.compile(r"\A(\d{4})\.w(\d{2})")
+"""Tags of OAI's eNB and UE images: year and week."""
 LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
+
+
+def rfsim_options(version: str, server: str) -> Tuple[str, ...]:
+    """Return the words that tell OAI's radio simulator its server; "server" for being it.
+
+    Images of before June 2023 read the variable RFSIMULATOR, those of before 2025 an option, newer
+    ones the option of the first of several simulators. A tag that is no week is a newer one.
+    """
+    week = WEEK.match(version)
+    age = (int(week.group(1)), int(week.group(2))) if week else (9999, 0)
+    if age < (2023, 22):
+        return ()
+    section = "rfsimulator" if age < (2025, 1) else "rfsimulator.[0]"
+    return ("--{}.serveraddr".format(section), server)
 
 
 def carrier(params: Enb) -> Dict[str, Any]:
@@ -169,7 +186,11 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
             "THREAD_STRUCT",
             {"parallel_config": "PARALLEL_SINGLE_THREAD", "worker_config": "WORKER_ENABLE"},
         ),
-        block("log_config", {part + "_log_level": level for part in parts}),
+        block(
+            "log_config",
+            # The line by which readiness is known is INFO of ENB_APP.
+            dict({part + "_log_level": level for part in parts}, enb_app_log_level="info"),
+        ),
     ]
     return "\n".join(lines)
 
@@ -184,7 +205,8 @@ def software(params: Enb, ends: Ends) -> Software:
     """Render everything; the address of the MME is that of the related one."""
     mme = first_peer(ends, "s1c")
     assert mme is not None  # noqa: S101 - the plan looks before
-    options = ("--rfsim", "--log_config.global_log_options", "level,nocolor,time")
+    options = ("--rfsim",) + rfsim_options(params.registry.version("enb"), "server")
+    options += ("--log_config.global_log_options", "level,nocolor,time")
     return Software(
         containers=(
             Container(

@@ -6,7 +6,7 @@ from typing import Any, Dict
 from vpnaas.vdu.programs import source
 
 from . import diameter, provision
-from .model import LIBRARY, TLS, Check, Container, Ends, File, Software, conf
+from .model import LIBRARY, TLS, Check, Container, Ends, File, Software, closed_ports, conf
 from .params import Hss, Secrets
 
 ETC = "/openair-hss/etc"
@@ -14,6 +14,8 @@ PROVISION_FILE = conf("provision.json")
 PROVISION_PROGRAM = LIBRARY + "/hss-provision"
 DATA = "/var/lib/osm-vpnaas/cassandra"
 MME_ID = 3
+REST_PORTS = (9080, 9081, 9082)
+"""Management by HTTP, which OAI's HSS opens on every address."""
 
 
 def identity(realm: str) -> str:
@@ -37,16 +39,12 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
     """Render everything; the HSS waits for nobody."""
     address = ends["s6a"].ip
     document = {
-        "common": {
-            "fdcfg": ETC + "/hss_rel14_fd.conf",
-            "originhost": identity(params.realm),
-            "originrealm": params.realm,
-        },
+        "common": {"fdcfg": ETC + "/hss_rel14_fd.conf"},
         "hss": {
             "gtwhost": "*",
-            "gtwport": 9080,
-            "restport": 9081,
-            "ossport": 9082,
+            "gtwport": REST_PORTS[0],
+            "restport": REST_PORTS[1],
+            "ossport": REST_PORTS[2],
             "casssrv": "127.0.0.1",
             "cassusr": "root",
             "casspwd": "root",
@@ -139,4 +137,5 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
             ),
         ),
         common_name=identity(params.realm),
+        rules=closed_ports(REST_PORTS),
     )

@@ -28,7 +28,8 @@ class Registry:
 
     Attributes:
         prefix: Registry, with port and path where it has them.
-        pins: Tags or digests (`sha256:...`) that count in place of those of `IMAGES`, by container.
+        pins: Tags, digests (`sha256:...`) or both (`TAG@sha256:...`) that count in place of those
+            of `IMAGES`, by container.
     """
 
     prefix: str = DEFAULT_PREFIX
@@ -36,6 +37,11 @@ class Registry:
 
     def reference(self, container: str) -> str:
         """Return the full reference of a container's image."""
-        name, version = IMAGES[container]
-        version = dict(self.pins).get(container, version)
-        return "{}/{}{}{}".format(self.prefix, name, "@" if ":" in version else ":", version)
+        version = self.version(container)
+        # A digest says it all; not every engine takes a tag beside it.
+        version = "@" + version.rpartition("@")[2] if ":" in version else ":" + version
+        return "{}/{}{}".format(self.prefix, IMAGES[container][0], version)
+
+    def version(self, container: str) -> str:
+        """Return the tag, the digest, or both with an `@` between."""
+        return dict(self.pins).get(container, IMAGES[container][1])

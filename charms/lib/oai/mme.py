@@ -7,6 +7,8 @@ from .params import Mme
 ETC = "/magma-mme/etc"
 START = "/magma-mme/scripts/start-mme.sh"
 STATISTICS_SECONDS = 10
+STARTED = "MME app initialization complete"
+"""What Magma's MME logs once all its tasks run, at level DEBUG of MME_APP."""
 LEVELS = {"error": "ERROR", "warning": "WARNING", "info": "INFO", "debug": "DEBUG"}
 
 START_SCRIPT = """#!/bin/bash
@@ -48,8 +50,7 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
             "EPS_NETWORK_FEATURE_SUPPORT_EMERGENCY_BEARER_SERVICES_IN_S1_MODE": "no",
             "EPS_NETWORK_FEATURE_SUPPORT_LOCATION_SERVICES_VIA_EPC": "no",
             "EPS_NETWORK_FEATURE_SUPPORT_EXTENDED_SERVICE_REQUEST": "no",
-            "MME_STATISTIC_TIMER": STATISTICS_SECONDS,
-            "IP_CAPABILITY": "IPV4",
+            "STATS_TIMER_SEC": STATISTICS_SECONDS,
             "USE_STATELESS": "",
             "INTERTASK_INTERFACE": {"ITTI_QUEUE_SIZE": 2000000},
             "S6A": {
@@ -57,7 +58,6 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
                 "HSS_HOSTNAME": hss.identity(params.realm),
                 "HSS_REALM": params.realm,
             },
-            "SCTP": {"SCTP_INSTREAMS": 8, "SCTP_OUTSTREAMS": 8},
             "S1AP": {"S1AP_OUTCOME_TIMER": 10},
             "GUMMEI_LIST": [
                 {
@@ -103,12 +103,11 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
                 OUTPUT="CONSOLE",
                 THREAD_SAFE="no",
                 COLOR="no",
-                # The statistics table, by which readiness is known, is a message of this level.
+                # The line by which readiness is known, and the table for `show-connected`.
                 MME_APP_LOG_LEVEL="DEBUG",
+                SERVICE303_LOG_LEVEL="DEBUG",
                 MSC_LOG_LEVEL="ERROR",
                 ITTI_LOG_LEVEL="ERROR",
-                MME_SCENARIO_PLAYER_LOG_LEVEL="ERROR",
-                ASN1_VERBOSITY="none",
             ),
             "S-GW": {"SGW_IPV4_ADDRESS_FOR_S11": sgw},
         },
@@ -144,7 +143,8 @@ def software(params: Mme, ends: Ends) -> Software:
                     (TLS, ETC + "/tls"),
                     (conf("start-mme.sh"), START),
                 ),
-                environment=(("FEATURES", "mme_oai"),),
+                # Else glog writes to a file in the container.
+                environment=(("FEATURES", "mme_oai"), ("GLOG_logtostderr", "1")),
                 entrypoint="/bin/bash",
                 after=("redis",),
             ),
@@ -167,12 +167,7 @@ def software(params: Mme, ends: Ends) -> Software:
                 address=ends["s11"].ip,
                 port=2123,
             ),
-            Check(
-                "log",
-                "the MME has not shown its statistics yet",
-                unit="mme",
-                pattern=r"Attached UEs +\|",
-            ),
+            Check("log", "the MME's tasks do not run yet", unit="mme", pattern=STARTED),
         ),
         common_name=identity(params.realm),
     )

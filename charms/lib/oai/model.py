@@ -1,6 +1,6 @@
 """What a network function consists of on its VDU: files, containers, signs that it runs."""
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base import fields
@@ -112,6 +112,22 @@ class Software:
     checks: Tuple[Check, ...] = ()
     common_name: str = ""
     rules: str = ""
+
+
+CLOSED = """table inet {table}
+delete table inet {table}
+table inet {table} {{
+    chain input {{
+        type filter hook input priority filter; policy accept;
+        iifname != "lo" tcp dport {{ {ports} }} drop
+    }}
+}}
+"""
+
+
+def closed_ports(ports: Iterable[int]) -> str:
+    """Return the nftables script that leaves TCP ports of a network function to its own VDU."""
+    return CLOSED.format(table="osm_vpnaas_nf", ports=", ".join(str(port) for port in ports))
 
 
 def conf(name: str) -> str:

@@ -288,7 +288,7 @@ _PARSERS: Dict[str, Callable[[_Reader], Common]] = {
     "ue": _ue,
 }
 KINDS: Tuple[str, ...] = tuple(_PARSERS)
-LEVELLED = ("mme", "enb", "ue")
+LEVELLED = ("mme", "spgwu", "enb", "ue")
 """Network functions whose configuration has a log level; the others of OAI have one level only."""
 WITH_SECRETS = ("hss", "ue")
 """Network functions that need the keys."""

@@ -325,7 +325,7 @@ def _folders(software: Software) -> List[Step]:
     for container in software.containers:
         for volume, _ in container.volumes:
             if volume.startswith("/var/"):
-                wanted[volume] = 0o755
+                wanted[volume] = 0o700  # rows and logs hold keys
     return [
         make_directory("nf/folder/{}".format(index), path, mode)
         for index, (path, mode) in enumerate(sorted(wanted.items()))

@@ -113,6 +113,12 @@ def insert(table: str, row: Dict[str, Any], once: bool = False) -> str:
     )
 
 
+def tbcd(digits: str) -> str:
+    """Return digits as telephony BCD (TS 29.002 clause 17.7.8): nibbles swapped, F as filler."""
+    filled = digits + "f" * (len(digits) % 2)
+    return "".join(filled[at + 1] + filled[at] for at in range(0, len(filled), 2))
+
+
 def subscription_data(msisdn: str, apns: Sequence[str]) -> str:
     """Return the Subscription-Data AVP (TS 29.272 clause 7.3.2) as the JSON the HSS keeps."""
     ambr = {"Max-Requested-Bandwidth-UL": 50000000, "Max-Requested-Bandwidth-DL": 100000000}
@@ -138,7 +144,7 @@ def subscription_data(msisdn: str, apns: Sequence[str]) -> str:
         "Access-Restriction-Data": ACCESS_RESTRICTION,
         "Subscriber-Status": 0,
         "Network-Access-Mode": 2,
-        "MSISDN": "0x" + msisdn,
+        "MSISDN": "0x" + tbcd(msisdn),
         "AMBR": ambr,
         "APN-Configuration-Profile": {
             "Context-Identifier": 0,

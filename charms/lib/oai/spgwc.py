@@ -4,11 +4,13 @@ import ipaddress
 import json
 from typing import List
 
-from .model import Check, Container, Ends, File, Software, conf
+from .model import Check, Container, Ends, File, Software, closed_ports, conf
 from .params import SpgwC
 from .values import Plmn
 
 FILE = "/openair-spgwc/etc/spgw_c.json"
+REST_PORT = 9081
+"""Management by HTTP, which OAI's SPGW-C opens on every address."""
 
 
 def gateway_name(gateway_id: int, plmn: Plmn, realm: str) -> str:
@@ -30,8 +32,7 @@ def configuration(params: SpgwC, ends: Ends) -> str:
     """Return spgw_c.json."""
     apns = [name for name in (params.apn, params.second_apn) if name]
     document = {
-        "rest_port": 9081,
-        "timer": {"itti": {"sched_params": _scheduling(46)}},
+        "rest_port": REST_PORT,
         "gtpv2c": {"port": 2123, "n3": 3, "t3_ms": 1000, "sched_params": _scheduling(40)},
         "pfcp": {"port": 8805, "n1": 3, "t1_ms": 1000, "sched_params": _scheduling(42)},
         "s11": {"interface_name": ends["s11"].interface, "ipv4_address": ends["s11"].ip},
@@ -64,14 +65,12 @@ def configuration(params: SpgwC, ends: Ends) -> str:
                     "mcc": params.plmn.mcc,
                     "mnc": params.plmn.mnc,
                     "tac": params.tac,
-                    "apn_ni": apn,
                     "pdn_idx": index,
                     "id": gateway_name(params.gateway_id, params.plmn, params.realm),
                 }
-                for index, apn in enumerate(apns)
+                for index in range(len(apns))
             ],
         },
-        "pcef": {"apn_ambr_ul_kbits": 500000, "apn_ambr_dl_kbits": 500000},
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -99,4 +98,5 @@ def software(params: SpgwC, ends: Ends) -> Software:
             Check("udp", "no GTPv2-C on S11 yet", address=ends["s11"].ip, port=2123),
             Check("udp", "no PFCP on SXab yet", address=ends["sxab"].ip, port=8805),
         ),
+        rules=closed_ports((REST_PORT,)),
     )

@@ -8,6 +8,8 @@ from .spgwc import gateway_name
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
 DEVICE = "pdn"
 TABLE = "osm_vpnaas_sgi"
+LEVELS = {"error": "error", "warning": "warning", "info": "info", "debug": "debug"}
+"""Names of spdlog's levels; without one the SPGW-U logs nothing."""
 
 RULES = """table ip {table}
 delete table ip {table}
@@ -33,7 +35,7 @@ def _interface(name: str, address: str, priority: int) -> object:
         "SCHED_PARAMS": {
             "SCHED_POLICY": "SCHED_FIFO",
             "SCHED_PRIORITY": priority,
-            "POOL_SIZE": 1,
+            "THREAD_POOL_SIZE": 1,
         },
     }
 
@@ -47,6 +49,7 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
             "FQDN": gateway_name(params.gateway_id, params.plmn, params.realm),
             "INSTANCE": 0,
             "PID_DIRECTORY": "/var/run",
+            "LOG_LEVEL": LEVELS[params.log_level],
             "INTERFACES": {
                 "S1U_S12_S4_UP": _interface(s1u.interface, str(s1u.address), 80),
                 "SX": _interface(sxab.interface, str(sxab.address), 81),
@@ -54,7 +57,6 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
             },
             # The VDU translates addresses (`rules`): the container would add a rule per start.
             "SNAT": "no",
-            "GTP_EXT_HDR": "no",
             "PDN_NETWORK_LIST": [{"NETWORK_IPV4": params.ue_pool}],
             "SPGW-C_LIST": [{"IPV4_ADDRESS": control}],
             "NON_STANDART_FEATURES": {"BYPASS_UL_PFCP_RULES": "no"},

@@ -12,24 +12,23 @@ ROWS = {
     "Default Bearers": "default-bearers",
     "S1-U Bearers": "s1u-bearers",
 }
-_ROW = re.compile(r"({})\s*\|\s*(\d+)\s*\|\s*(\d+)\s*\|\s*(\d+)\s*\|".format("|".join(ROWS)))
+_ROW = re.compile(r"({})\s*\|\s*(\d+)\s*\|".format("|".join(ROWS)))
 
 
-def latest(log: str) -> Dict[str, Dict[str, int]]:
-    """Return the rows of the last complete table: now, and added and removed since the one before.
+def latest(log: str) -> Dict[str, int]:
+    """Return the numbers of the last complete table.
 
     Raises:
         VpnaasError: There is none.
     """
-    found: Dict[str, Dict[str, int]] = {}
-    complete: Dict[str, Dict[str, int]] = {}
+    found: Dict[str, int] = {}
+    complete: Dict[str, int] = {}
     for match in _ROW.finditer(log):
         name = ROWS[match.group(1)]
         if name in found:
             found = {}
-        counts = [int(match.group(index)) for index in (2, 3, 4)]
-        found[name] = dict(zip(("now", "added", "removed"), counts))
-        if name == "s1u-bearers":
+        found[name] = int(match.group(2))
+        if len(found) == len(ROWS):
             complete, found = found, {}
     if not complete:
         raise VpnaasError("the MME has shown no statistics yet; it does so every 10 s")

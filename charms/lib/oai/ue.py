@@ -1,6 +1,6 @@
 """User equipment: OAI's LTE UE, its radio simulated over TCP to the eNB (rfsim)."""
 
-from .enb import LEVELS, MHZ
+from .enb import LEVELS, MHZ, rfsim_options
 from .model import Check, Container, File, Raw, Software, block, conf
 from .params import Secrets, Ue
 
@@ -15,7 +15,7 @@ START_SCRIPT = """#!/bin/bash
 set -eu
 cd /opt/oai-lte-ue
 /opt/oai-lte-ue/bin/conf2uedata -c /opt/oai-lte-ue/etc/ue_usim.conf -o /opt/oai-lte-ue >/dev/null
-exec /opt/oai-lte-ue/bin/lte-uesoftmodem --rfsim -C {frequency} -r {blocks} \\
+exec /opt/oai-lte-ue/bin/lte-uesoftmodem --rfsim{simulator} -C {frequency} -r {blocks} \\
     --ue-rxgain 140 --ue-txgain 120 --log_config.global_log_level {level} \\
     --log_config.global_log_options level,nocolor,time
 """
@@ -59,6 +59,9 @@ def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
 def software(params: Ue, enb: str, secrets: Secrets, opc: str) -> Software:
     """Render everything; `enb` is the address of the related eNB."""
     script = START_SCRIPT.format(
+        simulator="".join(
+            " '{}'".format(word) for word in rfsim_options(params.registry.version("ue"), enb)
+        ),
         frequency=params.downlink_mhz * MHZ,
         blocks=params.resource_blocks,
         level=LEVELS[params.log_level],

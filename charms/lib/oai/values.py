@@ -14,8 +14,9 @@ _REALM = re.compile(
 )
 _APN = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 _PREFIX = re.compile(r"\A[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*\Z")
-_VERSION = re.compile(r"\A(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})\Z")
-"""A digest or a tag, as OCI's distribution specification has them."""
+_TAG, _DIGEST = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", r"sha256:[0-9a-f]{64}"
+_VERSION = re.compile(r"\A({0}|{1}|{0}@{1})\Z".format(_TAG, _DIGEST))
+"""A tag, a digest (OCI distribution specification), or both."""
 _KEY = re.compile(r"\A[0-9a-f]{32}\Z")
 
 RESOURCE_BLOCKS = (25, 50, 100)
@@ -159,8 +160,8 @@ def pins(where: str, text: str) -> Tuple[Tuple[str, str], ...]:
             raise InputError(
                 where,
                 "{} pins no image".format(fields.shown(part)),
-                "none, or CONTAINER=TAG or CONTAINER=sha256:DIGEST with commas between, of "
-                + ", ".join(sorted(IMAGES)),
+                "none, or CONTAINER=TAG, CONTAINER=sha256:DIGEST or CONTAINER=TAG@sha256:DIGEST "
+                "with commas between, of " + ", ".join(sorted(IMAGES)),
             )
         found[container] = version
     return tuple(sorted(found.items()))

@@ -29,7 +29,7 @@ class VnfCharm(ReconcilingCharm):
         observe(self)
 
     def _reconcile_now(self, **options: Any) -> Outcome:
-        outcome = self._reconcile(**options)
+        outcome = self._reconcile(self._situation(**options))
         if outcome is None:
             if not self._login():
                 raise VpnaasError("ssh-hostname and ssh-username are not set yet")

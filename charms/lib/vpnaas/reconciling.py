@@ -26,8 +26,7 @@ from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.extras.extra import Extra
 from vpnaas.params.intent import Intent
 from vpnaas.params.monitoring import effective
-from vpnaas.peers.admission import Remote
-from vpnaas.peers.offer import declined, encode
+from vpnaas.peers.offer import Remote, declined, encode
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import LinkPlan, Situation
@@ -131,17 +130,18 @@ class ReconcilingCharm(CharmBase):
     def _on_event(self, event: EventBase) -> None:
         # Juju repeats itself. Where all that a reconcile depends on in Juju is as the last one left
         # it, the VDU need not be asked; update-status looks for drift there.
-        if isinstance(event, (RelationEvent, ConfigChangedEvent)) and self._is_settled():
-            return
-        self._reconcile_and_report()
+        self._reconcile_and_report(isinstance(event, (RelationEvent, ConfigChangedEvent)))
 
-    def _reconcile_and_report(self) -> None:
+    def _reconcile_and_report(self, unless_settled: bool = False) -> None:
         try:
             self._announce_ssh_key()
             if not self.unit.is_leader():
                 self.unit.status = ActiveStatus("standby, the leader manages the VDU")
                 return
-            self._report(self._reconcile())
+            situation = self._situation()
+            if unless_settled and str(self._settled.fingerprint) == self._fingerprint(situation):
+                return
+            self._report(self._reconcile(situation))
         except NotReadyError:
             # Before the unit has entered its peer relation, as in install.
             self.unit.status = ActiveStatus("starting")
@@ -207,8 +207,8 @@ class ReconcilingCharm(CharmBase):
             "authorize": situation.authorize,
             "extra": self._extra_state(),
             "remotes": {
-                link: [(r.relation_id, sorted(r.bag.items())) for r in remotes]
-                for link, remotes in situation.remotes.items()
+                link: [(id, sorted(bag.items())) for id, _, bag in self._databags(link)]
+                for link in self.roles
             },
             # What we published is part of it: if Juju dropped it, we are not settled.
             "own": {
@@ -222,25 +222,8 @@ class ReconcilingCharm(CharmBase):
         }
         return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
 
-    def _is_settled(self) -> bool:
-        try:
-            if not self.unit.is_leader():
-                return False
-            return str(self._settled.fingerprint) == self._fingerprint(self._situation())
-        except (VpnaasError, ModelError):
-            return False
-
-    def _reconcile(
-        self,
-        intent: Optional[Intent] = None,
-        rotate: FrozenSet[str] = frozenset(),
-        force: bool = False,
-        restart: FrozenSet[str] = frozenset(),
-        certificates: Optional[Mapping[str, Tuple[Certificate, Certificate]]] = None,
-    ) -> Optional[Outcome]:
+    def _reconcile(self, situation: Situation) -> Optional[Outcome]:
         """Bring the VDU to what is wanted; None where there is nothing to reconcile yet."""
-        situation = self._situation(intent, rotate, force, restart)
-        situation = attr.evolve(situation, certificates=certificates or {})
         if not self._login() or (situation.intent.empty and not self._has_more()):
             return None
         started = time.monotonic()
@@ -280,6 +263,7 @@ class ReconcilingCharm(CharmBase):
         rotate: FrozenSet[str] = frozenset(),
         force: bool = False,
         restart: FrozenSet[str] = frozenset(),
+        certificates: Optional[Mapping[str, Tuple[Certificate, Certificate]]] = None,
     ) -> Situation:
         login = self._login()
         management = None
@@ -293,12 +277,16 @@ class ReconcilingCharm(CharmBase):
         return Situation(
             intent=attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles)),
             roles=self.roles,
-            remotes={link: self._remotes(link) for link in self.roles},
+            remotes={
+                link: tuple(Remote.read(*related) for related in self._databags(link))
+                for link in self.roles
+            },
             management=management,
             user=login.user if login else "",
             rotate=rotate,
             force=force,
             restart=restart,
+            certificates=certificates or {},
             authorize=self._other_ssh_keys(),
             gateway=intent.gateway if self._is_gateway() else None,
             monitoring=effective(intent.monitoring, self._is_gateway()),
@@ -308,14 +296,15 @@ class ReconcilingCharm(CharmBase):
         """Tell whether charm.yaml says `gateway: true`, which brings the action."""
         return "configure-gateway" in self.meta.actions
 
-    def _remotes(self, link: str) -> Tuple[Remote, ...]:
+    def _databags(self, link: str) -> List[Tuple[int, str, Mapping[str, str]]]:
+        """Return relation id, name and databag of each related application, by id."""
         found = []
         for relation in self.model.relations[link]:
             # In departed and broken hooks the units that left are not listed any more.
             if relation.app is not None and any(u.app is relation.app for u in relation.units):
                 bag = dict(relation.data[relation.app])
-                found.append(Remote(relation.id, relation.app.name, bag))
-        return tuple(sorted(found, key=lambda remote: remote.relation_id))
+                found.append((relation.id, relation.app.name, bag))
+        return sorted(found, key=lambda item: item[0])
 
     def _publish(self, situation: Situation, plans: Mapping[str, LinkPlan]) -> None:
         for link in sorted(situation.intent.off):

@@ -22,9 +22,11 @@ SGI = "10.254.1.203"
 DEVICE = "oaitun_ue1"
 SUBSCRIBER = {"imsi": "242881234500000", "msisdn": "24288880000000"}
 MARKER = b"a UE's own words"
+OP, K = "1006020f0a478bf6b699f15c062e42b3", "449c4b91aeacd0ace182cf3a5a72bfa1"
 PORTS = {"s6a": 51821, "s11": 51822, "s1c": 51823, "sxab": 51824, "s1u": 51825}
 NF = "/etc/osm-vpnaas/nf"
 CASSANDRA_DELAY = 0.3
+INNER = {"hss": "172.16.6.129", "spgwc": "172.16.1.104"}
 #: Seconds for what takes a second or two on a machine that has nothing else to do.
 LONG = 120
 
@@ -122,7 +124,7 @@ def test_a_ue_attaches_through_all_tunnels_and_nothing_is_in_clear(
 
     def connected() -> bool:
         shown = epc["mme"].action("show-connected")
-        return {row["now"] for row in shown.values()} == {1}
+        return set(shown.values()) == {1}
 
     wait(connected, "the MME's table shows the UE", LONG)
 
@@ -151,7 +153,8 @@ def test_rate_and_delay_of_the_ue_end_to_end(epc: Service) -> None:
 def test_an_unknown_subscriber_and_a_wrong_key_are_refused(epc: Service) -> None:
     hss, ue = epc["hss"], epc["ue"]
     hss.action("remove-subscriber", imsi=SUBSCRIBER["imsi"])
-    restart(ue).says(r"not allowed \(EMM cause 8\)")
+    # OAI's HSS answers DIAMETER_AUTHENTICATION_DATA_UNAVAILABLE, for which there is one cause.
+    restart(ue).says(r"Network failure \(EMM cause 17\)")
     told = ue.action("health")
     assert (told["state"], DEVICE in told["reason"]) == ("starting", True), told
     assert message(epc, "ue")[1].startswith("ue starting (the UE is not attached")
@@ -196,6 +199,47 @@ def test_an_enb_of_another_network_is_refused_and_its_charm_does_not_start_one(
     assert started(enb) == before
     attached(epc)
     assert message(epc, "enb")[0] == "active"
+
+
+@pytest.mark.long
+def test_an_enb_is_ready_at_any_log_level_and_the_user_plane_logs_as_told(epc: Service) -> None:
+    enb, spgwu = epc["enb"], epc["spgwu"]
+    assert "PFCP association" in spgwu.out("cat", "/var/log/spgwu.log")
+    for vnf, level in ((enb, "error"), (spgwu, "error")):
+        log = Log(vnf)
+        assert vnf.action("set-log-level", log_level=level)["state"] == "ready", level
+        assert "PFCP association" not in log.text()
+    for vnf in (spgwu, enb):
+        assert vnf.action("set-log-level", log_level="info")["state"] == "ready"
+    attached(epc)
+
+
+def test_nobody_but_root_reads_a_key_of_a_subscriber_or_the_operator(epc: Service) -> None:
+    hss = epc["hss"]
+    assert OP in hss.out("cat", "/var/log/hss.log"), "the HSS prints keys, as OAI's does"
+    # A file of an earlier version of the charm, which systemd made readable.
+    hss.out("chmod", "0644", "/var/log/hss.log")
+    hss.out("systemctl", "restart", "hss.service")
+    wait(lambda: ready(hss), "the HSS is ready", LONG)
+    for name in ("hss", "ue"):
+        vnf = epc[name]
+        # As a user sees it: files and folders that others may read and enter.
+        words = ("find", "/etc", "/var", "/run", "/tmp", "/opt", "/home", "-xdev", "-type", "f")
+        found = vnf.run("runuser", "-u", "nobody", "--", *words, "-readable", "-print0").stdout
+        readable = "\n".join(path for path in found.split("\0") if path)
+        seen = vnf.run("xargs", "-d", "\n", "grep", "-lisE", f"{OP}|{K}|KASME +:", input=readable)
+        assert seen.stdout == "", name
+    wait(lambda: ready(epc["mme"]), "S6a is open again", LONG)
+    attached(epc)
+
+
+def test_management_by_http_is_out_of_reach(epc: Service) -> None:
+    for name, ports in (("spgwc", (9081,)), ("hss", (9080, 9081, 9082))):
+        for port in ports:
+            assert any(f":{port}" in s for s in epc[name].listening()), (name, port)
+            for address in (INNER[name], epc[name].management):
+                words = ("timeout", "3", "bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}")
+                assert epc["mme"].run(*words).returncode == 124, (name, address, port)
 
 
 def test_without_the_hss_the_attach_is_refused_and_all_heals_when_it_is_back(

@@ -17,7 +17,7 @@ from vpnaas.params import pools
 from vpnaas.params.intent import LinkParams, ManualPeer, key_form
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import Claims
-from vpnaas.peers.offer import KeyOffer, Offer, declines, decode
+from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.facts import VduFacts
 
@@ -26,20 +26,6 @@ KEEPALIVE = 25
 least, many give 30 s)."""
 
 _Underlay = Tuple[str, fields.IPNetwork]
-
-
-@attr.frozen
-class Remote:
-    """A related application that still has units: one peer, to be."""
-
-    relation_id: int
-    label: str
-    bag: Mapping[str, str]
-
-    @property
-    def peer_name(self) -> str:
-        """Return the stable name of the peer this relation stands for."""
-        return "rel-{}".format(self.relation_id)
 
 
 @attr.frozen
@@ -163,7 +149,7 @@ def vet(context: Context) -> Vetted:
     problems += _reserve(context, claims, requests, underlays)
     problems += _grant(context, claims, requests, underlays)
     waiting = [sentence for request in requests for sentence in request.waiting]
-    if not claims.peers and all(declines(remote.bag) for remote in remotes):
+    if not claims.peers and all(remote.declined for remote in remotes):
         waiting.append(
             "every related peer has it switched off" if remotes else "no peer is related"
         )
@@ -242,13 +228,11 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
 
 
 def _related(context: Context, remote: Remote) -> _Request:
-    name = remote.peer_name
-    if declines(remote.bag):
+    name, offer = remote.peer_name, remote.offer
+    if remote.declined:
         return _Request(name)
-    try:
-        offer = decode(remote.bag, remote.label)
-    except InputError as error:
-        return _Request(name, keep=True, problems=(str(error),))
+    if remote.problem:
+        return _Request(name, keep=True, problems=(remote.problem,))
     if offer is None:
         return _Request(name, waiting=("waiting for {}".format(remote.label),))
     used, reason = _unrevoked(context, remote, offer)

@@ -5,7 +5,6 @@ versions, missing fields and values out of form are an InputError, and the calle
 before.
 """
 
-from functools import lru_cache
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 import attr
@@ -154,13 +153,6 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
     """
     if declines(bag) or not any(key.startswith(PREFIX) for key in bag):
         return None
-    return _decode(tuple(sorted(bag.items())), where)
-
-
-@lru_cache(maxsize=8192)
-def _decode(items: Tuple[Tuple[str, str], ...], where: str) -> Offer:
-    """Read a databag; a reconcile asks several times for each of its remotes."""
-    bag = dict(items)
 
     def at(key: str) -> str:
         return "{}: {}".format(where, key)
@@ -286,6 +278,38 @@ def _keys(
         wrap_key=fields.blob(at("wrap-key"), wrap_key, 256, 1024) if wrap_key else "",
         wrapped=fields.blob(at("wrapped-preshared-key"), wrapped, 256, 1024) if wrapped else "",
     )
+
+
+@attr.frozen
+class Remote:
+    """A related application that still has units, and what it offers: one peer, to be.
+
+    Attributes:
+        offer: None where it has made none yet, has switched the link off, or made a bad one.
+        problem: Why its offer cannot be read.
+        declined: Whether it has the link switched off.
+    """
+
+    relation_id: int
+    label: str
+    offer: Optional[Offer] = None
+    problem: str = ""
+    declined: bool = False
+
+    @classmethod
+    def read(cls, relation_id: int, label: str, bag: Mapping[str, str]) -> "Remote":
+        """Read the databag of a related application; this is the only place that does."""
+        if declines(bag):
+            return cls(relation_id, label, declined=True)
+        try:
+            return cls(relation_id, label, decode(bag, label))
+        except InputError as error:
+            return cls(relation_id, label, problem=str(error))
+
+    @property
+    def peer_name(self) -> str:
+        """Return the stable name of the peer this relation stands for."""
+        return "rel-{}".format(self.relation_id)
 
 
 _PARTS: Dict[str, Callable[[Callable[[str], str], Callable[[str], str]], Optional[KeyOffer]]] = {

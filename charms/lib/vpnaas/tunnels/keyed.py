@@ -10,8 +10,8 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER
-from vpnaas.peers.admission import Proof, Remote, Vetted, vet
-from vpnaas.peers.offer import KeyOffer, Offer
+from vpnaas.peers.admission import Proof, Vetted, vet
+from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import KeyState, Peer
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technology import LinkPlan, Situation, Technology, View

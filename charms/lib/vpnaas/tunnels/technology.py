@@ -10,13 +10,12 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError
 from vpnaas.base.x509 import Certificate
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
 from vpnaas.params.monitoring import OFF, Monitoring
-from vpnaas.peers.admission import Context, Proof, Remote
-from vpnaas.peers.offer import Offer, decode
+from vpnaas.peers.admission import Context, Proof
+from vpnaas.peers.offer import Offer, Remote
 from vpnaas.peers.peer import KeyState, Peer
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
@@ -62,15 +61,8 @@ class Situation:
 
     def offers(self, link: str) -> Dict[str, Offer]:
         """Return the offers of a link that can be read, by peer name."""
-        found = {}
-        for remote in self.remotes.get(link, ()):
-            try:
-                offer = decode(remote.bag, remote.label)
-            except InputError:
-                continue
-            if offer is not None:
-                found[remote.peer_name] = offer
-        return found
+        remotes = self.remotes.get(link, ())
+        return {r.peer_name: r.offer for r in remotes if r.offer is not None}
 
     def inner_addresses(self) -> FrozenSet[fields.IPAddress]:
         """Return our addresses that are none of an underlay, whatever interface has them."""

@@ -7,8 +7,7 @@ import attr
 from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.x509 import Certificate
-from vpnaas.peers.admission import Remote
-from vpnaas.peers.offer import CertOffer, Offer
+from vpnaas.peers.offer import CertOffer, Offer, Remote
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Issue

@@ -8,8 +8,8 @@ from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.x509 import Certificate, Request, handle
-from vpnaas.peers.admission import Proof, Remote
-from vpnaas.peers.offer import Offer
+from vpnaas.peers.admission import Proof
+from vpnaas.peers.offer import Offer, Remote
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Issue
 from vpnaas.tunnels.ipsec.certificates import (
