@@ -10,10 +10,11 @@ import attr
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.juju import Juju
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER, REQUIRER
 from vpnaas.params.intent import ManualPeer, link_params
-from vpnaas.peers.admission import Context, Vetted, vet
+from vpnaas.peers.admission import Admission, Context, admit
 from vpnaas.peers.offer import KeyOffer, Offer, Remote, encode
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.facts import Interface, VduFacts
@@ -106,7 +107,7 @@ class Link:
         manual: dict[str, Asked] | None = None,
         order: Any = list,
         labels: dict[int, str] | None = None,
-    ) -> Vetted:
+    ) -> Admission:
         """Reconcile with these peers, given in any order."""
         remotes = [
             Remote.read(
@@ -116,7 +117,7 @@ class Link:
             )
             for number, bag in bags.items()
         ]
-        found = vet(
+        found = admit(
             Context(
                 params=self.params,
                 role=self.role,
@@ -384,3 +385,42 @@ def test_a_manual_peer_that_is_new_displaces_no_running_peer() -> None:
     assert found.problems == (
         "a: 10.45.0.0/25 is already in use by app1; allowed: prefixes of its own",
     )
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_peer_of_another_link_takes_no_prefix_either(technology) -> None:
+    """S1-C and S1-U of a gateway accept the same prefixes; a route leads one way."""
+    juju = Juju()
+    nics = {"ens3": "10.0.0.1/24", "ens4": "192.168.120.1/24"}
+    gateway = juju.deploy("gateway", {"s1c": "provider", "s1u": "provider"}, nics)
+    cells = {}
+    for name, host in (("honest", 11), ("hostile", 12)):
+        nics = {"ens3": f"10.0.0.{host}/24", "ens4": f"192.168.120.{host}/24"}
+        cells[name] = juju.deploy(name, {"s1c": "requirer", "s1u": "requirer"}, nics)
+    options = {"technology": technology, "underlay-interface": "ens4"}
+    for link, inner in (("s1c", "10.41.0"), ("s1u", "10.42.0")):
+        gateway.configure(link, f"{inner}.1/24", **options, **{"accept-prefixes": "10.44.0.0/16"})
+        for host, cell in ((11, "honest"), (12, "hostile")):
+            behind = {"allowed-prefixes": "10.44.1.5/32"} if (link, host) == ("s1u", 11) else {}
+            cells[cell].configure(link, f"{inner}.{host}/24", **options, **behind)
+    for link in ("s1c", "s1u"):
+        for name in cells:
+            juju.relate(link, "gateway", name)
+    juju.settle()
+    assert gateway.states() == {"s1c": "up", "s1u": "up"}
+    made = {**gateway.vdu.interfaces, **gateway.vdu.plain}
+    before = {name: set(interface.routes) for name, interface in made.items()}
+    behind = {"allowed-prefixes": "10.44.1.5/32"}
+    cells["hostile"].configure("s1c", "10.41.0.12/24", **options, **behind)
+    cells["hostile"].reconcile()
+    juju.settle()
+    (problem,) = gateway.plans["s1c"].problems
+    assert problem.startswith("hostile: 10.44.1.5/32 is already in use by honest on s1u; ")
+    assert {name: interface.routes for name, interface in made.items()} == before
+    # When it is free there, it is free here.
+    for relation in list(juju.relations):
+        if "honest" in relation.ends:
+            juju.unrelate(relation)
+    juju.settle()
+    gateway.reconcile()
+    assert gateway.plans["s1c"].problems == ()

@@ -20,11 +20,11 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.params.intent import LinkParams
-from vpnaas.peers.peer import Peer, in_turn
+from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import LinkPlan, Situation, View
+from vpnaas.tunnels.technology import Draft, LinkPlan, Situation, View
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, authorize, run, which
@@ -130,12 +130,8 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
     """
     require_tools(situation, results)
     vdu = facts.parse(results)
-    links = {
-        link: _plan_or_refuse(situation, params, vdu, results, prepared)
-        for link, params in sorted(situation.intent.links.items())
-    }
     known = nesting.learned(results, prepared)
-    links = _nest(situation, links, vdu, results, prepared, known)
+    links = _plan_links(situation, vdu, results, prepared, known)
     steps = _switched_off(situation, results)
     # The guard before links: nothing may leave in clear while a tunnel comes up.
     steps += guard.steps_to(links, results)
@@ -186,32 +182,87 @@ def _gateway_steps(
         return [], [], [str(error)]
 
 
-def _nest(
+def _plan_links(
     situation: Situation,
-    links: Dict[str, LinkPlan],
     vdu: VduFacts,
     results: Results,
     prepared: Optional[Results],
     known: Mapping[str, int],
 ) -> Dict[str, LinkPlan]:
-    """Plan links anew whose peers are reached through other tunnels, or through narrower paths."""
-    overheads = {
-        link: TABLE[plan.params.technology].overhead(plan.params) for link, plan in links.items()
-    }
-    refused: Dict[str, Dict[str, Tuple[str, str]]] = {link: {} for link in links}
+    """Decide what each link should be: first its peers, then ways to them, then its steps."""
+    drafts: Dict[str, Draft] = {}
+    plans: Dict[str, LinkPlan] = {}
+
+    def refuse(link: str, error: VpnaasError) -> None:
+        plans[link] = LinkPlan(situation.intent.links[link], unusable=True, problems=(str(error),))
+        drafts.pop(link, None)
+
+    # What runs on any link is reserved before a peer of another one is admitted.
+    peers = _running(situation, results)
+    for link, params in sorted(situation.intent.links.items()):
+        elsewhere = {other: found for other, found in peers.items() if other != link}
+        try:
+            view = _view(situation, params, vdu, results, prepared)
+            drafts[link] = _admit(attr.evolve(view, elsewhere=elsewhere))
+            peers[link] = drafts[link].admission.peers
+        except VpnaasError as error:
+            refuse(link, error)
     # Tunnels nest once: in the second pass those outside have their MTU.
     for _ in range(2):
-        found = nesting.ways(links, overheads, vdu, results, known)
-        for link, ways in sorted(found.items()):
-            refused[link].update(nesting.refusals(links[link], ways))
-            least = fields.MIN_MTU + overheads[link]
-            limit = min([way.mtu for way in ways.values() if way.mtu >= least] or [0])
-            through = {name: way.through for name, way in ways.items() if way.through}
-            if limit or through or refused[link]:
-                nest = _Nest(limit, through, refused[link])
-                params = links[link].params
-                links[link] = _plan_or_refuse(situation, params, vdu, results, prepared, nest)
-    return links
+        for link, ways in sorted(nesting.ways(drafts, results, known).items()):
+            try:
+                drafts[link] = _nested(drafts[link], ways)
+            except VpnaasError as error:
+                refuse(link, error)
+    for link, draft in sorted(drafts.items()):
+        try:
+            plans[link] = _plan_link(draft)
+        except VpnaasError as error:
+            refuse(link, error)
+    return dict(sorted(plans.items()))
+
+
+def _running(situation: Situation, results: Results) -> Dict[str, Tuple[Peer, ...]]:
+    """Return the peers that each link has, of those that are still there."""
+    found = {}
+    for link, params in situation.intent.links.items():
+        names = {"man-" + manual.name for manual in situation.intent.manual(link)}
+        for remote in situation.remotes.get(link, ()):
+            if remote.offer is not None or remote.problem:
+                names.add(remote.peer_name)
+        found[link] = tuple(
+            peer
+            for peer in read_record(results.text(link + "/applied"))
+            if peer.name in names and peer.technology == params.technology
+        )
+    return found
+
+
+def _admit(view: View) -> Draft:
+    technology = TABLE[view.params.technology]
+    view = technology.fitted(view)
+    state = technology.parse(view)
+    return Draft(view, state, technology.admit(view, state))
+
+
+def _nested(draft: Draft, ways: Mapping[str, nesting.Way]) -> Draft:
+    """Return the draft of a link with what follows from the ways to its peers."""
+    view = draft.view
+    technology = TABLE[view.params.technology]
+    least = fields.MIN_MTU + view.overhead
+    limit = min([way.mtu for way in ways.values() if way.mtu >= least] or [0])
+    refused = dict(view.refused, **{n: way.refused for n, way in ways.items() if way.refused})
+    view = technology.fitted(
+        attr.evolve(
+            view,
+            mtu=_own_mtu(view.params, view.underlay, view.overhead, limit),
+            through={name: way.through for name, way in ways.items() if way.through},
+            refused=refused,
+        )
+    )
+    if refused == draft.view.refused:
+        return attr.evolve(draft, view=view)
+    return Draft(view, draft.state, technology.admit(view, draft.state))
 
 
 def shares(situation: Situation, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
@@ -294,20 +345,8 @@ def ping(address: fields.IPAddress) -> Tuple[str, ...]:
 
 def fresh(now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
     """Tell whether a peer proved itself so lately that its tunnel counts as up."""
-    return TABLE[plan.params.technology].alive(now, plan, peer, grace)
-
-
-@attr.frozen
-class _Nest:
-    """What is known of the ways to a link's peers.
-
-    Attributes:
-        limit: Bytes of the largest packet that reaches all of them, 0 where nothing limits it.
-    """
-
-    limit: int = 0
-    through: Mapping[str, str] = attr.Factory(dict)
-    refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+    technology = TABLE[plan.params.technology]
+    return technology.alive(plan.state, plan.params.link, peer, now, grace)
 
 
 def _own_mtu(params: LinkParams, underlay: facts.Interface, overhead: int, limit: int) -> int:
@@ -339,59 +378,48 @@ def _own_endpoint(
     return addresses[0].ip, params.listen_port
 
 
-def _plan_or_refuse(
+def _view(
     situation: Situation,
     params: LinkParams,
     vdu: VduFacts,
     results: Results,
     prepared: Optional[Results],
-    nest: _Nest = _Nest(),  # noqa: B008 - frozen
-) -> LinkPlan:
-    try:
-        return _plan_link(situation, params, vdu, results, prepared, nest)
-    except VpnaasError as error:
-        return LinkPlan(params, unusable=True, problems=(str(error),))
-
-
-def _plan_link(
-    situation: Situation,
-    params: LinkParams,
-    vdu: VduFacts,
-    results: Results,
-    prepared: Optional[Results],
-    nest: _Nest,
-) -> LinkPlan:
-    technology = TABLE[params.technology]
+) -> View:
     underlay = vdu.underlay(params.underlay_interface, situation.management)
-    endpoint = _own_endpoint(situation, params, underlay)
-    view = View(
+    overhead = TABLE[params.technology].overhead(params)
+    return View(
         situation=situation,
         params=params,
         vdu=vdu,
         underlay=underlay,
-        mtu=_own_mtu(params, underlay, technology.overhead(params), nest.limit),
-        endpoint=endpoint,
+        overhead=overhead,
+        mtu=_own_mtu(params, underlay, overhead, 0),
+        endpoint=_own_endpoint(situation, params, underlay),
         results=results,
         prepared=prepared,
-        through=nest.through,
-        refused=nest.refused,
     )
-    plan = technology.plan(view)
+
+
+def _plan_link(draft: Draft) -> LinkPlan:
+    view = draft.view
+    params, results = view.params, view.results
+    technology = TABLE[params.technology]
+    plan = technology.plan(view, draft.state, draft.admission, draft.mtu)
     steps: List[Step] = []
     for name, other in sorted(TABLE.items()):
         if results.exit_code(_other(params.link, name)) is not None:
             steps += other.absent(params.link)
     steps += plan.steps
-    outer = endpoint[0] if endpoint else None
+    outer = view.endpoint[0] if view.endpoint else None
     interface, owner = technology.interface(view), technology.owner(view)
     steps += responder.steps_to(params, interface, owner, outer, results)
     return attr.evolve(
         plan,
         steps=tuple(steps),
         interface=interface,
-        underlay=underlay.name,
+        underlay=view.underlay.name,
         owner=owner,
-        through=nest.through,
+        through=view.through,
     )
 
 
@@ -402,7 +430,9 @@ def conclude(plan: Plan, results: Optional[Results]) -> Dict[str, LinkPlan]:
     """
     if results is None:
         return dict(plan.links)
-    return {
-        link: TABLE[decided.params.technology].conclude(decided, results, AFTER)
-        for link, decided in plan.links.items()
-    }
+    concluded = dict(plan.links)
+    for link, decided in plan.links.items():
+        if decided.state is not None:
+            technology = TABLE[decided.params.technology]
+            concluded[link] = technology.conclude(decided, decided.state, results, AFTER)
+    return concluded

@@ -88,7 +88,8 @@ def link_status(
         "mtu": plan.mtu,
         "peers": peers,
     }  # type: Dict[str, Any]
-    details.update(TABLE[plan.params.technology].details(plan))
+    if plan.state is not None:
+        details.update(TABLE[plan.params.technology].details(plan, plan.state))
     return LinkStatus(link, state, reason, details)
 
 
@@ -101,7 +102,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     if not TABLE[plan.params.technology].keyed:
         view["state"] = CLEAR
         return view
-    seen = TABLE[plan.params.technology].seen(plan, peer)
+    seen = TABLE[plan.params.technology].seen(plan.state, plan.params.link, peer)
     view["public-key"] = peer.public_key
     view["preshared-key"] = bool(peer.preshared)
     if peer.name in plan.through:

@@ -1,4 +1,4 @@
-"""Vetting: which of the peers that present themselves a link gets.
+"""Admission: which of the peers that present themselves a link gets.
 
 Offers come from databags other parties write. What a running peer has is reserved before any new
 offer is looked at, so that nobody takes an address, a prefix or a key from it. A peer whose data
@@ -51,7 +51,7 @@ class Proof:
 
 @attr.frozen
 class Context:
-    """What vetting needs to know of one link.
+    """What the admission of peers needs to know of one link.
 
     Attributes:
         role: "provider" or "requirer" of the link, as charm.yaml has it.
@@ -61,6 +61,7 @@ class Context:
         preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
         proofs: Where peers stand with certificates by peer name, None where there are none.
         revoked: Digests of keys that an operator revoked.
+        elsewhere: Peers of the VDU's other links, by link.
     """
 
     params: LinkParams
@@ -74,10 +75,11 @@ class Context:
     refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
     proofs: Optional[Mapping[str, Proof]] = None
     revoked: FrozenSet[str] = frozenset()
+    elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
 
 
 @attr.frozen
-class Vetted:
+class Admission:
     """The outcome.
 
     Attributes:
@@ -111,7 +113,7 @@ class _Request:
     offer: Optional[Offer] = None
 
 
-def vet(context: Context) -> Vetted:
+def admit(context: Context) -> Admission:
     """Decide which peers a link has.
 
     All that run keep what they have before anything new is looked at. So no peer can take an
@@ -144,7 +146,7 @@ def vet(context: Context) -> Vetted:
     # Manual peers are the operator's word: they come first.
     requests = [_manual(context, manual) for manual in context.manual]
     requests += [_related(context, remote) for remote in remotes]
-    claims = Claims(context.params.standby_gateways)
+    claims = Claims(context.params.standby_gateways, context.elsewhere)
     problems = [problem for request in requests for problem in request.problems]
     problems += _reserve(context, claims, requests, underlays)
     problems += _grant(context, claims, requests, underlays)
@@ -154,7 +156,7 @@ def vet(context: Context) -> Vetted:
             "every related peer has it switched off" if remotes else "no peer is related"
         )
     offers = {request.name: request.offer for request in requests if request.offer is not None}
-    return Vetted(claims.peers, tuple(problems), tuple(waiting), offers)
+    return Admission(claims.peers, tuple(problems), tuple(waiting), offers)
 
 
 def _reserve(

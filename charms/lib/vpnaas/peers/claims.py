@@ -5,7 +5,7 @@ peers hold is reserved before anything new is judged, so that no peer takes it f
 """
 
 import bisect
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
@@ -41,10 +41,20 @@ class Claims:
 
     Args:
         pair: Outer addresses of a declared gateway pair, none where there is no pair.
+        elsewhere: Peers of the VDU's other links, by link. A route leads one way: what they have
+            is not for peers of this link.
     """
 
-    def __init__(self, pair: Sequence[fields.IPAddress] = ()) -> None:
+    def __init__(
+        self, pair: Sequence[fields.IPAddress], elsewhere: Mapping[str, Sequence[Peer]]
+    ) -> None:
         self._pair_at = frozenset(pair)
+        self._elsewhere: List[Tuple[str, Dict[str, str], Spans]] = []
+        for link, peers in sorted(elsewhere.items()):
+            spans = Spans()
+            for peer in peers:
+                spans.add(peer.prefixes, peer.name)
+            self._elsewhere.append((link, {peer.name: peer.label for peer in peers}, spans))
         self._peers: Dict[str, Peer] = {}
         self._keys: Dict[str, str] = {}
         self._identities: Dict[str, str] = {}
@@ -86,6 +96,8 @@ class Claims:
 
     def check(self, peer: Peer) -> None:
         """Raise InputError where a peer would have what another one holds."""
+        before = self._peers.get(peer.name)
+        held = before.prefixes if before is not None else ()
         for prefix in peer.prefixes:
             others = self._others(peer, self._prefixes.overlapping(prefix))
             if others and not self._pair(peer, others):
@@ -94,6 +106,13 @@ class Claims:
                     "{} is already in use by {}".format(prefix, others[0].label),
                     "prefixes of its own",
                 )
+            for link, labels, spans in self._elsewhere:
+                for name in spans.overlapping(prefix) if prefix not in held else ():
+                    raise InputError(
+                        peer.label,
+                        "{} is already in use by {} on {}".format(prefix, labels[name], link),
+                        "prefixes of its own",
+                    )
         for other in self._crossing(peer):
             raise InputError(
                 peer.label,

@@ -1,7 +1,7 @@
 """Typed peers of a link: what the VDU should know of them, and the record of what it was told."""
 
 import json
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -72,6 +72,8 @@ class KeyState:
         generation: Of the private key on file.
         applied: Peers of the last successful reconcile.
         recorded: The record that says so, None where there is none.
+        agreed: Identity of the preshared key with each related peer, None while there is none, and
+            the ciphertext to publish.
     """
 
     public_key: str
@@ -79,6 +81,11 @@ class KeyState:
     generation: int
     applied: Tuple[Peer, ...]
     recorded: Optional[str] = attr.ib(default=None, kw_only=True)
+    agreed: Mapping[str, Tuple[Optional[str], str]] = attr.ib(factory=dict, kw_only=True)
+
+    def public_keys(self) -> Tuple[str, ...]:
+        """Return our keys, the one in use first."""
+        return tuple(key for key in (self.public_key, self.next_public_key) if key)
 
 
 def record(peers: Sequence[Peer]) -> str:

@@ -4,13 +4,13 @@ A rotation is two-phase whatever the key is: the next key is offered beside the 
 takes its place when every related peer has acknowledged it.
 """
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER
-from vpnaas.peers.admission import Proof, Vetted, vet
+from vpnaas.peers.admission import Admission, Proof, admit
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import KeyState, Peer
 from vpnaas.tunnels import preshared
@@ -20,50 +20,57 @@ from vpnaas.vdu.steps import Results, Step
 AGAIN = "again/"
 
 
-class KeyedTechnology(Technology):
+Keys = TypeVar("Keys", bound=KeyState)
+
+
+class KeyedTechnology(Technology[Keys], Generic[Keys]):
     """A technology with a key pair per link; a subclass says what a key and a peer are there."""
 
     keyed = True
 
-    def parse(self, view: View) -> KeyState:
-        """Read what `observe` brought back of a link."""
+    def observed(self, view: View) -> Keys:
+        """Read what `observe` brought back of a link, but for preshared keys."""
         raise NotImplementedError
 
-    def stage_key(self, view: View, state: KeyState) -> List[Step]:
+    def parse(self, view: View) -> Keys:
+        """Read what `observe` and `prepare` brought back of a link."""
+        return attr.evolve(self.observed(view), agreed=_agreed(view))
+
+    def stage_key(self, view: View, state: Keys) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""
         raise NotImplementedError
 
-    def proofs(self, view: View, state: KeyState) -> Optional[Mapping[str, Proof]]:
+    def proofs(self, view: View, state: Keys) -> Optional[Mapping[str, Proof]]:
         """Return where peers stand with certificates by name, None where there are none."""
         return None
 
-    def due(self, view: View, state: KeyState) -> bool:
+    def due(self, view: View, state: Keys) -> bool:
         """Tell whether the key is to be rotated because its time has come."""
         return False
 
-    def lacking(self, view: View, state: KeyState) -> Sequence[str]:
+    def lacking(self, view: View, state: Keys) -> Sequence[str]:
         """Return whence (words) the staged key still needs a certificate."""
         return ()
 
     def told(
-        self, view: View, state: KeyState, peers: Mapping[str, Peer], keys: KeyOffer
+        self, view: View, state: Keys, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
         """Return what single relations are told of our keys, by their peer's name."""
         return {}
 
-    def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
+    def promote_key(self, view: View, state: Keys) -> Tuple[Keys, List[Step]]:
         """Return the state after the staged key took the current one's place, and the steps."""
         raise NotImplementedError
 
-    def apply(self, view: View, state: KeyState, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+    def apply(self, view: View, state: Keys, mtu: int, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps from what was observed to what is wanted; none where they agree."""
         raise NotImplementedError
 
-    def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
+    def restart(self, view: View, state: Keys, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels of a link down and up."""
         raise NotImplementedError
 
-    def key_offer(self, view: View, state: KeyState) -> KeyOffer:
+    def key_offer(self, view: View, state: Keys) -> KeyOffer:
         """Return what all relations are told of our keys."""
         return KeyOffer(
             public_key=state.public_key,
@@ -98,23 +105,28 @@ class KeyedTechnology(Technology):
                     steps += preshared.unwrap(link, remote.peer_name, keys.wrapped)
         return steps
 
-    def plan(self, view: View) -> LinkPlan:
-        """Decide what a link should be."""
+    def admit(self, view: View, state: Keys) -> Admission:
+        """Decide which peers a link has."""
+        return admit(
+            view.context(
+                state.applied,
+                view.situation.intent.manual(view.link),
+                state.public_keys(),
+                {name: identity for name, (identity, _) in state.agreed.items()},
+                self.proofs(view, state),
+            )
+        )
+
+    def plan(self, view: View, state: Keys, admission: Admission, mtu: int) -> LinkPlan:
+        """Decide what a link with these peers should be."""
         situation, link = view.situation, view.link
-        state = self.parse(view)
-        agreed = _agreed(view)
-        psk_ids = {name: psk for name, (psk, _) in agreed.items()}
-        own_keys = [key for key in (state.public_key, state.next_public_key) if key]
-        manual = situation.intent.manual(link)
-        proofs = self.proofs(view, state)
-        vetted = vet(view.context(state.applied, manual, own_keys, psk_ids, proofs))
-        waiting = list(vetted.waiting)
+        waiting = list(admission.waiting)
         steps: List[Step] = []
         if not state.next_public_key:
             if link in situation.rotate or self.due(view, state):
                 steps += self.stage_key(view, state)
         else:
-            late = _unacknowledged(view.remotes, state.next_public_key, vetted)
+            late = _unacknowledged(view.remotes, state.next_public_key, admission)
             lacking = self.lacking(view, state)
             forced = situation.force and link in situation.rotate
             if lacking and not forced:
@@ -124,38 +136,31 @@ class KeyedTechnology(Technology):
             elif late and not forced:
                 waiting.append("key rotation waits for {}".format(fields.few(late)))
             else:
-                state, promotion = self.promote_key(state, link)
+                state, promotion = self.promote_key(view, state)
                 steps += promotion
-        peers = vetted.peers
-        mtu = min([view.mtu] + [peer.mtu for peer in peers if peer.mtu])
+        peers = admission.peers
         steps += self.apply(view, state, mtu, peers)
         steps += preshared.forget(link, [remote.peer_name for remote in view.remotes], view.results)
         if link in situation.restart:
             steps += self.restart(view, state, peers)
         return LinkPlan(
             params=view.params,
-            problems=vetted.problems,
+            problems=admission.problems,
             waiting=tuple(waiting),
             peers=peers,
             mtu=mtu,
-            offers=self._offers(view, state, peers, agreed),
+            offers=self._offers(view, state, peers),
             state=state,
             steps=tuple(steps),
         )
 
-    def _offers(
-        self,
-        view: View,
-        state: KeyState,
-        peers: Sequence[Peer],
-        agreed: Dict[str, Tuple[Optional[str], str]],
-    ) -> Dict[int, Offer]:
+    def _offers(self, view: View, state: Keys, peers: Sequence[Peer]) -> Dict[int, Offer]:
         keys = self.key_offer(view, state)
         installed = {peer.name: peer for peer in peers}
         told = self.told(view, state, installed, keys)
         offers = {}
         for remote in view.remotes:
-            _, wrapped = agreed.get(remote.peer_name, (None, ""))
+            _, wrapped = state.agreed.get(remote.peer_name, (None, ""))
             peer = installed.get(remote.peer_name)
             offers[remote.relation_id] = Offer(
                 technology=self.name,
@@ -175,11 +180,10 @@ class KeyedTechnology(Technology):
         """Return the public half of a key that the steps staged, "" where they did not."""
         return (results.out(link + "/next") or "").strip()
 
-    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+    def conclude(self, plan: LinkPlan, state: Keys, results: Results, prefix: str) -> LinkPlan:
         """Let offers tell of a key that was staged by the steps."""
-        state = plan.state
         staged = self.staged(plan.params.link, results)
-        if state is None or not staged or state.next_public_key:
+        if not staged or state.next_public_key:
             return plan
         return attr.evolve(
             plan,
@@ -192,11 +196,8 @@ class KeyedTechnology(Technology):
             },
         )
 
-    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+    def details(self, plan: LinkPlan, state: Keys) -> Dict[str, Any]:
         """Return what show-status tells of the keys of a link."""
-        state = plan.state
-        if state is None:
-            return {}
         return {
             "listen-port": plan.params.listen_port,
             "public-key": state.public_key,
@@ -255,12 +256,12 @@ def _agreed(view: View) -> Dict[str, Tuple[Optional[str], str]]:
     return table
 
 
-def _unacknowledged(remotes: Sequence[Remote], key: str, vetted: Vetted) -> List[str]:
+def _unacknowledged(remotes: Sequence[Remote], key: str, admission: Admission) -> List[str]:
     """Return the related applications that have not installed a staged key."""
     late = []
     for remote in remotes:
-        offer = vetted.offers.get(remote.peer_name)
-        if offer is None and not any(p.name == remote.peer_name for p in vetted.peers):
+        offer = admission.offers.get(remote.peer_name)
+        if offer is None and not any(p.name == remote.peer_name for p in admission.peers):
             continue  # It has no tunnel that a switch could break.
         keys = offer.keys if offer else None
         if keys is None or key not in keys.acknowledged:

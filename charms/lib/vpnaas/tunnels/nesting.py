@@ -21,7 +21,7 @@ from vpnaas.base.links import IPSEC, KEYED, OWN_INTERFACES
 from vpnaas.base.prefixes import Routes
 from vpnaas.peers import same_address
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.tunnels.technology import Draft, Situation, View
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
@@ -113,18 +113,12 @@ def learned(results: Results, prepared: Optional[Results]) -> Dict[str, int]:
 
 
 def ways(
-    plans: Mapping[str, LinkPlan],
-    overheads: Mapping[str, int],
-    vdu: VduFacts,
-    results: Results,
-    known: Mapping[str, int],
+    links: Mapping[str, Draft], results: Results, known: Mapping[str, int]
 ) -> Dict[str, Dict[str, Way]]:
     """Return the way to each peer with an endpoint, by link and peer name.
 
     Args:
-        plans: Links as they are going to be.
-        overheads: Bytes a packet of each link grows by at most.
-        vdu: What was observed.
+        links: Links as they are going to be.
         results: Of `observe`.
         known: Of `learned`.
     """
@@ -132,46 +126,36 @@ def ways(
     reach: Dict[str, Routes[bool]] = {
         link: Routes(
             (prefix, True)
-            for prefix in [plan.params.inner_address.network]
+            for prefix in [draft.view.params.inner_address.network]
             # Routed by destination: the inner address of a peer that is its outer one is not.
-            + same_address.split(plan.peers)[0]
+            + same_address.split(draft.admission.peers)[0]
         )
-        for link, plan in plans.items()
-        if plan.params.technology in KEYED
+        for link, draft in links.items()
+        if draft.view.params.technology in KEYED
     }
     through: Dict[str, Dict[str, str]] = {}
     for link in reach:
         through[link] = {
             peer.name: _through(link, peer.endpoint[0], reach, table)
-            for peer in plans[link].peers
+            for peer in links[link].admission.peers
             if peer.endpoint
         }
     found: Dict[str, Dict[str, Way]] = {}
     for link, outers in through.items():
-        plan = plans[link]
+        view = links[link].view
         found[link] = {}
-        for peer in plan.peers:
+        for peer in links[link].admission.peers:
             if not peer.endpoint:
                 continue
             outer, address = outers[peer.name], peer.endpoint[0]
-            mtu = plans[outer].mtu if outer else _limit(address, plan, vdu, table, known)
-            refused = _refused(link, peer, outer, plans, through) if outer else None
-            if refused is None and mtu and mtu - overheads[link] < fields.MIN_MTU:
+            mtu = links[outer].mtu if outer else _limit(address, view, table, known)
+            refused = _refused(link, peer, outer, links, through) if outer else None
+            if refused is None and mtu and mtu - view.overhead < fields.MIN_MTU:
                 refused = (
                     "only {} bytes get to {}".format(mtu, address),
-                    "at least {}".format(fields.MIN_MTU + overheads[link]),
+                    "at least {}".format(fields.MIN_MTU + view.overhead),
                 )
             found[link][peer.name] = Way(outer, mtu, refused)
-    return found
-
-
-def refusals(plan: LinkPlan, ways_of: Mapping[str, Way]) -> Dict[str, Tuple[str, str]]:
-    """Return why endpoints of a link's peers cannot be used, by peer name."""
-    found = {}
-    for peer in plan.peers:
-        way = ways_of.get(peer.name)
-        if peer.endpoint and way is not None and way.refused is not None:
-            found[peer.name] = way.refused
     return found
 
 
@@ -197,46 +181,45 @@ def _refused(
     link: str,
     peer: Peer,
     outer: str,
-    plans: Mapping[str, LinkPlan],
+    links: Mapping[str, Draft],
     through: Mapping[str, Mapping[str, str]],
 ) -> Optional[Tuple[str, str]]:
     address = peer.endpoint[0] if peer.endpoint else ""
     if outer == link:
         return "{} lies inside its tunnel".format(address), "an address of the underlay"
     # Who runs already is not refused for what a newcomer to another link claims.
-    runs = _runs(plans[link], peer)
+    runs = _runs(links[link], peer)
     deeper = sorted(
         through[outer][other.name]
-        for other in plans[outer].peers
-        if through[outer].get(other.name) and (not runs or _runs(plans[outer], other))
+        for other in links[outer].admission.peers
+        if through[outer].get(other.name) and (not runs or _runs(links[outer], other))
     )
     if deeper:
         what = "{} is reached through the tunnel of {}, which itself runs through that of {}"
         return what.format(address, outer, deeper[0]), "tunnels nested once"
-    if plans[link].params.technology == plans[outer].params.technology == IPSEC:
+    if links[link].view.params.technology == links[outer].view.params.technology == IPSEC:
         what = "{} is reached through the tunnel of {}, and both are IPsec"
         return what.format(address, outer), "WireGuard for one of them"
     return None
 
 
-def _runs(plan: LinkPlan, peer: Peer) -> bool:
+def _runs(draft: Draft, peer: Peer) -> bool:
     """Tell whether a peer was reached at its endpoint before."""
-    applied = plan.state.applied if plan.state is not None else ()
+    applied = draft.state.applied
     return any(p.name == peer.name and p.endpoint == peer.endpoint for p in applied)
 
 
 def _limit(
     address: fields.IPAddress,
-    plan: LinkPlan,
-    vdu: VduFacts,
+    view: View,
     table: Routes[_Route],
     known: Mapping[str, int],
 ) -> int:
     route = table.to(address)
-    interface = vdu.interfaces.get(route.device) if route else None
+    interface = view.vdu.interfaces.get(route.device) if route else None
     limits = [known[str(address)]] if str(address) in known and route and route.routed else []
     # Another interface than the one that was named may lead there.
-    if interface is not None and interface.name not in (plan.underlay, "lo"):
+    if interface is not None and interface.name not in (view.underlay.name, "lo"):
         limits.append(interface.mtu)
     return min(limits) if limits else 0
 

@@ -1,13 +1,13 @@
 """The table of technologies; a new one is a line here and a module of its own."""
 
-from typing import Dict
+from typing import Any, Dict
 
 from vpnaas.tunnels.clear.technology import Clear
 from vpnaas.tunnels.ipsec.technology import Ipsec
 from vpnaas.tunnels.technology import Technology
 from vpnaas.tunnels.wireguard.technology import Wireguard
 
-TABLE: Dict[str, Technology] = {
+TABLE: Dict[str, Technology[Any]] = {
     technology.name: technology for technology in (Wireguard(), Ipsec(), Clear())
 }
 """By the value of the parameter `technology`."""

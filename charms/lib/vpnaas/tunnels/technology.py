@@ -5,7 +5,18 @@ A technology is one object of class `Technology`; `plan` finds it by name in the
 is in `keyed`.
 """
 
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import attr
 
@@ -14,9 +25,9 @@ from vpnaas.base.x509 import Certificate
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
 from vpnaas.params.monitoring import OFF, Monitoring
-from vpnaas.peers.admission import Context, Proof
+from vpnaas.peers.admission import Admission, Context, Proof
 from vpnaas.peers.offer import Offer, Remote
-from vpnaas.peers.peer import KeyState, Peer
+from vpnaas.peers.peer import Peer
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step
@@ -88,7 +99,8 @@ class LinkPlan:
         peers: What the VDU is to have.
         mtu: Of the tunnel, bytes.
         offers: What we tell each relation, by relation id.
-        state: State the plan starts from, None for technology none.
+        state: What was observed, which the technology of the link understands; None where nothing
+            was decided.
         interface: Interface that has the inner address, "" where nothing was decided.
         underlay: Interface the link runs over.
         owner: systemd unit that brings the link up.
@@ -102,7 +114,7 @@ class LinkPlan:
     peers: Tuple[Peer, ...] = ()
     mtu: int = 0
     offers: Mapping[int, Offer] = attr.Factory(dict)
-    state: Optional[KeyState] = None
+    state: Any = None
     steps: Tuple[Step, ...] = ()
     interface: str = ""
     underlay: str = ""
@@ -115,21 +127,26 @@ class View:
     """What a technology plans one link from.
 
     Attributes:
+        overhead: Bytes a packet grows by at most.
+        mtu: Of the tunnel as far as we know, bytes.
         prepared: What the steps of `Technology.prepare` brought back, None where there were none.
         through: As in `LinkPlan`.
         refused: Why the endpoint of a peer cannot be used, and what can, by peer name.
+        elsewhere: Peers of the VDU's other links, by link.
     """
 
     situation: Situation
     params: LinkParams
     vdu: VduFacts
     underlay: facts.Interface
+    overhead: int
     mtu: int
     endpoint: Optional[Tuple[fields.IPAddress, int]]
     results: Results
     prepared: Optional[Results] = None
     through: Mapping[str, str] = attr.Factory(dict)
     refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+    elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
 
     @property
     def link(self) -> str:
@@ -149,7 +166,7 @@ class View:
         preshared_ids: Optional[Mapping[str, Optional[str]]] = None,
         proofs: Optional[Mapping[str, Proof]] = None,
     ) -> Context:
-        """Return what vetting is to know; `preshared_ids` is None where there are no keys."""
+        """Return what the admission of peers is to know."""
         return Context(
             params=self.params,
             role=self.situation.roles[self.link],
@@ -160,6 +177,7 @@ class View:
             own_keys=tuple(own_keys),
             preshared_ids=preshared_ids or {},
             refused=self.refused,
+            elsewhere=self.elsewhere,
             proofs=proofs,
             revoked=frozenset(self.situation.intent.revoked.get(self.link, ())),
         )
@@ -168,6 +186,24 @@ class View:
         """Return the address a tunnel inside another one starts from, by peer name."""
         links = self.situation.intent.links
         return {name: links[link].inner_address.ip for name, link in self.through.items()}
+
+
+@attr.frozen
+class Draft:
+    """A link whose peers are decided, before its steps are.
+
+    Attributes:
+        state: What was observed, which the technology of the link understands.
+    """
+
+    view: View
+    state: Any
+    admission: Admission
+
+    @property
+    def mtu(self) -> int:
+        """Return the MTU of the tunnel, bytes: what we and all peers can take."""
+        return min([self.view.mtu] + [peer.mtu for peer in self.admission.peers if peer.mtu])
 
 
 @attr.frozen
@@ -189,8 +225,13 @@ class Seen:
     details: Mapping[str, Any] = attr.Factory(dict)
 
 
-class Technology:
+State = TypeVar("State")
+
+
+class Technology(Generic[State]):
     """One way to carry a link; the methods are pure.
+
+    `State` is what it observes of a link.
 
     Attributes:
         name: Value of the parameter `technology`.
@@ -230,19 +271,31 @@ class Technology:
         """Return the steps of a second round trip before the plan; often none."""
         return []
 
-    def plan(self, view: View) -> LinkPlan:
-        """Decide what a link should be.
+    def fitted(self, view: View) -> View:
+        """Return the view with what this VDU allows.
 
         Raises:
-            VpnaasError: Its parameters cannot work on this VDU.
+            VpnaasError: The link's parameters cannot work on this VDU.
         """
+        return view
+
+    def parse(self, view: View) -> State:
+        """Read what `observe` and `prepare` brought back of a link."""
+        raise NotImplementedError
+
+    def admit(self, view: View, state: State) -> Admission:
+        """Decide which peers a link has."""
+        raise NotImplementedError
+
+    def plan(self, view: View, state: State, admission: Admission, mtu: int) -> LinkPlan:
+        """Decide what a link with these peers should be."""
         raise NotImplementedError
 
     def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
         """Return the steps of a fresh look at the live state, for `conclude`."""
         return []
 
-    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+    def conclude(self, plan: LinkPlan, state: State, results: Results, prefix: str) -> LinkPlan:
         """Merge what the VDU reported after the steps into the plan of a link."""
         return plan
 
@@ -250,18 +303,18 @@ class Technology:
         """Return the steps that take a link down for good; its keys stay."""
         raise NotImplementedError
 
-    def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
+    def seen(self, state: State, link: str, peer: Peer) -> Seen:
         """Return what the VDU knows of a peer."""
         return Seen()
 
-    def alive(self, now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
+    def alive(self, state: State, link: str, peer: Peer, now: int, grace: int) -> bool:
         """Tell whether a peer proved itself so lately that its tunnel counts as up.
 
         What lies as far ahead is of before the clock was set back, and says nothing.
         """
-        handshake = self.seen(plan, peer).handshake
+        handshake = self.seen(state, link, peer).handshake
         return bool(handshake) and abs(now - handshake) < self.fresh + grace
 
-    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+    def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:
         """Return what show-status tells of a link beyond what all technologies have."""
         return {}

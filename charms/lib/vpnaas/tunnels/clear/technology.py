@@ -3,14 +3,14 @@
 from typing import List, Sequence
 
 from vpnaas.base.links import NONE
-from vpnaas.peers.admission import vet
+from vpnaas.peers.admission import Admission, admit
 from vpnaas.peers.offer import Offer
 from vpnaas.tunnels.clear import routes as clear
 from vpnaas.tunnels.technology import LinkPlan, Situation, Technology, View
 from vpnaas.vdu.steps import Step
 
 
-class Clear(Technology):
+class Clear(Technology[clear.State]):
     """Inner addresses in clear over the underlay."""
 
     name = NONE
@@ -31,11 +31,17 @@ class Clear(Technology):
         """Return the steps that look at the links."""
         return [step for link in links for step in clear.observe(link)]
 
-    def plan(self, view: View) -> LinkPlan:
-        """Decide what a link should be."""
+    def parse(self, view: View) -> clear.State:
+        """Read what `observe` brought back of a link."""
+        return clear.parse(view.link, view.results)
+
+    def admit(self, view: View, state: clear.State) -> Admission:
+        """Decide which peers a link has."""
+        return admit(view.context(state.applied))
+
+    def plan(self, view: View, state: clear.State, admission: Admission, mtu: int) -> LinkPlan:
+        """Decide what a link with these peers should be."""
         params = view.params
-        state = clear.parse(view.link, view.results)
-        vetted = vet(view.context(state.applied))
         offer = Offer(
             technology=NONE,
             inner_address=params.inner_address.ip,
@@ -45,12 +51,13 @@ class Clear(Technology):
         )
         return LinkPlan(
             params=params,
-            problems=vetted.problems,
-            waiting=vetted.waiting,
-            peers=vetted.peers,
+            problems=admission.problems,
+            waiting=admission.waiting,
+            peers=admission.peers,
             mtu=view.mtu,
+            state=state,
             offers={remote.relation_id: offer for remote in view.remotes},
-            steps=tuple(clear.steps_to(params, view.underlay.name, vetted.peers, state)),
+            steps=tuple(clear.steps_to(params, view.underlay.name, admission.peers, state)),
         )
 
     def absent(self, link: str) -> List[Step]:

@@ -9,9 +9,9 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import IPSEC, PROVIDER, ipsec_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers import same_address
-from vpnaas.peers.admission import Proof
+from vpnaas.peers.admission import Admission, Proof
 from vpnaas.peers.offer import KeyOffer
-from vpnaas.peers.peer import KeyState, Peer, in_turn
+from vpnaas.peers.peer import Peer, in_turn
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec import algorithms, certificates, enrolment, validation
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
@@ -26,7 +26,7 @@ MOST_CALLS = 8
 """Peers without a tunnel that are called in one reconcile; each may take 5 s to not answer."""
 
 
-class Ipsec(KeyedTechnology):
+class Ipsec(KeyedTechnology[ipsec.State]):
     """IKEv2 and ESP by strongSwan."""
 
     name = IPSEC
@@ -83,8 +83,8 @@ class Ipsec(KeyedTechnology):
         again = certificates.observe(situation, link, certificates.AGAIN)
         return super().look_again(situation, link) + again
 
-    def plan(self, view: View) -> LinkPlan:
-        """Decide what a link should be."""
+    def fitted(self, view: View) -> View:
+        """Return the view with what this VDU's strongSwan and kernel allow."""
         params = view.params
         version = ipsec.parse_version(view.results)
         if params.ipsec.proposal.hybrid and version < HYBRID_SINCE:
@@ -116,54 +116,56 @@ class Ipsec(KeyedTechnology):
             view = attr.evolve(view, mtu=min(view.mtu, ipsec.TUN_MTU))
         if params.ipsec.same_address:
             same_address.check(params, view.underlay)
-        plan = super().plan(view)
-        if not isinstance(plan.state, ipsec.State):
-            return plan
+        return view
+
+    def plan(self, view: View, state: ipsec.State, admission: Admission, mtu: int) -> LinkPlan:
+        """Decide what a link with these peers should be."""
+        plan = super().plan(view, state, admission, mtu)
         untimely = enrolment.untimely(plan.state.held, view.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + untimely)
 
-    def parse(self, view: View) -> ipsec.State:
+    def observed(self, view: View) -> ipsec.State:
         """Read what `observe` brought back of a link."""
         situation, link = view.situation, view.link
         state = ipsec.parse(situation.using(self.name), link, view.vdu, view.results)
         results, prefix = view.results, ""
         if view.prepared is not None and certificates.looked_again(link, view.prepared):
             results, prefix = view.prepared, certificates.AGAIN
-        return attr.evolve(state, held=certificates.parse(situation, link, results, prefix))
+        held = certificates.parse(situation, link, results, prefix)
+        return self._judged(view, attr.evolve(state, held=held))
 
-    def _judge(self, view: View, state: KeyState) -> validation.Judgement:
-        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
-        keys = (state.public_key, state.next_public_key)
-        return validation.judge(view, state.held, keys, state.identity)
-
-    def proofs(self, view: View, state: KeyState) -> Optional[Mapping[str, Proof]]:
-        """Return where peers stand with certificates."""
+    @staticmethod
+    def _judged(view: View, state: ipsec.State) -> ipsec.State:
+        """Return the state with what follows from its certificates, where the link has any."""
         if not certificates.role(view.situation, view.link):
-            return None
-        return self._judge(view, state).proofs
+            return state
+        keys = (state.public_key, state.next_public_key)
+        judged = validation.judge(view, state.held, keys, state.identity)
+        return attr.evolve(state, judged=judged)
 
-    def due(self, view: View, state: KeyState) -> bool:
+    def proofs(self, view: View, state: ipsec.State) -> Optional[Mapping[str, Proof]]:
+        """Return where peers stand with certificates."""
+        return state.judged.proofs if state.judged is not None else None
+
+    def due(self, view: View, state: ipsec.State) -> bool:
         """Tell whether two thirds of a certificate's life are over that can be renewed."""
-        if certificates.role(view.situation, view.link) in ("", certificates.OPERATED):
+        kind = certificates.role(view.situation, view.link)
+        if state.judged is None or kind == certificates.OPERATED:
             return False
-        time = validation.renewal(self._judge(view, state))
+        time = validation.renewal(state.judged)
         return time is not None and view.vdu.now >= time
 
-    def lacking(self, view: View, state: KeyState) -> Sequence[str]:
+    def lacking(self, view: View, state: ipsec.State) -> Sequence[str]:
         """Return whence the staged key still needs a certificate."""
-        if not certificates.role(view.situation, view.link):
-            return ()
-        return self._judge(view, state).lacking
+        return state.judged.lacking if state.judged is not None else ()
 
     def told(
-        self, view: View, state: KeyState, peers: Mapping[str, Peer], keys: KeyOffer
+        self, view: View, state: ipsec.State, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
         """Return what single relations are told of our keys and certificates."""
-        kind = certificates.role(view.situation, view.link)
-        if not kind:
+        kind, judged = certificates.role(view.situation, view.link), state.judged
+        if judged is None:
             return {}
-        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
-        judged = self._judge(view, state)
         own = (state.public_key, state.next_public_key)
         offers = view.situation.offers(view.link)
         told = {}
@@ -176,17 +178,15 @@ class Ipsec(KeyedTechnology):
             told[name] = attr.evolve(keys, certs=certs)
         return told
 
-    def stage_key(self, view: View, state: KeyState) -> List[Step]:
+    def stage_key(self, view: View, state: ipsec.State) -> List[Step]:
         """Return the steps that make the next key and, for a certificate, its request."""
         steps = ipsec.stage_key(view.link)
         if certificates.role(view.situation, view.link):
-            assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
             steps += certificates.ask(view.link, state.identity, staged=True)
         return steps
 
-    def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
+    def promote_key(self, view: View, state: ipsec.State) -> Tuple[ipsec.State, List[Step]]:
         """Return the state after the switch to the staged key, and the steps."""
-        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
         generation = state.generation + 1
         switched = attr.evolve(
             state,
@@ -195,17 +195,16 @@ class Ipsec(KeyedTechnology):
             generation=generation,
             held=state.held.promoted(),
         )
-        steps = enrolment.promote(link, state.held)
-        return switched, steps + ipsec.promote_key(link, generation)
+        steps = enrolment.promote(view.link, state.held)
+        return self._judged(view, switched), steps + ipsec.promote_key(view.link, generation)
 
     def _wanted(
         self, view: View, state: ipsec.State, mtu: int, peers: Sequence[Peer]
     ) -> ipsec.Wanted:
-        kind = certificates.role(view.situation, view.link)
+        kind, judged = certificates.role(view.situation, view.link), state.judged
         chains: Dict[str, ipsec.Chain] = {}
         brought: List[Step] = []
-        if kind:
-            judged = self._judge(view, state)
+        if judged is not None:
             brought = enrolment.steps_to(view, state.held, judged, peers, state.applied)
             for peer in peers:
                 slot = peer.name if kind == certificates.SUBJECT else ""
@@ -243,9 +242,8 @@ class Ipsec(KeyedTechnology):
         room = underlay.mtu - self.overhead(params)
         return max(min(room, params.mtu or room, ipsec.TUN_MTU), fields.MIN_MTU)
 
-    def apply(self, view: View, state: KeyState, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+    def apply(self, view: View, state: ipsec.State, mtu: int, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps to the wanted connections."""
-        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
         wanted = self._wanted(view, state, mtu, peers)
         made = ipsec.connections(wanted, state)
         steps = ipsec.steps_to(wanted, state, made)
@@ -275,9 +273,8 @@ class Ipsec(KeyedTechnology):
                 steps += ipsec.wake(wanted, state, peer, made)
         return steps
 
-    def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
+    def restart(self, view: View, state: ipsec.State, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels down and up."""
-        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
         wanted = self._wanted(view, state, view.mtu, peers)
         steps = ipsec.restart(wanted, state)
         gone = attr.evolve(state, sas=())
@@ -285,9 +282,8 @@ class Ipsec(KeyedTechnology):
             steps.append(attr.evolve(step, id=step.id + "/again"))
         return steps
 
-    def key_offer(self, view: View, state: KeyState) -> KeyOffer:
+    def key_offer(self, view: View, state: ipsec.State) -> KeyOffer:
         """Return what all relations are told."""
-        assert isinstance(state, ipsec.State)  # noqa: S101 - `parse` made it
         chosen = view.params.ipsec
         return attr.evolve(
             super().key_offer(view, state),
@@ -304,9 +300,11 @@ class Ipsec(KeyedTechnology):
         """Return the public half of a key that the steps staged, without its armour."""
         return ipsec.public_key(super().staged(link, results))
 
-    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+    def conclude(
+        self, plan: LinkPlan, state: ipsec.State, results: Results, prefix: str
+    ) -> LinkPlan:
         """Take over the live state of after the steps."""
-        plan = super().conclude(plan, results, prefix)
+        plan = super().conclude(plan, state, results, prefix)
         plan = attr.evolve(
             plan,
             offers={
@@ -321,8 +319,7 @@ class Ipsec(KeyedTechnology):
                 for id, offer in plan.offers.items()
             },
         )
-        state = plan.state
-        if isinstance(state, ipsec.State) and prefix + "ipsec/sas" in results:
+        if prefix + "ipsec/sas" in results:
             sas = ipsec.parse_sas(plan.params.link, results, prefix)
             loaded = ipsec.parse_loaded(results, prefix)
             problems = list(plan.problems)
@@ -334,7 +331,7 @@ class Ipsec(KeyedTechnology):
                         "{}: strongSwan did not load its connection, see the VDU's"
                         " `swanctl --load-conns`".format(peer.label)
                     )
-            state = attr.evolve(state, sas=sas, loaded=loaded)
+            state = attr.evolve(plan.state, sas=sas, loaded=loaded)
             return attr.evolve(plan, state=state, problems=tuple(problems))
         return plan
 
@@ -342,22 +339,15 @@ class Ipsec(KeyedTechnology):
         """Return the steps that take a link down for good."""
         return ipsec.absent(link)
 
-    def alive(self, now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
+    def alive(self, state: ipsec.State, link: str, peer: Peer, now: int, grace: int) -> bool:
         """Tell whether packets pass; dead peers are found by the daemon itself (RFC 7296 2.4)."""
-        return any(sa.up for sa in self._of(plan, peer))
+        return any(sa.up for sa in state.of(link, peer.name))
 
-    def _of(self, plan: LinkPlan, peer: Peer) -> List[ipsec.Sa]:
-        state = plan.state
-        if not isinstance(state, ipsec.State):
-            return []
-        return state.of(plan.params.link, peer.name)
-
-    def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
+    def seen(self, state: ipsec.State, link: str, peer: Peer) -> Seen:
         """Return what the daemon knows of a peer."""
-        state = plan.state
-        mine = self._of(plan, peer)
+        mine = state.of(link, peer.name)
         best = sorted(mine, key=lambda sa: (not sa.up, -sa.id))[:1]
-        if not best or not isinstance(state, ipsec.State):
+        if not best:
             return Seen(details={"ike": "none"})
         children = [child for sa in mine for child in sa.children]
         newest = sorted(best[0].children, key=lambda child: child.age)[:1]
@@ -381,22 +371,19 @@ class Ipsec(KeyedTechnology):
             details=details,
         )
 
-    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+    def details(self, plan: LinkPlan, state: ipsec.State) -> Dict[str, Any]:
         """Return what show-status tells of a link."""
-        told = super().details(plan)
-        state = plan.state
-        if isinstance(state, ipsec.State):
-            told.update(
-                {
-                    "interface": ipsec_interface(plan.params.link),
-                    "ike-identity": state.identity,
-                    "dataplane": state.plane,
-                    "proposal": plan.params.ipsec.proposal.text,
-                    "credentials": plan.params.ipsec.credentials,
-                }
-            )
-            told.update(enrolment.shown(state.held))
-        return told
+        return dict(
+            super().details(plan, state),
+            **{
+                "interface": ipsec_interface(plan.params.link),
+                "ike-identity": state.identity,
+                "dataplane": state.plane,
+                "proposal": plan.params.ipsec.proposal.text,
+                "credentials": plan.params.ipsec.credentials,
+            },
+            **enrolment.shown(state.held),
+        )
 
 
 def _initiates(view: View, peers: Sequence[Peer]) -> FrozenSet[str]:

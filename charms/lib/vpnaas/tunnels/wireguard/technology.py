@@ -6,14 +6,14 @@ import attr
 
 from vpnaas.base.links import WIREGUARD, wireguard_interface
 from vpnaas.params.intent import LinkParams
-from vpnaas.peers.peer import KeyState, Peer
+from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import LinkPlan, Seen, Situation, View
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu.steps import Results, Step
 
 
-class Wireguard(KeyedTechnology):
+class Wireguard(KeyedTechnology[wireguard.State]):
     """WireGuard with wg-quick: one interface per link."""
 
     name = WIREGUARD
@@ -45,19 +45,18 @@ class Wireguard(KeyedTechnology):
             steps += observe_preshared(situation, link)
         return steps
 
-    def parse(self, view: View) -> wireguard.State:
+    def observed(self, view: View) -> wireguard.State:
         """Read what `observe` brought back of a link."""
         return wireguard.parse(view.situation.using(self.name), view.link, view.results)
 
-    def stage_key(self, view: View, state: KeyState) -> List[Step]:
+    def stage_key(self, view: View, state: wireguard.State) -> List[Step]:
         """Return the steps that make the next key."""
         return wireguard.stage_key(view.link)
 
-    def promote_key(self, state: KeyState, link: str) -> Tuple[KeyState, List[Step]]:
+    def promote_key(self, view: View, state: wireguard.State) -> Tuple[wireguard.State, List[Step]]:
         """Return the state after the switch to the staged key, and the steps."""
-        assert isinstance(state, wireguard.State)  # noqa: S101 - `parse` made it
         generation = state.generation + 1
-        steps = wireguard.promote_key(link, generation, live=state.live is not None)
+        steps = wireguard.promote_key(view.link, generation, live=state.live is not None)
         switched = attr.evolve(
             state,
             public_key=state.next_public_key,
@@ -67,37 +66,37 @@ class Wireguard(KeyedTechnology):
         )
         return switched, steps
 
-    def apply(self, view: View, state: KeyState, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+    def apply(
+        self, view: View, state: wireguard.State, mtu: int, peers: Sequence[Peer]
+    ) -> List[Step]:
         """Return the steps to the wanted interface."""
-        assert isinstance(state, wireguard.State)  # noqa: S101 - `parse` made it
         return wireguard.steps_to(wireguard.Wanted.of(view.params, mtu, peers), state)
 
-    def restart(self, view: View, state: KeyState, peers: Sequence[Peer]) -> List[Step]:
+    def restart(self, view: View, state: wireguard.State, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the interface down and up."""
-        assert isinstance(state, wireguard.State)  # noqa: S101 - `parse` made it
         return wireguard.restart(view.link) if state.live is not None else []
 
     def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
         """Return the steps that read all live interfaces."""
         return wireguard.look(prefix)
 
-    def conclude(self, plan: LinkPlan, results: Results, prefix: str) -> LinkPlan:
+    def conclude(
+        self, plan: LinkPlan, state: wireguard.State, results: Results, prefix: str
+    ) -> LinkPlan:
         """Take over the live state of after the steps."""
-        plan = super().conclude(plan, results, prefix)
-        state = plan.state
-        if isinstance(state, wireguard.State) and prefix + "wg/public-key" in results:
+        plan = super().conclude(plan, state, results, prefix)
+        if prefix + "wg/public-key" in results:
             live = wireguard.parse_live(plan.params.link, results, prefix)
-            return attr.evolve(plan, state=attr.evolve(state, live=live))
+            return attr.evolve(plan, state=attr.evolve(plan.state, live=live))
         return plan
 
     def absent(self, link: str) -> List[Step]:
         """Return the steps that take a link down for good."""
         return wireguard.absent(link)
 
-    def seen(self, plan: LinkPlan, peer: Peer) -> Seen:
+    def seen(self, state: wireguard.State, link: str, peer: Peer) -> Seen:
         """Return what the interface knows of a peer, under its current and its next key."""
-        state = plan.state
-        live = state.live if isinstance(state, wireguard.State) else None
+        live = state.live
         keys = peer.public_keys()
         entries = [live.peers[key] for key in keys if key in live.peers] if live else []
         roamed = [entry.endpoint for entry in entries if entry.endpoint]
@@ -108,7 +107,7 @@ class Wireguard(KeyedTechnology):
             endpoint=roamed[0] if roamed else "",
         )
 
-    def details(self, plan: LinkPlan) -> Dict[str, Any]:
+    def details(self, plan: LinkPlan, state: wireguard.State) -> Dict[str, Any]:
         """Return what show-status tells of a link."""
-        told = super().details(plan)
-        return dict(told, interface=wireguard_interface(plan.params.link)) if told else told
+        interface = wireguard_interface(plan.params.link)
+        return dict(super().details(plan, state), interface=interface)
