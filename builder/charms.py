@@ -173,6 +173,8 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
         shutil.copytree(tree.library.with_name("oai"), target / "lib/oai", ignore=no_caches)
     shutil.copytree(vendored(tree, architecture), target / "venv", ignore=no_caches)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
+    # Juju shows it as the charm's version.
+    (target / "version").write_text(f"{tree.version}\n", encoding="utf-8")
     return charm
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import time
@@ -52,8 +53,11 @@ def list_packages() -> None:
 def build(names: tuple[str, ...], out: Path | None, architecture: str, alarm_url: str) -> None:
     """Build packages (all by default) and parameter files, and validate the result.
 
-    Nothing reaches the target folder unless everything is valid.
+    Nothing reaches the target folder unless everything is valid. There each package is an archive
+    and a folder with the same content; sbom.cdx.json lists the wheels in the charms.
     """
+    from builder import sbom  # no other verb needs its library
+
     tree = Tree.find()
     target = out or tree.root / "dist"
     started = time.monotonic()
@@ -73,10 +77,15 @@ def build(names: tuple[str, ...], out: Path | None, architecture: str, alarm_url
         problems = check.packages(paths, catalog)
         if not _good(problems + check.parameters(staging / "params", catalog), strict=True):
             sys.exit(1)
+        sbom.write(tree, staging / "sbom.cdx.json", architecture)
         (target / "params").mkdir(parents=True, exist_ok=True)
-        for path in sorted(staging.rglob("*")):
-            if path.is_file():
-                path.replace(target / path.relative_to(staging))
+        for path in sorted(staging.glob("params/*")):
+            path.replace(target / "params" / path.name)
+        (staging / "params").rmdir()
+        for path in sorted(staging.iterdir()):
+            if path.is_dir():
+                shutil.rmtree(target / path.name, ignore_errors=True)
+            path.replace(target / path.name)
     click.echo(f"{len(paths)} packages in {target} after {time.monotonic() - started:.1f} s")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,7 +41,11 @@ def catalogue(tree: Tree) -> dict[str, Package]:
             name = path.parent.name
             if name in found:
                 raise BuildError(f"{path.parent}: more than one descriptor, allowed is one")
-            found[name] = Package(name, kind, path.name, descriptors.load(tree, path))
+            document = descriptors.load(tree, path)
+            if kind != "nst":  # OSM's template has no such field
+                body = document["vnfd"] if kind == "vnf" else document["nsd"]["nsd"][0]
+                body["version"] = tree.version
+            found[name] = Package(name, kind, path.name, document)
     for variant in variants.load(tree):
         for service in variant.services:
             if service not in found:
@@ -71,6 +74,8 @@ def build(
     alarm_url: str = "",
 ) -> list[Path]:
     """Build packages into `target` and all parameter files into `target`/params.
+
+    Beside each archive stands its content, in a folder of the package's name.
 
     Args:
         tree: Source tree.
@@ -135,20 +140,19 @@ def deployed(
 
 
 def _build_one(tree: Tree, package: Package, target: Path, architecture: str) -> Path:
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, package.name)
-        folder.mkdir()
-        variants.dump(package.descriptor, folder / package.file)
-        for charm in descriptors.charm_names(package.descriptor):
-            charms.assemble(tree, charm, folder / "charms" / charm, architecture)
-        for name in descriptors.cloud_init_files(package.descriptor):
-            source = tree.root / "cloud-init" / name
-            if not source.is_file():
-                raise BuildError(f"{package.name}: cloud-init/{name} does not exist")
-            (folder / "cloud_init").mkdir(exist_ok=True)
-            shutil.copyfile(source, folder / "cloud_init" / name)
-        shutil.copyfile(tree.root / "LICENSE", folder / "LICENSE")
-        (folder / "checksums.txt").write_text(archive.checksums(folder), encoding="utf-8")
-        path = target / f"{package.name}.tar.gz"
-        archive.write(folder, path)
-        return path
+    folder = target / package.name
+    folder.mkdir()
+    variants.dump(package.descriptor, folder / package.file)
+    for charm in descriptors.charm_names(package.descriptor):
+        charms.assemble(tree, charm, folder / "charms" / charm, architecture)
+    for name in descriptors.cloud_init_files(package.descriptor):
+        source = tree.root / "cloud-init" / name
+        if not source.is_file():
+            raise BuildError(f"{package.name}: cloud-init/{name} does not exist")
+        (folder / "cloud_init").mkdir(exist_ok=True)
+        shutil.copyfile(source, folder / "cloud_init" / name)
+    shutil.copyfile(tree.root / "LICENSE", folder / "LICENSE")
+    (folder / "checksums.txt").write_text(archive.checksums(folder), encoding="utf-8")
+    path = target / f"{package.name}.tar.gz"
+    archive.write(folder, path)
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,12 @@ class Tree:
     def cache(self) -> Path:
         """Return the git-ignored folder for downloads."""
         return self.root / ".cache"
+
+    @property
+    def version(self) -> str:
+        """Return the version of the project, which packages and charms carry."""
+        text = (self.root / "pyproject.toml").read_text(encoding="utf-8")
+        return str(tomllib.loads(text)["project"]["version"])
 
     def charms(self) -> list[str]:
         """Return the names of the charms."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +30,8 @@ NOT_NEEDED = (
 )
 NOTICES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "METADATA", "AUTHORS")
 
+_PIN = re.compile(r"^(\S+)==(\S+)((?:\s+\\?\s*--hash=sha256:[0-9a-f]{64})+)", re.MULTILINE)
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -39,6 +43,20 @@ class Backend(BaseModel):
     python: Annotated[str, StringConstraints(pattern=r"^3\.[0-9]+$")]
     version: str
     sha256: dict[str, Digest]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A vendored wheel, as it is pinned.
+
+    Attributes:
+        python: The one version of Python it is for, "" for all.
+    """
+
+    name: str
+    version: str
+    sha256: str
+    python: str = ""
 
 
 class _Backends(BaseModel):
@@ -88,6 +106,25 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
             if not target.is_dir():
                 raise
     return target
+
+
+def wheels(tree: Tree, architecture: str = ARCHITECTURES[0]) -> list[Wheel]:
+    """Return what is vendored for an architecture, from the pins.
+
+    Raises:
+        BuildError: The pins of the backends are not what they must be.
+    """
+    found: list[Wheel] = []
+    text = (tree.common / "requirements.txt").read_text(encoding="utf-8")
+    for name, version, hashes in _PIN.findall(text):
+        digests = _DIGEST.findall(hashes)
+        # A compiled wheel has one digest per architecture, in the order of ARCHITECTURES.
+        index = ARCHITECTURES.index(architecture) if len(digests) > 1 else 0
+        found.append(Wheel(name, version, digests[index]))
+    for backend in _backends(tree.common / "cffi-backends.yaml"):
+        digest = backend.sha256[architecture]
+        found.append(Wheel("cffi", backend.version, digest, backend.python))
+    return found
 
 
 def _backends(path: Path) -> list[Backend]:

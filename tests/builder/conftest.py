@@ -18,6 +18,7 @@ SOURCES = (
     "params",
     "vnf-packages",
     "LICENSE",
+    "pyproject.toml",
 )
 
 

@@ -36,7 +36,8 @@ def test_a_service_can_be_built_without_its_vnfs_and_all_of_it_is_valid(tmp_path
     result = run("build", "epc_ns", "vpn_basic_ns", "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
     made = {path.name for path in (tmp_path / "out").iterdir()}
-    assert made == {"epc_ns.tar.gz", "vpn_basic_ns.tar.gz", "params"}
+    archives = {"epc_ns.tar.gz", "vpn_basic_ns.tar.gz"}
+    assert made == archives | {"epc_ns", "vpn_basic_ns", "params", "sbom.cdx.json"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

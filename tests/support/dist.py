@@ -30,6 +30,6 @@ def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
             with tempfile.TemporaryDirectory(dir=root) as scratch:
                 packages.build(tree, Path(scratch), missing)
                 # Others may be reading: each file is there whole, or not yet.
-                for path in Path(scratch).rglob("*.*"):
+                for path in (*Path(scratch).glob("*.tar.gz"), *Path(scratch).glob("params/*")):
                     path.replace(target / path.relative_to(scratch))
     return target

@@ -1,0 +1,56 @@
+"""Bill of materials of the charms: the vendored wheels, as CycloneDX 1.5 JSON."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from pathlib import Path
+
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+
+from builder import archive
+from builder.tree import Tree
+from builder.vendor import wheels
+
+
+def write(tree: Tree, path: Path, architecture: str) -> None:
+    """Write the bill of materials: each vendored wheel with version and SHA-256.
+
+    Args:
+        tree: Source tree, whose pins are read.
+        path: The file.
+        architecture: Of the proxy machines.
+
+    Raises:
+        BuildError: A file of pins is not what it must be.
+    """
+    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"osm-vpnaas/{tree.version}"))
+    name = "osm-vpnaas"
+    project = Component(
+        name=name, version=tree.version, type=ComponentType.APPLICATION, bom_ref=name
+    )
+    bom.metadata.component = project
+    # The same sources make the same bytes.
+    bom.metadata.timestamp = datetime.datetime.fromtimestamp(archive.TIMESTAMP, datetime.UTC)
+    for wheel in wheels(tree, architecture):
+        url = PackageURL("pypi", name=wheel.name.lower(), version=wheel.version)
+        qualified = f"{url.to_string()}?python={wheel.python}" if wheel.python else url.to_string()
+        bom.components.add(
+            Component(
+                name=wheel.name,
+                version=wheel.version,
+                type=ComponentType.LIBRARY,
+                purl=url,
+                bom_ref=qualified,
+                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=wheel.sha256)],
+                description=f"the backend for Python {wheel.python} only" if wheel.python else None,
+            )
+        )
+    bom.register_dependency(project, bom.components)
+    outputter = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_5)
+    path.write_text(outputter.output_as_string(indent=1) + "\n", encoding="utf-8")
