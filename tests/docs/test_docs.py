@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,7 @@ from operate.cli import main as vpnaas_operate
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 COMMON = ROOT / "charms/common"
 LIBRARY = ROOT / "charms/lib/vpnaas"
 ACTIONS: dict[str, Any] = {
@@ -78,6 +81,24 @@ def rows(text: str) -> dict[str, list[str]]:
         if line.startswith("| `"):
             table[INLINE.findall(cells[0])[0]] = cells
     return table
+
+
+# -- the site ---------------------------------------------------------------------------------
+
+
+def test_the_site_is_built_and_has_no_dead_link(tmp_path: Path) -> None:
+    """`mkdocs build --strict` fails on every link and anchor that leads nowhere."""
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = (tmp_path / "site/how-to/multi-site.html").read_text(encoding="utf-8")
+    assert "```" not in made
+    (tmp_path / "docs/new.md").write_text("[nowhere](gone.md)\n", encoding="utf-8")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "gone.md" in done.stderr
 
 
 # -- links -------------------------------------------------------------------------------------

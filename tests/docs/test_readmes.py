@@ -1,0 +1,84 @@
+"""Every folder of a package or charm says what it is, how it is built and what OSM sees."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builder import packages, variants
+from builder.tree import Tree
+
+ROOT = Path(__file__).resolve().parents[2]
+TREE = Tree(ROOT)
+PACKAGES = sorted(path.parent for path in ROOT.glob("*-packages/*/*.yaml"))
+CHARMS = [ROOT / "charms" / name for name in TREE.charms()]
+CODE = re.compile(r"`([^`]+)`")
+
+
+def name_of(folder: Path) -> str:
+    return str(folder.relative_to(ROOT))
+
+
+def text_of(folder: Path) -> str:
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, *CHARMS], ids=name_of)
+def test_a_folder_has_a_short_readme_that_names_its_product_file(folder: Path) -> None:
+    text = text_of(folder)
+    assert text.startswith(f"# {folder.name}\n")
+    assert 8 <= len(text.splitlines()) <= 16
+    (product,) = folder.glob("charm.yaml") if folder in CHARMS else folder.glob("*_*.yaml")
+    assert f"`{product.name}`" in text
+    for word in ("- Source: ", "- Build: ", "- OSM sees: "):
+        assert word in text
+    assert f"dist/{folder.name}" in text or folder in CHARMS
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert (folder / target).exists(), target
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=name_of)
+def test_the_readme_of_a_package_names_what_is_in_it(folder: Path) -> None:
+    text, package = text_of(folder), packages.catalogue(TREE)[folder.name]
+    named = set(CODE.findall(text))
+    if package.kind == "vnf":
+        flavour = package.descriptor["vnfd"]["df"][0]
+        operations = flavour["lcm-operations-configuration"]["operate-vnf-op-config"]
+        (entry,) = operations["day1-2"]
+        assert {p["name"] for p in entry["initial-config-primitive"]} == {
+            word for word in named if word == "config" or word.startswith("configure")
+        }
+        charm = entry["execution-environment-list"][0]["juju"]["charm"]
+        assert f"charms/{charm}/README.md" in text
+    elif package.kind == "nst":
+        subnets = package.descriptor["nst"][0]["netslice-subnet"]
+        assert {subnet["nsd-ref"] for subnet in subnets} <= named
+    files: dict[str, Any] = variants.parameter_files(TREE)
+    files |= packages.deployments(TREE, packages.catalogue(TREE), files)
+    own = {word for word in named if word.endswith(".yaml")} - {package.file}
+    others = {path.name for path in (ROOT / "cloud-init").glob("*.yaml")}
+    given = {Path(word).name.removesuffix(".yaml") for word in own} - {
+        Path(other).stem for other in others
+    }
+    assert given <= set(files)
+    assert given or package.kind == "vnf"
+
+
+@pytest.mark.parametrize("folder", CHARMS, ids=name_of)
+def test_the_readme_of_a_charm_names_its_actions_and_users(folder: Path) -> None:
+    text = text_of(folder)
+    own = folder / "actions.yaml"
+    actions = yaml.safe_load(own.read_text(encoding="utf-8")) if own.is_file() else {}
+    shared = {"measure-throughput", "measure-latency", "serve-throughput"}
+    assert [name for name in set(actions) - shared if f"`{name}`" not in text] == []
+    users = set(re.findall(r"vnf-packages/(\w+)/README", text))
+    found = {
+        path.parent.name
+        for path in ROOT.glob("vnf-packages/*/*_vnfd.yaml")
+        if f"juju: {{charm: {folder.name}," in path.read_text(encoding="utf-8")
+    }
+    assert users == found
