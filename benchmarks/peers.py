@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from vpnaas.params.intent import Intent, ManualPeer, manual_peer
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
-from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
 
 from benchmarks.report import header, write
@@ -123,14 +123,14 @@ class Driver:
             del intent.peers[key]  # type: ignore[attr-defined]
         # As a charm reads it back from its peer relation.
         intent = Intent.from_json(intent.to_json())
-        situation = Situation(
+        charm_state = CharmState(
             intent=intent, roles={LINK: "provider"}, management=self.management, user="root"
         )
         vdu = self.vdu
-        results = vdu.execute(observe_steps(situation)).check()
-        prepare = prepare_steps(situation, results)
+        results = vdu.execute(observe_steps(charm_state)).check()
+        prepare = prepare_steps(charm_state, results)
         prepared = vdu.execute(prepare).check() if prepare else None
-        plan = make_plan(situation, results, prepared)
+        plan = make_plan(charm_state, results, prepared)
         after = vdu.execute(plan.steps).check() if plan.steps else None
         self.plan = conclude(plan, after)[LINK]
         if self.plan.problems or len(self.plan.peers) != len(peers):

@@ -24,7 +24,7 @@ from vpnaas.peers.offer import Remote
 from vpnaas.status import statuses
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import certificates
-from vpnaas.tunnels.technology import Situation
+from vpnaas.tunnels.technology import CharmState
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 CA_KEY = "/etc/osm-vpnaas/s6a/ca/ca-key.pem"
@@ -154,8 +154,8 @@ def revoke(charm, label):
     for relation in charm.juju.relations:
         bag = relation.ends[label]
         remotes["s6a"] = (Remote.read(relation.id, label, bag),)
-    situation = Situation(intent=charm.intent, roles=charm.roles, remotes=remotes)
-    keys = keys_of(situation, "s6a", label)
+    charm_state = CharmState(intent=charm.intent, roles=charm.roles, remotes=remotes)
+    keys = keys_of(charm_state, "s6a", label)
     charm.intent = charm.intent.with_revoked("s6a", keys)
     charm.intent = Intent.from_json(charm.intent.to_json())  # As it persists.
     charm.reconcile()

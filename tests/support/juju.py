@@ -10,7 +10,7 @@ from vpnaas.params.intent import Intent
 from vpnaas.peers.offer import Remote, declined, encode
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.status import statuses
-from vpnaas.tunnels.technology import Situation
+from vpnaas.tunnels.technology import CharmState
 
 from support.model import ModelVdu
 from support.model_world import World
@@ -56,7 +56,7 @@ class Charm:
                 bag = dict(relation.ends[other])
                 remotes[relation.link].append(Remote.read(relation.id, other, bag))
         nic = next(iter(self.vdu.underlay.values()))
-        situation = Situation(
+        charm_state = CharmState(
             intent=self.intent,
             roles=self.roles,
             remotes={link: tuple(found) for link, found in remotes.items()},
@@ -65,10 +65,10 @@ class Charm:
             **options,
         )
         try:
-            results = self.vdu.execute(observe_steps(situation)).check()
-            prepare = prepare_steps(situation, results)
+            results = self.vdu.execute(observe_steps(charm_state)).check()
+            prepare = prepare_steps(charm_state, results)
             prepared = self.vdu.execute(prepare).check() if prepare else None
-            plan = make_plan(situation, results, prepared)
+            plan = make_plan(charm_state, results, prepared)
             after = self.vdu.execute(list(plan.steps)).check() if plan.steps else None
             self.plans = conclude(plan, after)
             self.problems = plan.problems

@@ -107,7 +107,7 @@ class MmeCharm(NfCharm):
             "idle": number("idle", 0, 0, 1500),
         }
         with self._vdu() as vdu:
-            decided = self._plan(self._situation(), vdu).links.get("s6a")
+            decided = self._plan(self._charm_state(), vdu).links.get("s6a")
             if decided is None or not decided.interface:
                 raise VpnaasError("s6a is not configured; run configure first")
             request["interface"] = decided.interface

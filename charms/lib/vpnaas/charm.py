@@ -17,7 +17,7 @@ from vpnaas.params.qos import link_qos
 from vpnaas.plan import Plan, shares
 from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome, ReconcilingCharm
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu.ssh import Vdu, ensure_key
 
 
@@ -29,7 +29,7 @@ class VnfCharm(ReconcilingCharm):
         observe(self)
 
     def _reconcile_now(self, **options: Any) -> Outcome:
-        outcome = self._reconcile(self._situation(**options))
+        outcome = self._reconcile(self._charm_state(**options))
         if outcome is None:
             if not self._login():
                 raise VpnaasError("ssh-hostname and ssh-username are not set yet")
@@ -193,7 +193,7 @@ class VnfCharm(ReconcilingCharm):
     def _revoke_peer(self, params: Params) -> Dict[str, Any]:
         link = self._one_link(params)
         label = str(params.get("peer", ""))
-        keys = certificate_actions.keys_of(self._situation(), link, label)
+        keys = certificate_actions.keys_of(self._charm_state(), link, label)
         self._change_intent(self._intent().with_revoked(link, keys))
         return {"revoked": label, "link": link, "public-keys": keys}
 
@@ -205,7 +205,7 @@ class VnfCharm(ReconcilingCharm):
     @action("set-certificate")
     def _set_certificate(self, params: Params) -> Dict[str, Any]:
         link = self._one_link(params)
-        certificate_actions.require_operated(self._situation().intent, link)
+        certificate_actions.require_operated(self._charm_state().intent, link)
         given = certificate_actions.given(params)
         outcome = self._reconcile_now(certificates={link: given})
         if outcome.plans[link].unusable:
@@ -255,10 +255,10 @@ class VnfCharm(ReconcilingCharm):
     def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
         """Look at the VDU without changing it, to know the peers of the link to measure."""
         link = self._one_link(params)
-        situation = self._situation()
-        if link not in situation.intent.links:
+        charm_state = self._charm_state()
+        if link not in charm_state.intent.links:
             raise InputError("link", "{} is not configured".format(link), "run configure first")
-        return self._plan(situation, vdu)
+        return self._plan(charm_state, vdu)
 
     # Extras
 
@@ -273,17 +273,17 @@ class VnfCharm(ReconcilingCharm):
             return refused or (plan.problems if plan.unusable else ())
 
         outcome = self._change_intent(intent, refusals)
-        return self._qos(self._situation(intent), outcome.plans)
+        return self._qos(self._charm_state(intent), outcome.plans)
 
     @action("show-qos")
     def _show_qos(self, params: Params) -> Dict[str, Any]:
         with self._vdu() as vdu:
-            situation = self._situation()
-            return self._qos(situation, self._plan(situation, vdu).links)
+            charm_state = self._charm_state()
+            return self._qos(charm_state, self._plan(charm_state, vdu).links)
 
-    def _qos(self, situation: Situation, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
+    def _qos(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
         """Return what `show-qos` tells, with the counters of now."""
-        links = shares(situation, plans)
+        links = shares(charm_state, plans)
         if not links:
             return {}
         with self._vdu() as vdu:

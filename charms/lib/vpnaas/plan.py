@@ -1,10 +1,10 @@
-"""The reconcile, as pure functions: situation -> observe -> (prepare) -> plan -> outcome.
+"""The reconcile, as pure functions: charm_state -> observe -> (prepare) -> plan -> outcome.
 
 The edge does the round trips in between:
 
-    results = vdu(observe_steps(situation))
-    results = vdu(prepare_steps(situation, results))   # only while a preshared key is agreed
-    plan = make_plan(situation, results)
+    results = vdu(observe_steps(charm_state))
+    results = vdu(prepare_steps(charm_state, results))   # only while a preshared key is agreed
+    plan = make_plan(charm_state, results)
     after = vdu(plan.steps)                            # only where something differs
     outcome = conclude(plan, after)
 
@@ -24,7 +24,7 @@ from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import Draft, LinkPlan, Situation, View
+from vpnaas.tunnels.technology import CharmState, Draft, LinkInputs, LinkPlan
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, authorize, run, which
@@ -51,34 +51,34 @@ class Plan:
     problems: Tuple[str, ...] = ()
 
 
-def observe_steps(situation: Situation) -> List[Step]:
+def observe_steps(charm_state: CharmState) -> List[Step]:
     """Return the one round trip that makes missing keys and looks at everything."""
-    steps = [which("tools", _tools(situation))] + facts.observe()
-    steps += guard.observe(tuple(situation.intent.links.values()))
-    steps += qos.observe(bool(situation.intent.qos))
-    if situation.gateway is not None:
-        steps += gateway.observe(situation.gateway.tunnels)
-    steps += nesting.observe(situation)
-    steps += monitoring.observe(situation.monitoring)
+    steps = [which("tools", _tools(charm_state))] + facts.observe()
+    steps += guard.observe(tuple(charm_state.intent.links.values()))
+    steps += qos.observe(bool(charm_state.intent.qos))
+    if charm_state.gateway is not None:
+        steps += gateway.observe(charm_state.gateway.tunnels)
+    steps += nesting.observe(charm_state)
+    steps += monitoring.observe(charm_state.monitoring)
     for name, technology in sorted(TABLE.items()):
-        links = situation.using(name)
+        links = charm_state.using(name)
         if links:
-            steps += technology.observe(situation, links)
-    for link, params in sorted(situation.intent.links.items()):
+            steps += technology.observe(charm_state, links)
+    for link, params in sorted(charm_state.intent.links.items()):
         for name, technology in sorted(TABLE.items()):
             if name != params.technology:
                 steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
         steps += responder.observe(link)
-    for link in sorted(situation.intent.off):
+    for link in sorted(charm_state.intent.off):
         for name, technology in sorted(TABLE.items()):
             steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
     return steps
 
 
-def _switched_off(situation: Situation, results: Results) -> List[Step]:
+def _switched_off(charm_state: CharmState, results: Results) -> List[Step]:
     """Return the steps that take links down which the operator switched off, where they are up."""
     steps: List[Step] = []
-    for link in sorted(situation.intent.off):
+    for link in sorted(charm_state.intent.off):
         for name, technology in sorted(TABLE.items()):
             if results.exit_code(_other(link, name)) is not None:
                 steps += responder.absent(link) + technology.absent(link)
@@ -89,38 +89,40 @@ def _other(link: str, technology: str) -> str:
     return "{}/other/{}".format(link, technology)
 
 
-def _tools(situation: Situation) -> List[str]:
+def _tools(charm_state: CharmState) -> List[str]:
     names = list(TOOLS)
     for name, technology in sorted(TABLE.items()):
-        if situation.using(name):
+        if charm_state.using(name):
             names += technology.tools
-    if any(guard.needed(params) for params in situation.intent.links.values()):
+    if any(guard.needed(params) for params in charm_state.intent.links.values()):
         names.append("nft")
-    if situation.gateway is not None:
+    if charm_state.gateway is not None:
         names += ["find", "nproc", "sysctl"]
-    if situation.intent.qos:
+    if charm_state.intent.qos:
         names += [name for name in qos.TOOLS if name not in names]
     return names
 
 
-def prepare_steps(situation: Situation, results: Results) -> List[Step]:
+def prepare_steps(charm_state: CharmState, results: Results) -> List[Step]:
     """Return the steps of a second look; often none.
 
     They move agreements on preshared keys on, and ask routers on the way to peers what fits.
     """
-    steps = nesting.probes(situation, facts.parse(results), results)
+    steps = nesting.probes(charm_state, facts.parse(results), results)
     for name, technology in sorted(TABLE.items()):
-        links = situation.using(name)
+        links = charm_state.using(name)
         if links:
-            steps += technology.prepare(situation, links, results)
+            steps += technology.prepare(charm_state, links, results)
     return steps
 
 
-def make_plan(situation: Situation, results: Results, prepared: Optional[Results] = None) -> Plan:
+def make_plan(
+    charm_state: CharmState, results: Results, prepared: Optional[Results] = None
+) -> Plan:
     """Decide what the VDU should be and which steps lead there.
 
     Args:
-        situation: What was gathered in Juju.
+        charm_state: What was gathered in Juju.
         results: What `observe_steps` brought back.
         prepared: What `prepare_steps` brought back, where there were any.
 
@@ -128,38 +130,38 @@ def make_plan(situation: Situation, results: Results, prepared: Optional[Results
         VpnaasError: The VDU as a whole cannot be used (a tool is missing, an answer is not
             understood). Problems of one link or peer do not raise, they are in its LinkPlan.
     """
-    require_tools(situation, results)
+    require_tools(charm_state, results)
     vdu = facts.parse(results)
     known = nesting.learned(results, prepared)
-    links = _plan_links(situation, vdu, results, prepared, known)
-    steps = _switched_off(situation, results)
+    links = _plan_links(charm_state, vdu, results, prepared, known)
+    steps = _switched_off(charm_state, results)
     # The guard before links: nothing may leave in clear while a tunnel comes up.
     steps += guard.steps_to(links, results)
-    first, last, problems = _gateway_steps(situation, vdu, links, results)
+    first, last, problems = _gateway_steps(charm_state, vdu, links, results)
     steps += first + [step for plan in links.values() for step in plan.steps] + last
     steps += nesting.steps_to(known, results)
     try:
-        management = situation.management
-        steps += monitoring.steps_to(situation.monitoring, vdu, management, results)
+        management = charm_state.management
+        steps += monitoring.steps_to(charm_state.monitoring, vdu, management, results)
     except VpnaasError as error:
         problems.append(str(error))
     try:
-        steps += qos.steps_to(shares(situation, links), results)
+        steps += qos.steps_to(shares(charm_state, links), results)
     except InputError as error:
-        for link in sorted(set(situation.intent.qos) & set(links)):
-            told = links[link].problems + (str(error),)
-            links[link] = attr.evolve(links[link], problems=told)
-    if situation.authorize:
-        steps.append(authorize("authorize", situation.user, situation.authorize))
-    steps += _probes(situation, vdu, links, changed=bool(steps))
+        for link in sorted(set(charm_state.intent.qos) & set(links)):
+            sentences = links[link].problems + (str(error),)
+            links[link] = attr.evolve(links[link], problems=sentences)
+    if charm_state.authorize:
+        steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
+    steps += _probes(charm_state, vdu, links, changed=bool(steps))
     return Plan(vdu.now, links, tuple(steps), tuple(problems))
 
 
 def _gateway_steps(
-    situation: Situation, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
+    charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
 ) -> Tuple[List[Step], List[Step], List[str]]:
     """Return what makes a gateway before its links and after them, and what is wrong with it."""
-    if situation.gateway is None or any(plan.unusable for plan in links.values()):
+    if charm_state.gateway is None or any(plan.unusable for plan in links.values()):
         # What a link that cannot be used should be is not known; what protects it stays.
         return [], [], []
     secured = [plan for plan in links.values() if plan.params.technology in KEYED]
@@ -167,14 +169,14 @@ def _gateway_steps(
     outer = [a.ip for p in secured if p.underlay for a in vdu.interfaces[p.underlay].addresses]
     inner = {plan.params.inner_address.network for plan in secured}
     wanted = gateway.Gateway(
-        params=situation.gateway,
+        params=charm_state.gateway,
         untrusted=tuple(sorted({plan.underlay for plan in secured})),
-        management=vdu.underlay("", situation.management).name,
+        management=vdu.underlay("", charm_state.management).name,
         wireguard=tuple(sorted(ports)),
-        ipsec=bool(situation.using(IPSEC)),
+        ipsec=bool(charm_state.using(IPSEC)),
         # An inner address may be the outer one as well; IKE and ESP then go there in clear.
         inner=tuple(net for net in inner if not any(address in net for address in outer)),
-        ports=(situation.monitoring.port,) if situation.monitoring.port else (),
+        ports=(charm_state.monitoring.port,) if charm_state.monitoring.port else (),
     )
     try:
         return gateway.before_links(wanted, results), gateway.after_links(wanted, results), []
@@ -183,7 +185,7 @@ def _gateway_steps(
 
 
 def _plan_links(
-    situation: Situation,
+    charm_state: CharmState,
     vdu: VduFacts,
     results: Results,
     prepared: Optional[Results],
@@ -194,16 +196,18 @@ def _plan_links(
     plans: Dict[str, LinkPlan] = {}
 
     def refuse(link: str, error: VpnaasError) -> None:
-        plans[link] = LinkPlan(situation.intent.links[link], unusable=True, problems=(str(error),))
+        plans[link] = LinkPlan(
+            charm_state.intent.links[link], unusable=True, problems=(str(error),)
+        )
         drafts.pop(link, None)
 
     # What runs on any link is reserved before a peer of another one is admitted.
-    peers = _running(situation, results)
-    for link, params in sorted(situation.intent.links.items()):
+    peers = _running(charm_state, results)
+    for link, params in sorted(charm_state.intent.links.items()):
         elsewhere = {other: found for other, found in peers.items() if other != link}
         try:
-            view = _view(situation, params, vdu, results, prepared)
-            drafts[link] = _admit(attr.evolve(view, elsewhere=elsewhere))
+            inputs = _inputs(charm_state, params, vdu, results, prepared)
+            drafts[link] = _admit(attr.evolve(inputs, elsewhere=elsewhere))
             peers[link] = drafts[link].admission.peers
         except VpnaasError as error:
             refuse(link, error)
@@ -222,12 +226,12 @@ def _plan_links(
     return dict(sorted(plans.items()))
 
 
-def _running(situation: Situation, results: Results) -> Dict[str, Tuple[Peer, ...]]:
+def _running(charm_state: CharmState, results: Results) -> Dict[str, Tuple[Peer, ...]]:
     """Return the peers that each link has, of those that are still there."""
     found = {}
-    for link, params in situation.intent.links.items():
-        names = {"man-" + manual.name for manual in situation.intent.manual(link)}
-        for remote in situation.remotes.get(link, ()):
+    for link, params in charm_state.intent.links.items():
+        names = {"man-" + manual.name for manual in charm_state.intent.manual(link)}
+        for remote in charm_state.remotes.get(link, ()):
             if remote.offer is not None or remote.problem:
                 names.add(remote.peer_name)
         found[link] = tuple(
@@ -238,34 +242,34 @@ def _running(situation: Situation, results: Results) -> Dict[str, Tuple[Peer, ..
     return found
 
 
-def _admit(view: View) -> Draft:
-    technology = TABLE[view.params.technology]
-    view = technology.fitted(view)
-    state = technology.parse(view)
-    return Draft(view, state, technology.admit(view, state))
+def _admit(inputs: LinkInputs) -> Draft:
+    technology = TABLE[inputs.params.technology]
+    inputs = technology.fitted(inputs)
+    state = technology.parse(inputs)
+    return Draft(inputs, state, technology.admit(inputs, state))
 
 
 def _nested(draft: Draft, ways: Mapping[str, nesting.Way]) -> Draft:
     """Return the draft of a link with what follows from the ways to its peers."""
-    view = draft.view
-    technology = TABLE[view.params.technology]
-    least = fields.MIN_MTU + view.overhead
+    inputs = draft.inputs
+    technology = TABLE[inputs.params.technology]
+    least = fields.MIN_MTU + inputs.overhead
     limit = min([way.mtu for way in ways.values() if way.mtu >= least] or [0])
-    refused = dict(view.refused, **{n: way.refused for n, way in ways.items() if way.refused})
-    view = technology.fitted(
+    refused = dict(inputs.refused, **{n: way.refused for n, way in ways.items() if way.refused})
+    inputs = technology.fitted(
         attr.evolve(
-            view,
-            mtu=_own_mtu(view.params, view.underlay, view.overhead, limit),
+            inputs,
+            mtu=_own_mtu(inputs.params, inputs.underlay, inputs.overhead, limit),
             through={name: way.through for name, way in ways.items() if way.through},
             refused=refused,
         )
     )
-    if refused == draft.view.refused:
-        return attr.evolve(draft, view=view)
-    return Draft(view, draft.state, technology.admit(view, draft.state))
+    if refused == draft.inputs.refused:
+        return attr.evolve(draft, inputs=inputs)
+    return Draft(inputs, draft.state, technology.admit(inputs, draft.state))
 
 
-def shares(situation: Situation, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
+def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
     """Return the links of which a quality of service is wanted, as far as they can be used."""
     return [
         qos.Share(
@@ -278,19 +282,19 @@ def shares(situation: Situation, links: Mapping[str, LinkPlan]) -> List[qos.Shar
             peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
         )
         for link, plan in sorted(links.items())
-        for wanted in [situation.intent.qos.get(link)]
+        for wanted in [charm_state.intent.qos.get(link)]
         if wanted is not None and plan.underlay and not plan.unusable
     ]
 
 
-def require_tools(situation: Situation, results: Results) -> None:
+def require_tools(charm_state: CharmState, results: Results) -> None:
     """Raise VpnaasError naming every program the VDU lacks for the links it is to have."""
     found = results.found("tools")
-    missing = sorted(name for name in _tools(situation) if not found.get(name))
+    missing = sorted(name for name in _tools(charm_state) if not found.get(name))
     if missing:
         packages = list(PACKAGES)
         for name, technology in sorted(TABLE.items()):
-            if situation.using(name):
+            if charm_state.using(name):
                 packages += technology.packages
         raise VpnaasError(
             "the VDU has no {}; its image or Day-0 cloud-init must install {} and {}".format(
@@ -300,7 +304,7 @@ def require_tools(situation: Situation, results: Results) -> None:
 
 
 def _probes(
-    situation: Situation, vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool
+    charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool
 ) -> List[Step]:
     """Return a bounded ping to each peer that says it has us, and a second look."""
     steps: List[Step] = []
@@ -331,9 +335,9 @@ def _probes(
             )
     if changed or steps:
         for name, technology in sorted(TABLE.items()):
-            planned = [link for link in situation.using(name) if links[link].state is not None]
+            planned = [link for link in charm_state.using(name) if links[link].state is not None]
             if planned:
-                steps += technology.look(situation, planned, AFTER)
+                steps += technology.look(charm_state, planned, AFTER)
     return steps
 
 
@@ -361,12 +365,12 @@ def _own_mtu(params: LinkParams, underlay: facts.Interface, overhead: int, limit
 
 
 def _own_endpoint(
-    situation: Situation, params: LinkParams, underlay: facts.Interface
+    charm_state: CharmState, params: LinkParams, underlay: facts.Interface
 ) -> Optional[Tuple[fields.IPAddress, int]]:
     if params.gateway:
         return params.gateway, params.listen_port
     # A link in clear has its inner address on the underlay, which is no way to reach us.
-    inner = situation.inner_addresses()
+    inner = charm_state.inner_addresses()
     outer = [address for address in underlay.addresses if address.ip not in inner]
     addresses = sorted(outer, key=lambda a: (a.version, a.ip.is_private is False))
     if not addresses:
@@ -378,48 +382,48 @@ def _own_endpoint(
     return addresses[0].ip, params.listen_port
 
 
-def _view(
-    situation: Situation,
+def _inputs(
+    charm_state: CharmState,
     params: LinkParams,
     vdu: VduFacts,
     results: Results,
     prepared: Optional[Results],
-) -> View:
-    underlay = vdu.underlay(params.underlay_interface, situation.management)
+) -> LinkInputs:
+    underlay = vdu.underlay(params.underlay_interface, charm_state.management)
     overhead = TABLE[params.technology].overhead(params)
-    return View(
-        situation=situation,
+    return LinkInputs(
+        charm_state=charm_state,
         params=params,
         vdu=vdu,
         underlay=underlay,
         overhead=overhead,
         mtu=_own_mtu(params, underlay, overhead, 0),
-        endpoint=_own_endpoint(situation, params, underlay),
+        endpoint=_own_endpoint(charm_state, params, underlay),
         results=results,
         prepared=prepared,
     )
 
 
 def _plan_link(draft: Draft) -> LinkPlan:
-    view = draft.view
-    params, results = view.params, view.results
+    inputs = draft.inputs
+    params, results = inputs.params, inputs.results
     technology = TABLE[params.technology]
-    plan = technology.plan(view, draft.state, draft.admission, draft.mtu)
+    plan = technology.plan(inputs, draft.state, draft.admission, draft.mtu)
     steps: List[Step] = []
     for name, other in sorted(TABLE.items()):
         if results.exit_code(_other(params.link, name)) is not None:
             steps += other.absent(params.link)
     steps += plan.steps
-    outer = view.endpoint[0] if view.endpoint else None
-    interface, owner = technology.interface(view), technology.owner(view)
+    outer = inputs.endpoint[0] if inputs.endpoint else None
+    interface, owner = technology.interface(inputs), technology.owner(inputs)
     steps += responder.steps_to(params, interface, owner, outer, results)
     return attr.evolve(
         plan,
         steps=tuple(steps),
         interface=interface,
-        underlay=view.underlay.name,
+        underlay=inputs.underlay.name,
         owner=owner,
-        through=view.through,
+        through=inputs.through,
     )
 
 

@@ -29,7 +29,7 @@ from vpnaas.params.monitoring import effective
 from vpnaas.peers.offer import Remote, declined, encode
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
 from vpnaas.vdu.steps import Step, changes
 
@@ -138,10 +138,10 @@ class ReconcilingCharm(CharmBase):
             if not self.unit.is_leader():
                 self.unit.status = ActiveStatus("standby, the leader manages the VDU")
                 return
-            situation = self._situation()
-            if unless_settled and str(self._settled.fingerprint) == self._fingerprint(situation):
+            charm_state = self._charm_state()
+            if unless_settled and str(self._settled.fingerprint) == self._fingerprint(charm_state):
                 return
-            self._report(self._reconcile(situation))
+            self._report(self._reconcile(charm_state))
         except NotReadyError:
             # Before the unit has entered its peer relation, as in install.
             self.unit.status = ActiveStatus("starting")
@@ -199,12 +199,12 @@ class ReconcilingCharm(CharmBase):
 
     # The one path
 
-    def _fingerprint(self, situation: Situation) -> str:
+    def _fingerprint(self, charm_state: CharmState) -> str:
         """Return a digest of all Juju holds that a reconcile depends on, or leaves behind."""
         seen = {
             "login": str(self._login()),
-            "intent": situation.intent.to_json(),
-            "authorize": situation.authorize,
+            "intent": charm_state.intent.to_json(),
+            "authorize": charm_state.authorize,
             "extra": self._extra_state(),
             "remotes": {
                 link: [(id, sorted(bag.items())) for id, _, bag in self._databags(link)]
@@ -217,18 +217,18 @@ class ReconcilingCharm(CharmBase):
                     for relation in self.model.relations[link]
                     if relation.units
                 ]
-                for link in sorted(frozenset(situation.intent.links) | situation.intent.off)
+                for link in sorted(frozenset(charm_state.intent.links) | charm_state.intent.off)
             },
         }
         return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
 
-    def _reconcile(self, situation: Situation) -> Optional[Outcome]:
+    def _reconcile(self, charm_state: CharmState) -> Optional[Outcome]:
         """Bring the VDU to what is wanted; None where there is nothing to reconcile yet."""
-        if not self._login() or (situation.intent.empty and not self._has_more()):
+        if not self._login() or (charm_state.intent.empty and not self._has_more()):
             return None
         started = time.monotonic()
         with self._vdu() as vdu:
-            plan = self._plan(situation, vdu)
+            plan = self._plan(charm_state, vdu)
             results = None
             if plan.steps:
                 results = vdu.execute(plan.steps).check()
@@ -240,31 +240,31 @@ class ReconcilingCharm(CharmBase):
                 time.monotonic() - started,
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
-        self._publish(situation, plans)
-        off = situation.intent.off
+        self._publish(charm_state, plans)
+        off = charm_state.intent.off
         outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, plan.problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not outcome.problems
-        self._settled.fingerprint = self._fingerprint(situation) if calm else ""
+        self._settled.fingerprint = self._fingerprint(charm_state) if calm else ""
         return outcome
 
-    def _plan(self, situation: Situation, vdu: Vdu) -> Plan:
-        results = vdu.execute(observe_steps(situation))
+    def _plan(self, charm_state: CharmState, vdu: Vdu) -> Plan:
+        results = vdu.execute(observe_steps(charm_state))
         self._pin(vdu)
-        require_tools(situation, results)
+        require_tools(charm_state, results)
         results.check()
-        prepare = prepare_steps(situation, results)
+        prepare = prepare_steps(charm_state, results)
         prepared = vdu.execute(prepare).check() if prepare else None
-        return make_plan(situation, results, prepared)
+        return make_plan(charm_state, results, prepared)
 
-    def _situation(
+    def _charm_state(
         self,
         intent: Optional[Intent] = None,
         rotate: FrozenSet[str] = frozenset(),
         force: bool = False,
         restart: FrozenSet[str] = frozenset(),
         certificates: Optional[Mapping[str, Tuple[Certificate, Certificate]]] = None,
-    ) -> Situation:
+    ) -> CharmState:
         login = self._login()
         management = None
         if login:
@@ -274,7 +274,7 @@ class ReconcilingCharm(CharmBase):
                 pass  # A host name is fine to log in to; it just is no address of ours.
         intent = intent if intent is not None else self._intent()
         kept = {link: params for link, params in intent.links.items() if link in self.roles}
-        return Situation(
+        return CharmState(
             intent=attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles)),
             roles=self.roles,
             remotes={
@@ -306,8 +306,8 @@ class ReconcilingCharm(CharmBase):
                 found.append((relation.id, relation.app.name, bag))
         return sorted(found, key=lambda item: item[0])
 
-    def _publish(self, situation: Situation, plans: Mapping[str, LinkPlan]) -> None:
-        for link in sorted(situation.intent.off):
+    def _publish(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
+        for link in sorted(charm_state.intent.off):
             for relation in self.model.relations[link]:
                 self._tell(relation, declined())
         for link, plan in plans.items():

@@ -102,17 +102,17 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     if not TABLE[plan.params.technology].keyed:
         view["state"] = CLEAR
         return view
-    seen = TABLE[plan.params.technology].seen(plan.state, plan.params.link, peer)
+    session = TABLE[plan.params.technology].session(plan.state, plan.params.link, peer)
     view["public-key"] = peer.public_key
     view["preshared-key"] = bool(peer.preshared)
     if peer.name in plan.through:
         view["through"] = plan.through[peer.name]
-    age = now - seen.handshake if seen.handshake else seen.age
+    age = now - session.handshake if session.handshake else session.age
     view["last-handshake-s"] = age
-    view["received-bytes"] = seen.received
-    view["sent-bytes"] = seen.sent
-    view["endpoint"] = seen.endpoint or view["endpoint"]
-    view.update(seen.details)
+    view["received-bytes"] = session.received
+    view["sent-bytes"] = session.sent
+    view["endpoint"] = session.endpoint or view["endpoint"]
+    view.update(session.details)
     if fresh(now, plan, peer, grace=60):
         view["state"] = UP
     elif peer.reached:

@@ -8,16 +8,16 @@ from vpnaas.base.x509 import Certificate
 from vpnaas.params.intent import Intent
 from vpnaas.params.ipsec import EXTERNAL
 from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.technology import LinkPlan, Situation
+from vpnaas.tunnels.technology import CharmState, LinkPlan
 
 
-def keys_of(situation: Situation, link: str, label: str) -> List[str]:
+def keys_of(charm_state: CharmState, link: str, label: str) -> List[str]:
     """Return the public keys that a related peer offers; `label` is its name in show-status."""
-    if link not in situation.intent.links:
+    if link not in charm_state.intent.links:
         raise InputError("link", "{} is not configured".format(link), "run configure first")
-    offers = situation.offers(link)
+    offers = charm_state.offers(link)
     known: Dict[str, List[str]] = {}
-    for remote in situation.remotes.get(link, ()):
+    for remote in charm_state.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
         if offer is not None and offer.keys is not None:
             found = [offer.keys.public_key, offer.keys.next_public_key]

@@ -133,8 +133,8 @@ def encode(offer: Offer) -> Dict[str, str]:
 def declined() -> Dict[str, str]:
     """Return the databag content of an end that has the link switched off."""
     nothing = Offer(NONE, fields.address("offer", "192.0.2.1"), fields.MIN_MTU)
-    told = dict.fromkeys(encode(nothing), "")
-    return dict(told, **{PREFIX + "version": VERSION, PREFIX + "technology": DECLINED})
+    bag = dict.fromkeys(encode(nothing), "")
+    return dict(bag, **{PREFIX + "version": VERSION, PREFIX + "technology": DECLINED})
 
 
 def declines(bag: Mapping[str, str]) -> bool:

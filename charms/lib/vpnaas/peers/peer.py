@@ -102,11 +102,11 @@ def record(peers: Sequence[Peer]) -> str:
 
 def recording(link: str, peers: Sequence[Peer], state: KeyState, more: bool) -> List[Step]:
     """Return the step that keeps the record, where it says otherwise or something else changes."""
-    told = record(peers)
-    if told == state.recorded and not more:
+    text = record(peers)
+    if text == state.recorded and not more:
         return []
     path = directory(link) + "/applied.json"
-    return [write(link + "/apply/record", path, told, 0o600, state.recorded)]
+    return [write(link + "/apply/record", path, text, 0o600, state.recorded)]
 
 
 def read_record(text: Optional[str]) -> Tuple[Peer, ...]:

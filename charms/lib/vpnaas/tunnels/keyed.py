@@ -14,7 +14,7 @@ from vpnaas.peers.admission import Admission, Proof, admit
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import KeyState, Peer
 from vpnaas.tunnels import preshared
-from vpnaas.tunnels.technology import LinkPlan, Situation, Technology, View
+from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, Technology
 from vpnaas.vdu.steps import Results, Step
 
 AGAIN = "again/"
@@ -28,76 +28,78 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
 
     keyed = True
 
-    def observed(self, view: View) -> Keys:
+    def observed(self, inputs: LinkInputs) -> Keys:
         """Read what `observe` brought back of a link, but for preshared keys."""
         raise NotImplementedError
 
-    def parse(self, view: View) -> Keys:
+    def parse(self, inputs: LinkInputs) -> Keys:
         """Read what `observe` and `prepare` brought back of a link."""
-        return attr.evolve(self.observed(view), agreed=_agreed(view))
+        return attr.evolve(self.observed(inputs), agreed=_agreed(inputs))
 
-    def stage_key(self, view: View, state: Keys) -> List[Step]:
+    def stage_key(self, inputs: LinkInputs, state: Keys) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""
         raise NotImplementedError
 
-    def proofs(self, view: View, state: Keys) -> Optional[Mapping[str, Proof]]:
+    def proofs(self, inputs: LinkInputs, state: Keys) -> Optional[Mapping[str, Proof]]:
         """Return where peers stand with certificates by name, None where there are none."""
         return None
 
-    def due(self, view: View, state: Keys) -> bool:
+    def due(self, inputs: LinkInputs, state: Keys) -> bool:
         """Tell whether the key is to be rotated because its time has come."""
         return False
 
-    def lacking(self, view: View, state: Keys) -> Sequence[str]:
+    def lacking(self, inputs: LinkInputs, state: Keys) -> Sequence[str]:
         """Return whence (words) the staged key still needs a certificate."""
         return ()
 
-    def told(
-        self, view: View, state: Keys, peers: Mapping[str, Peer], keys: KeyOffer
+    def key_offers(
+        self, inputs: LinkInputs, state: Keys, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
         """Return what single relations are told of our keys, by their peer's name."""
         return {}
 
-    def promote_key(self, view: View, state: Keys) -> Tuple[Keys, List[Step]]:
+    def promote_key(self, inputs: LinkInputs, state: Keys) -> Tuple[Keys, List[Step]]:
         """Return the state after the staged key took the current one's place, and the steps."""
         raise NotImplementedError
 
-    def apply(self, view: View, state: Keys, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+    def apply(self, inputs: LinkInputs, state: Keys, mtu: int, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps from what was observed to what is wanted; none where they agree."""
         raise NotImplementedError
 
-    def restart(self, view: View, state: Keys, peers: Sequence[Peer]) -> List[Step]:
+    def restart(self, inputs: LinkInputs, state: Keys, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels of a link down and up."""
         raise NotImplementedError
 
-    def key_offer(self, view: View, state: Keys) -> KeyOffer:
+    def key_offer(self, inputs: LinkInputs, state: Keys) -> KeyOffer:
         """Return what all relations are told of our keys."""
         return KeyOffer(
             public_key=state.public_key,
             key_generation=state.generation,
             next_public_key=state.next_public_key,
-            preshared=view.params.needs_preshared,
-            wrap_key=_wrap_key(view),
+            preshared=inputs.params.needs_preshared,
+            wrap_key=_wrap_key(inputs),
         )
 
-    def prepare(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+    def prepare(
+        self, charm_state: CharmState, links: Sequence[str], results: Results
+    ) -> List[Step]:
         """Return the steps that move agreements on, with a fresh look."""
-        steps = self.agree(situation, links, results)
+        steps = self.agree(charm_state, links, results)
         if steps:
             for link in links:
-                steps += self.look_again(situation, link)
+                steps += self.look_again(charm_state, link)
         return steps
 
-    def look_again(self, situation: Situation, link: str) -> List[Step]:
+    def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
         """Return the steps that look at what `agree` may have changed."""
-        return observe_preshared(situation, link, AGAIN)
+        return observe_preshared(charm_state, link, AGAIN)
 
-    def agree(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+    def agree(self, charm_state: CharmState, links: Sequence[str], results: Results) -> List[Step]:
         """Return the steps that move agreements on preshared keys on."""
         steps: List[Step] = []
         for link in links:
-            for remote, keys, state in _agreements(situation, link, results):
-                provider = situation.roles[link] == PROVIDER
+            for remote, keys, state in _agreements(charm_state, link, results):
+                provider = charm_state.roles[link] == PROVIDER
                 _, act = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
                 if act and provider and preshared.is_wrap_key(keys.wrap_key):
                     steps += preshared.wrap(link, remote.peer_name, keys.wrap_key)
@@ -105,30 +107,30 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                     steps += preshared.unwrap(link, remote.peer_name, keys.wrapped)
         return steps
 
-    def admit(self, view: View, state: Keys) -> Admission:
+    def admit(self, inputs: LinkInputs, state: Keys) -> Admission:
         """Decide which peers a link has."""
         return admit(
-            view.context(
+            inputs.context(
                 state.applied,
-                view.situation.intent.manual(view.link),
+                inputs.charm_state.intent.manual(inputs.link),
                 state.public_keys(),
                 {name: identity for name, (identity, _) in state.agreed.items()},
-                self.proofs(view, state),
+                self.proofs(inputs, state),
             )
         )
 
-    def plan(self, view: View, state: Keys, admission: Admission, mtu: int) -> LinkPlan:
+    def plan(self, inputs: LinkInputs, state: Keys, admission: Admission, mtu: int) -> LinkPlan:
         """Decide what a link with these peers should be."""
-        situation, link = view.situation, view.link
+        charm_state, link = inputs.charm_state, inputs.link
         waiting = list(admission.waiting)
         steps: List[Step] = []
         if not state.next_public_key:
-            if link in situation.rotate or self.due(view, state):
-                steps += self.stage_key(view, state)
+            if link in charm_state.rotate or self.due(inputs, state):
+                steps += self.stage_key(inputs, state)
         else:
-            late = _unacknowledged(view.remotes, state.next_public_key, admission)
-            lacking = self.lacking(view, state)
-            forced = situation.force and link in situation.rotate
+            late = _unacknowledged(inputs.remotes, state.next_public_key, admission)
+            lacking = self.lacking(inputs, state)
+            forced = charm_state.force and link in charm_state.rotate
             if lacking and not forced:
                 waiting.append(
                     "key rotation waits for a certificate {}".format(fields.few(lacking))
@@ -136,40 +138,42 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             elif late and not forced:
                 waiting.append("key rotation waits for {}".format(fields.few(late)))
             else:
-                state, promotion = self.promote_key(view, state)
+                state, promotion = self.promote_key(inputs, state)
                 steps += promotion
         peers = admission.peers
-        steps += self.apply(view, state, mtu, peers)
-        steps += preshared.forget(link, [remote.peer_name for remote in view.remotes], view.results)
-        if link in situation.restart:
-            steps += self.restart(view, state, peers)
+        steps += self.apply(inputs, state, mtu, peers)
+        steps += preshared.forget(
+            link, [remote.peer_name for remote in inputs.remotes], inputs.results
+        )
+        if link in charm_state.restart:
+            steps += self.restart(inputs, state, peers)
         return LinkPlan(
-            params=view.params,
+            params=inputs.params,
             problems=admission.problems,
             waiting=tuple(waiting),
             peers=peers,
             mtu=mtu,
-            offers=self._offers(view, state, peers),
+            offers=self._offers(inputs, state, peers),
             state=state,
             steps=tuple(steps),
         )
 
-    def _offers(self, view: View, state: Keys, peers: Sequence[Peer]) -> Dict[int, Offer]:
-        keys = self.key_offer(view, state)
+    def _offers(self, inputs: LinkInputs, state: Keys, peers: Sequence[Peer]) -> Dict[int, Offer]:
+        keys = self.key_offer(inputs, state)
         installed = {peer.name: peer for peer in peers}
-        told = self.told(view, state, installed, keys)
+        by_peer = self.key_offers(inputs, state, installed, keys)
         offers = {}
-        for remote in view.remotes:
+        for remote in inputs.remotes:
             _, wrapped = state.agreed.get(remote.peer_name, (None, ""))
             peer = installed.get(remote.peer_name)
             offers[remote.relation_id] = Offer(
                 technology=self.name,
-                inner_address=view.params.inner_address.ip,
-                mtu=view.mtu,
-                endpoint=view.endpoint,
-                allowed_prefixes=view.params.allowed_prefixes,
+                inner_address=inputs.params.inner_address.ip,
+                mtu=inputs.mtu,
+                endpoint=inputs.endpoint,
+                allowed_prefixes=inputs.params.allowed_prefixes,
                 keys=attr.evolve(
-                    told.get(remote.peer_name, keys),
+                    by_peer.get(remote.peer_name, keys),
                     acknowledged=peer.public_keys() if peer is not None else (),
                     wrapped=wrapped,
                 ),
@@ -206,51 +210,55 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         }
 
 
-def observe_preshared(situation: Situation, link: str, prefix: str = "") -> List[Step]:
+def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
     """Return the steps that look at the preshared keys of a link, where it needs any."""
     steps = [] if prefix else preshared.observe_files(link)
-    if not situation.needs_preshared(link):
+    if not charm_state.needs_preshared(link):
         return steps
-    if situation.roles[link] != PROVIDER:
+    if charm_state.roles[link] != PROVIDER:
         steps += preshared.observe_wrap_key(link, prefix)
-    for remote in situation.remotes.get(link, ()):
+    for remote in charm_state.remotes.get(link, ()):
         steps += preshared.observe(link, remote.peer_name, prefix)
     return steps
 
 
 def _agreements(
-    situation: Situation, link: str, results: Results, prefix: str = ""
+    charm_state: CharmState, link: str, results: Results, prefix: str = ""
 ) -> List[Tuple[Remote, KeyOffer, preshared.PresharedState]]:
-    if not situation.needs_preshared(link):
+    if not charm_state.needs_preshared(link):
         return []
-    offers = situation.offers(link)
+    offers = charm_state.offers(link)
     found = []
-    for remote in situation.remotes.get(link, ()):
+    for remote in charm_state.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
         if offer is None or offer.keys is None:
             continue
-        if offer.keys.preshared or situation.intent.links[link].needs_preshared:
+        if offer.keys.preshared or charm_state.intent.links[link].needs_preshared:
             state = preshared.parse(link, remote.peer_name, results, prefix)
             found.append((remote, offer.keys, state))
     return found
 
 
-def _wrap_key(view: View) -> str:
-    if view.situation.roles[view.link] == PROVIDER or not view.situation.needs_preshared(view.link):
+def _wrap_key(inputs: LinkInputs) -> str:
+    if inputs.charm_state.roles[inputs.link] == PROVIDER or not inputs.charm_state.needs_preshared(
+        inputs.link
+    ):
         return ""
-    return preshared.parse_wrap_key(view.link, view.results)
+    return preshared.parse_wrap_key(inputs.link, inputs.results)
 
 
-def _agreed(view: View) -> Dict[str, Tuple[Optional[str], str]]:
+def _agreed(inputs: LinkInputs) -> Dict[str, Tuple[Optional[str], str]]:
     """Return (identity, ciphertext to publish) of the preshared key of each peer."""
-    provider = view.situation.roles[view.link] == PROVIDER
+    provider = inputs.charm_state.roles[inputs.link] == PROVIDER
     # There may be none of these looks, or others than these.
-    again = view.prepared is not None and any(
-        id.startswith("{}{}/".format(AGAIN, view.link)) for id in view.prepared.ids()
+    again = inputs.prepared is not None and any(
+        id.startswith("{}{}/".format(AGAIN, inputs.link)) for id in inputs.prepared.ids()
     )
-    results, prefix = (view.prepared, AGAIN) if again and view.prepared else (view.results, "")
+    results, prefix = (
+        (inputs.prepared, AGAIN) if again and inputs.prepared else (inputs.results, "")
+    )
     table = {}
-    for remote, keys, state in _agreements(view.situation, view.link, results, prefix):
+    for remote, keys, state in _agreements(inputs.charm_state, inputs.link, results, prefix):
         identity, _ = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
         table[remote.peer_name] = (identity, state.wrapped if provider and identity else "")
     return table

@@ -21,7 +21,7 @@ from vpnaas.base.links import IPSEC, KEYED, OWN_INTERFACES
 from vpnaas.base.prefixes import Routes
 from vpnaas.peers import same_address
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels.technology import Draft, Situation, View
+from vpnaas.tunnels.technology import CharmState, Draft, LinkInputs
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
@@ -56,9 +56,9 @@ class _Route:
     routed: bool
 
 
-def observe(situation: Situation) -> List[Step]:
+def observe(charm_state: CharmState) -> List[Step]:
     """Return the steps that look at the VDU's routes, where a link has tunnels."""
-    if not any(params.technology in KEYED for params in situation.intent.links.values()):
+    if not any(params.technology in KEYED for params in charm_state.intent.links.values()):
         return []
     return [
         run("path/route-4", "ip", "-j", "-4", "route", "show"),
@@ -67,16 +67,16 @@ def observe(situation: Situation) -> List[Step]:
     ]
 
 
-def probes(situation: Situation, vdu: VduFacts, results: Results) -> List[Step]:
+def probes(charm_state: CharmState, vdu: VduFacts, results: Results) -> List[Step]:
     """Return a ping of the underlay's full size to each endpoint behind a router; often none."""
     table = _table(results)
     steps: List[Step] = []
-    for link, params in sorted(situation.intent.links.items()):
+    for link, params in sorted(charm_state.intent.links.items()):
         if params.technology not in KEYED:
             continue
-        offers = situation.offers(link).values()
+        offers = charm_state.offers(link).values()
         ends = [offer.endpoint for offer in offers] + [
-            peer.endpoint for peer in situation.intent.manual(link)
+            peer.endpoint for peer in charm_state.intent.manual(link)
         ]
         for address in sorted({str(end[0]) for end in ends if end}):
             route = table.to(ipaddress.ip_address(address))
@@ -126,12 +126,12 @@ def ways(
     reach: Dict[str, Routes[bool]] = {
         link: Routes(
             (prefix, True)
-            for prefix in [draft.view.params.inner_address.network]
+            for prefix in [draft.inputs.params.inner_address.network]
             # Routed by destination: the inner address of a peer that is its outer one is not.
             + same_address.split(draft.admission.peers)[0]
         )
         for link, draft in links.items()
-        if draft.view.params.technology in KEYED
+        if draft.inputs.params.technology in KEYED
     }
     through: Dict[str, Dict[str, str]] = {}
     for link in reach:
@@ -142,18 +142,18 @@ def ways(
         }
     found: Dict[str, Dict[str, Way]] = {}
     for link, outers in through.items():
-        view = links[link].view
+        inputs = links[link].inputs
         found[link] = {}
         for peer in links[link].admission.peers:
             if not peer.endpoint:
                 continue
             outer, address = outers[peer.name], peer.endpoint[0]
-            mtu = links[outer].mtu if outer else _limit(address, view, table, known)
+            mtu = links[outer].mtu if outer else _limit(address, inputs, table, known)
             refused = _refused(link, peer, outer, links, through) if outer else None
-            if refused is None and mtu and mtu - view.overhead < fields.MIN_MTU:
+            if refused is None and mtu and mtu - inputs.overhead < fields.MIN_MTU:
                 refused = (
                     "only {} bytes get to {}".format(mtu, address),
-                    "at least {}".format(fields.MIN_MTU + view.overhead),
+                    "at least {}".format(fields.MIN_MTU + inputs.overhead),
                 )
             found[link][peer.name] = Way(outer, mtu, refused)
     return found
@@ -197,7 +197,7 @@ def _refused(
     if deeper:
         what = "{} is reached through the tunnel of {}, which itself runs through that of {}"
         return what.format(address, outer, deeper[0]), "tunnels nested once"
-    if links[link].view.params.technology == links[outer].view.params.technology == IPSEC:
+    if links[link].inputs.params.technology == links[outer].inputs.params.technology == IPSEC:
         what = "{} is reached through the tunnel of {}, and both are IPsec"
         return what.format(address, outer), "WireGuard for one of them"
     return None
@@ -211,15 +211,15 @@ def _runs(draft: Draft, peer: Peer) -> bool:
 
 def _limit(
     address: fields.IPAddress,
-    view: View,
+    inputs: LinkInputs,
     table: Routes[_Route],
     known: Mapping[str, int],
 ) -> int:
     route = table.to(address)
-    interface = view.vdu.interfaces.get(route.device) if route else None
+    interface = inputs.vdu.interfaces.get(route.device) if route else None
     limits = [known[str(address)]] if str(address) in known and route and route.routed else []
     # Another interface than the one that was named may lead there.
-    if interface is not None and interface.name not in (view.underlay.name, "lo"):
+    if interface is not None and interface.name not in (inputs.underlay.name, "lo"):
         limits.append(interface.mtu)
     return min(limits) if limits else 0
 

@@ -34,7 +34,7 @@ from vpnaas.vdu.steps import Results, Step
 
 
 @attr.frozen
-class Situation:
+class CharmState:
     """All that was gathered in Juju.
 
     Attributes:
@@ -123,7 +123,7 @@ class LinkPlan:
 
 
 @attr.frozen
-class View:
+class LinkInputs:
     """What a technology plans one link from.
 
     Attributes:
@@ -135,7 +135,7 @@ class View:
         elsewhere: Peers of the VDU's other links, by link.
     """
 
-    situation: Situation
+    charm_state: CharmState
     params: LinkParams
     vdu: VduFacts
     underlay: facts.Interface
@@ -156,7 +156,7 @@ class View:
     @property
     def remotes(self) -> Tuple[Remote, ...]:
         """Return the related applications of the link."""
-        return self.situation.remotes.get(self.link, ())
+        return self.charm_state.remotes.get(self.link, ())
 
     def context(
         self,
@@ -169,7 +169,7 @@ class View:
         """Return what the admission of peers is to know."""
         return Context(
             params=self.params,
-            role=self.situation.roles[self.link],
+            role=self.charm_state.roles[self.link],
             vdu=self.vdu,
             remotes=self.remotes,
             manual=tuple(manual),
@@ -179,12 +179,12 @@ class View:
             refused=self.refused,
             elsewhere=self.elsewhere,
             proofs=proofs,
-            revoked=frozenset(self.situation.intent.revoked.get(self.link, ())),
+            revoked=frozenset(self.charm_state.intent.revoked.get(self.link, ())),
         )
 
     def sources(self) -> Dict[str, fields.IPAddress]:
         """Return the address a tunnel inside another one starts from, by peer name."""
-        links = self.situation.intent.links
+        links = self.charm_state.intent.links
         return {name: links[link].inner_address.ip for name, link in self.through.items()}
 
 
@@ -196,18 +196,18 @@ class Draft:
         state: What was observed, which the technology of the link understands.
     """
 
-    view: View
+    inputs: LinkInputs
     state: Any
     admission: Admission
 
     @property
     def mtu(self) -> int:
         """Return the MTU of the tunnel, bytes: what we and all peers can take."""
-        return min([self.view.mtu] + [peer.mtu for peer in self.admission.peers if peer.mtu])
+        return min([self.inputs.mtu] + [peer.mtu for peer in self.admission.peers if peer.mtu])
 
 
 @attr.frozen
-class Seen:
+class PeerSession:
     """What the VDU knows of one peer at this moment.
 
     Attributes:
@@ -255,43 +255,45 @@ class Technology(Generic[State]):
         """Return the file whose presence says that the VDU has the link in this technology."""
         raise NotImplementedError
 
-    def interface(self, view: View) -> str:
+    def interface(self, inputs: LinkInputs) -> str:
         """Return the interface whose packets are those of the link."""
         raise NotImplementedError
 
-    def owner(self, view: View) -> str:
+    def owner(self, inputs: LinkInputs) -> str:
         """Return the systemd unit the link's measurement socket lives and dies with."""
         raise NotImplementedError
 
-    def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
+    def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         """Return the steps that make what is missing (keys) and look at `links`, never empty."""
         raise NotImplementedError
 
-    def prepare(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+    def prepare(
+        self, charm_state: CharmState, links: Sequence[str], results: Results
+    ) -> List[Step]:
         """Return the steps of a second round trip before the plan; often none."""
         return []
 
-    def fitted(self, view: View) -> View:
-        """Return the view with what this VDU allows.
+    def fitted(self, inputs: LinkInputs) -> LinkInputs:
+        """Return the inputs with what this VDU allows.
 
         Raises:
             VpnaasError: The link's parameters cannot work on this VDU.
         """
-        return view
+        return inputs
 
-    def parse(self, view: View) -> State:
+    def parse(self, inputs: LinkInputs) -> State:
         """Read what `observe` and `prepare` brought back of a link."""
         raise NotImplementedError
 
-    def admit(self, view: View, state: State) -> Admission:
+    def admit(self, inputs: LinkInputs, state: State) -> Admission:
         """Decide which peers a link has."""
         raise NotImplementedError
 
-    def plan(self, view: View, state: State, admission: Admission, mtu: int) -> LinkPlan:
+    def plan(self, inputs: LinkInputs, state: State, admission: Admission, mtu: int) -> LinkPlan:
         """Decide what a link with these peers should be."""
         raise NotImplementedError
 
-    def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
+    def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
         """Return the steps of a fresh look at the live state, for `conclude`."""
         return []
 
@@ -303,16 +305,16 @@ class Technology(Generic[State]):
         """Return the steps that take a link down for good; its keys stay."""
         raise NotImplementedError
 
-    def seen(self, state: State, link: str, peer: Peer) -> Seen:
+    def session(self, state: State, link: str, peer: Peer) -> PeerSession:
         """Return what the VDU knows of a peer."""
-        return Seen()
+        return PeerSession()
 
     def alive(self, state: State, link: str, peer: Peer, now: int, grace: int) -> bool:
         """Tell whether a peer proved itself so lately that its tunnel counts as up.
 
         What lies as far ahead is of before the clock was set back, and says nothing.
         """
-        handshake = self.seen(state, link, peer).handshake
+        handshake = self.session(state, link, peer).handshake
         return bool(handshake) and abs(now - handshake) < self.fresh + grace
 
     def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:

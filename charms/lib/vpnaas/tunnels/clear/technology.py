@@ -6,7 +6,7 @@ from vpnaas.base.links import NONE
 from vpnaas.peers.admission import Admission, admit
 from vpnaas.peers.offer import Offer
 from vpnaas.tunnels.clear import routes as clear
-from vpnaas.tunnels.technology import LinkPlan, Situation, Technology, View
+from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, Technology
 from vpnaas.vdu.steps import Step
 
 
@@ -19,34 +19,36 @@ class Clear(Technology[clear.State]):
         """Return the file that brings the link up."""
         return clear.up_file(link)
 
-    def interface(self, view: View) -> str:
+    def interface(self, inputs: LinkInputs) -> str:
         """Return the underlay, which carries the inner addresses."""
-        return view.underlay.name
+        return inputs.underlay.name
 
-    def owner(self, view: View) -> str:
+    def owner(self, inputs: LinkInputs) -> str:
         """Return the unit that sets the addresses and routes."""
-        return clear.unit(view.link)
+        return clear.unit(inputs.link)
 
-    def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
+    def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         """Return the steps that look at the links."""
         return [step for link in links for step in clear.observe(link)]
 
-    def parse(self, view: View) -> clear.State:
+    def parse(self, inputs: LinkInputs) -> clear.State:
         """Read what `observe` brought back of a link."""
-        return clear.parse(view.link, view.results)
+        return clear.parse(inputs.link, inputs.results)
 
-    def admit(self, view: View, state: clear.State) -> Admission:
+    def admit(self, inputs: LinkInputs, state: clear.State) -> Admission:
         """Decide which peers a link has."""
-        return admit(view.context(state.applied))
+        return admit(inputs.context(state.applied))
 
-    def plan(self, view: View, state: clear.State, admission: Admission, mtu: int) -> LinkPlan:
+    def plan(
+        self, inputs: LinkInputs, state: clear.State, admission: Admission, mtu: int
+    ) -> LinkPlan:
         """Decide what a link with these peers should be."""
-        params = view.params
+        params = inputs.params
         offer = Offer(
             technology=NONE,
             inner_address=params.inner_address.ip,
-            mtu=view.mtu,
-            endpoint=view.endpoint,
+            mtu=inputs.mtu,
+            endpoint=inputs.endpoint,
             allowed_prefixes=params.allowed_prefixes,
         )
         return LinkPlan(
@@ -54,10 +56,10 @@ class Clear(Technology[clear.State]):
             problems=admission.problems,
             waiting=admission.waiting,
             peers=admission.peers,
-            mtu=view.mtu,
+            mtu=inputs.mtu,
             state=state,
-            offers={remote.relation_id: offer for remote in view.remotes},
-            steps=tuple(clear.steps_to(params, view.underlay.name, admission.peers, state)),
+            offers={remote.relation_id: offer for remote in inputs.remotes},
+            steps=tuple(clear.steps_to(params, inputs.underlay.name, admission.peers, state)),
         )
 
     def absent(self, link: str) -> List[Step]:

@@ -23,7 +23,7 @@ from vpnaas.peers.offer import CertOffer, Offer
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Entry
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file
-from vpnaas.tunnels.technology import Situation, View
+from vpnaas.tunnels.technology import CharmState, LinkInputs
 from vpnaas.vdu import facts
 from vpnaas.vdu.steps import Results, Step, read, run, write
 
@@ -31,14 +31,14 @@ AUTHORITY, SUBJECT, OPERATED = "authority", "subject", "operated"
 AGAIN = "again/"
 
 
-def role(situation: Situation, link: str) -> str:
+def role(charm_state: CharmState, link: str) -> str:
     """Return what this end is to certificates of a link, "" where it has none."""
-    params = situation.intent.links[link]
+    params = charm_state.intent.links[link]
     if params.ipsec.credentials not in CERTIFIED:
         return ""
     if params.ipsec.credentials == EXTERNAL:
         return OPERATED
-    return AUTHORITY if situation.roles[link] == PROVIDER else SUBJECT
+    return AUTHORITY if charm_state.roles[link] == PROVIDER else SUBJECT
 
 
 def request_file(link: str) -> str:
@@ -109,33 +109,33 @@ class Held:
         )
 
 
-def _slots(situation: Situation, link: str) -> List[str]:
-    if role(situation, link) != SUBJECT:
+def _slots(charm_state: CharmState, link: str) -> List[str]:
+    if role(charm_state, link) != SUBJECT:
         return [""]
-    return [remote.peer_name for remote in situation.remotes.get(link, ())]
+    return [remote.peer_name for remote in charm_state.remotes.get(link, ())]
 
 
-def _keys(situation: Situation, link: str) -> List[str]:
+def _keys(charm_state: CharmState, link: str) -> List[str]:
     """Return the keys that peers offer, each once."""
     found = []
-    for _, offer in sorted(situation.offers(link).items()):
+    for _, offer in sorted(charm_state.offers(link).items()):
         keys = offer.keys
         found += [keys.public_key, keys.next_public_key] if keys else []
     return sorted({key for key in found if key})
 
 
-def observe(situation: Situation, link: str, prefix: str = "") -> List[Step]:
+def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
     """Return the steps that read what is there; none for a link without certificates."""
-    kind = role(situation, link)
+    kind = role(charm_state, link)
     if not kind:
         return []
     at = prefix + link + "/cert"
     steps = [read(at + "/request", request_file(link))]
     steps.append(read(at + "/next-request", next_request_file(link)))
-    for slot in _slots(situation, link):
+    for slot in _slots(charm_state, link):
         steps.append(read("{}/own/{}".format(at, slot), own_file(link, slot)))
         steps.append(read("{}/trust/{}".format(at, slot), trust_file(link, slot)))
-    for key in _keys(situation, link):
+    for key in _keys(charm_state, link):
         steps.append(read("{}/pin/{}".format(at, digest(key)), pin_file(link, key)))
     if kind != SUBJECT:
         steps.append(read(at + "/root", root_file(link, kind)))
@@ -164,18 +164,18 @@ def read_request(text: Optional[str]) -> Optional[Request]:
         return None
 
 
-def parse(situation: Situation, link: str, results: Results, prefix: str = "") -> Held:
+def parse(charm_state: CharmState, link: str, results: Results, prefix: str = "") -> Held:
     """Read what `observe` brought back."""
-    if not role(situation, link):
+    if not role(charm_state, link):
         return Held()
     at = prefix + link + "/cert"
     own, trusted, pins = {}, {}, {}
-    for slot in _slots(situation, link):
+    for slot in _slots(charm_state, link):
         mine = read_certificate(results.text("{}/own/{}".format(at, slot)))
         if mine is not None:
             own[slot] = mine
         trusted[slot] = results.text("{}/trust/{}".format(at, slot)) or ""
-    for key in _keys(situation, link):
+    for key in _keys(charm_state, link):
         pin = read_certificate(results.text("{}/pin/{}".format(at, digest(key))))
         if pin is not None:
             pins[digest(key)] = pin
@@ -208,16 +208,16 @@ def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
 
 
 def prepare(
-    situation: Situation, link: str, keys: Tuple[str, str], identity: str, results: Results
+    charm_state: CharmState, link: str, keys: Tuple[str, str], identity: str, results: Results
 ) -> List[Step]:
     """Return the steps that make what is missing, and let openssl check what is new.
 
     `keys` are ours, the one in use and the staged one.
     """
-    kind = role(situation, link)
+    kind = role(charm_state, link)
     if not kind:
         return []
-    held = parse(situation, link, results)
+    held = parse(charm_state, link, results)
     steps: List[Step] = []
     for key, there, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
         if key and (there is None or (there.key, there.name) != (key, identity)):
@@ -225,7 +225,7 @@ def prepare(
     if kind == AUTHORITY and held.root is None:
         steps += ca.make(link, identity, facts.parse(results).now)
     checks: Dict[str, List[Step]] = {}
-    for _, offer in sorted(situation.offers(link).items()):
+    for _, offer in sorted(charm_state.offers(link).items()):
         certs = offer.keys.certs if offer.keys else CertOffer()
         if kind == AUTHORITY:
             for key, text in requests_of(offer):
@@ -233,11 +233,11 @@ def prepare(
                 if not is_good(held, pin, key, _identity(offer)):
                     checks[check_id(link, text)] = _check_request(link, text)
             continue
-        root = _root(situation, link, held, certs)
+        root = _root(charm_state, link, held, certs)
         for text in _offered(kind, certs):
             if root is not None and not is_installed(held, text, root):
                 checks[check_id(link, text, root)] = _check(link, text, root)
-    given = situation.certificates.get(link)
+    given = charm_state.certificates.get(link)
     if kind == OPERATED and given is not None:
         text, root = given[0].text, given[1]
         checks[check_id(link, text, root)] = _check(link, text, root)
@@ -267,11 +267,13 @@ def _offered(kind: str, certs: CertOffer) -> List[str]:
     return [text for text in found if text]
 
 
-def _root(situation: Situation, link: str, held: Held, certs: CertOffer) -> Optional[Certificate]:
+def _root(
+    charm_state: CharmState, link: str, held: Held, certs: CertOffer
+) -> Optional[Certificate]:
     """Return the authority that a peer's certificate must be of."""
-    if role(situation, link) == SUBJECT:
+    if role(charm_state, link) == SUBJECT:
         return read_certificate(certs.authority)
-    given = situation.certificates.get(link)
+    given = charm_state.certificates.get(link)
     return given[1] if given is not None else held.root
 
 
@@ -311,9 +313,9 @@ def _check(link: str, text: str, root: Certificate) -> List[Step]:
     ]
 
 
-def verdict(view: View, id: str, where: str) -> str:
+def verdict(inputs: LinkInputs, id: str, where: str) -> str:
     """Return why openssl refuses what it was asked about, "" where it does not."""
-    results = view.results if view.prepared is None else view.prepared
+    results = inputs.results if inputs.prepared is None else inputs.prepared
     text = results.error(id) + "\n" + results.output(id)
     if results.exit_code(id) == 0 and ("verify OK" in text or ": OK" in text):
         return ""

@@ -27,8 +27,8 @@ from vpnaas.tunnels.ipsec.certificates import (
     root_file,
     trust_file,
 )
-from vpnaas.tunnels.ipsec.validation import Judgement, Own
-from vpnaas.tunnels.technology import View
+from vpnaas.tunnels.ipsec.validation import Own, Validation
+from vpnaas.tunnels.technology import LinkInputs
 from vpnaas.vdu.steps import Results, Step, move, remove, write
 
 
@@ -44,23 +44,27 @@ def promote(link: str, held: Held) -> List[Step]:
 
 
 def steps_to(
-    view: View, held: Held, judgement: Judgement, peers: Sequence[Peer], applied: Sequence[Peer]
+    inputs: LinkInputs,
+    held: Held,
+    validated: Validation,
+    peers: Sequence[Peer],
+    applied: Sequence[Peer],
 ) -> List[Step]:
     """Return the steps that bring certificates, and what is said of revocations, onto the VDU."""
-    link, kind, now = view.link, role(view.situation, view.link), view.vdu.now
+    link, kind, now = inputs.link, role(inputs.charm_state, inputs.link), inputs.vdu.now
     if not kind:
         return []
     wanted: Dict[str, str] = {}
     for peer in peers:
-        wanted.update(judgement.files.get(peer.name, {}))
-    root = judgement.roots.get("")
+        wanted.update(validated.files.get(peer.name, {}))
+    root = validated.roots.get("")
     if kind != SUBJECT and root is not None:
         wanted[trust_file(link)] = root.pem
         if kind == OPERATED:
             wanted[root_file(link, kind)] = root.pem
             for own, path in (
-                (judgement.own.get(""), own_file(link)),
-                (judgement.following, next_file(link)),
+                (validated.own.get(""), own_file(link)),
+                (validated.following, next_file(link)),
             ):
                 if isinstance(own, Certificate):
                     wanted[path] = own.pem
@@ -79,16 +83,16 @@ def steps_to(
     steps += [remove("{}/certs{}".format(link, path), path) for path in sorted(gone - set(wanted))]
     if kind == AUTHORITY and root is not None:
         issues = [
-            own for own in (*judgement.own.values(), judgement.following) if isinstance(own, Issue)
+            own for own in (*validated.own.values(), validated.following) if isinstance(own, Issue)
         ]
-        issues += [issue for key, issue in sorted(judgement.issues.items()) if key in keys]
+        issues += [issue for key, issue in sorted(validated.issues.items()) if key in keys]
         in_force = {issue.serial for issue in issues}
-        own_ones = (*judgement.own.values(), judgement.following)
+        own_ones = (*validated.own.values(), validated.following)
         in_force |= {own.serial for own in own_ones if own is not None}
         for peer in peers:
             for name in (peer.certificate, peer.next_certificate):
                 in_force.add(name.partition("-")[0])
-        stolen = set(view.situation.intent.revoked.get(link, ()))
+        stolen = set(inputs.charm_state.intent.revoked.get(link, ()))
         steps += ca.revoke(link, held.issued, held.listed, in_force, stolen, now)
         for issue in issues:
             steps += ca.sign(link, issue, now)
@@ -113,10 +117,10 @@ PENDING = "issued:"
 
 
 def offered(
-    view: View, held: Held, judgement: Judgement, remote: Remote, keys: Tuple[str, str]
+    inputs: LinkInputs, held: Held, validated: Validation, remote: Remote, keys: Tuple[str, str]
 ) -> CertOffer:
     """Return what a relation is told of certificates."""
-    kind = role(view.situation, view.link)
+    kind = role(inputs.charm_state, inputs.link)
 
     def text(own: Optional[Own]) -> str:
         if isinstance(own, Issue):
@@ -124,21 +128,21 @@ def offered(
         return own.text if own is not None else ""
 
     slot = remote.peer_name if kind == SUBJECT else ""
-    told = CertOffer(
-        certificate=text(judgement.own.get(slot)), next_certificate=text(judgement.following)
+    certs = CertOffer(
+        certificate=text(validated.own.get(slot)), next_certificate=text(validated.following)
     )
     if kind == SUBJECT:
         asked = [held.request, held.next_request]
         texts = [r.text if r is not None and r.key == key else "" for r, key in zip(asked, keys)]
-        return CertOffer(request=texts[0], next_request=texts[1], certificate=told.certificate)
+        return CertOffer(request=texts[0], next_request=texts[1], certificate=certs.certificate)
     if kind == OPERATED:
-        return told
-    root = judgement.roots.get("")
-    return attr.evolve(told, authority=root.text if root is not None else "")
+        return certs
+    root = validated.roots.get("")
+    return attr.evolve(certs, authority=root.text if root is not None else "")
 
 
 def issued(
-    held: Held, judgement: Judgement, peer: Optional[Peer], offer: Optional[Offer]
+    held: Held, validated: Validation, peer: Optional[Peer], offer: Optional[Offer]
 ) -> Tuple[str, str]:
     """Return what an authority issued for a reader's keys, that in use and the next one."""
     if peer is None or offer is None or offer.keys is None:
@@ -147,8 +151,8 @@ def issued(
     def text(key: str) -> str:
         if key not in peer.public_keys():
             return ""
-        if key in judgement.issues:
-            return PENDING + judgement.issues[key].serial
+        if key in validated.issues:
+            return PENDING + validated.issues[key].serial
         pin = held.pins.get(digest(key))
         return pin.text if pin is not None else ""
 

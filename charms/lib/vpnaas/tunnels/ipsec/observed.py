@@ -33,7 +33,7 @@ from vpnaas.tunnels.ipsec.names import (
     unit,
     up_file,
 )
-from vpnaas.tunnels.ipsec.validation import Judgement
+from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.vdu import facts
 from vpnaas.vdu.programs.swanctl_raw import events
 from vpnaas.vdu.steps import Results, Step, read, remove, run
@@ -118,7 +118,7 @@ class State(KeyState):
         interface: The link's interface, None where there is none.
         routes: Of the link's interface.
         held: Certificates.
-        judged: What follows from them and from offers; None for a link without certificates.
+        validated: What follows from them and from offers; None for a link without certificates.
     """
 
     identity: str
@@ -132,7 +132,7 @@ class State(KeyState):
     interface: Optional[facts.Interface]
     routes: FrozenSet[fields.IPNetwork]
     held: Held = attr.Factory(Held)
-    judged: Optional[Judgement] = None
+    validated: Optional[Validation] = None
     _ends: Mapping[str, List[Sa]] = attr.ib(
         init=False, eq=False, repr=False, default=attr.Factory(_by_end, takes_self=True)
     )

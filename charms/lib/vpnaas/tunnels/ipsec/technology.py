@@ -15,7 +15,7 @@ from vpnaas.peers.peer import Peer, in_turn
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec import algorithms, certificates, enrolment, validation
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
-from vpnaas.tunnels.technology import LinkPlan, Seen, Situation, View
+from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
 from vpnaas.vdu.steps import Results, Step
 
 HYBRID_SINCE = (6, 0)
@@ -48,45 +48,45 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         """Return the swanctl file."""
         return ipsec.conf_path(link)
 
-    def interface(self, view: View) -> str:
+    def interface(self, inputs: LinkInputs) -> str:
         """Return the interface decrypted packets come in by."""
-        plane = ipsec.parse_plane(view.results)
+        plane = ipsec.parse_plane(inputs.results)
         return {
-            ipsec.XFRM: ipsec_interface(view.link),
-            ipsec.POLICY: view.underlay.name,
+            ipsec.XFRM: ipsec_interface(inputs.link),
+            ipsec.POLICY: inputs.underlay.name,
             ipsec.USERSPACE: ipsec.TUN,
         }[plane]
 
-    def owner(self, view: View) -> str:
+    def owner(self, inputs: LinkInputs) -> str:
         """Return the daemon's unit."""
         return ipsec.DAEMON
 
-    def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
+    def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         """Return the steps that make missing keys and look at the daemon and interfaces."""
         steps = [*ipsec.observe(links), algorithms.observe()]
         for link in links:
-            steps += observe_preshared(situation, link)
-            steps += certificates.observe(situation, link)
+            steps += observe_preshared(charm_state, link)
+            steps += certificates.observe(charm_state, link)
         return steps
 
-    def agree(self, situation: Situation, links: Sequence[str], results: Results) -> List[Step]:
+    def agree(self, charm_state: CharmState, links: Sequence[str], results: Results) -> List[Step]:
         """Return the steps that move agreements on keys and certificates on."""
-        steps = super().agree(situation, links, results)
+        steps = super().agree(charm_state, links, results)
         for link in links:
-            if certificates.role(situation, link):
+            if certificates.role(charm_state, link):
                 keys, identity = ipsec.keys_of(link, results)
-                steps += certificates.prepare(situation, link, keys, identity, results)
+                steps += certificates.prepare(charm_state, link, keys, identity, results)
         return steps
 
-    def look_again(self, situation: Situation, link: str) -> List[Step]:
+    def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
         """Return the steps that look at what `agree` may have changed."""
-        again = certificates.observe(situation, link, certificates.AGAIN)
-        return super().look_again(situation, link) + again
+        again = certificates.observe(charm_state, link, certificates.AGAIN)
+        return super().look_again(charm_state, link) + again
 
-    def fitted(self, view: View) -> View:
-        """Return the view with what this VDU's strongSwan and kernel allow."""
-        params = view.params
-        version = ipsec.parse_version(view.results)
+    def fitted(self, inputs: LinkInputs) -> LinkInputs:
+        """Return the inputs with what this VDU's strongSwan and kernel allow."""
+        params = inputs.params
+        version = ipsec.parse_version(inputs.results)
         if params.ipsec.proposal.hybrid and version < HYBRID_SINCE:
             raise InputError(
                 "configure: proposal",
@@ -95,7 +95,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                 ),
                 "a proposal without it, or an image with strongSwan 6.0 or newer",
             )
-        missing = algorithms.lacking(params.ipsec.proposal, view.results)
+        missing = algorithms.lacking(params.ipsec.proposal, inputs.results)
         if missing:
             raise InputError(
                 "configure: proposal",
@@ -105,7 +105,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                 "what `swanctl --list-algs` shows there; most plugins are in the package"
                 " libstrongswan-standard-plugins",
             )
-        if ipsec.parse_plane(view.results) == ipsec.USERSPACE:
+        if ipsec.parse_plane(inputs.results) == ipsec.USERSPACE:
             if params.ipsec.esn == "yes":
                 raise InputError(
                     "configure: ipsec-options: esn",
@@ -113,79 +113,81 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                     " numbers",
                     "esn=auto or esn=no",
                 )
-            view = attr.evolve(view, mtu=min(view.mtu, ipsec.TUN_MTU))
+            inputs = attr.evolve(inputs, mtu=min(inputs.mtu, ipsec.TUN_MTU))
         if params.ipsec.same_address:
-            same_address.check(params, view.underlay)
-        return view
+            same_address.check(params, inputs.underlay)
+        return inputs
 
-    def plan(self, view: View, state: ipsec.State, admission: Admission, mtu: int) -> LinkPlan:
+    def plan(
+        self, inputs: LinkInputs, state: ipsec.State, admission: Admission, mtu: int
+    ) -> LinkPlan:
         """Decide what a link with these peers should be."""
-        plan = super().plan(view, state, admission, mtu)
-        untimely = enrolment.untimely(plan.state.held, view.vdu.now)
+        plan = super().plan(inputs, state, admission, mtu)
+        untimely = enrolment.untimely(plan.state.held, inputs.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + untimely)
 
-    def observed(self, view: View) -> ipsec.State:
+    def observed(self, inputs: LinkInputs) -> ipsec.State:
         """Read what `observe` brought back of a link."""
-        situation, link = view.situation, view.link
-        state = ipsec.parse(situation.using(self.name), link, view.vdu, view.results)
-        results, prefix = view.results, ""
-        if view.prepared is not None and certificates.looked_again(link, view.prepared):
-            results, prefix = view.prepared, certificates.AGAIN
-        held = certificates.parse(situation, link, results, prefix)
-        return self._judged(view, attr.evolve(state, held=held))
+        charm_state, link = inputs.charm_state, inputs.link
+        state = ipsec.parse(charm_state.using(self.name), link, inputs.vdu, inputs.results)
+        results, prefix = inputs.results, ""
+        if inputs.prepared is not None and certificates.looked_again(link, inputs.prepared):
+            results, prefix = inputs.prepared, certificates.AGAIN
+        held = certificates.parse(charm_state, link, results, prefix)
+        return self._validated(inputs, attr.evolve(state, held=held))
 
     @staticmethod
-    def _judged(view: View, state: ipsec.State) -> ipsec.State:
+    def _validated(inputs: LinkInputs, state: ipsec.State) -> ipsec.State:
         """Return the state with what follows from its certificates, where the link has any."""
-        if not certificates.role(view.situation, view.link):
+        if not certificates.role(inputs.charm_state, inputs.link):
             return state
         keys = (state.public_key, state.next_public_key)
-        judged = validation.judge(view, state.held, keys, state.identity)
-        return attr.evolve(state, judged=judged)
+        validated = validation.validate(inputs, state.held, keys, state.identity)
+        return attr.evolve(state, validated=validated)
 
-    def proofs(self, view: View, state: ipsec.State) -> Optional[Mapping[str, Proof]]:
+    def proofs(self, inputs: LinkInputs, state: ipsec.State) -> Optional[Mapping[str, Proof]]:
         """Return where peers stand with certificates."""
-        return state.judged.proofs if state.judged is not None else None
+        return state.validated.proofs if state.validated is not None else None
 
-    def due(self, view: View, state: ipsec.State) -> bool:
+    def due(self, inputs: LinkInputs, state: ipsec.State) -> bool:
         """Tell whether two thirds of a certificate's life are over that can be renewed."""
-        kind = certificates.role(view.situation, view.link)
-        if state.judged is None or kind == certificates.OPERATED:
+        kind = certificates.role(inputs.charm_state, inputs.link)
+        if state.validated is None or kind == certificates.OPERATED:
             return False
-        time = validation.renewal(state.judged)
-        return time is not None and view.vdu.now >= time
+        time = validation.renewal(state.validated)
+        return time is not None and inputs.vdu.now >= time
 
-    def lacking(self, view: View, state: ipsec.State) -> Sequence[str]:
+    def lacking(self, inputs: LinkInputs, state: ipsec.State) -> Sequence[str]:
         """Return whence the staged key still needs a certificate."""
-        return state.judged.lacking if state.judged is not None else ()
+        return state.validated.lacking if state.validated is not None else ()
 
-    def told(
-        self, view: View, state: ipsec.State, peers: Mapping[str, Peer], keys: KeyOffer
+    def key_offers(
+        self, inputs: LinkInputs, state: ipsec.State, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
         """Return what single relations are told of our keys and certificates."""
-        kind, judged = certificates.role(view.situation, view.link), state.judged
-        if judged is None:
+        kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
+        if validated is None:
             return {}
         own = (state.public_key, state.next_public_key)
-        offers = view.situation.offers(view.link)
-        told = {}
-        for remote in view.remotes:
+        offers = inputs.charm_state.offers(inputs.link)
+        by_peer = {}
+        for remote in inputs.remotes:
             name = remote.peer_name
-            certs = enrolment.offered(view, state.held, judged, remote, own)
+            certs = enrolment.offered(inputs, state.held, validated, remote, own)
             if kind == certificates.AUTHORITY:
-                pair = enrolment.issued(state.held, judged, peers.get(name), offers.get(name))
+                pair = enrolment.issued(state.held, validated, peers.get(name), offers.get(name))
                 certs = attr.evolve(certs, issued=pair[0], next_issued=pair[1])
-            told[name] = attr.evolve(keys, certs=certs)
-        return told
+            by_peer[name] = attr.evolve(keys, certs=certs)
+        return by_peer
 
-    def stage_key(self, view: View, state: ipsec.State) -> List[Step]:
+    def stage_key(self, inputs: LinkInputs, state: ipsec.State) -> List[Step]:
         """Return the steps that make the next key and, for a certificate, its request."""
-        steps = ipsec.stage_key(view.link)
-        if certificates.role(view.situation, view.link):
-            steps += certificates.ask(view.link, state.identity, staged=True)
+        steps = ipsec.stage_key(inputs.link)
+        if certificates.role(inputs.charm_state, inputs.link):
+            steps += certificates.ask(inputs.link, state.identity, staged=True)
         return steps
 
-    def promote_key(self, view: View, state: ipsec.State) -> Tuple[ipsec.State, List[Step]]:
+    def promote_key(self, inputs: LinkInputs, state: ipsec.State) -> Tuple[ipsec.State, List[Step]]:
         """Return the state after the switch to the staged key, and the steps."""
         generation = state.generation + 1
         switched = attr.evolve(
@@ -195,63 +197,67 @@ class Ipsec(KeyedTechnology[ipsec.State]):
             generation=generation,
             held=state.held.promoted(),
         )
-        steps = enrolment.promote(view.link, state.held)
-        return self._judged(view, switched), steps + ipsec.promote_key(view.link, generation)
+        steps = enrolment.promote(inputs.link, state.held)
+        return self._validated(inputs, switched), steps + ipsec.promote_key(inputs.link, generation)
 
     def _wanted(
-        self, view: View, state: ipsec.State, mtu: int, peers: Sequence[Peer]
+        self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
     ) -> ipsec.Wanted:
-        kind, judged = certificates.role(view.situation, view.link), state.judged
+        kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
         chains: Dict[str, ipsec.Chain] = {}
         brought: List[Step] = []
-        if judged is not None:
-            brought = enrolment.steps_to(view, state.held, judged, peers, state.applied)
+        if validated is not None:
+            brought = enrolment.steps_to(inputs, state.held, validated, peers, state.applied)
             for peer in peers:
                 slot = peer.name if kind == certificates.SUBJECT else ""
                 chains[peer.name] = ipsec.Chain(
-                    name=judged.own_handle(slot),
-                    own=certificates.own_file(view.link, slot),
-                    authority=certificates.trust_file(view.link, slot),
+                    name=validated.own_handle(slot),
+                    own=certificates.own_file(inputs.link, slot),
+                    authority=certificates.trust_file(inputs.link, slot),
                     strict=kind == certificates.AUTHORITY,
                 )
-        inner = view.situation.inner_addresses()
-        addresses = [a.ip for a in view.underlay.addresses if a.ip not in inner]
+        inner = inputs.charm_state.inner_addresses()
+        addresses = [a.ip for a in inputs.underlay.addresses if a.ip not in inner]
         return ipsec.Wanted(
-            params=view.params,
+            params=inputs.params,
             mtu=mtu,
-            tun_mtu=min([mtu] + [self._cap(view, link) for link in view.situation.using(IPSEC)]),
+            tun_mtu=min(
+                [mtu] + [self._cap(inputs, link) for link in inputs.charm_state.using(IPSEC)]
+            ),
             peers=tuple(peers),
             underlay=tuple(addresses),
-            initiates=_initiates(view, peers),
-            sources=view.sources(),
+            initiates=_initiates(inputs, peers),
+            sources=inputs.sources(),
             chains=chains,
             certificates=tuple(brought),
             same_address=any(
-                view.situation.intent.links[link].ipsec.same_address
-                for link in view.situation.using(IPSEC)
+                inputs.charm_state.intent.links[link].ipsec.same_address
+                for link in inputs.charm_state.using(IPSEC)
             ),
         )
 
-    def _cap(self, view: View, link: str) -> int:
+    def _cap(self, inputs: LinkInputs, link: str) -> int:
         """Return the MTU another link of the VDU can have at most."""
-        params = view.situation.intent.links[link]
+        params = inputs.charm_state.intent.links[link]
         try:
-            underlay = view.vdu.underlay(params.underlay_interface, view.situation.management)
+            underlay = inputs.vdu.underlay(params.underlay_interface, inputs.charm_state.management)
         except VpnaasError:
             return ipsec.TUN_MTU
         room = underlay.mtu - self.overhead(params)
         return max(min(room, params.mtu or room, ipsec.TUN_MTU), fields.MIN_MTU)
 
-    def apply(self, view: View, state: ipsec.State, mtu: int, peers: Sequence[Peer]) -> List[Step]:
+    def apply(
+        self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
+    ) -> List[Step]:
         """Return the steps to the wanted connections."""
-        wanted = self._wanted(view, state, mtu, peers)
+        wanted = self._wanted(inputs, state, mtu, peers)
         made = ipsec.connections(wanted, state)
         steps = ipsec.steps_to(wanted, state, made)
-        return steps + self._wake(view, wanted, state, peers, made)
+        return steps + self._wake(inputs, wanted, state, peers, made)
 
     @staticmethod
     def _wake(
-        view: View,
+        inputs: LinkInputs,
         wanted: ipsec.Wanted,
         state: ipsec.State,
         peers: Sequence[Peer],
@@ -266,33 +272,33 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         link = wanted.link
         awake = {p.name for p in reached if any(sa.up for sa in state.of(link, p.name))}
         asleep = [peer.name for peer in reached if peer.name not in awake]
-        chosen = awake.union(in_turn(asleep, MOST_CALLS, view.vdu.now))
+        chosen = awake.union(in_turn(asleep, MOST_CALLS, inputs.vdu.now))
         steps: List[Step] = []
         for peer in reached:
             if peer.name in chosen:
                 steps += ipsec.wake(wanted, state, peer, made)
         return steps
 
-    def restart(self, view: View, state: ipsec.State, peers: Sequence[Peer]) -> List[Step]:
+    def restart(self, inputs: LinkInputs, state: ipsec.State, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels down and up."""
-        wanted = self._wanted(view, state, view.mtu, peers)
+        wanted = self._wanted(inputs, state, inputs.mtu, peers)
         steps = ipsec.restart(wanted, state)
         gone = attr.evolve(state, sas=())
-        for step in self._wake(view, wanted, gone, peers, ipsec.connections(wanted, gone)):
+        for step in self._wake(inputs, wanted, gone, peers, ipsec.connections(wanted, gone)):
             steps.append(attr.evolve(step, id=step.id + "/again"))
         return steps
 
-    def key_offer(self, view: View, state: ipsec.State) -> KeyOffer:
+    def key_offer(self, inputs: LinkInputs, state: ipsec.State) -> KeyOffer:
         """Return what all relations are told."""
-        chosen = view.params.ipsec
+        chosen = inputs.params.ipsec
         return attr.evolve(
-            super().key_offer(view, state),
+            super().key_offer(inputs, state),
             identity=state.identity,
             proposal=chosen.proposal.text,
             credentials=chosen.credentials,
         )
 
-    def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
+    def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
         """Return the steps that read the live state of all links."""
         return ipsec.look(prefix)
 
@@ -343,12 +349,12 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         """Tell whether packets pass; dead peers are found by the daemon itself (RFC 7296 2.4)."""
         return any(sa.up for sa in state.of(link, peer.name))
 
-    def seen(self, state: ipsec.State, link: str, peer: Peer) -> Seen:
+    def session(self, state: ipsec.State, link: str, peer: Peer) -> PeerSession:
         """Return what the daemon knows of a peer."""
         mine = state.of(link, peer.name)
         best = sorted(mine, key=lambda sa: (not sa.up, -sa.id))[:1]
         if not best:
-            return Seen(details={"ike": "none"})
+            return PeerSession(details={"ike": "none"})
         children = [child for sa in mine for child in sa.children]
         newest = sorted(best[0].children, key=lambda child: child.age)[:1]
         details = {"ike": best[0].state.lower(), "ike-proposal": best[0].ike}  # type: Dict[str, Any]
@@ -363,7 +369,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                     "last-rekey-s": child.age,
                 }
             )
-        return Seen(
+        return PeerSession(
             age=best[0].age,
             received=sum(child.received for child in children),
             sent=sum(child.sent for child in children),
@@ -386,12 +392,12 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         )
 
 
-def _initiates(view: View, peers: Sequence[Peer]) -> FrozenSet[str]:
+def _initiates(inputs: LinkInputs, peers: Sequence[Peer]) -> FrozenSet[str]:
     """Return the peers towards which this side holds the tunnel up; never do both ends.
 
     In a relation that is the requirer; a manual peer is called where its endpoint is known.
     """
-    provider = view.situation.roles[view.link] == PROVIDER
+    provider = inputs.charm_state.roles[inputs.link] == PROVIDER
     return frozenset(
         peer.name
         for peer in peers

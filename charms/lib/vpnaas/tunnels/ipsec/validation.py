@@ -28,7 +28,7 @@ from vpnaas.tunnels.ipsec.certificates import (
     trust_file,
     verdict,
 )
-from vpnaas.tunnels.technology import View
+from vpnaas.tunnels.technology import LinkInputs
 
 MOST_AT_ONCE = 64
 """Certificates one plan issues; a plan has to fit one message to the VDU."""
@@ -37,7 +37,7 @@ Own = Union[Certificate, Issue]
 
 
 @attr.frozen
-class Judgement:
+class Validation:
     """What follows from what is there and what was offered.
 
     Attributes:
@@ -64,25 +64,27 @@ class Judgement:
         return handle(own.serial, root) if own is not None and root is not None else ""
 
 
-def judge(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
+def validate(inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str) -> Validation:
     """Decide what is good; `keys` are ours, the one in use and the staged one.
 
     Raises:
         InputError: What an operator gives is not.
     """
-    kind = role(view.situation, view.link)
+    kind = role(inputs.charm_state, inputs.link)
     if kind == AUTHORITY:
-        return _judge_authority(view, held, keys, identity)
+        return _validate_as_authority(inputs, held, keys, identity)
     if kind == SUBJECT:
-        return _judge_subject(view, held, keys, identity)
-    return _judge_operated(view, held, keys, identity)
+        return _validate_as_subject(inputs, held, keys, identity)
+    return _validate_operated(inputs, held, keys, identity)
 
 
-def _judge_authority(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
-    link, root = view.link, held.root
+def _validate_as_authority(
+    inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str
+) -> Validation:
+    link, root = inputs.link, held.root
     if root is None:
-        return Judgement({}, {})
-    now, seconds = view.vdu.now, view.params.ipsec.cert_lifetime
+        return Validation({}, {})
+    now, seconds = inputs.vdu.now, inputs.params.ipsec.cert_lifetime
 
     def mine(
         key: str, there: Optional[Certificate], asked: Optional[Request], path: str
@@ -97,20 +99,20 @@ def _judge_authority(view: View, held: Held, keys: Tuple[str, str], identity: st
     following = mine(keys[1], held.following, held.next_request, next_file(link))
     proofs: Dict[str, Proof] = {}
     issues: Dict[str, Issue] = {}
-    for remote, offer in _offers(view):
-        told = offer.keys
-        if told is None:
+    for remote, offer in _offers(inputs):
+        offered = offer.keys
+        if offered is None:
             continue
         handles, refused = {}, {}
         for key, text in requests_of(offer):
             where = "{}: certificate request".format(remote.label)
             pin = held.pins.get(digest(key))
-            if is_good(held, pin, key, told.identity) and pin is not None:
+            if is_good(held, pin, key, offered.identity) and pin is not None:
                 handles[key] = handle(pin.serial, root)
                 continue
             if len(issues) >= MOST_AT_ONCE:
                 continue  # It waits for the next event, and those issued now bring some.
-            refusal = verdict(view, check_id(link, text), where)
+            refusal = verdict(inputs, check_id(link, text), where)
             if len(held.issued) >= ca.MOST:
                 refusal = str(
                     InputError(
@@ -119,23 +121,23 @@ def _judge_authority(view: View, held: Held, keys: Tuple[str, str], identity: st
                         "as many",
                     )
                 )
-            if told.identity == identity:
+            if offered.identity == identity:
                 refusal = str(InputError(where, "it asks for our own identity", "one of its own"))
             if refusal:
                 refused[key] = refusal
                 continue
             pem = x509.armour(text, x509.REQUEST)
             path, number = pin_file(link, key), ca.serial(key, now, held.issued)
-            issues[key] = Issue(pem, told.identity, number, path, seconds)
+            issues[key] = Issue(pem, offered.identity, number, path, seconds)
             handles[key] = handle(number, root)
         proofs[remote.peer_name] = Proof(
-            certificate=handles.get(told.public_key, ""),
-            next_certificate=handles.get(told.next_public_key, ""),
-            refused=refused.get(told.public_key, ""),
-            problems=tuple(t for k, t in sorted(refused.items()) if k != told.public_key),
+            certificate=handles.get(offered.public_key, ""),
+            next_certificate=handles.get(offered.next_public_key, ""),
+            refused=refused.get(offered.public_key, ""),
+            problems=tuple(t for k, t in sorted(refused.items()) if k != offered.public_key),
             waiting="waiting for the certificate request of {}".format(remote.label),
         )
-    return Judgement(
+    return Validation(
         proofs=proofs,
         own={"": own} if own is not None else {},
         following=following,
@@ -144,38 +146,40 @@ def _judge_authority(view: View, held: Held, keys: Tuple[str, str], identity: st
     )
 
 
-def _judge_subject(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
-    link = view.link
+def _validate_as_subject(
+    inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str
+) -> Validation:
+    link = inputs.link
     proofs: Dict[str, Proof] = {}
     own: Dict[str, Own] = {}
     files: Dict[str, Dict[str, str]] = {}
     roots: Dict[str, Certificate] = {}
     lacking = []
-    for remote in view.remotes:
+    for remote in inputs.remotes:
         # What is in use, for peers that keep it whatever they offer now.
         kept, before = held.own.get(remote.peer_name), held.trusted.get(remote.peer_name)
         trusted = read_certificate(before)
         if kept is not None and kept.key == keys[0] and trusted is not None:
             own[remote.peer_name], roots[remote.peer_name] = kept, trusted
-    for remote, offer in _offers(view):
-        told, slot = offer.keys, remote.peer_name
-        if told is None:
+    for remote, offer in _offers(inputs):
+        offered, slot = offer.keys, remote.peer_name
+        if offered is None:
             continue
         kept = held.own.get(slot)
         usable = slot in own
-        root = read_certificate(told.certs.authority)
+        root = read_certificate(offered.certs.authority)
         proof = Proof(waiting="waiting for a certificate from {}".format(remote.label), keep=usable)
         if root is None:
             proofs[slot] = proof
             continue
         good: Dict[str, Certificate] = {}
         refused = ""
-        for text in (told.certs.issued, told.certs.next_issued):
+        for text in (offered.certs.issued, offered.certs.next_issued):
             found = read_certificate(text)
             if found is None or found.key not in keys:
                 continue
             where = "{}: issued certificate".format(remote.label)
-            refusal = _refusal(view, held, where, found, found.key, identity, root)
+            refusal = _refusal(inputs, held, where, found, found.key, identity, root)
             refused = refused or refusal
             if not refusal:
                 good[found.key] = found
@@ -187,21 +191,23 @@ def _judge_subject(view: View, held: Held, keys: Tuple[str, str], identity: str)
         if mine is None:
             proofs[slot] = attr.evolve(proof, refused=refused)
             continue
-        proof, pins = _theirs(view, held, remote, offer, root)
+        proof, pins = _theirs(inputs, held, remote, offer, root)
         proofs[slot] = attr.evolve(proof, keep=usable)
         if proof.certificate:
             own[slot], roots[slot] = mine, root
             files[slot] = dict(pins)
             files[slot][own_file(link, slot)] = mine.pem
             files[slot][trust_file(link, slot)] = root.pem
-    return Judgement(proofs, own, files=files, lacking=tuple(lacking), roots=roots)
+    return Validation(proofs, own, files=files, lacking=tuple(lacking), roots=roots)
 
 
-def _judge_operated(view: View, held: Held, keys: Tuple[str, str], identity: str) -> Judgement:
-    link = view.link
+def _validate_operated(
+    inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str
+) -> Validation:
+    link = inputs.link
     own: Dict[str, Own] = {"": held.own[""]} if "" in held.own else {}
     following, root = held.following, held.root
-    given = view.situation.certificates.get(link)
+    given = inputs.charm_state.certificates.get(link)
     if given is not None:
         found, root = given
         where = "set-certificate: certificate"
@@ -214,8 +220,8 @@ def _judge_operated(view: View, held: Held, keys: Tuple[str, str], identity: str
             raise InputError(
                 where, "another authority issued it", "one of the given ca-certificate"
             )
-        x509.in_force(where, found, view.vdu.now)
-        refusal = verdict(view, check_id(link, found.text, root), where)
+        x509.in_force(where, found, inputs.vdu.now)
+        refusal = verdict(inputs, check_id(link, found.text, root), where)
         if refusal:
             raise VpnaasError(refusal)
         if found.key == keys[0]:
@@ -230,44 +236,44 @@ def _judge_operated(view: View, held: Held, keys: Tuple[str, str], identity: str
         following = None
     proofs: Dict[str, Proof] = {}
     files: Dict[str, Dict[str, str]] = {}
-    for remote, offer in _offers(view):
+    for remote, offer in _offers(inputs):
         if mine is None or root is None:
             proofs[remote.peer_name] = Proof(
                 waiting="waiting for a certificate, see show-csr and set-certificate",
                 keep=False,
             )
             continue
-        proof, pins = _theirs(view, held, remote, offer, root)
+        proof, pins = _theirs(inputs, held, remote, offer, root)
         proofs[remote.peer_name] = proof
         files[remote.peer_name] = dict(pins)
     lacking = ("by set-certificate",) if keys[1] and following is None else ()
     roots = {"": root} if root is not None else {}
-    return Judgement(proofs, own, following, {}, files, lacking, roots)
+    return Validation(proofs, own, following, {}, files, lacking, roots)
 
 
 def _theirs(
-    view: View, held: Held, remote: Remote, offer: Offer, root: Certificate
+    inputs: LinkInputs, held: Held, remote: Remote, offer: Offer, root: Certificate
 ) -> Tuple[Proof, Dict[str, str]]:
     """Judge the certificates of a peer that come in its offer; return the files they go to."""
-    told = offer.keys
-    assert told is not None  # noqa: S101 - `_offers` sees to it
+    offered = offer.keys
+    assert offered is not None  # noqa: S101 - `_offers` sees to it
     proof = Proof(waiting="waiting for the certificate of {}".format(remote.label))
     files = {}
     for text, key, current in (
-        (told.certs.certificate, told.public_key, True),
-        (told.certs.next_certificate, told.next_public_key, False),
+        (offered.certs.certificate, offered.public_key, True),
+        (offered.certs.next_certificate, offered.next_public_key, False),
     ):
         found = read_certificate(text)
         if found is None or not key:
             continue
         where = "{}: certificate".format(remote.label)
-        refusal = _refusal(view, held, where, found, key, told.identity, root)
+        refusal = _refusal(inputs, held, where, found, key, offered.identity, root)
         if refusal and current:
             return attr.evolve(proof, refused=refusal), {}
         if refusal:
             proof = attr.evolve(proof, problems=(refusal,))
             continue
-        files[pin_file(view.link, key)] = found.pem
+        files[pin_file(inputs.link, key)] = found.pem
         name = handle(found.serial, root)
         proof = (
             attr.evolve(proof, certificate=name)
@@ -278,7 +284,7 @@ def _theirs(
 
 
 def _refusal(
-    view: View,
+    inputs: LinkInputs,
     held: Held,
     where: str,
     found: Certificate,
@@ -295,19 +301,19 @@ def _refusal(
         return str(error)
     if is_installed(held, found.text, root):
         return ""
-    return verdict(view, check_id(view.link, found.text, root), where)
+    return verdict(inputs, check_id(inputs.link, found.text, root), where)
 
 
-def _offers(view: View) -> List[Tuple[Remote, Offer]]:
-    offers = view.situation.offers(view.link)
+def _offers(inputs: LinkInputs) -> List[Tuple[Remote, Offer]]:
+    offers = inputs.charm_state.offers(inputs.link)
     return [
         (remote, offers[remote.peer_name])
-        for remote in view.remotes
+        for remote in inputs.remotes
         if remote.peer_name in offers and offers[remote.peer_name].keys is not None
     ]
 
 
-def renewal(judgement: Judgement) -> Optional[int]:
+def renewal(validated: Validation) -> Optional[int]:
     """Return when the first of our certificates is to be renewed, None where there is none."""
-    times = [own.renewal for own in judgement.own.values() if isinstance(own, Certificate)]
+    times = [own.renewal for own in validated.own.values() if isinstance(own, Certificate)]
     return min(times) if times else None

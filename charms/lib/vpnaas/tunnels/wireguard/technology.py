@@ -8,7 +8,7 @@ from vpnaas.base.links import WIREGUARD, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
-from vpnaas.tunnels.technology import LinkPlan, Seen, Situation, View
+from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu.steps import Results, Step
 
@@ -30,33 +30,35 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         """Return the wg-quick file."""
         return wireguard.conf_path(link)
 
-    def interface(self, view: View) -> str:
+    def interface(self, inputs: LinkInputs) -> str:
         """Return the WireGuard interface."""
-        return wireguard_interface(view.link)
+        return wireguard_interface(inputs.link)
 
-    def owner(self, view: View) -> str:
+    def owner(self, inputs: LinkInputs) -> str:
         """Return the unit that makes the interface."""
-        return wireguard.unit(view.link)
+        return wireguard.unit(inputs.link)
 
-    def observe(self, situation: Situation, links: Sequence[str]) -> List[Step]:
+    def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         """Return the steps that make missing keys and look at the interfaces."""
         steps = wireguard.observe(links)
         for link in links:
-            steps += observe_preshared(situation, link)
+            steps += observe_preshared(charm_state, link)
         return steps
 
-    def observed(self, view: View) -> wireguard.State:
+    def observed(self, inputs: LinkInputs) -> wireguard.State:
         """Read what `observe` brought back of a link."""
-        return wireguard.parse(view.situation.using(self.name), view.link, view.results)
+        return wireguard.parse(inputs.charm_state.using(self.name), inputs.link, inputs.results)
 
-    def stage_key(self, view: View, state: wireguard.State) -> List[Step]:
+    def stage_key(self, inputs: LinkInputs, state: wireguard.State) -> List[Step]:
         """Return the steps that make the next key."""
-        return wireguard.stage_key(view.link)
+        return wireguard.stage_key(inputs.link)
 
-    def promote_key(self, view: View, state: wireguard.State) -> Tuple[wireguard.State, List[Step]]:
+    def promote_key(
+        self, inputs: LinkInputs, state: wireguard.State
+    ) -> Tuple[wireguard.State, List[Step]]:
         """Return the state after the switch to the staged key, and the steps."""
         generation = state.generation + 1
-        steps = wireguard.promote_key(view.link, generation, live=state.live is not None)
+        steps = wireguard.promote_key(inputs.link, generation, live=state.live is not None)
         switched = attr.evolve(
             state,
             public_key=state.next_public_key,
@@ -67,16 +69,18 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return switched, steps
 
     def apply(
-        self, view: View, state: wireguard.State, mtu: int, peers: Sequence[Peer]
+        self, inputs: LinkInputs, state: wireguard.State, mtu: int, peers: Sequence[Peer]
     ) -> List[Step]:
         """Return the steps to the wanted interface."""
-        return wireguard.steps_to(wireguard.Wanted.of(view.params, mtu, peers), state)
+        return wireguard.steps_to(wireguard.Wanted.of(inputs.params, mtu, peers), state)
 
-    def restart(self, view: View, state: wireguard.State, peers: Sequence[Peer]) -> List[Step]:
+    def restart(
+        self, inputs: LinkInputs, state: wireguard.State, peers: Sequence[Peer]
+    ) -> List[Step]:
         """Return the steps that take the interface down and up."""
-        return wireguard.restart(view.link) if state.live is not None else []
+        return wireguard.restart(inputs.link) if state.live is not None else []
 
-    def look(self, situation: Situation, links: Sequence[str], prefix: str) -> List[Step]:
+    def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
         """Return the steps that read all live interfaces."""
         return wireguard.look(prefix)
 
@@ -94,13 +98,13 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         """Return the steps that take a link down for good."""
         return wireguard.absent(link)
 
-    def seen(self, state: wireguard.State, link: str, peer: Peer) -> Seen:
+    def session(self, state: wireguard.State, link: str, peer: Peer) -> PeerSession:
         """Return what the interface knows of a peer, under its current and its next key."""
         live = state.live
         keys = peer.public_keys()
         entries = [live.peers[key] for key in keys if key in live.peers] if live else []
         roamed = [entry.endpoint for entry in entries if entry.endpoint]
-        return Seen(
+        return PeerSession(
             handshake=max([entry.handshake for entry in entries] or [0]),
             received=sum(entry.received for entry in entries),
             sent=sum(entry.sent for entry in entries),
