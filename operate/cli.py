@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
 import click
 import yaml
 
+from operate.acceptance.nbi import Nbi
+from operate.acceptance.report import Report
+from operate.acceptance.run import Acceptance
 from operate.client import Client, OperateError
 from operate.join import End, join, part
 from operate.targets import PORT, targets
@@ -83,6 +87,59 @@ def targets_command(
     staging = out.with_name(out.name + ".new")
     staging.write_text(text, encoding="utf-8")
     staging.replace(out)
+
+
+@main.command()
+@click.option("--osm", "url", required=True, help="Address of the OSM: https://HOST:9999.")
+@click.option("--vim", required=True, help="Name of the VIM account.")
+@click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
+@click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
+@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="Authority of OSM's TLS.")
+@click.option("--insecure", is_flag=True, help="Take any certificate, as osmclient does.")
+@click.option("--smallest", is_flag=True, help="Leave the slice out.")
+@click.option("--timeout", type=click.IntRange(1), default=3600, show_default=True)
+@click.option(
+    "--dist",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("dist"),
+    show_default=True,
+    help="Folder of the built packages.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("results/acceptance.html"),
+    show_default=True,
+    help="Page for a bug report.",
+)
+def acceptance(
+    url: str,
+    vim: str,
+    user: str,
+    project: str,
+    ca: str | None,
+    insecure: bool,
+    smallest: bool,
+    timeout: int,
+    dist: Path,
+    out: Path,
+) -> None:
+    """Check that an OSM and its VIM take these packages and run them.
+
+    The password is $OSM_PASSWORD, else OSM's default. What is made is deleted at the end.
+    """
+    report = Report(url, vim, click.echo)
+    session = Nbi(url, False if insecure else ca or True)
+    password = os.environ.get("OSM_PASSWORD", "admin")
+    run = Acceptance(session, dist, vim, report, timeout)
+    try:
+        passed = run.run(user, password, project, not smallest)
+    finally:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(report.page(), encoding="utf-8")
+        click.echo(f"page: {out}")
+    if not passed:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

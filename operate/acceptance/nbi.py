@@ -1,0 +1,195 @@
+"""OSM's northbound interface, as far as acceptance needs it (SOL005; paths as osmclient's)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from operate.client import OperateError
+
+Document = dict[str, Any]
+
+
+class Refused(OperateError):  # noqa: N818  # what it is, not that it is an error
+    """OSM answered, and refused.
+
+    Attributes:
+        status: HTTP status.
+        detail: OSM's text.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        """Keep both."""
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Unreachable(OperateError):  # noqa: N818
+    """No answer came, also not when asked again."""
+
+
+class Nbi:
+    """A session with an OSM."""
+
+    def __init__(
+        self,
+        url: str,
+        verify: bool | str = True,
+        pause: float = 2.0,
+        timeout: float = 60.0,
+        tries: int = 5,
+    ) -> None:
+        """Speak to the OSM at ``https://HOST:PORT``.
+
+        Args:
+            url: its address, with or without ``/osm``.
+            verify: the certificate: by the system's authorities, by a file, or not at all.
+            pause: seconds between two looks at an operation.
+            timeout: seconds an answer may take.
+            tries: times that a question is repeated when the connection breaks; orders are not.
+        """
+        self.url = url.rstrip("/").removesuffix("/osm") + "/osm"
+        self.pause = pause
+        self._timeout = timeout
+        self._session = requests.Session()
+        self._session.trust_env = False  # REQUESTS_CA_BUNDLE would win over `verify`
+        self._session.verify = verify
+        if verify is False:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        again = urllib3.Retry(
+            tries, allowed_methods=["GET"], backoff_factor=0.5, status_forcelist=[502, 503, 504]
+        )
+        self._session.mount("https://", HTTPAdapter(max_retries=again))
+        self._headers = {"Accept": "application/json", "Content-Type": "application/yaml"}
+        self._tries = tries
+        self._credentials: dict[str, str] = {}
+
+    def log_in(self, user: str, password: str, project: str) -> None:
+        """Take a token.
+
+        Raises:
+            Refused: wrong credentials.
+            Unreachable: no answer.
+        """
+        self._credentials = {"username": user, "password": password, "project_id": project}
+        self._headers.pop("Authorization", None)
+        token = self._send("POST", "/admin/v1/tokens", json=self._credentials)
+        self._headers["Authorization"] = f"Bearer {token['id']}"
+
+    def get(self, path: str) -> Any:
+        """Return what is there.
+
+        Raises:
+            Refused: OSM refuses, status 404 where there is nothing.
+            Unreachable: no answer.
+        """
+        for left in range(self._tries, -1, -1):
+            try:
+                return self._with_token("GET", path)
+            except Unreachable:
+                # A connection that breaks inside an answer is not repeated by the adapter.
+                if not left:
+                    raise
+                time.sleep(min(self.pause, 2.0))
+        raise AssertionError
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Give an order; it is not repeated.
+
+        Raises:
+            Refused: OSM refuses.
+            Unreachable: no answer; whether it was done is not known.
+        """
+        return self._with_token("POST", path, json=dict(body))
+
+    def delete(self, path: str) -> Any:
+        """Order a deletion; see :meth:`post`."""
+        return self._with_token("DELETE", path)
+
+    def upload(self, path: str, package: Path) -> str:
+        """Onboard a package in one step; return its id; see :meth:`post`."""
+        data = package.read_bytes()
+        headers = {
+            "Content-Type": "application/gzip",
+            "Content-Filename": package.name,
+            "Content-File-MD5": hashlib.md5(data, usedforsecurity=False).hexdigest(),
+        }
+        return str(self._with_token("POST", path, data=data, headers=headers)["id"])
+
+    def find(self, path: str, **fields: str) -> Document | None:
+        """Return the first entry of a list with these values, None where there is none.
+
+        Raises:
+            Refused, Unreachable: see :meth:`get`.
+        """
+        for entry in self.get(path):
+            if all(entry.get(key.replace("_", "-")) == value for key, value in fields.items()):
+                found: Document = entry
+                return found
+        return None
+
+    def _with_token(self, method: str, path: str, **how: Any) -> Any:
+        try:
+            return self._send(method, path, **how)
+        except Refused as refused:
+            # A long operation outlives a token, which is good for an hour.
+            if refused.status != requests.codes.unauthorized or not self._credentials:
+                raise
+        self.log_in(**_renamed(self._credentials))
+        return self._send(method, path, **how)
+
+    def _send(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, **how: Any
+    ) -> Any:
+        try:
+            answer = self._session.request(
+                method,
+                self.url + path,
+                headers={**self._headers, **(headers or {})},
+                timeout=self._timeout,
+                **how,
+            )
+        except requests.exceptions.SSLError as error:
+            raise Unreachable(
+                f"the certificate of {self.url} is not trusted ({_reason(error)}); give its "
+                "authority with --ca FILE, or --insecure"
+            ) from None
+        except requests.RequestException as error:
+            raise Unreachable(f"{self.url} does not answer: {_reason(error)}") from None
+        if answer.status_code >= 300:
+            raise Refused(answer.status_code, _detail(answer))
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise Unreachable(f"{self.url}{path} answers no JSON; is that an OSM?") from None
+
+
+def _renamed(credentials: Mapping[str, str]) -> dict[str, str]:
+    names = {"username": "user", "password": "password", "project_id": "project"}
+    return {names[key]: value for key, value in credentials.items()}
+
+
+def _detail(answer: requests.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP status {answer.status_code} {answer.reason}"
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason of an error of requests."""
+    inner: BaseException = error
+    while inner.args and isinstance(inner.args[0], BaseException):
+        inner = inner.args[0]
+    reason = getattr(inner, "reason", None)
+    if isinstance(reason, BaseException):
+        return _reason(reason)
+    return " ".join(str(inner).split()).rpartition(": ")[2] or type(inner).__name__

@@ -1,0 +1,117 @@
+"""What was checked, on the terminal and as a page for a bug report."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal
+
+from jinja2 import Environment
+
+State = Literal["passed", "failed", "unknown", "skipped"]
+
+
+@dataclass
+class Step:
+    """One thing that was looked at.
+
+    Attributes:
+        title: What.
+        state: How it ended; `unknown` where the API does not tell.
+        sentence: What was found.
+        command: What mends it.
+        detail: OSM's own words.
+        seconds: How long it took.
+    """
+
+    title: str
+    state: State = "passed"
+    sentence: str = ""
+    command: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+
+    def fail(self, sentence: str, command: str = "", detail: str = "") -> None:
+        """Note that it does not hold."""
+        self.state, self.sentence, self.command, self.detail = "failed", sentence, command, detail
+
+
+@dataclass
+class Report:
+    """All steps of a run.
+
+    Attributes:
+        osm: Address of the OSM.
+        vim: Name of the VIM account.
+        say: Takes a line for the terminal.
+    """
+
+    osm: str
+    vim: str
+    say: Callable[[str], object] = print
+    release: str = ""
+    steps: list[Step] = field(default_factory=list)
+    began: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed."""
+        return all(step.state != "failed" for step in self.steps)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Time a step, say how it ended, and keep it."""
+        step, start = Step(title), monotonic()
+        try:
+            yield step
+        finally:
+            step.seconds = round(monotonic() - start, 1)
+            self.steps.append(step)
+            for line in _lines(step):
+                self.say(line)
+
+    def page(self) -> str:
+        """Return the page: one HTML file without scripts and links."""
+        return _PAGE.render(report=self)
+
+
+def _lines(step: Step) -> Iterator[str]:
+    sign = {"passed": "ok", "failed": "FAILED", "unknown": "?", "skipped": "skipped"}[step.state]
+    yield f"{sign:8}{step.title}" + (f": {step.sentence}" if step.sentence else "")
+    if step.detail:
+        yield f"        OSM says: {' '.join(step.detail.split())[:500]}"
+    if step.command:
+        yield f"        try: {step.command}"
+
+
+_PAGE = Environment(autoescape=True).from_string("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Acceptance of {{ report.osm }}</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 60rem; padding: 0 1rem }
+table { border-collapse: collapse; width: 100% }
+td, th { border-bottom: 1px solid #ccc; padding: .3rem .5rem; text-align: left }
+td { vertical-align: top }
+.passed { color: #18794e }
+.failed { color: #c00; font-weight: bold }
+.unknown, .skipped { color: #666 }
+pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere }
+</style></head><body>
+<h1>Acceptance: {{ "passed" if report.passed else "failed" }}</h1>
+<p>OSM {{ report.release or "of unknown release" }} at {{ report.osm }},
+VIM account {{ report.vim }}, {{ report.began.strftime("%Y-%m-%d %H:%M") }} UTC</p>
+<table><tr><th>What</th><th>Result</th><th>Seconds</th></tr>
+{%- for step in report.steps %}
+<tr><td>{{ step.title }}</td>
+<td><span class="{{ step.state }}">{{ step.state }}</span>
+{%- if step.sentence %}: {{ step.sentence }}{% endif %}
+{%- if step.detail %}<pre>{{ step.detail }}</pre>{% endif %}
+{%- if step.command %}<pre>{{ step.command }}</pre>{% endif %}</td>
+<td>{{ step.seconds }}</td></tr>
+{%- endfor %}
+</table></body></html>
+""")

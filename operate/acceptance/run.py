@@ -1,0 +1,495 @@
+"""The run: what must be there, the smallest service with every primitive, then a slice.
+
+Whatever it makes on the OSM has a name of its own and is deleted at the end, also after a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from operate.acceptance.nbi import Document, Nbi, Refused
+from operate.acceptance.reasons import remedy
+from operate.acceptance.report import Report, Step
+from operate.acceptance.samples import Sample, samples
+from operate.client import OperateError
+
+VNFDS, NSDS, NSTS = (
+    "/vnfpkgm/v1/vnf_packages",
+    "/nsd/v1/ns_descriptors",
+    "/nst/v1/netslice_templates",
+)
+SERVICES, SLICES = "/nslcm/v1/ns_instances_content", "/nsilcm/v1/netslice_instances_content"
+NS_OPERATIONS, NSI_OPERATIONS = "/nslcm/v1/ns_lcm_op_occs", "/nsilcm/v1/nsi_lcm_op_occs"
+
+#: Packages of the smallest service and of the slice, in the order in which OSM takes them.
+BASIC = (("vpn_endpoint_vnf", VNFDS), ("vpn_basic_ns", NSDS))
+SLICE = (
+    *((f"{vnf}_vnf", VNFDS) for vnf in ("hss", "mme", "spgwc", "spgwu", "enb")),
+    ("epc_ns", NSDS),
+    ("embb_nst", NSTS),
+)
+
+#: vCPUs, memory in MiB, and instances of the smallest service (vpn_endpoint_vnf, twice).
+NEEDED = {"vcpus": 2, "ram": 2048, "instances": 2}
+#: First release whose installer brings no Juju controller.
+WITHOUT_JUJU = 18
+VCA_ADD = (
+    "osm vca-add osm-vca --endpoints HOST:17070 --user USER --secret PASSWORD "
+    '--cacert "$(cat ca.pem)" --lxd-cloud CLOUD --lxd-credentials CREDENTIAL '
+    "--k8s-cloud K8S --k8s-credentials K8S_CREDENTIAL"
+)
+
+
+class Stopped(OperateError):  # noqa: N818
+    """A step failed that the rest stands on."""
+
+
+@dataclass
+class Acceptance:
+    """One run against one OSM.
+
+    Attributes:
+        nbi: Session, not logged in yet.
+        dist: Folder of the built packages.
+        vim: Name of the VIM account.
+        report: Takes the steps.
+        limit: Seconds an operation may take.
+    """
+
+    nbi: Nbi
+    dist: Path
+    vim: str
+    report: Report
+    limit: float = 3600.0
+    _mark: str = field(default_factory=lambda: f"acceptance-{secrets.token_hex(3)}")
+    _vim: Document = field(default_factory=dict)
+    _release: int | None = None
+    _undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
+
+    def run(self, user: str, password: str, project: str, with_slice: bool) -> bool:
+        """Do everything; say whether nothing failed."""
+        try:
+            self._prerequisites(user, password, project)
+            self._smallest()
+            if with_slice:
+                self._slice()
+        except Stopped:
+            pass
+        finally:
+            self._clean_up()
+        return self.report.passed
+
+    # -- what must be there ----------------------------------------------------------------------
+
+    @contextmanager
+    def _step(self, title: str, needed: bool = True) -> Iterator[Step]:
+        """Turn OSM's refusals into the outcome of a step, and stop where the rest stands on it."""
+        with self.report.step(title) as step:
+            try:
+                yield step
+            except OperateError as error:
+                text = str(error)
+                known = remedy(text)
+                if known is None:
+                    step.fail("OSM refuses it." if isinstance(error, Refused) else text)
+                    step.detail = text if isinstance(error, Refused) else ""
+                else:
+                    step.fail(known.sentence, known.command, text)
+        if needed and step.state == "failed":
+            raise Stopped(step.sentence)
+
+    def _prerequisites(self, user: str, password: str, project: str) -> None:
+        with self._step("connection") as step:
+            told = self.nbi.get("/version")
+            self.report.release = str(told.get("version") or "?")
+            found = re.match(r"v?(\d+)", self.report.release)
+            self._release = int(found[1]) if found else None
+            step.sentence = f"release {self.report.release}"
+        with self.report.step("token") as step:
+            try:
+                self.nbi.log_in(user, password, project)
+            except OperateError as error:
+                step.fail(
+                    f"OSM takes no user {user!r} of project {project!r} with this password.",
+                    "export OSM_USER=... OSM_PASSWORD=... OSM_PROJECT=...",
+                    str(error),
+                )
+        if step.state == "failed":
+            raise Stopped(step.sentence)
+        with self._step("VIM account") as step:
+            self._check_vim(step)
+        # Without it nothing works, but an older OSM has one that is on no list.
+        with self._step("VCA") as step:
+            self._check_vca(step)
+        with self._step("quotas", needed=False) as step:
+            self._check_quotas(step)
+
+    def _check_vim(self, step: Step) -> None:
+        accounts = self.nbi.get("/admin/v1/vim_accounts")
+        names = ", ".join(sorted(v["name"] for v in accounts)) or "none"
+        found = [v for v in accounts if self.vim in (v["name"], v["_id"])]
+        if not found:
+            step.fail(
+                f"There is no VIM account {self.vim!r}; there is {names}.",
+                f"osm vim-create --name {self.vim} --account_type openstack --auth_url URL "
+                "--user USER --password PASSWORD --tenant PROJECT",
+            )
+            return
+        self._vim = self.nbi.get(f"/admin/v1/vim_accounts/{found[0]['_id']}")
+        state = self._vim["_admin"].get("operationalState")
+        if state != "ENABLED":
+            step.fail(
+                f"OSM's connection to it is in state {state}.",
+                f"osm vim-update {self.vim} --user USER --password PASSWORD --tenant PROJECT",
+                str(self._vim["_admin"].get("detailed-status") or ""),
+            )
+            return
+        config = self._vim.get("config") or {}
+        network = config.get("management_network_name") or config.get("management_network_id")
+        kind = self._vim.get("vim_type")
+        step.sentence = f"{kind}, management network {network or 'found by the name of the link'}"
+
+    def _check_vca(self, step: Step) -> None:
+        controllers = self.nbi.get("/admin/v1/vca")
+        wanted = self._vim.get("vca")
+        if wanted:
+            controllers = [c for c in controllers if wanted == c["_id"]]
+        if not controllers:
+            if self._release is not None and self._release < WITHOUT_JUJU:
+                step.state = "unknown"
+                step.sentence = "none is registered; this release came with one of its own"
+                return
+            step.fail("No Juju controller is registered, and charms need one.", VCA_ADD)
+            return
+        bad = [c for c in controllers if c["_admin"].get("operationalState") != "ENABLED"]
+        if len(bad) == len(controllers):
+            step.fail(
+                f"OSM's connection to VCA {bad[0]['name']!r} is in state "
+                f"{bad[0]['_admin'].get('operationalState')}.",
+                f"osm vca-update {bad[0]['name']} --secret PASSWORD",
+                str(bad[0]["_admin"].get("detailed-status") or ""),
+            )
+            return
+        step.sentence = ", ".join(c["name"] for c in controllers)
+
+    def _check_quotas(self, step: Step) -> None:
+        """Compare quotas, where OSM's monitoring wrote them into the account."""
+        compute = (self._vim.get("resources") or {}).get("compute") or {}
+        told = False
+        for name, needed in NEEDED.items():
+            entry = compute.get(name) or {}
+            total, used = entry.get("total"), entry.get("used")
+            if not isinstance(total, (int, float)) or not isinstance(used, (int, float)):
+                continue
+            told = True
+            if 0 <= total < used + needed:
+                step.fail(
+                    f"Of {total} {name} {used} are in use, and the smallest service needs "
+                    f"{needed}.",
+                    f"openstack quota set --{name} {int(used + needed)} PROJECT",
+                )
+                return
+        if told:
+            step.sentence = "enough for the smallest service"
+        else:
+            step.state, step.sentence = "unknown", "OSM does not tell; the service will"
+
+    # -- packages --------------------------------------------------------------------------------
+
+    def _onboard(self, packages: tuple[tuple[str, str], ...]) -> None:
+        with self._step("packages") as step:
+            fresh = []
+            for name, place in packages:
+                package = self.dist / f"{name}.tar.gz"
+                if not package.exists():
+                    step.fail(f"{package} is not there.", f"./run build {name}")
+                    return
+                if self.nbi.find(place, id=name) is not None:
+                    continue  # as it is; what others onboarded is not touched
+                key = self.nbi.upload(f"{place}_content", package)
+                self._undo.append((name, _deleting(self.nbi, f"{place}/{key}")))
+                fresh.append(name)
+            there = [name for name, _ in packages if name not in fresh]
+            step.sentence = ", ".join(
+                part
+                for part in (
+                    f"onboarded {', '.join(fresh)}" if fresh else "",
+                    f"used as they are: {', '.join(there)}" if there else "",
+                )
+                if part
+            )
+
+    # -- the smallest service --------------------------------------------------------------------
+
+    def _smallest(self) -> None:
+        self._onboard(BASIC)
+        name = self._mark
+        with self._step("smallest service") as step:
+            nsd = self._required(NSDS, id="vpn_basic_ns")
+            body = {
+                "nsdId": nsd["_id"],
+                "nsName": name,
+                "nsDescription": "acceptance",
+                "vimAccountId": self._vim["_id"],
+                **self._params("vpn_basic"),
+            }
+            self._undo.append((name, lambda: self._delete_service(name)))
+            made = self.nbi.post(SERVICES, body)
+            self._finished(NS_OPERATIONS, made["nslcmop_id"])
+            step.sentence = "instantiated; image, networks, ports and login are as they must be"
+        service = self._required(SERVICES, name=name)["_id"]
+        with self._step("records") as step:
+            self._check_records(service, step)
+        self._press_all(service)
+        with self._step("deletion of the smallest service") as step:
+            self._delete_service(name)
+            step.sentence = "nothing of it is left in OSM"
+
+    def _check_records(self, service: str, step: Step) -> None:
+        nsr = self.nbi.get(f"{SERVICES}/{service}")
+        for vnfr in self._members(service):
+            index = vnfr["member-vnf-index-ref"]
+            for vdur in vnfr["vdur"]:
+                if vdur["status"] != "ACTIVE" or not vdur.get("ip-address"):
+                    step.fail(
+                        f"VDU {vdur.get('name')} of {index} is {vdur['status']}, address "
+                        f"{vdur.get('ip-address')}.",
+                        f"openstack server show {vdur.get('name')}",
+                    )
+                    return
+        state = nsr.get("nsState")
+        if state != "READY":
+            step.fail(f"The service is {state}.", "", str(nsr.get("errorDetail") or ""))
+            return
+        step.sentence = "all VDUs have addresses, the service is READY"
+
+    def _press_all(self, service: str) -> None:
+        members = {v["member-vnf-index-ref"]: v for v in self._members(service)}
+        vnfd = self.nbi.get(f"{VNFDS}/{members['client']['vnfd-id']}")
+        known = samples("vpn-client", "10.77.0.2/24", self._application(service, "server"))
+        declared = list(_primitives(vnfd))
+        self._link_up(service)
+        order = [*(p for p in known if p in declared), *(p for p in declared if p not in known)]
+        for primitive in order:
+            with self._step(f"primitive {primitive}", needed=False) as step:
+                sample = known.get(primitive)
+                if sample is None:
+                    step.state = "skipped"
+                    step.sentence = "this acceptance has no parameters for it"
+                    continue
+                self._press(service, primitive, sample, step)
+
+    def _link_up(self, service: str) -> None:
+        """Wait for the tunnel, which comes by events after the operation has ended."""
+        with self._step("tunnel") as step:
+            deadline = time.monotonic() + min(self.limit, 300.0)
+            while True:
+                answer = self._action(service, "client", "show-status", {})
+                state = answer.get("vpn-client", {}).get("state")
+                if state == "up":
+                    step.sentence = "up"
+                    return
+                if time.monotonic() > deadline:
+                    step.fail(
+                        f"The link is {state}.",
+                        "openstack extension list --network -c Alias -f value | "
+                        "grep -x port-security",
+                        json.dumps(answer),
+                    )
+                    return
+                time.sleep(self.nbi.pause)
+
+    def _press(self, service: str, primitive: str, sample: Sample, step: Step) -> None:
+        try:
+            self._action(service, "client", primitive, sample.params)
+        except Refused:
+            raise
+        except OperateError as error:
+            if sample.refusal and sample.refusal in str(error):
+                step.sentence = "refuses with its reason, as it must on this link"
+                return
+            step.fail("It failed.", f"juju debug-log -m {service} --replay", str(error))
+            return
+        if sample.refusal:
+            step.fail(f"It did what it must refuse, for want of a {sample.refusal}.")
+
+    def _action(
+        self, service: str, index: str, primitive: str, params: Mapping[str, Any]
+    ) -> Document:
+        order = {"member_vnf_index": index, "primitive": primitive, "primitive_params": params}
+        started = self.nbi.post(f"/nslcm/v1/ns_instances/{service}/action", order)
+        operation = self._finished(NS_OPERATIONS, started["id"])
+        detail = operation.get("detailed-status")
+        output = detail.get("output") if isinstance(detail, dict) else detail
+        try:
+            value = json.loads(str(output))
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    # -- the slice -------------------------------------------------------------------------------
+
+    def _slice(self) -> None:
+        self._onboard(SLICE)
+        name = f"{self._mark}-slice"
+        with self._step("slice of an EPC") as step:
+            nst = self._required(NSTS, id="embb_nst")
+            body = {
+                "nstId": nst["_id"],
+                "nsiName": name,
+                "nsiDescription": "acceptance",
+                "vimAccountId": self._vim["_id"],
+                **self._params("embb"),
+            }
+            self._undo.append((name, lambda: self._delete_slice(name)))
+            made = self.nbi.post(SLICES, body)
+            self._finished(NSI_OPERATIONS, made["nsilcmop_id"])
+            step.sentence = "instantiated"
+        with self._step("links of the slice", needed=False) as step:
+            self._check_slice(name, step)
+        with self._step("deletion of the slice") as step:
+            self._delete_slice(name)
+            step.sentence = "nothing of it is left in OSM"
+
+    def _check_slice(self, name: str, step: Step) -> None:
+        up = []
+        for service in self.nbi.get(SERVICES):
+            if not str(service["name"]).startswith(f"{name}."):
+                continue
+            for vnfr in self._members(service["_id"]):
+                index = vnfr["member-vnf-index-ref"]
+                links = self._action(service["_id"], index, "show-status", {})
+                for link, told in sorted(links.items()):
+                    if told.get("state") != "up":
+                        step.fail(
+                            f"Link {link} of {index} is {told.get('state')}.",
+                            f"juju status -m {service['_id']}",
+                            json.dumps(told),
+                        )
+                        return
+                    up.append(f"{index}/{link}")
+        if up:
+            step.sentence = f"up: {', '.join(up)}"
+        else:
+            step.fail("No service of the slice has a link.")
+
+    # -- deletion --------------------------------------------------------------------------------
+
+    def _delete_service(self, name: str) -> None:
+        found = self.nbi.find(SERVICES, name=name)
+        if found is None:
+            return
+        answer = self.nbi.delete(f"{SERVICES}/{found['_id']}")
+        if answer:
+            self._finished(NS_OPERATIONS, answer["_id"], gone=True)
+        self._gone(SERVICES, name)
+
+    def _delete_slice(self, name: str) -> None:
+        found = self.nbi.find(SLICES, name=name)
+        if found is None:
+            return
+        answer = self.nbi.delete(f"{SLICES}/{found['_id']}")
+        if answer:
+            self._finished(NSI_OPERATIONS, answer["_id"], gone=True)
+        self._gone(SLICES, name)
+
+    def _gone(self, place: str, name: str) -> None:
+        deadline = time.monotonic() + 60.0
+        while self.nbi.find(place, name=name) is not None:
+            if time.monotonic() > deadline:
+                raise OperateError(f"{name} is still there after its deletion")
+            time.sleep(self.nbi.pause)
+
+    def _clean_up(self) -> None:
+        """Delete what this run made and is still there, what was made last first."""
+        left = []
+        while self._undo:
+            name, undo = self._undo.pop()
+            try:
+                undo()
+            except Refused as refused:
+                if refused.status != 404:
+                    left.append(f"{name}: {refused}")
+            except OperateError as error:
+                left.append(f"{name}: {error}")
+        if left:
+            with self.report.step("cleaning up") as step:
+                step.fail(
+                    "Not all of what was made could be deleted.",
+                    f"osm ns-delete {self._mark} --force",
+                    "\n".join(left),
+                )
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _finished(self, place: str, key: str, gone: bool = False) -> Document:
+        """Wait until an operation has ended; return it.
+
+        Raises:
+            OperateError: it failed, or is not done in time.
+        """
+        deadline = time.monotonic() + self.limit
+        while True:
+            try:
+                operation: Document = self.nbi.get(f"{place}/{key}")
+            except Refused as refused:
+                if gone and refused.status == 404:  # it took its records along
+                    return {}
+                raise
+            state = operation.get("operationState")
+            if state in ("COMPLETED", "PARTIALLY_COMPLETED"):
+                return operation
+            if state in ("FAILED", "FAILED_TEMP", "ROLLED_BACK"):
+                reason = operation.get("errorMessage") or operation.get("detailed-status")
+                raise OperateError(str(reason or "no reason given"))
+            if time.monotonic() > deadline:
+                raise OperateError(
+                    f"{operation.get('stage') or key} is not done after {self.limit:.0f} s"
+                )
+            time.sleep(self.nbi.pause)
+
+    def _required(self, place: str, **fields: str) -> Document:
+        found = self.nbi.find(place, **fields)
+        if found is None:
+            raise OperateError(f"{', '.join(fields.values())} is not in OSM any more")
+        return found
+
+    def _members(self, service: str) -> list[Document]:
+        members: list[Document] = self.nbi.get(f"/nslcm/v1/vnfrs?nsr-id-ref={service}")
+        return members
+
+    def _application(self, service: str, index: str) -> str:
+        nsr = self.nbi.get(f"{SERVICES}/{service}")
+        for vca in nsr["_admin"].get("deployed", {}).get("VCA") or ():
+            if vca.get("member-vnf-index") == index:
+                return str(vca.get("application"))
+        raise OperateError(f"the record of the service names no charm of {index}")
+
+    def _params(self, name: str) -> Document:
+        path = self.dist / "params" / f"{name}.yaml"
+        try:
+            params: Document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError):
+            raise OperateError(f"{path} cannot be read; ./run build makes it") from None
+        return params
+
+
+def _deleting(nbi: Nbi, path: str) -> Callable[[], object]:
+    return lambda: nbi.delete(path)
+
+
+def _primitives(vnfd: Document) -> Iterator[str]:
+    configuration = vnfd["df"][0].get("lcm-operations-configuration") or {}
+    for entry in (configuration.get("operate-vnf-op-config") or {}).get("day1-2") or ():
+        for primitive in entry.get("config-primitive") or ():
+            yield str(primitive["name"])
