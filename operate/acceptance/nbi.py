@@ -10,7 +10,6 @@ from typing import Any
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 
 from operate.client import OperateError
 
@@ -64,10 +63,6 @@ class Nbi:
         self._session.verify = verify
         if verify is False:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        again = urllib3.Retry(
-            tries, allowed_methods=["GET"], backoff_factor=0.5, status_forcelist=[502, 503, 504]
-        )
-        self._session.mount("https://", HTTPAdapter(max_retries=again))
         self._headers = {"Accept": "application/json", "Content-Type": "application/yaml"}
         self._tries = tries
         self._credentials: dict[str, str] = {}
@@ -84,6 +79,15 @@ class Nbi:
         token = self._send("POST", "/admin/v1/tokens", json=self._credentials)
         self._headers["Authorization"] = f"Bearer {token['id']}"
 
+    def version(self) -> Document:
+        """Return what OSM says of itself, asked once.
+
+        Raises:
+            Refused, Unreachable: see :meth:`get`.
+        """
+        told: Document = self._send("GET", "/version")
+        return told
+
     def get(self, path: str) -> Any:
         """Return what is there.
 
@@ -95,7 +99,7 @@ class Nbi:
             try:
                 return self._with_token("GET", path)
             except Unreachable:
-                # A connection that breaks inside an answer is not repeated by the adapter.
+                # An adapter's own repetition ends with the headers; connections break later too.
                 if not left:
                     raise
                 time.sleep(min(self.pause, 2.0))

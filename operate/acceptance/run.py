@@ -110,7 +110,7 @@ class Acceptance:
 
     def _prerequisites(self, user: str, password: str, project: str) -> None:
         with self._step("connection") as step:
-            told = self.nbi.get("/version")
+            told = self.nbi.version()
             self.report.release = str(told.get("version") or "?")
             found = re.match(r"v?(\d+)", self.report.release)
             self._release = int(found[1]) if found else None

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from server_support import BASIC, Api, Site
 from support.dist import built
+from support.nbi_server import BASIC, Api, Site
 
 from lab.nbi.engine import Engine
 from lab.nbi.validation import BuilderValidator

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from server_support import Api, instantiation
+from support.nbi_server import Api, instantiation
 
 from lab.nbi.engine import Engine
 from lab.nbi.validation import BuilderValidator

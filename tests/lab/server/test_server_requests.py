@@ -14,7 +14,7 @@ import pytest
 import requests
 import yaml
 from conftest import VIM
-from server_support import PASSWORD, Api, instantiation
+from support.nbi_server import PASSWORD, Api, instantiation
 
 from lab.nbi.engine import Engine
 from lab.records.store import CREATED, NSDS, NSRS, OPS, VNFDS, VNFRS, Document
