@@ -89,7 +89,7 @@ def build(
         The archives.
     """
     packages = catalogue(tree)
-    chosen = list(names) or list(packages)
+    chosen = list(dict.fromkeys(names)) or list(packages)
     for name in chosen:
         if name not in packages:
             raise BuildError(f"no package {name}; allowed: {', '.join(packages)}")
