@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+MAX_CHARACTERS = 2 << 20
+"""Of a text: reading it takes seconds. The largest real descriptors have a hundredth."""
 MAX_NODES = 200_000
 """Nodes of a document with its aliases expanded; the largest real descriptors have a hundredth."""
 MAX_DEPTH = 64
@@ -21,19 +23,27 @@ def load(text: str | bytes) -> Any:
     Raises:
         DocumentError: Not UTF-8, not YAML, or too large or deep.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise DocumentError(f"{len(text)} characters; {MAX_CHARACTERS} are allowed")
     try:
-        document = yaml.safe_load(text.decode("utf-8") if isinstance(text, bytes) else text)
+        loader = yaml.SafeLoader(text.decode("utf-8") if isinstance(text, bytes) else text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        # Before anything is made of it: merge keys (<<) copy what their aliases stand for.
+        bounded(node)
+        return loader.construct_document(node)
     except RecursionError:
         raise DocumentError("nested too deeply") from None
+    except DocumentError:
+        raise
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
         # PyYAML's constructors of dates and numbers let Python's own errors through.
         raise DocumentError(" ".join(str(error).split())[:200] or type(error).__name__) from None
-    bounded(document)
-    return document
 
 
 def bounded(document: Any) -> None:
-    """Check that a walk over a document ends, and soon.
+    """Check that a walk over a document, of values or of YAML's nodes, ends, and soon.
 
     YAML's aliases make documents that contain themselves, and documents of a few lines that are
     exponentially large for everyone who walks them.
@@ -54,3 +64,7 @@ def bounded(document: Any) -> None:
             left += [(item, depth + 1) for pair in node.items() for item in pair]
         elif isinstance(node, (list, tuple, set, frozenset)):
             left += [(item, depth + 1) for item in node]
+        elif isinstance(node, yaml.MappingNode):
+            left += [(item, depth + 1) for pair in node.value for item in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            left += [(item, depth + 1) for item in node.value]

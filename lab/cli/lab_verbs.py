@@ -164,7 +164,7 @@ def update_status(lab: Lab, ns: str) -> None:
 def clean_verb(lab: Lab) -> None:
     """Remove everything: services, VIM accounts, packages and records, also after a crash."""
     engine = lab.engine
-    for operation in [*engine.store.all(NSIOPS), *engine.store.all(OPS)]:
+    for operation in [*engine.store.sound(NSIOPS), *engine.store.sound(OPS)]:
         if jobs.alive(operation):
             jobs.kill(operation)
     keeper.end(lab.home)

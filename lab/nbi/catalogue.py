@@ -8,8 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
+from builder.validate.documents import DocumentError, load
 from lab.errors import NbiError
 from lab.nbi.unpack import unpack
 from lab.records.ids import admin, new_id
@@ -252,10 +251,9 @@ def read_descriptor(folder: Path, kind: str) -> Document:
         names = ", ".join(p.name for p in files)
         raise NbiError(f"Found more than one descriptor file at package descriptor: {names}")
     try:
-        document = yaml.safe_load(files[0].read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        first = str(error).splitlines()[0]
-        raise NbiError(f"Invalid yaml format exception in {files[0].name}: {first}") from None
+        document = load(files[0].read_bytes())
+    except DocumentError as error:
+        raise NbiError(f"Invalid yaml format exception in {files[0].name}: {error}") from None
     descriptor = _open_envelope(document, kind)
     if descriptor is None:
         raise NbiError(f"{files[0].name} is no {kind} descriptor")

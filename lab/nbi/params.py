@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from builder.validate.documents import DocumentError, load
 from lab.errors import NbiError
 
 Resolve = Callable[[str], str]
@@ -21,10 +20,9 @@ def load_mapping(text: str, what: str) -> dict[str, Any]:
         NbiError: it is not.
     """
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        first = str(error).splitlines()[0]
-        raise NbiError(f"{what} is no valid YAML: {first}") from None
+        value = load(text)
+    except DocumentError as error:
+        raise NbiError(f"{what} is no valid YAML: {error}") from None
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,21 @@ class Store:
             text = self._path(collection, key).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        document: Document = json.loads(text)
+        except UnicodeDecodeError:
+            text = ""
+        return self._parsed(collection, key, text)
+
+    def _parsed(self, collection: str, key: str, text: str) -> Document:
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict) or document.get("_id") != key:
+            raise NbiError(
+                f"the lab's record {self._path(collection, key)} is damaged: remove it, or clean "
+                "the lab",
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+            )
         return document
 
     def get(self, collection: str, key: str) -> Document:
@@ -112,7 +126,15 @@ class Store:
             document = self.find(collection, path.stem)
             if document is not None:  # deleted between glob and read
                 documents.append(document)
-        return sorted(documents, key=lambda d: (d["_admin"]["created"], d["_id"]))
+        return sorted(documents, key=lambda d: (_created(d), d["_id"]))
+
+    def sound(self, collection: str) -> list[Document]:
+        """Return the documents that are not damaged, in no order; for a clean-up."""
+        found = []
+        for path in (self.root / collection).glob("*.json"):
+            with suppress(NbiError):
+                found.append(self.find(collection, path.stem))
+        return [document for document in found if document is not None]
 
     def update(self, collection: str, key: str, change: Callable[[Document], None]) -> Document:
         """Let ``change`` edit the document in place under the lock, write it, and return it."""
@@ -149,6 +171,12 @@ class Store:
                 f"{_SINGULAR[collection]} '{name_or_id}' not found", HTTPStatus.NOT_FOUND
             )
         return matches[0]
+
+
+def _created(document: Document) -> float:
+    admin = document.get("_admin")
+    created = admin.get("created") if isinstance(admin, dict) else None
+    return created if isinstance(created, int | float) else 0.0
 
 
 def _is_key(text: str) -> bool:

@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from jsonschema import Draft4Validator
 from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from builder.validate.documents import DocumentError, load
 from lab.vca.errors import InvalidCharmError, InvalidValueError, NotFoundError
 from lab.vca.state import OptionValue, Role
 
@@ -200,13 +200,13 @@ class Charm(Declared):
 
 def _read_yaml(path: Path, required: bool) -> Any:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load(path.read_bytes())
     except FileNotFoundError:
         if required:
             raise InvalidCharmError(f"{path} is missing: this is not a charm folder") from None
         return {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidCharmError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    except DocumentError as error:
+        raise InvalidCharmError(f"{path} is not YAML: {error}") from error
     if content is None:
         content = {}
     if not isinstance(content, dict):

@@ -115,7 +115,10 @@ class Store:
         path = self._actions / f"{action_id}.json"
         if not action_id.isdigit() or not path.is_file():
             raise NotFoundError(f'action "{action_id}" not found')
-        return ActionDocument.model_validate_json(path.read_bytes())
+        try:
+            return ActionDocument.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise VcaError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
 
 
 class ProcessLock:

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from builder.validate.documents import DocumentError, load
 from lab.vim import engine
 from lab.vim.errors import VimError
 
@@ -128,10 +129,10 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
         if not part.text.lstrip().startswith("#cloud-config"):
             continue
         try:
-            document = yaml.safe_load(part.text)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            line = f" at line {mark.line + 1}" if mark else ""
+            document = load(part.text)
+        except DocumentError as error:
+            lines = re.findall(r"line (\d+)", str(error))
+            line = f" at line {lines[-1]}" if lines else f": {error}"
             raise VimError(f"The cloud-config in {part.where} is not valid YAML{line}.") from None
         if document is None:
             continue

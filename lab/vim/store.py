@@ -86,10 +86,10 @@ def locked(path: Path, timeout: float = 120.0) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object from a file that is replaced atomically; None when there is none."""
+    """A JSON object from a file that is replaced atomically; None when it holds none."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -198,7 +198,7 @@ class Stored(Generic[Document]):
         except FileNotFoundError:
             raise VimError(f"The lab's record {self.path} does not exist.") from None
         except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "its start"
             raise VimError(
                 f"The lab's record {self.path} is damaged at '{where}': clean the lab."
             ) from None

@@ -1,0 +1,102 @@
+"""Documents that are too large or malformed, and damaged records: a sentence, and soon."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.errors import NbiError
+from lab.nbi.catalogue import Catalogue
+from lab.nbi.params import load_mapping
+from lab.nbi.validation import BuilderValidator
+from lab.records.store import NSRS, OPS, VNFDS, Store
+from lab.vim.store import read_json
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
+)
+MERGES = "a0: &a0 {x: 1, y: 2}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (LAUGHS, "too large with its aliases expanded"),
+        (MERGES, "too large with its aliases expanded"),
+        ("a: &a [*a]", "nested too deeply, or an alias that contains itself"),
+        ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("a: " + "x" * (60 << 20), "characters; 2097152 are allowed"),
+    ],
+    ids=["aliases", "merges", "itself", "depth", "size"],
+)
+def test_a_parameter_file_that_grows_is_refused_at_once(text: str, says: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(NbiError, match=says):
+        load_mapping(text, "params.yaml")
+    assert time.monotonic() - began < 20
+
+
+def test_a_descriptor_of_60_mb_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "big_vnf"
+    package.mkdir()
+    with (package / "big_vnfd.yaml").open("w") as file:
+        file.write("vnfd:\n")
+        for number in range(60):
+            file.write(f"  k{number}: {'x' * (1 << 20)}\n")
+    catalogue = Catalogue(Store(tmp_path / "home"), BuilderValidator())
+    with pytest.raises(NbiError, match=r"Invalid yaml format \(at big_vnf: big_vnfd.yaml\)"):
+        catalogue.onboard(VNFDS, package)
+
+
+DAMAGED = {
+    "empty": b"",
+    "cut": b'{"_id": "one", "name',
+    "list": b"[]",
+    "another's": b'{"_id": "two"}',
+    "binary": b"\xff\xfe\x00",
+    "deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_record_is_named(tmp_path: Path, kind: str) -> None:
+    store = Store(tmp_path)
+    path = tmp_path / "nbi" / NSRS / "one.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(DAMAGED[kind])
+    for look in (lambda: store.all(NSRS), lambda: store.get(NSRS, "one")):
+        with pytest.raises(NbiError, match=f"the lab's record {path} is damaged"):
+            look()
+    assert store.sound(NSRS) == []
+    assert read_json(path) is None or kind == "another's"
+
+
+def test_a_lab_with_damaged_records_is_cleaned(tmp_path: Path) -> None:
+    for collection in (NSRS, OPS):
+        path = tmp_path / "nbi" / collection / "one.json"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(DAMAGED["cut"])
+
+    def verb(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [Path(sys.executable).with_name("osm-lab"), *words],
+            env={**os.environ, "OSMLAB_HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    listed = verb("ns-list")
+    assert listed.returncode == 1
+    assert "is damaged: remove it, or clean the lab" in " ".join(listed.stderr.split())
+    assert "Traceback" not in listed.stderr
+    if os.geteuid() == 0:
+        assert verb("lab", "clean").returncode == 0
+        assert verb("ns-list").returncode == 0
