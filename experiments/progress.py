@@ -10,30 +10,36 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 PERIOD = 8.0
-"""Seconds between two lines; what a line tells may itself take a second or two to find out."""
+"""Seconds between two lines."""
 
 
 @contextlib.contextmanager
 def ticking(console: Console, tell: Callable[[], str], period: float = PERIOD) -> Iterator[None]:
-    """Print what ``tell`` returns every ``period`` seconds, while the block runs.
+    """Print what ``tell`` returned last every ``period`` seconds, while the block runs.
 
-    ``tell`` is called in a thread of its own. If it raises an exception, no more lines come;
-    the block goes on.
+    ``tell`` may take long on a busy machine; lines come all the same. If it raises an exception, it
+    is not asked again; the block goes on.
     """
     over, started = threading.Event(), time.monotonic()
+    latest = "working"
 
-    def work() -> None:
+    def ask() -> None:
+        nonlocal latest
         with contextlib.suppress(Exception):
-            while not over.wait(period):
-                text = tell()
-                if not over.is_set():
-                    seconds = time.monotonic() - started
-                    console.print(f"  {seconds:4.0f} s  {text}", markup=False, style="dim")
+            while not over.is_set():
+                latest = tell()
+                over.wait(period / 2)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    def show() -> None:
+        while not over.wait(period):
+            seconds = time.monotonic() - started
+            console.print(f"  {seconds:4.0f} s  {latest}", markup=False, style="dim")
+
+    asking, showing = (threading.Thread(target=work, daemon=True) for work in (ask, show))
+    asking.start()
+    showing.start()
     try:
         yield
     finally:
         over.set()
-        thread.join(5)
+        showing.join()

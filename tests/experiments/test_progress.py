@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 
 from rich.console import Console
@@ -28,3 +29,20 @@ def test_a_service_that_vanished_does_not_end_the_block() -> None:
 
     with ticking(Console(file=io.StringIO()), gone, period=0.01):
         time.sleep(0.1)
+
+
+def test_lines_come_also_while_the_state_is_being_found_out() -> None:
+    out, asked = io.StringIO(), threading.Event()
+
+    def slow() -> str:
+        asked.wait(5)
+        return "ready"
+
+    with ticking(Console(file=out), slow, period=0.05):
+        time.sleep(0.3)
+        asked.set()
+        time.sleep(0.2)
+    lines = out.getvalue().splitlines()
+    assert "working" in lines[0]
+    assert "ready" in lines[-1]
+    assert len(lines) >= 4
