@@ -23,36 +23,37 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from lab.demo import PARAMETERS, SERVICE, VNFS, Demo
+from experiments.testbed import VNFS, Testbed
 from lab.ending import clean_up_when_ended
 from lab.vim import Vim, probe
 
+SERVICE, PARAMETERS = "epc_ns", "epc"
 TRIPS = re.compile(r"reconciled in (\d+) round trips and ([\d.]+) s")
 HAND = {"server": "10.99.0.1", "client": "10.99.0.2"}
 HAND_PORT = 52000
 
 
-class Bench(Demo):
+class Bench(Testbed):
     """Benchmarks in a lab of their own."""
 
-    def prepare(self, *names: str) -> None:
+    def onboard(self, *names: str) -> None:
         """Make a VIM account and onboard packages."""
-        self.verb("vim-create", "--name", "lab", show=False)
+        self.verb("vim-create", "--name", "lab")
         for name in names:
             verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
-            self.verb(verb, str(self.dist / f"{name}.tar.gz"), show=False)
+            self.verb(verb, str(self.dist / f"{name}.tar.gz"))
 
     def start(self, name: str, nsd: str, parameters: str, *more: str) -> None:
         """Instantiate a service."""
         file = str(self.dist / "params" / f"{parameters}.yaml")
         names = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", "lab")
-        self.verb("ns-create", *names, "--config_file", file, *more, show=False)
+        self.verb("ns-create", *names, "--config_file", file, *more)
 
     def settled(self, name: str, limit: float = 600.0) -> float:
         """Return seconds from VMs ready to all charms idle, of a service that is coming up."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
-            record = json.loads(self.verb("ns-show", name, show=False))
+            record = json.loads(self.verb("ns-show", name))
             seconds = (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle")
             if seconds is not None:
                 return float(seconds)
@@ -63,7 +64,7 @@ class Bench(Demo):
 
     def console_of(self, ns: str, vnf: str) -> Callable[..., str]:
         """Return a function that runs a command as root in a VDU."""
-        record = json.loads(self.verb("vnf-show", f"{ns}/{vnf}", show=False))
+        record = json.loads(self.verb("vnf-show", f"{ns}/{vnf}"))
         vim = Vim.open(self.home, "lab")
         server = record["vdur"][0]["vim-id"]
 
@@ -122,7 +123,7 @@ def delay(near: Callable[..., str], address: str) -> float:
 
 def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
     """Compare the charms' tunnel with one made by hand and with the bare underlay."""
-    bench.prepare("vpn_endpoint_vnf", "vpn_basic_ns")
+    bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
     bench.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
     near, far = bench.console_of("vpn", "client"), bench.console_of("vpn", "server")
     mtu = int(json.loads(near("ip", "-j", "link", "show", "wg-vpn-client"))[0]["mtu"])
@@ -159,10 +160,10 @@ def bringup(bench: Bench) -> dict[str, Any]:
     """Time from VMs ready to the last charm idle, for 2, 5 and 10 VNFs."""
     found: dict[str, Any] = {}
     if not (bench.home / "vims").exists():
-        bench.prepare("vpn_endpoint_vnf", "vpn_basic_ns")
-    for name in (*VNFS, SERVICE):
+        bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
+    for name in (*(f"{vnf}_vnf" for vnf in VNFS), SERVICE):
         verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
-        bench.verb(verb, str(bench.dist / f"{name}.tar.gz"), show=False)
+        bench.verb(verb, str(bench.dist / f"{name}.tar.gz"))
     for count, services in (
         (2, [("two", "vpn_basic_ns", "vpn_basic")]),
         (5, [("five", SERVICE, PARAMETERS)]),
@@ -175,7 +176,7 @@ def bringup(bench: Bench) -> dict[str, Any]:
         bench.console.print(f"{count} VNFs: {seconds:.1f} s (load before: {load:.1f})")
         found[str(count)] = {"seconds": seconds, "load-before": load}
         for name, _, _ in services:
-            bench.verb("ns-delete", name, "--wait", show=False)
+            bench.verb("ns-delete", name, "--wait")
     return found
 
 
@@ -240,7 +241,7 @@ def main(what: str, rounds: int, seconds: int, dist: Path, out: Path) -> None:
             document["bringup"] = bringup(bench)
         document["round-trips"] = bench.round_trips()
     finally:
-        bench.verb("lab", "clean", show=False)
+        bench.verb("lab", "clean")
         if not any(bench.home.iterdir()):
             bench.home.rmdir()
     document["goals"] = judge(document)

@@ -26,6 +26,7 @@ from rich.table import Table
 from benchmarks.__main__ import Bench
 from builder import packages
 from builder.tree import Tree
+from experiments.testbed import dashed
 from lab.vim import probe
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
@@ -49,11 +50,7 @@ Document = dict[str, Any]
 
 def act(bench: Bench, ns: str, vnf: str, primitive: str, **params: object) -> Document:
     """Run a day-2 primitive of a service; return its JSON."""
-    words = ("ns-action", ns, "--vnf_name", vnf, "--action_name", primitive)
-    given = json.dumps({name.replace("_", "-"): value for name, value in params.items()})
-    operation = json.loads(bench.verb(*words, "--params", given, "--wait", show=False))
-    result: Document = json.loads(operation["detailed-status"]["output"])
-    return result
+    return bench.client.action(ns, vnf, primitive, dashed(params), timeout=1800.0)
 
 
 def load(enb: Run, first: int, count: int, rate: float, hold: bool) -> Document:
@@ -217,14 +214,14 @@ def show(document: Document, console: Console) -> None:
 
 def bring_up(bench: Bench) -> dict[str, Run]:
     """Instantiate both services; return the consoles of their eNBs."""
-    bench.prepare(*PACKAGES)
+    bench.onboard(*PACKAGES)
     for key, parameters in SERVICES.items():
         bench.start(key, "epc_ue_ns", parameters)
     until = time.monotonic() + 900
     for key in SERVICES:
         bench.settled(key, 900)
         while True:
-            record = json.loads(bench.verb("ns-show", key, show=False))
+            record = json.loads(bench.verb("ns-show", key))
             said = [charm["message"] for charm in record["lab"]["charms"].values()]
             if all(any(text.startswith(f"{name} ready") for text in said) for name in VNFS):
                 break
@@ -295,7 +292,7 @@ def main(
         # A run that broke off keeps what it has.
         document["ratios"] = ratios(document)
         file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        bench.verb("lab", "clean", show=False)
+        bench.verb("lab", "clean")
         if not any(bench.home.iterdir()):
             bench.home.rmdir()
     show(document, console)

@@ -78,7 +78,7 @@ def run(
     only: tuple[str, ...],
     keep: bool,
 ) -> None:
-    """Bring up two slices, make the runs that are missing, write the report, clean up."""
+    """Bring up what the profile measures, make the runs that are missing, report, clean up."""
     clean_up_when_ended()
     screen = console()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -95,12 +95,16 @@ def run(
         bed = Testbed(place, dist, screen)
         started = time.monotonic()
         try:
-            beside = campaigns.beside(missing)
-            packages = [*slices.packages(dist, place), *setups.packages(dist, beside)]
+            beside = campaigns.beside(missing) if chosen.slices else [setups.EPC]
+            packages = setups.packages(dist, beside)
+            wanted: list[slices.Wanted] = []
+            names = " and ".join(beside)
+            if chosen.slices:
+                packages = [*slices.packages(dist, place), *packages]
+                wanted = slices.wanted(dist, qos.RATES, qos.LINK, chosen.functions)
+                names = " and ".join(["two slices of five VNFs", *beside])
             bed.prepare(packages, setups.vims(beside))
-            wanted = slices.wanted(dist, qos.RATES, qos.LINK, chosen.functions)
             bed.deploy([*wanted, *setups.wanted(dist, beside, chosen.functions)])
-            names = " and ".join(["two slices of five VNFs", *beside])
             screen.print(
                 f"{names} are up after {time.monotonic() - started:.0f} s; "
                 f"{len(missing)} of {len(steps)} runs to make"
@@ -108,10 +112,10 @@ def run(
             failures = campaigns.make(bed, campaign, steps, screen)
         finally:
             if keep:
-                screen.print(f"the slices run on: osm-lab --home {place} nsi-list")
+                screen.print(f"they run on: osm-lab --home {place} ns-list")
             else:
                 screen.print("cleaning up ...")
-                with ticking(screen, lambda: "removing the slices"):
+                with ticking(screen, lambda: "removing them"):
                     bed.clean()
     page, table = render.write(campaign)
     runs = campaign.runs()

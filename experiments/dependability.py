@@ -68,7 +68,7 @@ def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
 
 
 def _ended(bed: Testbed, operation: str) -> None:
-    bed.wait_action(operation)
+    bed.client.wait(operation)
 
 
 def _in_folder(folder: str, application: str) -> list[int]:

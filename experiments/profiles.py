@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.dependability import FAULTS
 from experiments.model import Cell
-from experiments.setups import DOUBLE, SITES
+from experiments.setups import DOUBLE, EPC, SITES
 from experiments.slices import EMBB, URLLC
 from experiments.testbed import LINKS
 
@@ -22,6 +22,7 @@ class Profile:
         repetitions: of `measured`.
         last: made at the end, since they break things.
         functions: whether network functions run, in the slices and where resources are double.
+        slices: whether there are two slices; else one service stands in their place.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Profile:
     repetitions: int
     last: Sequence[Cell]
     functions: bool = False
+    slices: bool = True
 
 
 def _performance(links: Sequence[str], seconds: int) -> list[Cell]:
@@ -149,6 +151,15 @@ PROFILES = {
                 Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 5}),
             ],
             functions=True,
+        ),
+        # One EPC: each of its links with and without its tunnel.
+        Profile(
+            name="epc",
+            first=_confidentiality(),
+            measured=_beside(EPC, list(LINKS), 3),
+            repetitions=1,
+            last=[],
+            slices=False,
         ),
         # S6a alone, with many registrations.
         Profile(

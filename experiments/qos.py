@@ -98,7 +98,7 @@ def ensure(bed: Testbed, enforced: bool) -> None:
             end = found[member["member-vnf-index"]]
             started.append(bed.start_action(end, "set-qos", link=LINK, **given))
     for operation in started:
-        record = bed.wait_action(operation)
+        record = bed.client.wait(operation)
         if record["operationState"] != "COMPLETED":
             raise click.ClickException(f"set-qos: {record.get('errorMessage')}")
     bed.shaped = enforced

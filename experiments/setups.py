@@ -16,6 +16,8 @@ import yaml
 from experiments.slices import moved
 
 DOUBLE, SITES = "double", "sites"
+EPC = "epc"
+"""One EPC with nothing beside it."""
 
 #: Addresses of the service with double resources, which no slice has.
 _RANGES = (("172.16.", "172.24."), ("172.30.", "172.26."), ("192.168.", "10.72."),
@@ -34,12 +36,14 @@ class Service:
         nsd: Its descriptor.
         vim: Account of the VNFs that the parameters place nowhere.
         text: Parameters for ns-create.
+        alone: Whether it stands in place of the slices.
     """
 
     name: str
     nsd: str
     vim: str
     text: str
+    alone: bool = False
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -60,6 +64,8 @@ class Service:
 
 def packages(dist: Path, names: Iterable[str]) -> list[Path]:
     """Return the packages of set-ups beside those of the slices, in the order to onboard them."""
+    if EPC in names:
+        return [dist / "epc_ns.tar.gz"]
     if DOUBLE not in names:
         return []
     vnfs = [dist / f"{vnf}_vnf_double.tar.gz" for vnf in ("hss", "mme", "spgwc", "spgwu", "enb")]
@@ -78,14 +84,17 @@ def wanted(dist: Path, names: Iterable[str], functions: bool) -> list[Service]:
 
     Args:
         dist: With the built parameter files.
-        names: DOUBLE and SITES, those of them that are wanted.
+        names: Those that are wanted.
         functions: Whether network functions run. Those of two sites do not: without its tunnel S6a
             would have no way between inner addresses, so there is nothing to compare.
     """
     made = []
     for name in names:
-        file = {DOUBLE: "epc", SITES: "epc_multisite"}[name]
+        file = {DOUBLE: "epc", SITES: "epc_multisite", EPC: "epc"}[name]
         text = (dist / "params" / f"{file}.yaml").read_text(encoding="utf-8")
+        if name == EPC:
+            made.append(Service(name, "epc_ns", "lab", text, alone=True))
+            continue
         if name == SITES:
             made.append(Service(name, "epc_ns", HOME, text))
             continue

@@ -102,7 +102,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
                 raise click.ClickException(f"{mme}: measure-s6a does not begin to listen")
             time.sleep(0.2)
         work = InBackground(lambda: attach(found, ues))
-        record = bed.wait_action(operation, 400)
+        record = bed.client.wait(operation, 400)
         loaded = work.result()
     finally:
         if plain:

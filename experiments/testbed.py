@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from experiments.progress import ticking
 from experiments.setups import Service
 from experiments.slices import Wanted
 from lab.vim import Vim
+from operate.client import Client
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
 
@@ -233,6 +233,11 @@ class InBackground:
         return self._value
 
 
+def dashed(params: Mapping[str, object]) -> dict[str, object]:
+    """Return parameters of a primitive by their names, which have dashes."""
+    return {key.replace("_", "-"): value for key, value in params.items()}
+
+
 class Testbed:
     """A lab of its own with the slices of an experiment."""
 
@@ -242,6 +247,13 @@ class Testbed:
         self.home = home
         self.dist = dist
         self.console = console
+        self.client = Client(
+            (sys.executable, "-m", "lab.cli", "--home", str(home)),
+            timeout=180.0,
+            pause=0.3,
+            # Charms that look at their VDUs would take processor time from a measurement.
+            environment={"OSMLAB_UPDATE_STATUS_INTERVAL": "0"},
+        )
         #: The two whose isolation is shown.
         self.slices: dict[str, Slice] = {}
         #: Services that are measured beside them, see `experiments.setups`.
@@ -263,64 +275,26 @@ class Testbed:
     # -- verbs ---------------------------------------------------------------------------------
 
     def verb(self, *words: str, show: bool = False) -> str:
-        """Run a verb of osm-lab; return what it printed.
+        """Run a verb of osm-lab; return the JSON it printed.
 
         Raises:
             click.ClickException: it failed.
         """
         if show:
             self.console.print(f"[bold]$ osm-lab {shlex.join(words)}[/bold]", highlight=False)
-        done = subprocess.run(
-            [sys.executable, "-m", "lab.cli", "--home", str(self.home), "--json", *words],
-            # Charms that look at their VDUs would take processor time from a measurement.
-            env={**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            reason = lines[-1] if lines else "no message"
-            raise click.ClickException(f"osm-lab {words[0]} failed: {reason}")
-        return done.stdout
+        return replace(self.client, command=(*self.client.command, "--json")).verb(*words)
 
     def start_action(self, where: Vnf, primitive: str, **params: object) -> str:
         """Start a day-2 primitive; return the operation."""
-        text = json.dumps({key.replace("_", "-"): value for key, value in params.items()})
-        words = ("--vnf_name", where.name, "--action_name", primitive, "--params", text)
-        told: dict[str, Any] = json.loads(self.verb("ns-action", where.service, *words))
-        return str(told["id"])
+        return self.client.start(where.service, where.name, primitive, dashed(params))
 
-    def wait_action(self, operation: str, patience: float = 180.0) -> dict[str, Any]:
-        """Wait for the end of an operation, however it ends, and return its record.
-
-        Raises:
-            click.ClickException: it does not end.
-        """
-        until = time.monotonic() + patience
-        while True:
-            record: dict[str, Any] = json.loads(self.verb("ns-op-show", operation))
-            if record["operationState"] != "PROCESSING":
-                return record
-            if time.monotonic() > until:
-                raise click.ClickException(f"operation {operation} does not end")
-            time.sleep(0.3)
-
-    def action(self, where: Vnf, primitive: str, **params: object) -> Any:
-        """Run a day-2 primitive and return its result, parsed where it is JSON.
+    def action(self, where: Vnf, primitive: str, **params: object) -> dict[str, Any]:
+        """Run a day-2 primitive and return its result.
 
         Raises:
             click.ClickException: it failed.
         """
-        record = self.wait_action(self.start_action(where, primitive, **params))
-        if record["operationState"] != "COMPLETED":
-            raise click.ClickException(f"{primitive} of {where}: {record.get('errorMessage')}")
-        output = record["detailed-status"].get("output", "")
-        try:
-            return json.loads(output)
-        except ValueError:
-            return output
+        return self.client.action(where.service, where.name, primitive, dashed(params))
 
     def configure(self, name: str, link: str, technology: str) -> None:
         """Set what secures a link of a slice, at both of its ends at once."""
@@ -342,7 +316,7 @@ class Testbed:
                 )
             )
         for operation in operations:
-            record = self.wait_action(operation)
+            record = self.client.wait(operation)
             if record["operationState"] != "COMPLETED":
                 raise click.ClickException(f"configure {link}: {record.get('errorMessage')}")
         until = time.monotonic() + 60
@@ -389,7 +363,7 @@ class Testbed:
         names = [one.service for one in waiting]
         with ticking(self.console, lambda: "; ".join(map(self._stage, names))):
             self._wait(waiting, until, patience)
-        self.shaped = True
+        self.shaped = any(isinstance(one, Wanted) for one in wanted)
 
     def _stage(self, service: str) -> str:
         """Say how far a service has come."""
@@ -412,10 +386,14 @@ class Testbed:
             record = json.loads(self.verb("ns-show", service))
             if record["nsState"] == "BROKEN":
                 raise click.ClickException(f"{service} is BROKEN: {record.get('errorDetail')}")
-            if (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle") is not None:
+            seconds = (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle")
+            if seconds is not None:
                 made = self.read(one.name, one.parameters, service)
-                where = self.slices if isinstance(one, Wanted) else self.others
+                where = self.slices if isinstance(one, Wanted) or one.alone else self.others
                 where[one.name] = made
+                self.console.print(
+                    f"{service}: all tunnels were up {seconds:.1f} s after the VMs were ready"
+                )
                 waiting.pop(0)
             elif time.monotonic() > until:
                 raise click.ClickException(f"{service} is not up after {patience:.0f} s")

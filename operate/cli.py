@@ -12,22 +12,12 @@ import yaml
 from operate.acceptance.nbi import Nbi
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
-from operate.client import Client, OperateError
+from operate.client import Client
 from operate.join import End, join, part
 from operate.targets import PORT, targets
 
 
-class _Group(click.Group):
-    """Turns errors of ours into one sentence and exit code 1."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except OperateError as error:
-            raise click.ClickException(str(error)) from None
-
-
-@click.group(cls=_Group)
+@click.group()
 def main() -> None:
     """Operate services beyond single commands of `osm`."""
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import click
 import yaml
 
 
-class OperateError(Exception):
+class OperateError(click.ClickException):
     """One sentence for the operator."""
 
 
@@ -24,11 +26,13 @@ class Client:
         command: Words before the verb: ``("osm",)``.
         timeout: Seconds a primitive may take.
         pause: Seconds between two looks at a primitive that runs.
+        environment: Variables of the command, beside those of this process.
     """
 
     command: tuple[str, ...] = ("osm",)
     timeout: float = 600.0
     pause: float = 1.0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def verb(self, *words: str) -> str:
         """Run a verb and return what it printed.
@@ -39,7 +43,12 @@ class Client:
         argv = [*self.command, *words]
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+                argv,
+                env={**os.environ, **self.environment},
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                check=False,
             )
         except OSError as error:
             raise OperateError(f"{self.command[0]} cannot be run: {error.strerror}") from None
@@ -56,28 +65,49 @@ class Client:
         """
         return _document(verb, self.verb(verb, "--literal", id))
 
-    def action(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def start(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> str:
+        """Start a day-2 primitive; return the id of its operation.
+
+        Raises:
+            OperateError: it was refused.
+        """
+        given = json.dumps(dict(params))
+        words = ("ns-action", ns, "--vnf_name", vnf, "--action_name", name, "--params", given)
+        printed = self.verb(*words).split()
+        return printed[-1] if printed else ""
+
+    def wait(self, operation: str, timeout: float | None = None) -> dict[str, Any]:
+        """Wait for the end of an operation, however it ends; return its record.
+
+        Raises:
+            OperateError: it is not done in time.
+        """
+        limit = self.timeout if timeout is None else timeout
+        deadline = time.monotonic() + limit
+        while True:
+            record = self.document("ns-op-show", operation)
+            if record.get("operationState") not in ("PROCESSING", None):
+                return record
+            if time.monotonic() > deadline:
+                raise OperateError(f"operation {operation} is not done after {limit:.0f} s")
+            time.sleep(self.pause)
+
+    def action(
+        self,
+        ns: str,
+        vnf: str,
+        name: str,
+        params: Mapping[str, Any],
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
         """Run a day-2 primitive of our charms and return its JSON output.
 
         Raises:
             OperateError: it was refused, failed, or is not done in time.
         """
-        given = json.dumps(dict(params))
-        printed = self.verb(
-            *("ns-action", ns, "--vnf_name", vnf, "--action_name", name, "--params", given)
-        )
-        op_id = printed.split()[-1] if printed.split() else ""
-        deadline = time.monotonic() + self.timeout
-        while True:
-            operation = self.document("ns-op-show", op_id)
-            state = operation.get("operationState")
-            if state not in ("PROCESSING", None):
-                break
-            if time.monotonic() > deadline:
-                raise OperateError(f"{name} on {ns}/{vnf} is not done after {self.timeout:.0f} s")
-            time.sleep(self.pause)
-        detail = operation.get("detailed-status")
-        if state != "COMPLETED":
+        record = self.wait(self.start(ns, vnf, name, params), timeout)
+        detail = record.get("detailed-status")
+        if record["operationState"] != "COMPLETED":
             raise OperateError(f"{name} on {ns}/{vnf} failed: {detail}")
         output = detail.get("output") if isinstance(detail, dict) else detail
         try:

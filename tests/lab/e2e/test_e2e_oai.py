@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from e2e_support import ActionError, InBackground, Service, Vnf, scan, wait
 from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from vpnaas.base.links import REFERENCE_POINTS
+
+from experiments.testbed import LINKS
 
 pytestmark = pytest.mark.lab
 
@@ -23,7 +26,7 @@ DEVICE = "oaitun_ue1"
 SUBSCRIBER = {"imsi": "242881234500000", "msisdn": "24288880000000"}
 MARKER = b"a UE's own words"
 OP, K = "1006020f0a478bf6b699f15c062e42b3", "449c4b91aeacd0ace182cf3a5a72bfa1"
-PORTS = {"s6a": 51821, "s11": 51822, "s1c": 51823, "sxab": 51824, "s1u": 51825}
+PORTS = {link: REFERENCE_POINTS[link].listen_port for link in LINKS}
 NF = "/etc/osm-vpnaas/nf"
 CASSANDRA_DELAY = 0.3
 INNER = {"hss": "172.16.6.129", "spgwc": "172.16.1.104"}
