@@ -184,7 +184,6 @@ class HookContext:
             ]
         self._relations = {number: ContextRelation(self, number) for number in present}
         self._state: dict[str, str] | None = None
-        self._ports: list[tuple[str, bool]] = []
 
     def document(self) -> _Locked:
         """Give the model document under its lock."""
@@ -300,10 +299,6 @@ class HookContext:
                 state[key] = value
         self._state = state
 
-    def change_port(self, port: str, opened: bool) -> None:
-        """Open or close a port range when the hook has succeeded."""
-        self._ports.append((port, opened))
-
     # -- actions ----------------------------------------------------------------------------
 
     def require_action(self) -> ActionDocument:
@@ -351,11 +346,6 @@ class HookContext:
                 stored.apps[self.app_name].replace(relation.app_settings.data)
         if self._state is not None:
             unit.charm_state = self._state
-        for port, opened in self._ports:
-            if opened and port not in unit.opened_ports:
-                unit.opened_ports.append(port)
-            elif not opened and port in unit.opened_ports:
-                unit.opened_ports.remove(port)
 
 
 class _Locked:

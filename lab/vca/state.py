@@ -162,7 +162,6 @@ class Unit(Document):
     pending_actions: list[str] = Field(default_factory=list)
     relations: dict[int, UnitRelation] = Field(default_factory=dict)
     charm_state: dict[str, str] = Field(default_factory=dict)
-    opened_ports: list[str] = Field(default_factory=list)
     workload: StatusInfo = Field(
         default_factory=lambda: StatusInfo(status="waiting", message="waiting for machine")
     )

@@ -169,7 +169,7 @@ def show_unit(document: ModelDocument, unit: Unit) -> dict[str, Any]:
         "leader": app.leader == unit.name,
         "life": unit.life,
         "machine": str(unit.machine),
-        "opened-ports": sorted(unit.opened_ports),
+        "opened-ports": [],
         "workload-version": unit.workload_version,
         "public-address": unit.address,
         "relation-info": info,

@@ -154,11 +154,6 @@ def _juju_log(context: HookContext, request: Request) -> Answer:
     return Answer()
 
 
-def _juju_reboot(context: HookContext, request: Request) -> Answer:
-    Arguments(request.arguments, {}, {"--now": "now"}).take(0)
-    raise ToolError("juju-reboot: the machine of this unit cannot be rebooted")
-
-
 def _goal_state(context: HookContext, request: Request) -> Answer:
     arguments = Arguments(request.arguments, OUTPUT)
     arguments.take(0)
@@ -193,46 +188,22 @@ def _application_version_set(context: HookContext, request: Request) -> Answer:
     return Answer()
 
 
-def _resource_get(context: HookContext, request: Request) -> Answer:
-    operands = Arguments(request.arguments).take(1)
-    if not operands:
-        raise UsageError("missing required resource name")
-    raise ToolError(
-        f'could not download resource: resource "{context.app_name}/{operands[0]}" not found'
-    )
-
-
-def _credential_get(context: HookContext, request: Request) -> Answer:
-    Arguments(request.arguments, OUTPUT).take(0)
-    raise ToolError("cannot access cloud credentials")
-
-
-def _storage_list(context: HookContext, request: Request) -> Answer:
-    arguments = Arguments(request.arguments, OUTPUT)
-    arguments.take(1)
-    return show(request, arguments, [])
-
-
 TOOLS: Mapping[str, Tool] = {
     **actiontools.TOOLS,
     **networktools.TOOLS,
     **relationtools.TOOLS,
     "application-version-set": _application_version_set,
     "config-get": _config_get,
-    "credential-get": _credential_get,
     "goal-state": _goal_state,
     "is-leader": _is_leader,
     "juju-log": _juju_log,
-    "juju-reboot": _juju_reboot,
     "leader-get": _leader_get,
     "leader-set": _leader_set,
-    "resource-get": _resource_get,
     "state-delete": _state_delete,
     "state-get": _state_get,
     "state-set": _state_set,
     "status-get": _status_get,
     "status-set": _status_set,
-    "storage-list": _storage_list,
 }
 
 
