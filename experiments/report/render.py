@@ -15,9 +15,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from experiments import confidentiality, diameter
 from experiments.model import Run
 from experiments.performance import UDP_MBPS
+from experiments.profiles import PROFILES
 from experiments.report import figures, summary
 from experiments.report.summary import Ratio
-from experiments.setups import DOUBLE, SITES
+from experiments.setups import DOUBLE, EPC, SITES
 from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate
 from experiments.store import Campaign
@@ -65,7 +66,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         begun=min(stamp, default="-"),
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
-        slices=[EMBB, URLLC],
+        slices=[EMBB, URLLC] if PROFILES[described["profile"]].slices else [],
         beside=[
             text
             for name, text in (
@@ -168,7 +169,7 @@ _WORDS = {
     "urllc": "URLLC", "urllc, neighbour saturated": "URLLC, loaded neighbour",
     "urllc separate": "URLLC", "urllc simultaneous": "URLLC, loaded neighbour",
     "double": "double", "vpn double resources": "double",
-    "sites": "two sites", "between sites": "two sites", "vpn": "one EPC",
+    "sites": "two sites", "between sites": "two sites", "vpn": "one EPC", "epc": "EPC",
 }  # fmt: skip
 _NAMES = {"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb": "eNB"}
 _LINKS = {"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"}
@@ -302,7 +303,7 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for metric in ("mbps", "rtt_ms")
     }
     rows = []
-    order = [EMBB, URLLC, DOUBLE, SITES]
+    order = [EMBB, URLLC, DOUBLE, SITES, EPC]
     points = sorted(table.get("mbps", {}), key=lambda p: (order.index(p[0]), *p))
     for name, link, path, load in points:
         plain = (name, link, "underlay", load)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from support.campaigns import ENVIRONMENT
+from support.campaigns import ENVIRONMENT, performance
 
 from builder import packages
 from builder.tree import Tree
@@ -129,6 +129,13 @@ def test_what_does_not_hold_is_said(runs: list[Run], judged: list[Run]) -> None:
     assert "a/hss reached b/&lt;mme&gt; at inner/s6a" in page
     assert "IMSI 001010000000001" in page
     assert summary.verdicts(judged)[0] == ("confidentiality", 2, 2)
+
+
+def test_one_epc_alone_has_a_page() -> None:
+    made = [performance("epc", path, "", 0, 900.0, 0.5) for path in ("underlay", "tunnel")]
+    page = render.html({**DESCRIBED, "profile": "epc"}, made)
+    assert "<h1>One EPC" in page
+    assert "S6a EPC" in page
 
 
 def test_a_campaign_without_runs_has_a_page() -> None:
