@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.campaigns import performance
 
 from experiments.model import Cell, Run
-
-
-def performance(name: str, path: str, load: str, repetition: int, mbps: float, rtt: float) -> Run:
-    params = {"slice": name, "link": "s6a", "path": path, "neighbour": load, "seconds": 1}
-    result = {"mbps": mbps, "rtt_ms": rtt, "jitter_ms": 0.01, "loss_percent": 0.0, "sent": 50,
-              "limited": True}  # fmt: skip
-    cell = Cell("performance", params)
-    return Run("performance", params, cell.key, repetition, repetition, 1e9, 1.0, 0.5, result)
 
 
 @pytest.fixture
