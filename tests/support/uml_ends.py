@@ -314,7 +314,7 @@ class Guest:
                 endpoint=(ipaddress.ip_address(self.outer[other]), 4500),
                 certificate=certified.handle(other) if certified else "",
             )
-        wanted = ipsec.Wanted(
+        wanted = ipsec.Configuration(
             params=params,
             mtu=1400,
             tun_mtu=1400,

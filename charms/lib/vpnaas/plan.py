@@ -204,7 +204,7 @@ def _plan_links(
     # What runs on any link is reserved before a peer of another one is admitted.
     peers = _running(charm_state, results)
     for link, params in sorted(charm_state.intent.links.items()):
-        elsewhere = {other: found for other, found in peers.items() if other != link}
+        elsewhere = {other: theirs for other, theirs in peers.items() if other != link}
         try:
             inputs = _inputs(charm_state, params, vdu, results, prepared)
             drafts[link] = _admit(attr.evolve(inputs, elsewhere=elsewhere))
@@ -228,18 +228,18 @@ def _plan_links(
 
 def _running(charm_state: CharmState, results: Results) -> Dict[str, Tuple[Peer, ...]]:
     """Return the peers that each link has, of those that are still there."""
-    found = {}
+    peers = {}
     for link, params in charm_state.intent.links.items():
         names = {"man-" + manual.name for manual in charm_state.intent.manual(link)}
         for remote in charm_state.remotes.get(link, ()):
             if remote.offer is not None or remote.problem:
                 names.add(remote.peer_name)
-        found[link] = tuple(
+        peers[link] = tuple(
             peer
             for peer in read_record(results.text(link + "/applied"))
             if peer.name in names and peer.technology == params.technology
         )
-    return found
+    return peers
 
 
 def _admit(inputs: LinkInputs) -> Draft:
@@ -289,8 +289,8 @@ def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.S
 
 def require_tools(charm_state: CharmState, results: Results) -> None:
     """Raise VpnaasError naming every program the VDU lacks for the links it is to have."""
-    found = results.found("tools")
-    missing = sorted(name for name in _tools(charm_state) if not found.get(name))
+    paths = results.found("tools")
+    missing = sorted(name for name in _tools(charm_state) if not paths.get(name))
     if missing:
         packages = list(PACKAGES)
         for name, technology in sorted(TABLE.items()):

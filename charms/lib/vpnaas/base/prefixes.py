@@ -17,11 +17,11 @@ class Routes(Generic[Value]):
     """
 
     def __init__(self, items: Iterable[Tuple[fields.IPNetwork, Value]]) -> None:
-        found: Dict[Tuple[int, int], Dict[int, Value]] = {}
+        by_length: Dict[Tuple[int, int], Dict[int, Value]] = {}
         for network, value in items:
-            same_length = found.setdefault((network.version, network.prefixlen), {})
+            same_length = by_length.setdefault((network.version, network.prefixlen), {})
             same_length.setdefault(int(network.network_address), value)
-        self._by_length = sorted(found.items(), key=lambda item: -item[0][1])
+        self._by_length = sorted(by_length.items(), key=lambda item: -item[0][1])
 
     def to(self, address: fields.IPAddress) -> Optional[Value]:
         """Return the value of the longest prefix that covers an address, None where none does."""
@@ -65,7 +65,7 @@ class Spans:
         """Return the owners of prefixes that overlap one, ascending."""
         firsts, rest = self._firsts[prefix.version], self._rest[prefix.version]
         first, last = int(prefix.network_address), int(prefix.broadcast_address)
-        found: List[str] = []
+        names: List[str] = []
         index = bisect.bisect_right(firsts, last)
         # Going back, the first that ends before it is followed by such only.
         while index > 0:
@@ -73,8 +73,8 @@ class Spans:
             end, owners = rest[firsts[index]]
             if end < first:
                 break
-            found += owners
-        return sorted(set(found))
+            names += owners
+        return sorted(set(names))
 
 
 def _spans(prefixes: Iterable[fields.IPNetwork]) -> Iterator[Tuple[int, int, int]]:

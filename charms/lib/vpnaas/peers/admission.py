@@ -283,10 +283,10 @@ def _unrevoked(context: Context, remote: Remote, offer: Offer) -> Tuple[Offer, s
 
 
 def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
-    found = (context.proofs or {}).get(name, Proof())
+    proof = (context.proofs or {}).get(name, Proof())
     if offered is used:
-        return found
-    return attr.evolve(found, certificate=found.next_certificate, next_certificate="", refused="")
+        return proof
+    return attr.evolve(proof, certificate=proof.next_certificate, next_certificate="", refused="")
 
 
 def _from_manual(manual: ManualPeer, technology: str) -> Peer:

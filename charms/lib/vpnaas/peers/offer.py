@@ -221,10 +221,10 @@ def _certificates(
     keys: KeyOffer, text: Callable[[str], str], at: Callable[[str], str]
 ) -> CertOffer:
     """Read certificates; those of the owner must be for the key and identity it offers."""
-    found = CertOffer(**{name: text(key) for key, name in _CERTIFICATES})
+    certs = CertOffer(**{name: text(key) for key, name in _CERTIFICATES})
     for key, value, public in (
-        ("certificate-request", found.request, keys.public_key),
-        ("next-certificate-request", found.next_request, keys.next_public_key),
+        ("certificate-request", certs.request, keys.public_key),
+        ("next-certificate-request", certs.next_request, keys.next_public_key),
     ):
         if value:
             request = x509.request(at(key), value)
@@ -235,20 +235,20 @@ def _certificates(
                     at(key), "it names {}".format(request.name), "the identity in the offer"
                 )
     for key, value, public in (
-        ("certificate", found.certificate, keys.public_key),
-        ("next-certificate", found.next_certificate, keys.next_public_key),
+        ("certificate", certs.certificate, keys.public_key),
+        ("next-certificate", certs.next_certificate, keys.next_public_key),
     ):
         if value:
             x509.matching(at(key), x509.certificate(at(key), value), public, keys.identity)
-    if found.authority:
-        x509.authority(at("ca-certificate"), found.authority)
+    if certs.authority:
+        x509.authority(at("ca-certificate"), certs.authority)
     for key, value in (
-        ("issued-certificate", found.issued),
-        ("next-issued-certificate", found.next_issued),
+        ("issued-certificate", certs.issued),
+        ("next-issued-certificate", certs.next_issued),
     ):
         if value:
             x509.certificate(at(key), value)
-    return found
+    return certs
 
 
 def _keys(

@@ -228,15 +228,15 @@ def _agreements(
     if not charm_state.needs_preshared(link):
         return []
     offers = charm_state.offers(link)
-    found = []
+    agreements = []
     for remote in charm_state.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
         if offer is None or offer.keys is None:
             continue
         if offer.keys.preshared or charm_state.intent.links[link].needs_preshared:
             state = preshared.parse(link, remote.peer_name, results, prefix)
-            found.append((remote, offer.keys, state))
-    return found
+            agreements.append((remote, offer.keys, state))
+    return agreements
 
 
 def _wrap_key(inputs: LinkInputs) -> str:

@@ -140,10 +140,10 @@ def ways(
             for peer in links[link].admission.peers
             if peer.endpoint
         }
-    found: Dict[str, Dict[str, Way]] = {}
+    by_link: Dict[str, Dict[str, Way]] = {}
     for link, outers in through.items():
         inputs = links[link].inputs
-        found[link] = {}
+        by_link[link] = {}
         for peer in links[link].admission.peers:
             if not peer.endpoint:
                 continue
@@ -155,8 +155,8 @@ def ways(
                     "only {} bytes get to {}".format(mtu, address),
                     "at least {}".format(fields.MIN_MTU + inputs.overhead),
                 )
-            found[link][peer.name] = Way(outer, mtu, refused)
-    return found
+            by_link[link][peer.name] = Way(outer, mtu, refused)
+    return by_link
 
 
 def _through(
@@ -235,7 +235,7 @@ def steps_to(known: Mapping[str, int], results: Results) -> List[Step]:
 
 
 def _table(results: Results) -> Routes[_Route]:
-    found = []
+    routes = []
     try:
         for family in ("4", "6"):
             for row in json.loads(results.out("path/route-" + family) or "[]"):
@@ -244,7 +244,7 @@ def _table(results: Results) -> Routes[_Route]:
                     text = "0.0.0.0/0" if family == "4" else "::/0"
                 if row.get("type", "unicast") == "unicast" and "dev" in row:
                     network = ipaddress.ip_network(text)
-                    found.append((network, _Route(network, str(row["dev"]), "gateway" in row)))
+                    routes.append((network, _Route(network, str(row["dev"]), "gateway" in row)))
     except (ValueError, KeyError, TypeError):
         raise VduError("`ip -j route` printed something unexpected")
-    return Routes(found)
+    return Routes(routes)

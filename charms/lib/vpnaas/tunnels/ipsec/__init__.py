@@ -16,8 +16,8 @@ name which key of the peer made it, and what does not change is never touched.
 
 from vpnaas.tunnels.ipsec.configuration import (
     Chain,
+    Configuration,
     Made,
-    Wanted,
     connections,
     render,
     render_up,
@@ -69,10 +69,10 @@ __all__ = [
     "USERSPACE",
     "XFRM",
     "Chain",
+    "Configuration",
     "Made",
     "Sa",
     "State",
-    "Wanted",
     "absent",
     "conf_path",
     "connections",

@@ -37,11 +37,11 @@ def observe() -> Step:
 
 def lacking(proposal: Proposal, results: Results) -> Tuple[str, ...]:
     """Return what charon has not and the proposal cannot do without, () also if it is not known."""
-    found = re.findall(r"^\s+([A-Z0-9_]+)\[", results.output("ipsec/algorithms"), re.MULTILINE)
-    if not found:
+    names = re.findall(r"^\s+([A-Z0-9_]+)\[", results.output("ipsec/algorithms"), re.MULTILINE)
+    if not names:
         return ()
     # One suite suffices; the first is the one to complain about, since it is the one meant.
-    missing = [_missing(suite, frozenset(found)) for suite in proposal.suites]
+    missing = [_missing(suite, frozenset(names)) for suite in proposal.suites]
     return () if () in missing else missing[0]
 
 

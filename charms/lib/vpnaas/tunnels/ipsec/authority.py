@@ -142,7 +142,7 @@ def observe(link: str, prefix: str = "") -> List[Step]:
 
 def entries(text: Optional[str]) -> Tuple[Entry, ...]:
     """Read openssl's index; lines that openssl would not have written are not there."""
-    found = []
+    issued = []
     for line in (text or "").splitlines():
         words = line.split("\t")
         if len(words) == 6 and words[0] in ("V", "R", "E"):
@@ -151,8 +151,8 @@ def entries(text: Optional[str]) -> Tuple[Entry, ...]:
                 ends = _seconds(words[1], form)
             except ValueError:
                 continue
-            found.append(Entry(words[3].lower(), words[5], ends, words[2]))
-    return tuple(found)
+            issued.append(Entry(words[3].lower(), words[5], ends, words[2]))
+    return tuple(issued)
 
 
 def _seconds(text: str, form: str) -> int:
@@ -255,7 +255,7 @@ def revoke(
 
 
 def is_good(
-    found: Optional[x509.Certificate],
+    certificate: Optional[x509.Certificate],
     authority: Optional[x509.Certificate],
     issued: Sequence[Entry],
     key: str,
@@ -263,9 +263,9 @@ def is_good(
 ) -> bool:
     """Tell whether a certificate is one of this authority's for a key and an identity, in force."""
     return (
-        found is not None
+        certificate is not None
         and authority is not None
-        and found.issued_by(authority)
-        and (found.key, found.names) == (key, (identity,))
-        and any(e.serial == found.serial and not e.revoked for e in issued)
+        and certificate.issued_by(authority)
+        and (certificate.key, certificate.names) == (key, (identity,))
+        and any(e.serial == certificate.serial and not e.revoked for e in issued)
     )

@@ -117,11 +117,11 @@ def _slots(charm_state: CharmState, link: str) -> List[str]:
 
 def _keys(charm_state: CharmState, link: str) -> List[str]:
     """Return the keys that peers offer, each once."""
-    found = []
+    offered = []
     for _, offer in sorted(charm_state.offers(link).items()):
         keys = offer.keys
-        found += [keys.public_key, keys.next_public_key] if keys else []
-    return sorted({key for key in found if key})
+        offered += [keys.public_key, keys.next_public_key] if keys else []
+    return sorted({key for key in offered if key})
 
 
 def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
@@ -261,10 +261,10 @@ def requests_of(offer: Offer) -> List[Tuple[str, str]]:
 
 
 def _offered(kind: str, certs: CertOffer) -> List[str]:
-    found = [certs.certificate, certs.next_certificate]
+    texts = [certs.certificate, certs.next_certificate]
     if kind == SUBJECT:
-        found += [certs.issued, certs.next_issued]
-    return [text for text in found if text]
+        texts += [certs.issued, certs.next_issued]
+    return [text for text in texts if text]
 
 
 def _root(
@@ -319,12 +319,12 @@ def verdict(inputs: LinkInputs, id: str, where: str) -> str:
     text = results.error(id) + "\n" + results.output(id)
     if results.exit_code(id) == 0 and ("verify OK" in text or ": OK" in text):
         return ""
-    found = re.search(r"lookup: ?([ -~]{1,80})", text)
-    reason = found.group(1) if found else "its signature does not verify"
+    match = re.search(r"lookup: ?([ -~]{1,80})", text)
+    reason = match.group(1) if match else "its signature does not verify"
     allowed = "one that the authority of the link signed and that is good now"
     return str(InputError(where, "openssl says: " + reason, allowed))
 
 
-def is_good(held: Held, found: Optional[Certificate], key: str, identity: str) -> bool:
+def is_good(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> bool:
     """Tell whether our authority issued a certificate for a key and identity, and stands by it."""
-    return ca.is_good(found, held.root, held.issued, key, identity)
+    return ca.is_good(certificate, held.root, held.issued, key, identity)

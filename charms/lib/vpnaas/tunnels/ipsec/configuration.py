@@ -53,7 +53,7 @@ class Chain:
 
 
 @attr.frozen
-class Wanted:
+class Configuration:
     """IPsec on a link as it should be.
 
     Attributes:
@@ -87,7 +87,7 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
 
-def connections(wanted: Wanted, state: State) -> Dict[str, Tuple[Connection, ...]]:
+def connections(wanted: Configuration, state: State) -> Dict[str, Tuple[Connection, ...]]:
     """Return the connections of each peer, that of the key in use first."""
     return {
         peer.name: tuple(_connection(wanted, state, peer, key) for key in peer.public_keys())
@@ -95,7 +95,7 @@ def connections(wanted: Wanted, state: State) -> Dict[str, Tuple[Connection, ...
     }
 
 
-def _connection(wanted: Wanted, state: State, peer: Peer, key: str) -> Connection:
+def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Connection:
     params, chosen = wanted.params, wanted.params.ipsec
     initiates = peer.name in wanted.initiates
     yes = {True: "yes", False: "no"}
@@ -188,7 +188,7 @@ Made = Mapping[str, Tuple[Connection, ...]]
 """What `connections` returns."""
 
 
-def render(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
+def render(wanted: Configuration, state: State, made: Optional[Made] = None) -> str:
     """Return the swanctl file of a link. It holds no secret; it names the files that do.
 
     Args:
@@ -217,7 +217,7 @@ def render(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
     return text + ("secrets {{\n{}}}\n".format("".join(secrets)) if secrets else "")
 
 
-def render_up(wanted: Wanted, plane: str) -> str:
+def render_up(wanted: Configuration, plane: str) -> str:
     """Return the `ip -batch` file that makes the interface."""
     interface = ipsec_interface(wanted.link)
     address = wanted.params.inner_address
@@ -247,7 +247,7 @@ def render_up(wanted: Wanted, plane: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def routes_of(wanted: Wanted) -> Tuple[fields.IPNetwork, ...]:
+def routes_of(wanted: Configuration) -> Tuple[fields.IPNetwork, ...]:
     """Return the prefixes that need a route into the interface, for they lie outside its subnet."""
     subnet = wanted.params.inner_address.network
     apart, _ = same_address.split(wanted.peers)
@@ -255,7 +255,7 @@ def routes_of(wanted: Wanted) -> Tuple[fields.IPNetwork, ...]:
     return fields.ordered([prefix for prefix in apart if not fields.covers(subnet, prefix)])
 
 
-def own_table(wanted: Wanted) -> List[str]:
+def own_table(wanted: Configuration) -> List[str]:
     """Return the `ip -batch` lines with the routes that only packets we protect take."""
     _, same = same_address.split(wanted.peers)
     line = "route replace {} dev {} table {}"
@@ -263,7 +263,7 @@ def own_table(wanted: Wanted) -> List[str]:
     return [line.format(prefix, interface, number) for prefix in fields.ordered(same)]
 
 
-def render_keep(wanted: Wanted, state: State, made: Optional[Made] = None) -> str:
+def render_keep(wanted: Configuration, state: State, made: Optional[Made] = None) -> str:
     """Return what the keeper is to hold up: per peer, connections of which one suffices."""
     made = connections(wanted, state) if made is None else made
     trap = wanted.params.ipsec.start == "trap" and state.plane != USERSPACE

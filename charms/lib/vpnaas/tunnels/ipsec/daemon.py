@@ -1,7 +1,7 @@
 """Settings of the IKE daemon and systemd units."""
 
 from vpnaas.peers.same_address import daemon_settings
-from vpnaas.tunnels.ipsec.configuration import Wanted
+from vpnaas.tunnels.ipsec.configuration import Configuration
 from vpnaas.tunnels.ipsec.names import PROGRAM_FILE, TUN, USERSPACE
 
 NOT_NEEDED = (
@@ -68,7 +68,7 @@ charon {{
 """.format("100" if userspace else "no", libipsec, "".join(off) + more)
 
 
-def dropin(wanted: Wanted, plane: str) -> str:
+def dropin(wanted: Configuration, plane: str) -> str:
     """Return what the daemon's unit does besides.
 
     libipsec takes packets of up to 1400 bytes from its TUN, which all links of a VDU share.

@@ -101,15 +101,15 @@ def steps_to(
 
 def _texts(link: str, kind: str, held: Held) -> Dict[str, str]:
     """Return the texts of files that were read, as they would be written."""
-    found = {own_file(link, slot): own.pem for slot, own in held.own.items()}
-    found.update({trust_file(link, slot): text for slot, text in held.trusted.items()})
+    files = {own_file(link, slot): own.pem for slot, own in held.own.items()}
+    files.update({trust_file(link, slot): text for slot, text in held.trusted.items()})
     for pin in held.pins.values():
-        found[pin_file(link, pin.key)] = pin.pem
+        files[pin_file(link, pin.key)] = pin.pem
     if held.following is not None:
-        found[next_file(link)] = held.following.pem
+        files[next_file(link)] = held.following.pem
     if held.root is not None:
-        found[root_file(link, kind)] = held.root.pem
-    return found
+        files[root_file(link, kind)] = held.root.pem
+    return files
 
 
 PENDING = "issued:"
@@ -168,8 +168,8 @@ def concluded(link: str, certs: CertOffer, results: Results) -> CertOffer:
     for name, value in attr.asdict(certs).items():
         if value.startswith(PENDING):
             number = value[len(PENDING) :]
-            found = read_certificate(results.text("{}/issued/{}".format(link, number)))
-            changed[name] = found.text if found is not None else ""
+            certificate = read_certificate(results.text("{}/issued/{}".format(link, number)))
+            changed[name] = certificate.text if certificate is not None else ""
     return attr.evolve(certs, **changed) if changed else certs
 
 

@@ -96,10 +96,10 @@ def end_of(name: str) -> str:
 
 
 def _by_end(state: "State") -> Dict[str, List[Sa]]:
-    found: Dict[str, List[Sa]] = {}
+    by_end: Dict[str, List[Sa]] = {}
     for sa in state.sas:
-        found.setdefault(sa.end, []).append(sa)
-    return found
+        by_end.setdefault(sa.end, []).append(sa)
+    return by_end
 
 
 @attr.frozen
@@ -242,8 +242,8 @@ def parse_plane(results: Results) -> str:
 
 def parse_version(results: Results) -> Tuple[int, ...]:
     """Return the version of strongSwan, () where swanctl does not tell."""
-    found = re.search(r"([0-9]+)\.([0-9]+)", results.output("ipsec/version"))
-    return tuple(int(part) for part in found.groups()) if found else ()
+    match = re.search(r"([0-9]+)\.([0-9]+)", results.output("ipsec/version"))
+    return tuple(int(part) for part in match.groups()) if match else ()
 
 
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:

@@ -202,7 +202,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 
     def _wanted(
         self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
-    ) -> ipsec.Wanted:
+    ) -> ipsec.Configuration:
         kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
         chains: Dict[str, ipsec.Chain] = {}
         brought: List[Step] = []
@@ -218,7 +218,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                 )
         inner = inputs.charm_state.inner_addresses()
         addresses = [a.ip for a in inputs.underlay.addresses if a.ip not in inner]
-        return ipsec.Wanted(
+        return ipsec.Configuration(
             params=inputs.params,
             mtu=mtu,
             tun_mtu=min(
@@ -258,7 +258,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     @staticmethod
     def _wake(
         inputs: LinkInputs,
-        wanted: ipsec.Wanted,
+        wanted: ipsec.Configuration,
         state: ipsec.State,
         peers: Sequence[Peer],
         made: ipsec.Made,

@@ -10,8 +10,8 @@ from vpnaas.peers.peer import Peer, recording
 from vpnaas.peers.same_address import no_rules
 from vpnaas.tunnels.ipsec import enrolment
 from vpnaas.tunnels.ipsec.configuration import (
+    Configuration,
     Made,
-    Wanted,
     connections,
     render,
     render_keep,
@@ -47,7 +47,7 @@ from vpnaas.vdu.steps import Step, move, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 
-def steps_to(wanted: Wanted, state: State, made: Optional[Made] = None) -> List[Step]:
+def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -> List[Step]:
     """Return the steps from what was observed to what is wanted; none where they agree."""
     link = wanted.link
     made = connections(wanted, state) if made is None else made
@@ -100,7 +100,7 @@ def _in_own_table(lines: Sequence[str]) -> Set[str]:
     return {line.partition("route replace ")[2] for line in found}
 
 
-def _interface_changes(wanted: Wanted, state: State) -> List[Step]:
+def _interface_changes(wanted: Configuration, state: State) -> List[Step]:
     link, interface = wanted.link, ipsec_interface(wanted.link)
     live = state.interface
     text = render_up(wanted, state.plane)
@@ -131,7 +131,7 @@ def _interface_changes(wanted: Wanted, state: State) -> List[Step]:
 
 
 def _daemon_changes(
-    wanted: Wanted, state: State, changed: Set[str], made: Made, conf: str
+    wanted: Configuration, state: State, changed: Set[str], made: Made, conf: str
 ) -> List[Step]:
     link = wanted.link
     names = {c.name for each in made.values() for c in each}
@@ -176,7 +176,7 @@ def _terminate(id: str, sa: Sa) -> Step:
     return run(id, "swanctl", *words, any_exit=True, timeout=30)
 
 
-def stale(wanted: Wanted, state: State, made: Made) -> List[Sa]:
+def stale(wanted: Configuration, state: State, made: Made) -> List[Sa]:
     """Return associations of peers, keys or traffic selectors that are not wanted any more.
 
     One that differs in our own key alone stays until its successor is there, so that a rotation
@@ -192,7 +192,7 @@ def stale(wanted: Wanted, state: State, made: Made) -> List[Sa]:
     ]
 
 
-def wake(wanted: Wanted, state: State, peer: Peer, made: Made) -> List[Step]:
+def wake(wanted: Configuration, state: State, peer: Peer, made: Made) -> List[Step]:
     """Return the steps that open the tunnel to a peer that has us, before a probe.
 
     Both ends may do so, since either may be the one that learns last that both are ready; to hold
@@ -227,7 +227,7 @@ def wake(wanted: Wanted, state: State, peer: Peer, made: Made) -> List[Step]:
     return steps
 
 
-def _secrets(wanted: Wanted, state: State) -> List[Step]:
+def _secrets(wanted: Configuration, state: State) -> List[Step]:
     """Return the steps that bring preshared keys into the form swanctl includes, and out of it."""
     before = {peer.name: peer.preshared for peer in state.applied}
     needed = {peer.name for peer in wanted.peers if peer.preshared}
@@ -271,7 +271,7 @@ def promote_key(link: str, generation: int) -> List[Step]:
     ]
 
 
-def restart(wanted: Wanted, state: State) -> List[Step]:
+def restart(wanted: Configuration, state: State) -> List[Step]:
     """Return the steps that take a link's tunnels and interface down and up."""
     link = wanted.link
     return [

@@ -175,14 +175,14 @@ def _validate_as_subject(
         good: Dict[str, Certificate] = {}
         refused = ""
         for text in (offered.certs.issued, offered.certs.next_issued):
-            found = read_certificate(text)
-            if found is None or found.key not in keys:
+            certificate = read_certificate(text)
+            if certificate is None or certificate.key not in keys:
                 continue
             where = "{}: issued certificate".format(remote.label)
-            refusal = _refusal(inputs, held, where, found, found.key, identity, root)
+            refusal = _refusal(inputs, held, where, certificate, certificate.key, identity, root)
             refused = refused or refusal
             if not refusal:
-                good[found.key] = found
+                good[certificate.key] = certificate
         if keys[1] and keys[1] not in good:
             lacking.append("from {}".format(remote.label))
         mine = good.get(keys[0])
@@ -209,25 +209,25 @@ def _validate_operated(
     following, root = held.following, held.root
     given = inputs.charm_state.certificates.get(link)
     if given is not None:
-        found, root = given
+        certificate, root = given
         where = "set-certificate: certificate"
-        if found.key not in [key for key in keys if key]:
+        if certificate.key not in [key for key in keys if key]:
             raise InputError(
                 where, "it is for another key", "one for a request that show-csr returns"
             )
-        x509.matching(where, found, found.key, identity)
-        if not found.issued_by(root):
+        x509.matching(where, certificate, certificate.key, identity)
+        if not certificate.issued_by(root):
             raise InputError(
                 where, "another authority issued it", "one of the given ca-certificate"
             )
-        x509.in_force(where, found, inputs.vdu.now)
-        refusal = verdict(inputs, check_id(link, found.text, root), where)
+        x509.in_force(where, certificate, inputs.vdu.now)
+        refusal = verdict(inputs, check_id(link, certificate.text, root), where)
         if refusal:
             raise VpnaasError(refusal)
-        if found.key == keys[0]:
-            own[""] = found
+        if certificate.key == keys[0]:
+            own[""] = certificate
         else:
-            following = found
+            following = certificate
     mine = own.get("")
     if mine is not None and isinstance(mine, Certificate):
         if mine.key != keys[0] or root is None or not mine.issued_by(root):
@@ -263,18 +263,18 @@ def _theirs(
         (offered.certs.certificate, offered.public_key, True),
         (offered.certs.next_certificate, offered.next_public_key, False),
     ):
-        found = read_certificate(text)
-        if found is None or not key:
+        certificate = read_certificate(text)
+        if certificate is None or not key:
             continue
         where = "{}: certificate".format(remote.label)
-        refusal = _refusal(inputs, held, where, found, key, offered.identity, root)
+        refusal = _refusal(inputs, held, where, certificate, key, offered.identity, root)
         if refusal and current:
             return attr.evolve(proof, refused=refusal), {}
         if refusal:
             proof = attr.evolve(proof, problems=(refusal,))
             continue
-        files[pin_file(inputs.link, key)] = found.pem
-        name = handle(found.serial, root)
+        files[pin_file(inputs.link, key)] = certificate.pem
+        name = handle(certificate.serial, root)
         proof = (
             attr.evolve(proof, certificate=name)
             if current
@@ -287,21 +287,21 @@ def _refusal(
     inputs: LinkInputs,
     held: Held,
     where: str,
-    found: Certificate,
+    certificate: Certificate,
     key: str,
     identity: str,
     root: Certificate,
 ) -> str:
     """Return why a certificate is not one of an authority for a key and identity, "" if it is."""
     try:
-        x509.matching(where, found, key, identity)
-        if not found.issued_by(root):
+        x509.matching(where, certificate, key, identity)
+        if not certificate.issued_by(root):
             raise InputError(where, "another authority issued it", "one of the link's authority")
     except InputError as error:
         return str(error)
-    if is_installed(held, found.text, root):
+    if is_installed(held, certificate.text, root):
         return ""
-    return verdict(inputs, check_id(inputs.link, found.text, root), where)
+    return verdict(inputs, check_id(inputs.link, certificate.text, root), where)
 
 
 def _offers(inputs: LinkInputs) -> List[Tuple[Remote, Offer]]:

@@ -209,18 +209,18 @@ def _endpoints(interface: str, text: str) -> Dict[str, str]:
     Unlike the other tables, this one names an interface in the row of its first peer only, and
     where it has no peer without ending the row (wireguard-tools 1.0.20210914 and before).
     """
-    found = {}
+    by_key = {}
     current = ""
     for line in fields.lines(text):
         columns = line.split("\t")
         current = columns[-3] if len(columns) > 2 else current
         if current == interface and len(columns) > 1:
-            found[columns[-2]] = columns[-1]
-    return found
+            by_key[columns[-2]] = columns[-1]
+    return by_key
 
 
 @attr.frozen
-class Wanted:
+class Configuration:
     """A WireGuard interface as it should be."""
 
     link: str
@@ -230,7 +230,7 @@ class Wanted:
     peers: Tuple[Peer, ...]
 
     @classmethod
-    def of(cls, params: LinkParams, mtu: int, peers: Sequence[Peer]) -> "Wanted":
+    def of(cls, params: LinkParams, mtu: int, peers: Sequence[Peer]) -> "Configuration":
         """Combine link parameters with the MTU and peers that were agreed."""
         return cls(params.link, params.inner_address, params.listen_port, mtu, tuple(peers))
 
@@ -245,7 +245,7 @@ def handed_over(peer: Peer, live: Optional[Live]) -> bool:
     return staged is not None and staged.handshake > 0
 
 
-def allowed_by_key(wanted: Wanted, live: Optional[Live]) -> Dict[str, Tuple[Peer, bool]]:
+def allowed_by_key(wanted: Configuration, live: Optional[Live]) -> Dict[str, Tuple[Peer, bool]]:
     """Return each key that should be on the interface, and whether it carries the prefixes."""
     table = {}
     for peer in wanted.peers:
@@ -256,7 +256,7 @@ def allowed_by_key(wanted: Wanted, live: Optional[Live]) -> Dict[str, Tuple[Peer
     return table
 
 
-def render(wanted: Wanted, live: Optional[Live] = None) -> str:
+def render(wanted: Configuration, live: Optional[Live] = None) -> str:
     """Return the wg-quick(8) file. It holds no secret; PostUp names the key files."""
     keys = allowed_by_key(wanted, live)
     lines = [
@@ -282,7 +282,7 @@ def render(wanted: Wanted, live: Optional[Live] = None) -> str:
     return generated.HEAD + "\n".join(lines) + "\n"
 
 
-def steps_to(wanted: Wanted, state: State) -> List[Step]:
+def steps_to(wanted: Configuration, state: State) -> List[Step]:
     """Return the steps from what was observed to what is wanted; none where they agree."""
     link, interface = wanted.link, wireguard_interface(wanted.link)
     steps: List[Step] = []
@@ -302,7 +302,9 @@ def steps_to(wanted: Wanted, state: State) -> List[Step]:
     return steps + recording(link, wanted.peers, state, bool(steps))
 
 
-def _interface_changes(wanted: Wanted, state: State, live: Live, interface: str) -> List[Step]:
+def _interface_changes(
+    wanted: Configuration, state: State, live: Live, interface: str
+) -> List[Step]:
     link = wanted.link
     steps = []
     if live.public_key != state.public_key:
@@ -326,7 +328,7 @@ def _interface_changes(wanted: Wanted, state: State, live: Live, interface: str)
     return steps
 
 
-def _peer_changes(wanted: Wanted, state: State, live: Live, interface: str) -> List[Step]:
+def _peer_changes(wanted: Configuration, state: State, live: Live, interface: str) -> List[Step]:
     link = wanted.link
     before = {key: peer for peer in state.applied for key in peer.public_keys()}
     keys = allowed_by_key(wanted, live)
@@ -360,7 +362,7 @@ def _peer_changes(wanted: Wanted, state: State, live: Live, interface: str) -> L
     return steps
 
 
-def _route_changes(wanted: Wanted, live: Live, interface: str) -> List[Step]:
+def _route_changes(wanted: Configuration, live: Live, interface: str) -> List[Step]:
     subnet = wanted.address.network
     routes = {p for peer in wanted.peers for p in peer.prefixes if not fields.covers(subnet, p)}
     steps = []
@@ -373,7 +375,7 @@ def _route_changes(wanted: Wanted, live: Live, interface: str) -> List[Step]:
     return steps
 
 
-def _handovers(wanted: Wanted, live: Optional[Live], interface: str) -> List[Step]:
+def _handovers(wanted: Configuration, live: Optional[Live], interface: str) -> List[Step]:
     """Watch for the moment a rotating peer switches, so that no relation event is waited for."""
     steps: List[Step] = []
     for peer in wanted.peers:

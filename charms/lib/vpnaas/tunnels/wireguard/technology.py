@@ -72,7 +72,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         self, inputs: LinkInputs, state: wireguard.State, mtu: int, peers: Sequence[Peer]
     ) -> List[Step]:
         """Return the steps to the wanted interface."""
-        return wireguard.steps_to(wireguard.Wanted.of(inputs.params, mtu, peers), state)
+        return wireguard.steps_to(wireguard.Configuration.of(inputs.params, mtu, peers), state)
 
     def restart(
         self, inputs: LinkInputs, state: wireguard.State, peers: Sequence[Peer]
