@@ -581,7 +581,8 @@ class Vim:
         shutil.rmtree(vdu.directory, ignore_errors=True)
 
     def _apply_rules(self, state: State) -> None:
-        fabric.apply_rules(self.fabric, planning.ports(state))
+        shared = {network.id for network in state.networks.values() if network.management}
+        fabric.apply_rules(self.fabric, planning.ports(state), shared)
         config = self.account.config
         if config.external_subnet is not None:
             floating = {p.ip: p.floating for p in planning.ports(state) if p.floating}

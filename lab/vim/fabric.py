@@ -13,7 +13,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from lab.vim.addresses import link_local
@@ -137,14 +137,21 @@ def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
     ip_batch(vca, [f"link set {leg} up", address])
 
 
-def port_rules(ports: Iterable[Port]) -> str:
+def port_rules(ports: Iterable[Port], shared: Container[str] = ()) -> str:
     """An nft script with the anti-spoofing rules of all ports that have port security.
+
+    ``shared`` are ids of networks that many services are on, the management network. Its servers
+    have no business with one another over IPv6 where it is an IPv4 network: they would
+    meet by link-local addresses, past all rules on the addresses they were given. In a cloud the
+    security groups see to that.
 
     As Neutron's: the source MAC, the ARP sender and the source IP of a frame must be the
     port's own; a DHCP request and IPv6 address detection may come from the unspecified
     address; other protocols than IP and ARP are dropped.
     """
+    ports = list(ports)
     guarded = [port for port in ports if port.port_security]
+    apart = [f'"{p.device}"' for p in ports if p.network_id in shared and ":" not in p.ip]
     names = [f'"{port.device}"' for port in guarded]
     macs = [f'"{port.device}" . {port.mac}' for port in guarded]
     ip4 = [f'"{port.device}" . {port.ip}' for port in guarded if ":" not in port.ip]
@@ -160,11 +167,13 @@ def port_rules(ports: Iterable[Port]) -> str:
     return (
         "table bridge ports {}\ndelete table bridge ports\ntable bridge ports {\n"
         + members("ifname", "guarded", names)
+        + members("ifname", "apart", apart)
         + members("ifname . ether_addr", "port_mac", macs)
         + members("ifname . ipv4_addr", "port_ip4", ip4)
         + members("ifname . ipv6_addr", "port_ip6", ip6)
         + """ chain from_port {
   type filter hook prerouting priority -300; policy accept;
+  iifname @apart ether type ip6 drop
   iifname != @guarded accept
   iifname . ether saddr != @port_mac drop
   ether type arp iifname . arp saddr ether != @port_mac drop
@@ -180,9 +189,9 @@ def port_rules(ports: Iterable[Port]) -> str:
     )
 
 
-def apply_rules(netns: str, ports: Iterable[Port]) -> None:
-    """Replace the anti-spoofing rules of a VIM by those for the given ports."""
-    tool([*enter(netns), "nft", "-f", "-"], port_rules(ports))
+def apply_rules(netns: str, ports: Iterable[Port], shared: Container[str]) -> None:
+    """Replace the rules of a VIM by those for the given ports, see `port_rules`."""
+    tool([*enter(netns), "nft", "-f", "-"], port_rules(ports, shared))
 
 
 _LARGEST_FRAME = 65550  # bytes: the largest a veth passes on unsegmented, and its Ethernet header

@@ -12,6 +12,7 @@ import pytest
 from vim_support import Boot, ping_command, wait_until
 
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, VimError, probe
+from lab.vim.addresses import link_local
 
 pytestmark = pytest.mark.lab
 
@@ -180,6 +181,18 @@ def test_stop_and_start(vim: Vim, pair: list[Server]) -> None:
     vim.start(server.id)  # a second time has no effect
     assert vim.wait_active(server.id, 60).status == "ACTIVE"
     assert pings(vim, pair[0], "10.77.0.20")
+
+
+def test_link_local_addresses_do_not_answer_on_management(vim: Vim, pair: list[Server]) -> None:
+    """Servers of all services are there; on a service's own network they do."""
+    command = "ip -6 -br address show dev {0} scope link; ping -6 -c 3 -i 0.2 -W 1 -I {0} {1}"
+    answers = {}
+    for place, interface in enumerate(("ens3", "ens4")):
+        target = link_local(pair[1].ports[place].mac)
+        done = vim.console(pair[0].id, ["sh", "-c", command.format(interface, target)])
+        assert "fe80::" in done.stdout
+        answers[interface] = done.returncode == 0
+    assert answers == {"ens3": False, "ens4": True}
 
 
 def test_anti_spoofing(vim: Vim, pair: list[Server]) -> None:
