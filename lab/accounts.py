@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.nbi.engine import Engine
@@ -15,10 +15,13 @@ def create(
     vim_type: str,
     config: Mapping[str, Any],
     more: Mapping[str, Any] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Document:
     """Make a VIM account with its management network; return its record.
 
-    ``more`` are fields of OSM's record that the lab only keeps, such as ``vim_url``.
+    VDUs of an account of the type ``qemu`` are virtual machines, of any other type namespaces.
+    ``more`` are fields of OSM's record that the lab only keeps, such as ``vim_url``; ``tell`` gets
+    a line for each step of what takes minutes.
 
     Raises:
         NbiError: the name is taken.
@@ -28,7 +31,8 @@ def create(
 
     document = engine.vim_create(name, vim_type, config, more)
     try:
-        Vim.create(engine.store.home, name, config)
+        kind = "qemu" if vim_type == "qemu" else "namespaces"
+        Vim.create(engine.store.home, name, config, kind, tell)
     except BaseException:
         engine.store.delete(VIMS, document["_id"])
         raise

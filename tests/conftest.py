@@ -1,7 +1,6 @@
 """Settings of all tests; import paths are set in pyproject.toml.
 
-Tests marked `lab` are skipped with the reason where they cannot run, and fail where they must;
-those on User-mode Linux are skipped on a processor on which it cannot boot.
+Tests marked `lab` are skipped with the reason where they cannot run, and fail where they must.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import clock, uml
+from support import clock
 
 from lab.vim import VimError, probe
+from lab.vim.qemu.bake import check_tools
 
 #: `update-status` comes when a test says so, not in the middle of it.
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
@@ -22,8 +22,9 @@ os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 #: What takes longest begins first, so that no worker is left with it alone at the end.
 LONGEST = (
     "lab/e2e/test_e2e_oai",
+    "lab/e2e/test_e2e_machines",
     "lab/e2e",
-    "uml",
+    "kernel",
     "charm",
     "gateway",
     "lab",
@@ -50,6 +51,15 @@ def missing_capability() -> str:
     return ""
 
 
+def missing_for_machines() -> str:
+    """Return what this machine lacks for virtual machines, "" where nothing."""
+    try:
+        check_tools()
+    except VimError as error:
+        return str(error)
+    return ""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order modules for several workers; the tests of one stay as they are."""
     tests = Path(__file__).parent
@@ -68,12 +78,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("lab") is None:
         return
     reason = missing_capability()
-    if not reason and item.get_closest_marker("uml") is not None:
-        reason = uml.missing()
+    if not reason and item.get_closest_marker("vm") is not None:
+        reason = missing_for_machines()
     if not reason and item.get_closest_marker("clock") is not None:
         reason = "" if clock.library() else "needs libfaketime"
-    if not reason and item.get_closest_marker("uml") is not None and uml.cannot_boot():
-        pytest.skip(uml.cannot_boot())
     if not reason:
         return
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":

@@ -77,7 +77,12 @@ for slice_verb, other_name in SLICE_VERBS.items():
 
 @verb("vim-create")
 @click.option("--name", required=True, help="Name of the account.")
-@click.option("--account_type", default="lab", show_default=True, help="Any; all are the lab's.")
+@click.option(
+    "--account_type",
+    default="lab",
+    show_default=True,
+    help="qemu: VDUs are virtual machines; any other: namespaces.",
+)
 @click.option("--config", "config_text", default="", help="Configuration as YAML text.")
 @click.option("--config_file", type=click.Path(path_type=Path), help="The same from a file.")
 @click.option("--user", hidden=True)
@@ -101,7 +106,7 @@ def vim_create(
     ignored.
     """
     config = yaml_options(config_text, config_file)
-    lab.out.identity(accounts.create(lab.engine, name, account_type, config))
+    lab.out.identity(accounts.create(lab.engine, name, account_type, config, tell=lab.out.remark))
 
 
 @verb("vim-list")

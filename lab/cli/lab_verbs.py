@@ -20,6 +20,7 @@ from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.store import NSIOPS, OPS, VIMS, Document
 from lab.vim import Vim, clean, probe
+from lab.vim.qemu.bake import bake, export
 
 
 @click.group("lab")
@@ -120,6 +121,16 @@ def capture_uplink(lab: Lab, vim: str, file: Path, seconds: float | None) -> Non
     with account.capture_uplink(file):
         lab.out.remark(f"capturing the uplink of {vim} to {file}")
         stop.wait(seconds)
+
+
+@lab_group.command("image")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@pass_lab
+def image(lab: Lab, file: Path) -> None:
+    """Make the image of virtual machines where it is not there, and put it into FILE (qcow2)."""
+    made = bake(lab.out.remark)
+    export(made, file)
+    lab.out.fields({"image": str(file), "packages": len(made.packages)})
 
 
 @lab_group.command("juju-status")

@@ -22,15 +22,12 @@ from pydantic import ValidationError
 from lab.vim import (
     addresses,
     cgroups,
-    cloudinit,
-    dataplane,
-    engine,
     fabric,
-    image,
     machine,
     planning,
 )
 from lab.vim.errors import VimError
+from lab.vim.kind import Kind, Place, Tell, Vdu
 from lab.vim.model import (
     ACTIVE,
     BUILD,
@@ -39,13 +36,8 @@ from lab.vim.model import (
     Server,
     ServerSpec,
 )
-from lab.vim.server import (
-    SHUTDOWN_TIMEOUT,
-    Vdu,
-    mounts_below,
-    unmount,
-    why_shared_users,
-)
+from lab.vim.qemu.server import Machines
+from lab.vim.server import Namespaces, mounts_below, unmount
 from lab.vim.site import UPLINK, Site
 from lab.vim.store import (
     NAME,
@@ -57,6 +49,9 @@ from lab.vim.store import (
     Stored,
     locked,
 )
+
+#: The kinds of VDU by the name that an account is made with.
+KINDS: dict[str, Kind] = {"namespaces": Namespaces(), "qemu": Machines()}
 
 #: Seconds that sshd may take after cloud-init before a server counts as active without it.
 _SSHD_GRACE = 10.0
@@ -103,7 +98,14 @@ class Vim:
     # --- the account -------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, home: Path | str, name: str, config: Mapping[str, Any] | None = None) -> Vim:
+    def create(
+        cls,
+        home: Path | str,
+        name: str,
+        config: Mapping[str, Any] | None = None,
+        kind: str = "namespaces",
+        tell: Tell = lambda _: None,
+    ) -> Vim:
         """Make an account with its management network.
 
         Args:
@@ -112,6 +114,8 @@ class Vim:
             config: ``management_network_name`` (mgmtnet), ``management_subnet``
                 (10.250.<number>.0/24) and ``images`` (a mapping from image name to
                 ``default_user`` and ``keep``); the rest of an OSM VIM config is ignored.
+            kind: one of :data:`KINDS`.
+            tell: gets a line for each step of what takes minutes (an image is made).
 
         Raises:
             VimError: bad name or configuration, name taken, or a machine that cannot do it.
@@ -122,8 +126,7 @@ class Vim:
                 f"'{name}' is no VIM account name: letters, digits, '.', '_' and '-' are allowed."
             )
         settings = _config(config)
-        image.check_host()
-        dataplane.probe()
+        KINDS[kind].prepare(settings, tell)
         with locked(place.lock):
             directory = place.vims / name
             if (directory / "account.json").exists():
@@ -143,7 +146,7 @@ class Vim:
             planning.check_site(
                 settings, {other.name: other.account.config for other in others}, subnet
             )
-            account = Account(name=name, number=number, config=settings)
+            account = Account(name=name, number=number, kind=kind, config=settings)
             floating = bool(settings.use_floating_ip)
             spec = NetworkSpec(
                 settings.management_network_name,
@@ -378,30 +381,20 @@ class Vim:
             VimError: unknown image or network, address outside the subnet or in use, wrong
                 flavour, user-data that cannot work here. Nothing is left of the server then.
         """
-        settings = planning.check_server(spec, self.account.config)
-        init = image.find_init()
+        image = planning.check_server(spec, self.account.config)
+        self._kind.check_server(spec, image)
         with self._state.change() as state:
             record = planning.plan_server(spec, tag, state, self.account.config)
             server = record.server
             state.servers[server.id] = record
             networks = dict(state.networks)
             self._apply_rules(state)
-        vdu = self._vdu(server.id)
-        plane = dataplane.probe()
-        look = image.Look(
-            hostname=spec.hostname,
-            default_user=settings.default_user,
-            seed=cloudinit.seed(server.id, spec.hostname, spec.ssh_keys, spec.user_data),
-            wireguard_go=plane.binary,
-            keep=frozenset(settings.keep),
-            hide=(self.home.path,),
-            simulators=engine.simulators(),
-        )
+        place = self._place(server.id)
+        vdu = self._kind.vdu(place)
         try:
-            with locked(vdu.directory / "lock"):
-                vdu.make_disk(spec.disk_gb, look)
-                vdu.configure(server, networks, self.fabric, init, look.binds)
-                server = replace(server, notes=tuple(self._power_on(vdu, record)))
+            with locked(place.directory / "lock"):
+                vdu.make(spec, image, server, networks)
+                server = replace(server, notes=tuple(vdu.power_on(record)))
             with self._state.change() as state:
                 if server.id not in state.servers:
                     raise VimError(f"Instance {server.id} was deleted while it was being made.")
@@ -440,7 +433,7 @@ class Vim:
                     f"Server '{server.name}' is not active after {timeout:.0f} s; its console "
                     f"is in {vdu.console_log}."
                 )
-            time.sleep(0.05)
+            time.sleep(vdu.poll)
         errors = vdu.cloud_init_result()
         if errors:
             output = vdu.log_tail("/var/log/cloud-init-output.log")
@@ -453,13 +446,12 @@ class Vim:
             time.sleep(0.02)
         return self.server(server_id)
 
-    def stop(self, server_id: str, timeout: float = SHUTDOWN_TIMEOUT) -> Server:
+    def stop(self, server_id: str, timeout: float | None = None) -> Server:
         """Shut a server down; it keeps its disk, addresses and networks.
 
         With a timeout of 0 seconds its power is cut instead.
         """
-        vdu = self._vdu(server_id)
-        with self._held(vdu, server_id):
+        with self._held(server_id) as (vdu, _):
             vdu.power_off(timeout)
         return self.server(server_id)
 
@@ -469,21 +461,19 @@ class Vim:
         Raises:
             VimError: no such server, or its disk is gone.
         """
-        vdu = self._vdu(server_id)
-        with self._held(vdu, server_id) as record:
-            if vdu.running().keeper is None:
+        with self._held(server_id) as (vdu, record):
+            if not vdu.on():
                 self.restore()
                 vdu.kill()
-                self._power_on(vdu, record)
+                vdu.power_on(record)
         return self.server(server_id)
 
     def reboot(self, server_id: str) -> Server:
         """Restart a server's system; one that does not go down by itself is killed first."""
-        vdu = self._vdu(server_id)
-        with self._held(vdu, server_id) as record:
+        with self._held(server_id) as (vdu, record):
             if not vdu.reboot():
                 vdu.kill()
-                self._power_on(vdu, record)
+                vdu.power_on(record)
         return self.server(server_id)
 
     def delete_server(self, server_id: str) -> None:
@@ -531,9 +521,17 @@ class Vim:
 
     # --- inner -------------------------------------------------------------------------------
 
-    def _vdu(self, server_id: str) -> Vdu:
+    @property
+    def _kind(self) -> Kind:
+        return KINDS[self.account.kind]
+
+    def _place(self, server_id: str) -> Place:
         group = self._hierarchy() / self.home.prefix / server_id
-        return Vdu(self.directory / "servers" / server_id, group)
+        directory = self.directory / "servers" / server_id
+        return Place(directory, group, self.fabric, self.home.path)
+
+    def _vdu(self, server_id: str) -> Vdu:
+        return self._kind.vdu(self._place(server_id))
 
     def _hierarchy(self) -> Path:
         return cgroups.hierarchy(machine.REGISTRY / "cgroup")
@@ -545,10 +543,12 @@ class Vim:
             raise VimError(f"Instance {server_id} could not be found.") from None
 
     @contextlib.contextmanager
-    def _held(self, vdu: Vdu, server_id: str) -> Iterator[ServerRecord]:
+    def _held(self, server_id: str) -> Iterator[tuple[Vdu, ServerRecord]]:
         self._record(server_id)  # before the lock, which would make the directory
-        with locked(vdu.directory / "lock"):
-            yield self._record(server_id)  # again: it may have been deleted meanwhile
+        place = self._place(server_id)
+        with locked(place.directory / "lock"):
+            # Again: it may have been deleted meanwhile.
+            yield self._kind.vdu(place), self._record(server_id)
 
     def _observe(self, record: ServerRecord) -> Server:
         server = record.server
@@ -557,20 +557,10 @@ class Vim:
         status, fault = self._vdu(server.id).status()
         return replace(server, status=status, fault=fault)
 
-    def _power_on(self, vdu: Vdu, record: ServerRecord) -> list[str]:
-        (vdu.group / "keeper").mkdir(parents=True, exist_ok=True)
-        (vdu.group / "vdu").mkdir(exist_ok=True)
-        top = vdu.group.parents[1]
-        notes = cgroups.limit(vdu.group, top, ram_mib=record.ram_mib, vcpus=record.vcpus)
-        if why := why_shared_users():
-            notes.append(f"root in it is root of the machine: {why}")
-        vdu.power_on()
-        return notes
-
     def _remove_server(self, server_id: str) -> None:
-        vdu = self._vdu(server_id)
-        with locked(vdu.directory / "lock"):
-            vdu.remove()
+        place = self._place(server_id)
+        with locked(place.directory / "lock"):
+            self._kind.vdu(place).remove()
         with self._state.change() as state:
             record = state.servers.pop(server_id, None)
             if fabric.netns_exists(self.fabric):
@@ -578,7 +568,7 @@ class Vim:
         if record is not None:
             for port in record.server.ports:
                 fabric.delete_device(self.fabric, port.device)
-        shutil.rmtree(vdu.directory, ignore_errors=True)
+        shutil.rmtree(place.directory, ignore_errors=True)
 
     def _apply_rules(self, state: State) -> None:
         shared = {network.id for network in state.networks.values() if network.management}

@@ -162,7 +162,6 @@ def check_server(spec: ServerSpec, config: Config) -> Image:
         raise VimError(f"A server must have 1 to {_MAX_PORTS} ports, not {len(spec.ports)}.")
     if spec.user_data is not None:
         cloudinit.check_user_data(spec.user_data)
-        cloudinit.check_packages(spec.user_data)
     return settings
 
 

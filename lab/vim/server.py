@@ -1,4 +1,4 @@
-"""One server (VDU) on the machine: its disk, its keeper process, its state as observed.
+"""VDUs in namespaces: the disk, keeper process and observed state of each.
 
 The parts of a server and where they are:
 
@@ -27,13 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import files
-from lab.vim import cgroups, image
+from lab.vim import cgroups, cloudinit, dataplane, engine, image
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
-from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server
+from lab.vim.kind import Place, Tell
+from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec
 from lab.vim.procs import ProcessRef, process_group
 from lab.vim.run import tool
-from lab.vim.store import read_json
+from lab.vim.store import Config, Image, ServerRecord, read_json
 
 #: Seconds a system has to shut down before it is killed, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 15.0
@@ -78,12 +79,33 @@ class Running:
     init: ProcessRef | None
 
 
+class Namespaces:
+    """The kind of VDU that is the machine's own systemd in namespaces, see :mod:`lab.vim.kind`."""
+
+    def prepare(self, config: Config, tell: Tell) -> None:
+        """See :class:`lab.vim.kind.Kind`."""
+        image.check_host()
+        dataplane.probe()
+
+    def check_server(self, spec: ServerSpec, settings: Image) -> None:
+        """See :class:`lab.vim.kind.Kind`."""
+        if spec.user_data is not None:
+            cloudinit.check_packages(spec.user_data)
+
+    def vdu(self, place: Place) -> Vdu:
+        """See :class:`lab.vim.kind.Kind`."""
+        return Vdu(place.directory, place.group, place.fabric, place.home)
+
+
 @dataclass(frozen=True)
 class Vdu:
-    """A server's directory and control group."""
+    """A server in namespaces."""
 
     directory: Path
     group: Path
+    fabric: str
+    home: Path
+    poll = 0.05
 
     @property
     def disk(self) -> Path:
@@ -108,12 +130,24 @@ class Vdu:
 
     # --- life --------------------------------------------------------------------------------
 
-    def make_disk(self, size_gb: int, look: image.Look) -> None:
-        """Make the disk and put the image on it.
+    def make(
+        self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
+    ) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
+        init = image.find_init()
+        look = image.Look(
+            hostname=spec.hostname,
+            default_user=settings.default_user,
+            seed=cloudinit.seed(server.id, spec.hostname, spec.ssh_keys, spec.user_data),
+            wireguard_go=dataplane.probe().binary,
+            keep=frozenset(settings.keep),
+            hide=(self.home,),
+            simulators=engine.simulators(),
+        )
+        self._make_disk(spec.disk_gb, look)
+        self._configure(server, networks, init, look.binds)
 
-        Raises:
-            VimError: it cannot be mounted or written.
-        """
+    def _make_disk(self, size_gb: int, look: image.Look) -> None:
         self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self.disk.is_mount():
             options = f"size={size_gb}g,mode=700"
@@ -127,11 +161,10 @@ class Vdu:
         except OSError as error:
             raise VimError(f"The server's disk could not be made: {error}.") from None
 
-    def configure(
+    def _configure(
         self,
         server: Server,
         networks: Mapping[str, Network],
-        fabric: str,
         init: str,
         binds: Mapping[str, str],
     ) -> None:
@@ -161,22 +194,27 @@ class Vdu:
             "init": init,
             "cgroup": str(self.group),
             "limits": [str(group) for group in self._other_groups()],
-            "fabric": fabric,
+            "fabric": self.fabric,
             "ports": ports,
         }
         files.replace(self.directory / "vdu.json", json.dumps(config, indent=1))
 
-    def power_on(self) -> None:
+    def power_on(self, record: ServerRecord) -> list[str]:
         """Start the keeper; returns as soon as it runs (the system boots meanwhile).
 
         Raises:
             VimError: the disk was lost with a restart of the machine.
         """
+        (self.group / "keeper").mkdir(parents=True, exist_ok=True)
+        (self.group / "vdu").mkdir(exist_ok=True)
+        top = self.group.parents[1]
+        notes = cgroups.limit(self.group, top, ram_mib=record.ram_mib, vcpus=record.vcpus)
+        if why := why_shared_users():
+            notes.append(f"root in it is root of the machine: {why}")
         if not self.disk.is_mount():
             raise VimError(
                 "The server's disk is gone, since the machine was restarted: delete the server."
             )
-        (self.group / "keeper").mkdir(parents=True, exist_ok=True)
         (self.directory / "run.json").unlink(missing_ok=True)
         with open(self.directory / "keeper.log", "ab") as log:
             # Not waited for: it outlives this process on purpose. -I -S -E: nothing of this
@@ -205,6 +243,7 @@ class Vdu:
         # The keeper becomes a zombie of ours when it ends before us; Popen's destructor would
         # warn about a child still running, which here is the intention.
         keeper.returncode = 0
+        return notes
 
     def _keeper_complaint(self) -> str:
         with contextlib.suppress(FileNotFoundError):
@@ -213,9 +252,10 @@ class Vdu:
                 return lines[-1]
         return "no reason known."
 
-    def power_off(self, timeout: float = SHUTDOWN_TIMEOUT) -> None:
+    def power_off(self, timeout: float | None = None) -> None:
         """Shut the system down; kill what is left after ``timeout`` seconds (0: at once)."""
         running = self.running()
+        timeout = SHUTDOWN_TIMEOUT if timeout is None else timeout
         if running.init and timeout > 0 and running.init.signal(POWER_OFF):
             end = time.monotonic() + timeout
             while running.keeper and running.keeper.alive() and time.monotonic() < end:
@@ -265,6 +305,10 @@ class Vdu:
             init=alive("init"),
         )
 
+    def on(self) -> bool:
+        """See :class:`lab.vim.kind.Vdu`."""
+        return self.running().keeper is not None
+
     def status(self) -> tuple[str, str]:
         """Status as OpenStack names it, and the fault when it is ERROR."""
         now = self.running()
@@ -297,14 +341,11 @@ class Vdu:
         init = self.running().init
         if init is None:
             return False
+        tables = ""
         for table in ("tcp", "tcp6"):
             with contextlib.suppress(OSError):
-                for line in Path(f"/proc/{init.pid}/net/{table}").read_text().splitlines()[1:]:
-                    fields = line.split()
-                    # proc(5): local address in hex; state 0A is LISTEN.
-                    if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                        return True
-        return False
+                tables += Path(f"/proc/{init.pid}/net/{table}").read_text()
+        return listening(tables, port)
 
     def log_tail(self, path: str, lines: int = 5) -> str:
         """The last lines of a log inside the VDU in one line, or empty."""
@@ -408,6 +449,16 @@ def _end_console(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
+
+
+def listening(tables: str, port: int) -> bool:
+    """True when /proc/net/tcp or tcp6 has a server on the port."""
+    for line in tables.splitlines():
+        fields = line.split()
+        # proc(5): local address in hex; state 0A is LISTEN.
+        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+            return True
+    return False
 
 
 def unmount(path: Path) -> None:

@@ -166,6 +166,8 @@ class Account(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: str
     number: int
+    #: What its servers are, see :mod:`lab.vim.kind`.
+    kind: str = "namespaces"
     config: Config
 
 

@@ -38,12 +38,15 @@ def secrets() -> Secrets:
     return Secrets()
 
 
-def open_lab(home: Path, dist: Path, secrets: Secrets) -> Iterator[Lab]:
-    """Make a lab with one VIM account; afterwards nothing of it may be left."""
+def open_lab(home: Path, dist: Path, secrets: Secrets, *options: str) -> Iterator[Lab]:
+    """Make a lab with one VIM account; afterwards nothing of it may be left.
+
+    `options` are of the verb that makes the account.
+    """
     lab = Lab(home, dist, secrets)
     prefix = Home.at(home).prefix
     try:
-        lab.done("vim-create", "--name", "lab")
+        lab.done("vim-create", "--name", "lab", *options)
         yield lab
     finally:
         cleaned = lab.verb("lab", "clean")
@@ -56,6 +59,15 @@ def open_lab(home: Path, dist: Path, secrets: Secrets) -> Iterator[Lab]:
 @pytest.fixture(scope="session")
 def lab(dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     yield from open_lab(tmp_path_factory.mktemp("e2e"), dist, secrets)
+
+
+@pytest.fixture(scope="module")
+def machines(
+    dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
+    """A lab whose VDUs are virtual machines."""
+    home = tmp_path_factory.mktemp("machines")
+    yield from open_lab(home, dist, secrets, "--account_type", "qemu")
 
 
 @pytest.fixture(scope="session")

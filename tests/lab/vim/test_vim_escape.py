@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from vim_support import Boot
 
-from lab.vim import Server, ServerSpec, Vim, account, server
+from lab.vim import Server, ServerSpec, Vim, server
 
 pytestmark = pytest.mark.lab
 
@@ -140,8 +140,7 @@ def test_root_is_somebody_else_of_its_own(
 def test_a_machine_that_cannot_map_users_says_so(
     vim: Vim, boot: Boot, spec: Callable[..., ServerSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (account, server):
-        monkeypatch.setattr(module, "why_shared_users", lambda: "a reason")
+    monkeypatch.setattr(server, "why_shared_users", lambda: "a reason")
     made = boot(spec("plain"), tag="plain")[0]
     assert "root in it is root of the machine: a reason" in made.notes
     assert vim.console(made.id, ["systemctl", "--failed", "--no-legend"]).stdout == ""

@@ -1,6 +1,6 @@
-"""Our IPsec configuration on a kernel's own ESP: strongSwan's kernel-netlink in User-mode Linux.
+"""Our IPsec configuration on a kernel's own ESP: strongSwan's kernel-netlink in a virtual machine.
 
-Two namespaces of a guest are the two VDUs; files are what the charm's pure core renders.
+Two namespaces of it are the two VDUs; files are what the charm's pure core renders.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.uml_ends import Guest, Link
+from support.ends import Guest, Link
+from support.guest import GuestMachine
 from vpnaas.tunnels import ipsec
 from vpnaas.vdu.steps import Results
 
-pytestmark = [pytest.mark.lab, pytest.mark.uml]
+pytestmark = pytest.mark.lab
 
 #: What a ping carries (its option -p), to be found on the wire or not.
 MARKER = b"esp-in-the-kerne"
@@ -34,9 +35,9 @@ LINKS = (
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
+def guest(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) -> Guest:
     outer = {"left": "192.168.8.1", "right": "192.168.8.2"}
-    made = Guest(tmp_path_factory.mktemp("uml"), outer, LINKS)
+    made = Guest(tmp_path_factory.mktemp("ends"), outer, LINKS, guest_machine)
     made.prepare()
     return made
 

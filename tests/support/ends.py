@@ -1,4 +1,4 @@
-"""Two VDUs with several IPsec links in one guest of User-mode Linux, for packets on kernel ESP.
+"""Two VDUs with several IPsec links in one virtual machine, for packets on kernel ESP.
 
 Each end is a network namespace with the files that the charm's pure core renders; a bridge in a
 third namespace is the wire between them, on which everything is captured. What a test does there
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,16 +22,38 @@ from vpnaas.peers.peer import Peer
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec.names import down_file
 
-from support import uml
-from support.uml_certs import Certified, moved
+from support.ends_certs import Certified, moved
+from support.guest import GuestMachine, run_here
 
 ENDS = ("left", "right")
 """The right end opens the tunnels."""
+
+#: Writes what passes on the wire to a file, whole (pcap-savefile(5), packet(7)): an image of a VDU
+#: has no tcpdump.
+_SNIFFER = """
+import socket
+import struct
+import sys
+import time
+
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+sock.bind(("wire0", 0))
+with open(sys.argv[1], "wb", buffering=0) as pcap:
+    pcap.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 16, 1))
+    print("ready", flush=True)
+    while True:
+        frame = sock.recv(1 << 16)
+        now = time.time()
+        head = struct.pack("=IIII", int(now), int(now % 1 * 1e6), len(frame), len(frame))
+        pcap.write(head + frame)
+"""
 
 _PROGRAM = """
 import json
 import os
 import subprocess
+import sys
 import time
 
 HERE = os.getcwd()
@@ -58,11 +78,8 @@ def within(name, command, check=True):
     return run("ip netns exec " + name + " env " + environ + command, check)
 
 
-run("modprobe tun && modprobe ipv6", check=plan["guest"])
-os.makedirs("/dev/net", exist_ok=True)
-if not os.path.exists("/dev/net/tun"):
-    os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
-run("ip netns add wire && ip -n wire link add wire0 type bridge && ip -n wire link set wire0 up")
+run("ip netns add wire && ip -n wire link add wire0 type bridge")
+run("ip -n wire link set wire0 up promisc on")
 daemons = {}
 for name, end in plan["ends"].items():
     run("ip netns add " + name)
@@ -91,10 +108,10 @@ for name in plan["ends"]:
     for what in ("creds --noprompt", "pools", "conns"):
         within(name, "swanctl --load-" + what)
 sniff = subprocess.Popen(
-    ["ip", "netns", "exec", "wire", "tcpdump", "-q", "-nn", "-U", "-Z", "root", "-i", "wire0",
-     "-w", HERE + "/pcap"], stderr=subprocess.PIPE, text=True,
+    ["ip", "netns", "exec", "wire", sys.executable, "-I", "-c", plan["sniffer"], HERE + "/pcap"],
+    stdout=subprocess.PIPE, text=True,
 )
-sniff.stderr.readline()  # It listens now.
+sniff.stdout.readline()  # It listens now.
 told = {}
 for label, name, command, check in plan["steps"]:
     told[label] = within(name, command, check)
@@ -134,17 +151,18 @@ class Link:
 
 @dataclass
 class Guest:
-    """A guest to be: its folder, outer addresses by end, and links.
+    """Two ends to be: their folder, outer addresses by end, and links.
 
     Certificates of links with credentials `cert` are there by link once it is prepared.
 
-    With `ipsec.USERSPACE` there is no guest: the same happens in namespaces of this machine, where
-    strongSwan carries the packets itself.
+    Without a machine the same happens in namespaces of this one, whose kernel need not have ESP:
+    the plane is `ipsec.USERSPACE` then, strongSwan carries the packets itself.
     """
 
     folder: Path
     outer: Mapping[str, str]
     links: Sequence[Link]
+    machine: GuestMachine | None
     plane: str = ipsec.POLICY
     certified: dict[str, Certified] = field(default_factory=dict)
 
@@ -193,14 +211,13 @@ class Guest:
         steps: Sequence[tuple[str, str, str, bool]],
         timeout: float = 400.0,
     ) -> dict[str, str]:
-        """Boot, do it all, and return what each labelled command printed.
+        """Do it all, and return what each labelled command printed.
 
         Args:
             before: Commands by end, before interfaces of links and the daemon.
             steps: Label, end, command line, and whether it must work.
         """
-        guest = self.plane != ipsec.USERSPACE
-        plan: dict[str, Any] = {"ends": {}, "steps": steps, "guest": guest}
+        plan: dict[str, Any] = {"ends": {}, "steps": steps, "sniffer": _SNIFFER}
         for end in ENDS:
             own = [
                 "ip link set lo up",
@@ -213,7 +230,8 @@ class Guest:
             ups = [f"{x.name}.up" for x in self.links if not x.foreign or end == "left"]
             plan["ends"][end] = {"before": own, "up": ups}
         (self.folder / "plan.json").write_text(json.dumps(plan))
-        done = uml.run(self.folder, _PROGRAM, timeout=timeout) if guest else self._here(timeout)
+        run = run_here if self.machine is None else self.machine.run
+        done = run(self.folder, _PROGRAM, timeout)
         assert done.code == 0, done.output
         told: dict[str, str] = json.loads((self.folder / "told.json").read_text())
         return told
@@ -223,24 +241,6 @@ class Guest:
         words = ["tcpdump", "-nn", "-r", str(self.folder / "pcap"), expression]
         listed = subprocess.run(words, capture_output=True, text=True, check=True)
         return len(listed.stdout.splitlines())
-
-    def _here(self, timeout: float) -> uml.Done:
-        """Run the program in namespaces of its own, with which all that it started ends."""
-        (self.folder / "program").write_text(_PROGRAM)
-        inside = (
-            "mount -t tmpfs none /run && mkdir /run/netns && ip link set lo up && "
-            f"exec {shlex.quote(sys.executable)} -I program"
-        )
-        words = ["unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        done = subprocess.run(
-            [*words, "sh", "-c", inside],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        return uml.Done(done.returncode, done.stdout + done.stderr)
 
     def _key(self, end: str, link: str) -> str:
         for part in ("conf.d", "private"):

@@ -49,7 +49,7 @@ class Certified:
         ):
             asked = do(folder, end, certificates.ask(link, self.identity(end)))
             request = asked[f"{link}/ask/text"]["text"]
-            serial = authority.serial(keys[end], now)
+            serial = authority.serial(keys[end], now, ())
             issue = authority.Issue(request, self.identity(end), serial, path, 86400)
             do(folder, PROVIDER, authority.sign(link, issue, now))
             self.issued[end] = self._read(PROVIDER, path)

@@ -9,12 +9,13 @@ import re
 from pathlib import Path
 
 import pytest
-from support.uml_ends import Guest, Link
+from support.ends import Guest, Link
+from support.guest import GuestMachine
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec import parse_sas
 from vpnaas.vdu.steps import Results
 
-pytestmark = [pytest.mark.lab, pytest.mark.uml]
+pytestmark = pytest.mark.lab
 
 GATEWAY, CELL, MOVED = "192.168.122.1", "192.168.122.11", "192.168.122.12"
 AMF, MME, MME6 = "10.43.2.10", "10.43.1.10", "2001:db8:43::10"
@@ -81,8 +82,9 @@ MOVES = [
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
-    made = Guest(tmp_path_factory.mktemp("uml"), {"left": GATEWAY, "right": CELL}, LINKS)
+def guest(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) -> Guest:
+    folder = tmp_path_factory.mktemp("ends")
+    made = Guest(folder, {"left": GATEWAY, "right": CELL}, LINKS, guest_machine)
     made.prepare()
     certified = made.certified["s11"]
     listed = certified.revoke(())
@@ -188,7 +190,7 @@ def test_a_foreign_cell_is_given_its_inner_addresses(told: dict[str, str]) -> No
 
 def test_both_in_userspace(tmp_path: Path) -> None:
     """strongSwan's own ESP, with what it needs for an address that is the outer one."""
-    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, LINKS[:3:2], ipsec.USERSPACE)
+    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, LINKS[:3:2], None, ipsec.USERSPACE)
     made.prepare()
     name = made.connection("nr")
     told = made.run(

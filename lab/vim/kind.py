@@ -1,0 +1,122 @@
+"""The kinds of VDU that an account may have, behind one interface.
+
+An account has one kind, chosen when it is made; all else of the lab is the same for both.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from lab.vim.model import Network, Server, ServerSpec
+from lab.vim.store import Config, Image, ServerRecord
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server is on the machine.
+
+    Attributes:
+        directory: its own, with all its files.
+        group: its control group.
+        fabric: network namespace with the bridges of its VIM.
+        home: the lab's directory.
+    """
+
+    directory: Path
+    group: Path
+    fabric: str
+    home: Path
+
+
+class Vdu(Protocol):
+    """One server on the machine: its disk, its processes, its state as observed."""
+
+    #: Seconds between two looks at one that boots.
+    poll: float
+
+    @property
+    def console_log(self) -> Path:
+        """What the system wrote on its console."""
+
+    def make(
+        self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
+    ) -> None:
+        """Make its disk and write down what a start needs; it does not run yet.
+
+        Raises:
+            VimError: the disk cannot be made.
+        """
+
+    def power_on(self, record: ServerRecord) -> list[str]:
+        """Start it, and return as soon as it boots; returns what of its flavour is not enforced.
+
+        Raises:
+            VimError: it does not start.
+        """
+
+    def power_off(self, timeout: float | None = None) -> None:
+        """Shut it down, and cut its power after ``timeout`` seconds (0: at once)."""
+
+    def kill(self) -> None:
+        """Cut its power: end every process of it."""
+
+    def reboot(self) -> bool:
+        """Have it restart; False when it is down, or does not go down, and must be started."""
+
+    def remove(self) -> None:
+        """End it and take away everything of it outside its directory that is not a device."""
+
+    def on(self) -> bool:
+        """True while it runs."""
+
+    def status(self) -> tuple[str, str]:
+        """Status as OpenStack names it, and the fault when it is ERROR."""
+
+    def cloud_init_result(self) -> list[str] | None:
+        """Errors of cloud-init's four stages in this boot; None while it is not done."""
+
+    def listens(self, port: int) -> bool:
+        """True when a TCP server of it listens on the port."""
+
+    def log_tail(self, path: str, lines: int = 5) -> str:
+        """The last lines of a log inside in one line, or empty."""
+
+    def console(
+        self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside as root.
+
+        Raises:
+            VimError: it does not run, or the command does not end in ``timeout`` seconds.
+        """
+
+
+class Kind(Protocol):
+    """What servers of an account are."""
+
+    def prepare(self, config: Config, tell: Tell) -> None:
+        """Check that the machine can have them, and make the images they start from.
+
+        Args:
+            config: of the account.
+            tell: gets a line for each step of what takes long.
+
+        Raises:
+            VimError: it cannot.
+        """
+
+    def check_server(self, spec: ServerSpec, settings: Image) -> None:
+        """Refuse a server that cannot be one of this kind here.
+
+        Raises:
+            VimError: why.
+        """
+
+    def vdu(self, place: Place) -> Vdu:
+        """The server at a place."""

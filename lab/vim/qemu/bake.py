@@ -1,0 +1,349 @@
+"""Making an image of a VDU from the distribution's packages: what Day-0 would install is in it.
+
+The image is of the machine's own distribution, bootable by BIOS (GRUB in the gap before the
+partition, which needs no mounting and no loop device), with cloud-init and a guest agent. A cloud
+takes it as it is; the lab's virtual machines start from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from lab.vim.cloudinit import wanted_packages
+from lab.vim.errors import VimError
+from lab.vim.qemu.accelerator import EMULATED, accelerator
+from lab.vim.store import locked
+
+_REPOSITORY = Path(__file__).resolve().parents[3]
+#: Day-0 of the project's packages.
+DAY0 = _REPOSITORY / "cloud-init"
+#: Where images are, made ones and those that a user puts there by name.
+STORE = _REPOSITORY / ".cache" / "images"
+
+Tell = Callable[[str], None]
+
+#: What a cloud image has beside Day-0's packages.
+_BASE = (
+    "apparmor", "ca-certificates", "cloud-guest-utils", "cloud-init", "dbus", "e2fsprogs", "fdisk",
+    "grub-pc-bin", "initramfs-tools", "iproute2", "isc-dhcp-client", "kmod", "libpam-systemd",
+    "netbase", "openssh-server", "procps", "qemu-guest-agent", "sudo", "systemd-sysv", "udev",
+)  # fmt: skip
+#: Kernel, and what stands for the resolver where that is a package of its own, by distribution.
+_OWN = {
+    "debian": ("linux-image-cloud-amd64", "systemd-resolved"),
+    "ubuntu": ("linux-image-virtual",),
+}
+_TOOLS = {
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "qemu-img": "qemu-utils",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "sfdisk": "fdisk",
+}
+#: A package mirror may be out of reach, and who needs a daemon enables it.
+_OFF = (
+    "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
+    "e2scrub_reap.service", "podman-auto-update.service", "podman-auto-update.timer",
+    "podman-restart.service", "podman.service", "podman.socket", "strongswan.service",
+)  # fmt: skip
+_CLOUD_CFG = """\
+# VNFs are logged into as this user; no package mirror is needed at the first boot.
+system_info:
+  default_user: {name: ubuntu}
+apt: {preserve_sources_list: false}
+# Nothing that takes an emulated processor long and serves nobody: no RSA key, no second locale.
+locale: false
+ssh_genkeytypes: [ed25519, ecdsa]
+ssh: {emit_keys_to_console: false}
+grub_dpkg: {enabled: false}
+"""
+_LEFTOVERS = (
+    "etc/apt/sources.list.d/*", "etc/ssh/ssh_host_*", "var/cache/apt/*.bin",
+    "var/cache/apt/archives/*.deb", "var/lib/apt/lists/*_*", "var/log/*.log",
+)  # fmt: skip
+_GRUB_MODULES = "biosdisk part_msdos ext2 normal linux echo test search search_fs_uuid serial"
+_GRUB_CFG = """\
+set timeout=0
+search --no-floppy --fs-uuid --set=root {uuid}
+linux /vmlinuz root=UUID={uuid} ro console=tty0 console=ttyS0,115200
+initrd /initrd.img
+boot
+"""
+#: One boot that compiles AppArmor's profiles for this kernel, which takes long when emulated.
+_BAKE = """\
+#!/bin/sh
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys 2>/dev/null
+mount -t securityfs securityfs /sys/kernel/security
+mount -o remount,rw /
+apparmor_parser --write-cache --skip-kernel-load /etc/apparmor.d && echo osm-vpnaas: baked
+rm -f /bake
+sync
+mount -o remount,ro /
+poweroff -ff
+"""
+_SECTOR, _FIRST = 512, 2048
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Baked:
+    """A made image: a directory of the store."""
+
+    directory: Path
+
+    @property
+    def disk(self) -> Path:
+        """The disk, qcow2."""
+        return self.directory / "disk.qcow2"
+
+    @property
+    def kernel(self) -> Path:
+        """Its kernel, to boot it without a boot loader."""
+        return self.directory / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        """Its initial RAM disk."""
+        return self.directory / "initrd.img"
+
+    @property
+    def uuid(self) -> str:
+        """UUID of its root file system."""
+        return (self.directory / "uuid").read_text(encoding="ascii").strip()
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """Versions by name of the packages in it."""
+        rows = (self.directory / "packages.txt").read_text(encoding="utf-8").splitlines()
+        return dict(row.split(" ", 1) for row in rows)
+
+
+def day0_packages(folder: Path = DAY0) -> list[str]:
+    """Names of the packages that the project's Day-0 files install, whatever the VDU."""
+    names: set[str] = set()
+    for path in sorted(folder.glob("*.yaml")):
+        # All branches of the template at once: an image serves every VDU.
+        names.update(wanted_packages(re.sub(r"\{%.*?%\}", "", path.read_text(encoding="utf-8"))))
+    return sorted(names)
+
+
+def _release() -> tuple[str, str]:
+    rows = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+    fields = dict(row.split("=", 1) for row in rows if "=" in row)
+    found = [fields.get(key, "").strip('"') for key in ("ID", "VERSION_CODENAME")]
+    if found[0] not in _OWN:
+        raise VimError(f"An image can be made on {' and '.join(_OWN)} only, not on '{found[0]}'.")
+    return found[0], found[1]
+
+
+def baked(store: Path = STORE) -> Baked:
+    """The made image as it must be now; its directory may not be there yet."""
+    packages = [*_BASE, *_OWN[_release()[0]], *day0_packages()]
+    source = Path(__file__).read_bytes()
+    inputs = hashlib.sha256(repr((_release(), sorted(packages))).encode() + source)
+    return Baked(store / f"made-{inputs.hexdigest()[:12]}")
+
+
+def _sources(distribution: str) -> list[str]:
+    """The lines of the machine's package sources that are the distribution's own."""
+    form = "$(ORIGIN)|deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
+    listed = _run(["apt-get", "indextargets", "--format", form, "Identifier: Packages"])
+    rows = {tuple(row.split("|", 1)) for row in listed.splitlines()}
+    found = sorted(line for origin, line in rows if origin.lower() == distribution)
+    if not found:
+        raise VimError("apt knows no packages of the distribution: run 'apt-get update' first.")
+    return found
+
+
+def _run(argv: Sequence[str], stdin: str | None = None) -> str:
+    done = subprocess.run(
+        list(argv), input=stdin, capture_output=True, text=True, check=False, errors="replace"
+    )
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise VimError(f"The image could not be made: {argv[0]}: {lines[-1]}")
+    return done.stdout
+
+
+def check_tools(names: Iterable[str] = tuple(_TOOLS)) -> None:
+    """Check that programs are installed.
+
+    Raises:
+        VimError: some are not; their packages are named.
+    """
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    missing = [_TOOLS[name] for name in names if not shutil.which(name, path=path)]
+    if missing:
+        raise VimError(
+            "Virtual machines need packages that this machine lacks: "
+            f"apt-get install {' '.join(sorted(set(missing)))}."
+        )
+
+
+def bake(tell: Tell, store: Path = STORE) -> Baked:
+    """Make the image where it is not there yet.
+
+    Args:
+        tell: gets a line for each step.
+        store: where images are.
+
+    Raises:
+        VimError: a tool is missing, or a step fails.
+    """
+    wanted = baked(store)
+    store.mkdir(parents=True, exist_ok=True)
+    with locked(store / "lock", 1800):
+        if not wanted.directory.exists():
+            check_tools()
+            with tempfile.TemporaryDirectory(prefix="making-", dir=store) as work:
+                _make(Baked(Path(work) / "image"), Path(work), tell)
+                (Path(work) / "image").rename(wanted.directory)
+            tell(f"the image is made: {wanted.disk}")
+    return wanted
+
+
+def _make(image: Baked, work: Path, tell: Tell) -> None:
+    distribution, suite = _release()
+    root, raw = work / "root", work / "disk.raw"
+    image.directory.mkdir()
+    names = sorted({*_BASE, *_OWN[distribution], *day0_packages()})
+    tell(f"making an image of {distribution} {suite} from its packages, which takes minutes")
+    _install(root, suite, names, _sources(distribution), work, tell)
+    listed = _run([
+        "dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show",
+        "--showformat=${Package} ${Version}\n",
+    ])  # fmt: skip
+    (image.directory / "packages.txt").write_text(listed, encoding="utf-8")
+    uuid = str(uuid4())
+    (image.directory / "uuid").write_text(uuid + "\n", encoding="ascii")
+    _configure(root, uuid)
+    shutil.copy(_linked(root, "vmlinuz"), image.kernel)
+    shutil.copy(_linked(root, "initrd.img"), image.initrd)
+    tell("writing the disk")
+    _partition(root, raw, uuid)
+    tell("booting it once for AppArmor's profiles")
+    _boot_once(raw, image, work)
+    _run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(image.disk)])
+
+
+def _linked(root: Path, name: str) -> Path:
+    """Return the file below a root that a link there leads to."""
+    target = os.readlink(root / name)
+    return root / target.lstrip("/")
+
+
+def _install(
+    root: Path, suite: str, names: Sequence[str], sources: Sequence[str], work: Path, tell: Tell
+) -> None:
+    argv = [
+        "mmdebstrap", "--variant=apt", "--mode=root", f"--include={','.join(names)}",
+        "--aptopt=APT::Install-Recommends \"false\"", suite, str(root), "-",
+    ]  # fmt: skip
+    log = work / "mmdebstrap.log"
+    with log.open("w", encoding="utf-8") as stream:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=stream, stderr=subprocess.PIPE, text=True,
+            errors="replace", env={**os.environ, "TMPDIR": str(work), "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+        assert process.stdin is not None  # noqa: S101
+        assert process.stderr is not None  # noqa: S101
+        process.stdin.write("\n".join(sources) + "\n")
+        process.stdin.close()
+        for line in process.stderr:
+            stream.write(line)
+            if line.startswith("I: ") and line.rstrip().endswith("..."):
+                tell(line[3:].strip().rstrip("."))
+        process.wait()
+    if process.returncode:
+        lines = [x for x in log.read_text(encoding="utf-8").splitlines() if x.startswith("E: ")]
+        raise VimError(f"The image could not be made: {(lines or ['mmdebstrap failed'])[0]}")
+
+
+def _configure(root: Path, uuid: str) -> None:
+    """Turn a fresh root into one of a cloud image."""
+    files = {
+        "etc/fstab": f"UUID={uuid} / ext4 defaults,errors=remount-ro 0 1\n",
+        "etc/hostname": "localhost\n",
+        "etc/machine-id": "",
+        "etc/cloud/cloud.cfg.d/90-osm-vpnaas.cfg": _CLOUD_CFG,
+        "boot/grub/grub.cfg": _GRUB_CFG.format(uuid=uuid),
+        "bake": _BAKE,
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    (root / "bake").chmod(0o755)
+    for pattern in _LEFTOVERS:
+        for path in root.glob(pattern):
+            path.unlink()
+    (root / "etc/apt/sources.list").write_text("", encoding="utf-8")
+    units = ["--root", str(root)]
+    _run(["systemctl", *units, "enable", "systemd-networkd.service", "systemd-resolved.service"])
+    _run(["systemctl", *units, "disable", *_OFF])
+    resolv = root / "etc/resolv.conf"
+    resolv.unlink(missing_ok=True)
+    resolv.symlink_to("/run/systemd/resolve/stub-resolv.conf")
+
+
+def _partition(root: Path, raw: Path, uuid: str) -> None:
+    """Write a disk with one partition that holds a root, and a boot loader before it."""
+    used = int(_run(["du", "--summarize", "--block-size=1", str(root)]).split()[0])
+    size = -(-int(used * 1.15 + 256 * _MIB) // _MIB)
+    with raw.open("wb") as stream:
+        stream.truncate((size + 1) * _MIB)
+    _run(["sfdisk", "--quiet", str(raw)], f"label: dos\nstart={_FIRST}, type=83, bootable\n")
+    features = ["-t", "ext4", "-q", "-F", "-U", uuid, "-L", "cloudimg-rootfs"]
+    places = ["-E", f"offset={_FIRST * _SECTOR},lazy_itable_init=0", "-d", str(root)]
+    _run(["mke2fs", *features, *places, str(raw), f"{size}M"])
+    words = ["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub", "-o", "/core.img"]
+    _run(["chroot", str(root), "grub-mkimage", *words, *_GRUB_MODULES.split()])
+    core = (root / "core.img").read_bytes()
+    if len(core) > (_FIRST - 1) * _SECTOR:
+        raise VimError("The image could not be made: GRUB does not fit before the partition.")
+    # GRUB's own defaults say that the rest of it lies where it is put here, in the next sectors;
+    # the last 72 bytes of the first sector are the partition table's.
+    with raw.open("r+b") as stream:
+        stream.write((root / "usr/lib/grub/i386-pc/boot.img").read_bytes()[:440])
+        stream.seek(_SECTOR)
+        stream.write(core)
+
+
+def _boot_once(raw: Path, image: Baked, work: Path) -> None:
+    argv = [
+        "qemu-system-x86_64", *accelerator().words, "-m", "512", "-nodefaults", "-display", "none",
+        "-no-reboot", "-serial", f"file:{work}/console", "-kernel", str(image.kernel),
+        "-initrd", str(image.initrd),
+        "-append", f"root=UUID={image.uuid} rw console=ttyS0 init=/bake panic=-1 {EMULATED}",
+        "-drive", f"if=virtio,format=raw,cache=unsafe,file={raw}",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=900)
+        said = done.stderr.strip()
+    except subprocess.TimeoutExpired:
+        said = "no end after 15 minutes"
+    console = (work / "console").read_text(errors="replace")
+    if "osm-vpnaas: baked" not in console:
+        last = said or " | ".join(console.strip().splitlines()[-3:])
+        raise VimError(f"The image could not be made: it did not boot: {last}")
+
+
+def export(made: Baked, output: Path) -> None:
+    """Put an image, compressed, and the list of its packages in a place.
+
+    Raises:
+        VimError: it cannot be written there.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    _run(["qemu-img", "convert", "-c", "-O", "qcow2", str(made.disk), str(output)])
+    shutil.copy(made.directory / "packages.txt", output.with_suffix(".packages.txt"))

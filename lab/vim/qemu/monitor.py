@@ -1,0 +1,161 @@
+"""Talking to one virtual machine: QEMU's monitor (QMP) and the guest agent inside.
+
+Both are JSON over a Unix socket in the server's directory (QEMU's docs/interop/qmp-spec.txt and
+qemu-ga-ref). Each takes one client at a time, so a lock file goes before.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from lab.vim.errors import VimError
+from lab.vim.store import locked
+
+MONITOR, AGENT = "qmp.sock", "agent.sock"
+_PATIENCE = 20.0  # seconds for an answer; a guest without hardware virtualisation is slow
+_ids = itertools.count(1)
+
+
+class SilentError(VimError):
+    """QEMU or the guest agent is not there, or does not answer."""
+
+
+class _Channel:
+    """Lines of JSON over a Unix socket."""
+
+    def __init__(self, directory: Path, name: str, timeout: float) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._buffer = b""
+        self._end = time.monotonic() + timeout
+        self._name = name
+        self._socket.settimeout(timeout)
+        try:
+            # By the directory's descriptor: the path itself may be too long for a socket's name.
+            handle = os.open(directory, os.O_PATH)
+            try:
+                self._socket.connect(f"/proc/self/fd/{handle}/{name}")
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self._socket.close()
+            raise SilentError(f"{name} does not answer: {error.strerror or error}.") from None
+
+    def __enter__(self) -> _Channel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _more(self) -> None:
+        try:
+            self._socket.settimeout(max(0.01, self._end - time.monotonic()))
+            data = self._socket.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            raise SilentError(f"{self._name} does not answer.")
+        self._buffer += data
+
+    def take(self, end: bytes = b"\n") -> bytes:
+        """Return what comes before the next `end`."""
+        while end not in self._buffer:
+            self._more()
+        found, _, self._buffer = self._buffer.partition(end)
+        return found
+
+    def send(self, command: str, arguments: dict[str, Any], prefix: bytes = b"") -> None:
+        """Send a command."""
+        document = {"execute": command, "arguments": arguments}
+        try:
+            self._socket.sendall(prefix + json.dumps(document).encode() + b"\n")
+        except OSError:
+            raise SilentError(f"{self._name} does not answer.") from None
+
+    def answer(self) -> Any:
+        """Return the answer to the last command; what QEMU tells by itself is passed over.
+
+        Raises:
+            VimError: the command failed.
+        """
+        while True:
+            document = json.loads(self.take())
+            if "error" in document:
+                raise VimError(f"QEMU says: {document['error'].get('desc', 'no reason given')}.")
+            if "return" in document:
+                return document["return"]
+
+
+def monitor(directory: Path, command: str, /, **arguments: Any) -> Any:
+    """Give QEMU a command.
+
+    Raises:
+        SilentError: it does not run.
+        VimError: it refuses.
+    """
+    with locked(directory / "qmp.lock"), _Channel(directory, MONITOR, _PATIENCE) as channel:
+        channel.take()  # its greeting
+        channel.send("qmp_capabilities", {})
+        channel.answer()
+        channel.send(command, {key.replace("_", "-"): value for key, value in arguments.items()})
+        return channel.answer()
+
+
+def agent_there(directory: Path) -> bool:
+    """True when an agent in the guest has opened its end."""
+    try:
+        rows = monitor(directory, "query-chardev")
+    except VimError:
+        return False
+    return any(row["label"] == "agent" and row["frontend-open"] for row in rows)
+
+
+def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
+    """Give the guest agent a command.
+
+    Raises:
+        SilentError: no agent answers.
+        VimError: it refuses.
+    """
+    with locked(directory / "agent.lock"):
+        if not agent_there(directory):
+            raise SilentError("the guest agent does not run (yet)")
+        with _Channel(directory, AGENT, _PATIENCE) as channel:
+            # What an earlier client did not wait for may still come; 0xFF begins our answers.
+            number = os.getpid() << 20 | next(_ids)
+            channel.send("guest-sync-delimited", {"id": number}, b"\xff")
+            while True:
+                channel.take(b"\xff")
+                if json.loads(channel.take()).get("return") == number:
+                    break
+            channel.send(command, {k.replace("_", "-"): v for k, v in arguments.items()})
+            return channel.answer()
+
+
+def read_file(directory: Path, path: str) -> bytes | None:
+    """Return a file of the guest, or None when it has none of this name.
+
+    Raises:
+        SilentError: no agent answers.
+    """
+    try:
+        handle = agent(directory, "guest-file-open", path=path, mode="r")
+    except SilentError:
+        raise
+    except VimError:
+        return None
+    content = b""
+    try:
+        while True:
+            part = agent(directory, "guest-file-read", handle=handle, count=1 << 16)
+            content += base64.b64decode(part["buf-b64"])
+            if part["eof"]:
+                return content
+    finally:
+        agent(directory, "guest-file-close", handle=handle)

@@ -1,0 +1,342 @@
+"""VDUs that are virtual machines: the disk, QEMU process and observed state of each.
+
+The parts of a server and where they are:
+
+- ``<vim>/servers/<id>/disk``: ``root.qcow2``, a layer over the image, and ``config.img``, the
+  configuration drive;
+- ``<vim>/servers/<id>/{vm.json, pid, qemu.log, console.log, qmp.sock, agent.sock}``;
+- the control group ``<prefix>/<id>`` with QEMU in it;
+- devices ``p<...>`` in the fabric namespace, taps that QEMU holds.
+
+What happens inside is seen, and a console's commands are run, through the guest agent.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import files
+from lab.vim import cgroups, cloudinit, fabric
+from lab.vim.errors import VimError
+from lab.vim.kind import Place, Tell
+from lab.vim.model import (
+    ACTIVE,
+    BUILD,
+    ERROR,
+    FIRST_NIC_SLOT,
+    SHUTOFF,
+    Network,
+    Server,
+    ServerSpec,
+)
+from lab.vim.procs import ProcessRef
+from lab.vim.qemu import configdrive
+from lab.vim.qemu.accelerator import EMULATED, accelerator
+from lab.vim.qemu.bake import STORE, Baked, bake, baked, check_tools
+from lab.vim.qemu.monitor import AGENT, MONITOR, SilentError, agent, monitor, read_file
+from lab.vim.run import ip_batch, tool
+from lab.vim.server import listening
+from lab.vim.store import Config, Image, ServerRecord, read_json
+
+#: Seconds a system has to shut down before its power is cut, as a cloud's soft stop.
+SHUTDOWN_TIMEOUT = 60.0
+#: What QEMU itself needs beside a guest's memory, MiB.
+_OVERHEAD = 160
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT = [_PATH, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb"]
+_RESULT = "/run/cloud-init/result.json"
+#: PCI slots of what is not a NIC: NICs have those from FIRST_NIC_SLOT on, as in a cloud.
+_DISK, _CHANNEL, _RANDOM, _DRIVE = "0x2", "0x1d", "0x1e", "0x1f"
+
+
+def _users(name: str) -> Path:
+    """Where a user puts a cloud image for it to be taken."""
+    return STORE / f"{name}.qcow2"
+
+
+def _free_memory() -> int:
+    """MiB that the machine can give away (proc(5), MemAvailable)."""
+    rows = dict(
+        line.split(":", 1) for line in Path("/proc/meminfo").read_text("ascii").splitlines()
+    )
+    return int(rows["MemAvailable"].split()[0]) >> 10
+
+
+class Machines:
+    """The kind of VDU that is a virtual machine, see :mod:`lab.vim.kind`."""
+
+    def prepare(self, config: Config, tell: Tell) -> None:
+        """See :class:`lab.vim.kind.Kind`."""
+        if os.uname().machine != "x86_64":
+            raise VimError("Virtual machines are made for x86_64 only, which this machine is not.")
+        check_tools(("qemu-img", "qemu-system-x86_64", "mke2fs"))
+        if not Path("/dev/net/tun").exists():
+            raise VimError("This machine has no /dev/net/tun, which virtual machines' NICs need.")
+        if not accelerator().real:
+            tell("no hardware virtualisation here (KVM): processors are emulated, which is slow")
+        for name in config.images:
+            if _users(name).exists():
+                tell(f"image {name}: {_users(name)}")
+            else:
+                made = bake(tell)
+                tell(f"image {name}: {made.disk}")
+
+    def check_server(self, spec: ServerSpec, settings: Image) -> None:
+        """See :class:`lab.vim.kind.Kind`."""
+        if not _users(spec.image).exists():
+            made = baked()
+            if not made.disk.exists():
+                raise VimError(
+                    f"Image {spec.image} is not in {STORE}: './run image' makes it anew, or put "
+                    f"a cloud image there as {spec.image}.qcow2."
+                )
+            if spec.user_data is not None:
+                known = made.packages
+                missing = [n for n in cloudinit.wanted_packages(spec.user_data) if n not in known]
+                if missing:
+                    raise VimError(
+                        "The user-data asks for packages that the image lacks, and the lab has no "
+                        f"package mirror: {', '.join(missing)}."
+                    )
+        free = _free_memory()
+        if free < spec.ram_mib + _OVERHEAD:
+            raise VimError(
+                f"Server '{spec.name}' needs {spec.ram_mib + _OVERHEAD} MiB of memory, and the "
+                f"machine has {free} MiB left."
+            )
+
+    def vdu(self, place: Place) -> Machine:
+        """See :class:`lab.vim.kind.Kind`."""
+        return Machine(place.directory, place.group, place.fabric)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A server as a virtual machine."""
+
+    directory: Path
+    group: Path
+    fabric: str
+    poll = 0.5
+
+    @property
+    def console_log(self) -> Path:
+        """See :class:`lab.vim.kind.Vdu`."""
+        return self.directory / "console.log"
+
+    @property
+    def _pidfile(self) -> Path:
+        return self.directory / "pid"
+
+    # --- life --------------------------------------------------------------------------------
+
+    def make(
+        self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
+    ) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
+        users = _users(spec.image)
+        made = None if users.exists() else baked()
+        backing = users if made is None else made.disk
+        disk = self.directory / "disk"
+        disk.mkdir(mode=0o700)
+        words = ["-q", "-f", "qcow2", "-F", "qcow2", "-b", str(backing)]
+        tool(["qemu-img", "create", *words, str(disk / "root.qcow2"), f"{spec.disk_gb}G"])
+        drive = configdrive.contents(spec, settings.default_user, server, networks)
+        configdrive.write(disk / "config.img", drive)
+        nics = []
+        for port in server.ports:
+            network = networks[port.network_id]
+            row = {"device": port.device, "mac": port.mac, "mtu": network.mtu}
+            nics.append({**row, "bridge": network.bridge})
+        plan = {
+            "name": spec.hostname,
+            "ram": spec.ram_mib,
+            "vcpus": spec.vcpus,
+            "image": None if made is None else str(made.directory),
+            "nics": nics,
+        }
+        files.replace(self.directory / "vm.json", json.dumps(plan, indent=1))
+
+    def power_on(self, record: ServerRecord) -> list[str]:
+        """See :class:`lab.vim.kind.Vdu`."""
+        plan = read_json(self.directory / "vm.json")
+        if plan is None:
+            raise VimError("The server was not made completely: delete it.")
+        (self.group / "vdu").mkdir(parents=True, exist_ok=True)
+        self._pidfile.unlink(missing_ok=True)
+        self._taps(plan)
+        for name in (MONITOR, AGENT):
+            (self.directory / name).unlink(missing_ok=True)
+        with (self.directory / "qemu.log").open("ab") as log:
+            done = subprocess.run(
+                ["sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', str(self.group / "vdu"),
+                 *fabric.enter(self.fabric), "qemu-system-x86_64", *self._words(plan)],
+                cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
+            )  # fmt: skip
+        if done.returncode:
+            raise VimError(f"The server's QEMU did not start: {self._complaint()}")
+        return [] if accelerator().real else ["the processor is emulated: no KVM on this machine"]
+
+    def _taps(self, plan: Mapping[str, object]) -> None:
+        nics = plan["nics"]
+        assert isinstance(nics, list)  # noqa: S101
+        commands = []
+        for nic in nics:
+            device = nic["device"]
+            if not fabric.device_exists(self.fabric, device):
+                commands.append(f"tuntap add dev {device} mode tap vnet_hdr")
+            commands.append(f"link set {device} mtu {nic['mtu']} master {nic['bridge']} up")
+        ip_batch(self.fabric, commands)
+
+    def _words(self, plan: Mapping[str, object]) -> list[str]:
+        """Return the command line of QEMU."""
+        words = [
+            *accelerator().words, "-name", str(plan["name"]), "-smp", str(plan["vcpus"]),
+            "-m", str(plan["ram"]), "-nodefaults", "-display", "none", "-daemonize",
+            "-pidfile", str(self._pidfile),
+            "-chardev", "file,id=console,path=console.log,append=on", "-serial", "chardev:console",
+            "-chardev", f"socket,id=qmp,path={MONITOR},server=on,wait=off",
+            "-mon", "chardev=qmp,mode=control",
+            "-device", f"virtio-serial-pci,addr={_CHANNEL}",
+            "-chardev", f"socket,id=agent,path={AGENT},server=on,wait=off",
+            "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
+            "-device", f"virtio-rng-pci,addr={_RANDOM}",
+            "-drive", "if=none,id=root,cache=unsafe,discard=unmap,file=disk/root.qcow2",
+            "-device", f"virtio-blk-pci,drive=root,addr={_DISK}",
+            "-drive", "if=none,id=config,readonly=on,format=raw,file=disk/config.img",
+            "-device", f"virtio-blk-pci,drive=config,addr={_DRIVE}",
+        ]  # fmt: skip
+        nics = plan["nics"]
+        assert isinstance(nics, list)  # noqa: S101
+        for index, nic in enumerate(nics):
+            net = f"tap,id=nic{index},ifname={nic['device']},script=no,downscript=no"
+            where = f"addr={FIRST_NIC_SLOT + index:#x},romfile="
+            words += ["-netdev", net]
+            words += ["-device", f"virtio-net-pci,netdev=nic{index},mac={nic['mac']},{where}"]
+        if plan["image"] is not None:
+            image = Baked(Path(str(plan["image"])))
+            line = f"root=UUID={image.uuid} ro console=ttyS0 panic=-1"
+            if not accelerator().real:
+                line += f" {EMULATED}"
+            words += ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
+        return words
+
+    def _complaint(self) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.directory / "qemu.log").read_text(errors="replace").splitlines()
+            if lines:
+                return lines[-1]
+        return "no reason known."
+
+    def _process(self) -> ProcessRef | None:
+        """QEMU's process while it runs."""
+        try:
+            pid = int(self._pidfile.read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
+        # The process id may be another's by now; in its control group it is QEMU's.
+        return ProcessRef.of(pid) if pid in cgroups.pids(self.group) else None
+
+    def power_off(self, timeout: float | None = None) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
+        timeout = SHUTDOWN_TIMEOUT if timeout is None else timeout
+        process = self._process()
+        if process is not None and timeout > 0:
+            with contextlib.suppress(VimError):
+                monitor(self.directory, "system_powerdown")
+                end = time.monotonic() + timeout
+                while process.alive() and time.monotonic() < end:
+                    time.sleep(0.05)
+        self.kill()
+
+    def kill(self) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
+        cgroups.kill(self.group)
+        self._pidfile.unlink(missing_ok=True)
+
+    def reboot(self) -> bool:
+        """Shut down; the caller starts it again, as Nova's soft reboot does."""
+        self.power_off()
+        return False
+
+    def remove(self) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
+        self.kill()
+
+    # --- observation -------------------------------------------------------------------------
+
+    def on(self) -> bool:
+        """See :class:`lab.vim.kind.Vdu`."""
+        return self._process() is not None
+
+    def status(self) -> tuple[str, str]:
+        """See :class:`lab.vim.kind.Vdu`."""
+        if self._process() is None:
+            # QEMU takes the file away when it ends well.
+            if self._pidfile.exists():
+                return ERROR, f"QEMU ended unexpectedly: {self._complaint()}"
+            return SHUTOFF, ""
+        return (ACTIVE if self.cloud_init_result() is not None else BUILD), ""
+
+    def cloud_init_result(self) -> list[str] | None:
+        """See :class:`lab.vim.kind.Vdu`."""
+        try:
+            text = read_file(self.directory, _RESULT)
+            result = json.loads(text or b"")
+        except (SilentError, ValueError):  # not there yet, or being written
+            return None
+        return [str(error) for error in result.get("v1", {}).get("errors", [])]
+
+    def listens(self, port: int) -> bool:
+        """See :class:`lab.vim.kind.Vdu`."""
+        tables = b""
+        for table in ("tcp", "tcp6"):
+            with contextlib.suppress(SilentError):
+                tables += read_file(self.directory, f"/proc/net/{table}") or b""
+        return listening(tables.decode(), port)
+
+    def log_tail(self, path: str, lines: int = 5) -> str:
+        """See :class:`lab.vim.kind.Vdu`."""
+        try:
+            done = self.console(["tail", "-n", str(lines), path], None, 10.0)
+        except VimError:
+            return ""
+        return " | ".join(done.stdout.strip().splitlines())
+
+    def console(
+        self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """See :class:`lab.vim.kind.Vdu`."""
+        if self._process() is None:
+            raise VimError("The server is not running, so nothing can be run in it.")
+        words = ["--signal=KILL", f"{timeout:.3f}", *argv]
+        given = {"path": "timeout", "arg": words, "env": _ENVIRONMENT, "capture_output": True}
+        if stdin is not None:
+            data = stdin.encode() if isinstance(stdin, str) else stdin
+            given["input_data"] = base64.b64encode(data).decode()
+        begun = time.monotonic()
+        pid = agent(self.directory, "guest-exec", **given)["pid"]
+        pause = 0.02
+        while True:
+            state = agent(self.directory, "guest-exec-status", pid=pid)
+            if state["exited"]:
+                break
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+        if time.monotonic() - begun >= timeout and state.get("exitcode") in (None, 124, 137):
+            raise VimError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s in the server.")
+        texts = (
+            base64.b64decode(state.get(key, "")).decode(errors="replace")
+            for key in ("out-data", "err-data")
+        )
+        code = state.get("exitcode", -int(state.get("signal", 0)))
+        return subprocess.CompletedProcess(list(argv), code, *texts)

@@ -1,0 +1,37 @@
+"""One virtual machine, for the tests of a run that need a kernel with everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.guest import GuestMachine
+
+from lab.vim import PortSpec, ServerSpec, Vim, clean
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what asks for the machine; the default run has another module of machines."""
+    for item in items:
+        if "guest_machine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.vm)
+            item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(scope="session")
+def guest_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestMachine]:
+    home = tmp_path_factory.mktemp("guest-machine")
+    try:
+        vim = Vim.create(home, "guests", {}, "qemu")
+        ports = (PortSpec(vim.management_network().id),)
+        server = vim.create_server(
+            ServerSpec("guest", "guest", "ubuntu22.04", 1, 768, 4, ports), "guests"
+        )
+        vim.wait_active(server.id, 600)
+        made = GuestMachine(vim, server.id)
+        # strongSwan's profiles know its files in /etc only, not a test's folder.
+        made.out("aa-teardown")
+        yield made
+    finally:
+        clean(home)

@@ -1,0 +1,180 @@
+"""Two VNFs on virtual machines: what the kernel itself carries, by the unchanged packages.
+
+The tests follow each other: WireGuard first, then the same service on IPsec.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure_both
+from e2e_support import (
+    BASIC,
+    PATIENCE,
+    InBackground,
+    Lab,
+    Service,
+    associations,
+    gone,
+    wait,
+)
+
+from experiments import testbed
+from experiments.traffic import Flow
+
+pytestmark = [pytest.mark.lab, pytest.mark.vm]
+
+
+@pytest.fixture(scope="module")
+def pair(machines: Lab) -> Iterator[Service]:
+    machines.onboard(*BASIC)
+    service = machines.create("pair", "vpn_basic_ns", "vpn_basic")
+    yield service
+    gone(service)
+
+
+def link_kinds(service: Service, kind: str) -> list[str]:
+    """Return the kind of each interface of a type that a VDU has, on both VDUs."""
+    words = ("ip", "-json", "-details", "link", "show", "type", kind)
+    return [
+        row["linkinfo"]["info_kind"]
+        for vnf in service.vnfs.values()
+        for row in json.loads(vnf.out(*words))
+    ]
+
+
+@contextmanager
+def under_traffic(service: Service) -> Iterator[Flow]:
+    """Run a TCP stream and, 1000 times a second, a datagram from the client beside the block."""
+    client, server = service["client"], service["server"]
+    ends = [
+        testbed.Vnf("pair", "pair", vnf.index, vnf.server_id, vnf.management, "", service.vim)
+        for vnf in (client, server)
+    ]
+    listen = ("iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json")
+    sink = InBackground(lambda: server.run(*listen, timeout=PATIENCE))
+    wait(lambda: any(":5301" in s for s in server.listening()), "iperf3 listens", 60)
+    send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", "400", "--bitrate", "2M")
+    source = InBackground(lambda: client.run(*send, "--json", timeout=PATIENCE))
+    flow = Flow(*ends, SERVER, seconds=300, rate=1000, size=64)
+    time.sleep(3)
+    try:
+        yield flow
+        assert not source.ended, "the stream ended before the block did"
+        time.sleep(2)
+    finally:
+        flow.stop()
+        client.run("pkill", "-INT", "-x", "iperf3")
+    report = json.loads(sink.result().stdout)
+    assert len(report["start"]["connected"]) == 1
+    seconds = [i["sum"]["bytes"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
+    assert len(seconds) >= 4
+    assert 0 not in seconds
+
+
+def rotated(service: Service) -> None:
+    """Rotate the keys of both ends while traffic passes; no datagram may be missed."""
+    before = {index: service[index].status(link) for index, link in LINKS.items()}
+    with under_traffic(service) as flow:
+        for index, link in LINKS.items():
+            service[index].action("rotate-keys", link=link)
+            service.note_secrets()
+    for index, link in LINKS.items():
+        after = service[index].status(link)
+        assert after["key-generation"] == before[index]["key-generation"] + 1
+        assert after["public-key"] != before[index]["public-key"]
+        assert (after["state"], after["rotation"]) == ("up", "none")
+    stream = flow.result()
+    assert stream.sent > 3000
+    assert stream.lost == 0, stream.summary()
+
+
+def test_tunnel_of_the_kernels_own_wireguard(pair: Service) -> None:
+    assert pair["client"].pings(SERVER)
+    assert pair["server"].pings(CLIENT)
+    assert link_kinds(pair, "wireguard") == ["wireguard", "wireguard"]
+    assert all("wireguard" in vnf.out("lsmod") for vnf in pair.vnfs.values())
+
+
+@pytest.mark.long
+def test_rotation_of_wireguard_loses_no_datagram(pair: Service) -> None:
+    rotated(pair)
+
+
+@pytest.mark.long
+def test_a_reboot_brings_the_tunnel_back_by_itself(pair: Service) -> None:
+    client = pair["client"]
+    before = client.out("cat", "/proc/sys/kernel/random/boot_id")
+    pair.vim.reboot(client.server_id)
+    pair.vim.wait_active(client.server_id, PATIENCE)
+    assert client.out("cat", "/proc/sys/kernel/random/boot_id") != before
+    pair.wait(lambda: client.pings(SERVER), "the tunnel is back", 60)
+
+
+@pytest.mark.long
+def test_a_power_cut_brings_the_tunnel_back_by_itself(pair: Service) -> None:
+    server, client = pair["server"], pair["client"]
+    pair.vim.stop(server.server_id, timeout=0)
+    assert not client.pings(SERVER, tries=5)
+    pair.vim.start(server.server_id)
+    pair.vim.wait_active(server.server_id, PATIENCE)
+    pair.wait(lambda: client.pings(SERVER), "the tunnel is back", 60)
+
+
+@pytest.fixture(scope="module")
+def ipsec(pair: Service) -> Service:
+    """The service switched over to IPsec, with what only a kernel has."""
+    options = "esn=yes,replay-window=128,child-rekey=60,child-mbytes=20"
+    configure_both(pair, technology="ipsec", ipsec_options=options)
+    pair.note_secrets()
+    return pair
+
+
+@pytest.mark.long
+def test_the_kernel_carries_esp_on_xfrm_interfaces(ipsec: Service) -> None:
+    assert ipsec["client"].pings(SERVER)
+    assert ipsec["server"].pings(CLIENT)
+    assert link_kinds(ipsec, "xfrm") == ["xfrm", "xfrm"]
+    assert link_kinds(ipsec, "wireguard") == []
+    for index, link in LINKS.items():
+        told = ipsec[index].status(link)
+        assert (told["state"], told["dataplane"], told["inner-address"]) == (
+            *("up", "xfrm"),
+            f"{INNER[index]}/24",
+        )
+        states = ipsec[index].out("ip", "xfrm", "state")
+        assert states.count("proto esp") >= 2
+        assert re.findall(r"if_id 0x[1-9a-f]", states)
+        assert " esn" in states
+        assert "replay_window 128" in states
+        mtu = told["mtu"]
+        other = CLIENT if index == "server" else SERVER
+        assert ipsec[index].pings(other, "-M", "do", "-s", str(mtu - 28))
+        assert not ipsec[index].pings(other, "-M", "do", "-s", str(mtu - 27), tries=5)
+
+
+@pytest.mark.long
+def test_keys_of_esp_are_made_anew_after_their_time_and_their_volume(ipsec: Service) -> None:
+    client = ipsec["client"]
+
+    def spis() -> set[str]:
+        return set(re.findall(r"spi (0x\w+)", client.out("ip", "xfrm", "state")))
+
+    before = spis()
+    client.action("measure-throughput", link="vpn-client", duration=10)
+    wait(lambda: not before & spis(), "20 MB have passed, or a minute has", 90)
+    assert client.pings(SERVER)
+    before = spis()
+    wait(lambda: not before & spis(), "a minute has passed", 90)
+    assert client.pings(SERVER)
+    assert len(associations(client)) == 1
+
+
+@pytest.mark.long
+def test_rotation_of_ipsec_loses_no_datagram(ipsec: Service) -> None:
+    rotated(ipsec)

@@ -1,0 +1,85 @@
+"""Virtual machines, as far as no machine is needed: what they are told, and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.vim import Network, Port, Server, ServerSpec, VimError
+from lab.vim.model import BUILD
+from lab.vim.qemu import bake, configdrive, server
+from lab.vim.store import Config, Image
+
+NETWORKS = {
+    "m": Network("m", "mgmt", "", "10.250.1.0/24", "10.250.1.1", 1500, True, "nm"),
+    "d": Network(
+        *("d", "data", "", "10.77.0.0/24", "10.77.0.254", 1400, False, "nd"),
+        host_routes=("10.99.0.0/16",),
+    ),
+    "s": Network("s", "six", "", "2001:db8:7::/64", None, 1500, False, "ns"),
+}
+SPEC = ServerSpec("vnf", "vnf", "ubuntu22.04", 1, 512, 2, (), "#cloud-config\n{}\n", ("ssh-x y",))
+
+
+def port(network: str, ip: str) -> Port:
+    return Port(f"id-{network}", network, "ens3", f"p{network}", ip, "02:00:00:00:00:01", True)
+
+
+PORTS = (port("m", "10.250.1.2"), port("d", "10.77.0.2"), port("s", "2001:db8:7::2"))
+SERVER = Server("uuid", "vnf", "vnf", "tag", "ubuntu22.04", BUILD, PORTS)
+
+
+def test_network_data_has_addresses_and_one_way_out() -> None:
+    told = configdrive.network_data(SERVER, NETWORKS)
+    assert [link["mtu"] for link in told["links"]] == [1500, 1400, 1500]
+    routes = [
+        {(route["network"], route["netmask"], route["gateway"]) for route in network["routes"]}
+        for network in told["networks"]
+    ]
+    assert routes == [
+        {("0.0.0.0", "0.0.0.0", "10.250.1.1")},
+        {("10.99.0.0", "255.255.0.0", "10.77.0.254")},
+        set(),
+    ]
+    assert told["networks"][2]["type"] == "ipv6"
+    assert {link["id"] for link in told["links"]} == {n["link"] for n in told["networks"]}
+
+
+def test_drive_holds_user_data_as_it_is_and_names_the_login() -> None:
+    files = configdrive.contents(SPEC, "ubuntu", SERVER, NETWORKS)
+    assert files["user_data"] == SPEC.user_data
+    vendor = yaml.safe_load(files["vendor_data.json"])["cloud-init"]
+    assert yaml.safe_load(vendor) == {"user": {"name": "ubuntu"}}
+
+
+def test_image_has_what_any_vdu_installs() -> None:
+    names = bake.day0_packages()
+    assert {"podman", "keepalived", "strongswan-swanctl", "wireguard-tools"} <= set(names)
+
+
+def test_missing_programs_are_named_by_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(VimError, match=r"apt-get install .*qemu-system-x86 qemu-utils"):
+        bake.check_tools()
+
+
+def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "ubuntu22.04.qcow2").touch()
+    monkeypatch.setattr(server, "STORE", tmp_path)
+    monkeypatch.setattr(server, "_free_memory", lambda: 300)
+    with pytest.raises(VimError, match="needs 672 MiB of memory, and the machine has 300 MiB"):
+        server.Machines().check_server(SPEC, Image())
+
+
+def test_an_image_of_the_users_is_taken_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "jammy.qcow2").touch()
+    monkeypatch.setattr(server, "STORE", tmp_path)
+    monkeypatch.setattr(server, "check_tools", lambda _: None)
+    monkeypatch.setattr(server, "bake", lambda _: pytest.fail("an image was made"))
+    told: list[str] = []
+    server.Machines().prepare(Config(images={"jammy": Image()}), told.append)
+    assert told[-1] == f"image jammy: {tmp_path}/jammy.qcow2"
