@@ -8,7 +8,7 @@ import sys
 import pytest
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import steps
-from vpnaas.vdu.file_cache import Recall
+from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.programs import source
 
 
@@ -129,14 +129,14 @@ def test_a_text_that_is_known_is_not_sent_again(tmp_path):
     path.write_text(LINES)
     secret.write_text(LINES)
     listed = (steps.read("c", str(path), recall=True), steps.read("s", str(secret)))
-    known = Recall()
+    known = FileCache()
     for _ in range(2):
         results = execute(listed[0], known=known, sizes=sizes)
         assert results.text("c") == LINES
     assert sizes[1][1] < 100 < 3000 < sizes[0][1]
     execute(*listed, known=known)
     assert known.get(str(secret)) is None
-    again = Recall.from_json(known.to_json())
+    again = FileCache.from_json(known.to_json())
     path.write_text(LINES + "more\n")
     assert execute(listed[0], known=again).text("c") == LINES + "more\n"
     path.unlink()
@@ -147,7 +147,7 @@ def test_a_text_that_is_known_is_not_sent_again(tmp_path):
 def test_an_answer_may_not_claim_what_was_not_asked_for():
     text = '{"results": {"r": {"same": true}}, "failed": null}'
     with pytest.raises(VduError, match="not an agent's result"):
-        steps.Results.from_json(text, [steps.read("r", "/x", recall=True)], Recall())
+        steps.Results.from_json(text, [steps.read("r", "/x", recall=True)], FileCache())
 
 
 def test_an_answer_that_unpacks_to_more_than_is_allowed_is_refused(monkeypatch):

@@ -12,7 +12,7 @@ from vpnaas.params.intent import manual_peer
 from vpnaas.peers.peer import in_turn
 from vpnaas.status import bounded, of_peer, statuses
 from vpnaas.vdu import steps
-from vpnaas.vdu.file_cache import Recall, difference
+from vpnaas.vdu.file_cache import FileCache, difference
 from vpnaas.vdu.steps import Results
 
 SPKI = bytes.fromhex("302a300506032b6570032100")
@@ -27,7 +27,7 @@ class Counted:
         self.charm = Juju().deploy("gateway", {"s1c": "provider"}, nics)
         more = {"underlay-interface": "ens4"}
         self.charm.configure("s1c", "10.64.0.1/10", technology=technology, **more)
-        self.recall, self.sent = Recall(), 0
+        self.recall, self.sent = FileCache(), 0
         self.vdu, self._execute = self.charm.vdu, self.charm.vdu.execute
         self.vdu.execute = self.execute
 

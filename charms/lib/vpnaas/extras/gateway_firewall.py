@@ -18,7 +18,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.extras.responder import RESPONDER_PORT
-from vpnaas.vdu.generated import nft_table
+from vpnaas.vdu.nftables import nft_table
 
 TABLE = "osm_vpnaas_gateway"
 INIT_RATE = 300

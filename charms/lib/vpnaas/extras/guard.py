@@ -29,8 +29,7 @@ from vpnaas.params.intent import LinkParams
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.same_address import split
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu.generated import nft_table
-from vpnaas.vdu.nftables import BootTable
+from vpnaas.vdu.nftables import BootTable, nft_table
 from vpnaas.vdu.steps import Results, Step
 
 #: Numbers of IP protocols (IANA). nft looks names up in /etc/protocols, which an image may lack.

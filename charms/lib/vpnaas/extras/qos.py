@@ -22,7 +22,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.params.qos import LinkQos
-from vpnaas.vdu.generated import nft_table
+from vpnaas.vdu.nftables import nft_table
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 FOLDER = "/etc/osm-vpnaas"

@@ -16,7 +16,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.vdu import generated
+from vpnaas.vdu import generated, nftables
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
@@ -242,4 +242,4 @@ def firewall(standby: Standby) -> str:
         meta l4proto 112 counter drop
     }}
 """.format(trusted=standby.trusted, family=family, other=standby.other)
-    return generated.nft_table(FIREWALL_TABLE, chains)
+    return nftables.nft_table(FIREWALL_TABLE, chains)

@@ -19,7 +19,7 @@ MOST = 32 << 20
 """Characters kept in all."""
 
 
-class Recall:
+class FileCache:
     """Texts of files of one VDU by path, as they were last seen or written.
 
     Attributes:
@@ -54,7 +54,7 @@ class Recall:
         return json.dumps(self._texts)
 
     @classmethod
-    def from_json(cls, text: str) -> "Recall":
+    def from_json(cls, text: str) -> "FileCache":
         """Read it back; what is not ours counts as nothing."""
         try:
             found = json.loads(text)
@@ -89,7 +89,7 @@ def _common(most: int, holds: Any) -> int:
     return low
 
 
-def wire(steps: Sequence["Step"], known: Optional[Recall]) -> List[Dict[str, Any]]:
+def wire(steps: Sequence["Step"], known: Optional[FileCache]) -> List[Dict[str, Any]]:
     """Return the wire form of steps."""
     touched: Set[str] = set()
     listed = []
@@ -120,7 +120,7 @@ def _patched(told: Dict[str, Any], before: Optional[str]) -> Dict[str, Any]:
     return dict(rest, do="patch", of=digest(before), start=start, end=end, text=changed)
 
 
-def learn(known: Recall, step: "Step", result: Dict[str, Any]) -> None:
+def learn(known: FileCache, step: "Step", result: Dict[str, Any]) -> None:
     """Complete the result of a step by what is known, and take note of what is new."""
     if step.body["do"] == "read" and step.recall:
         if result.get("same"):

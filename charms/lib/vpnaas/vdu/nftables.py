@@ -1,9 +1,10 @@
-"""A table of nftables that is in force before the network comes up at boot, with its own unit."""
+"""Tables of nftables: the script that replaces one, and one in force from boot on."""
 
 from typing import List
 
 import attr
 
+from vpnaas.vdu.generated import HEAD
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
@@ -104,3 +105,15 @@ class BootTable:
             remove(self.name + "/no-unit", self.unit_file),
             remove(self.name + "/no-file", self.file),
         ]
+
+
+def nft_table(name: str, body: str) -> str:
+    """Return the nft(8) script that replaces a table as a whole, in one transaction.
+
+    Args:
+        name: Of the table, of family inet.
+        body: Its chains, each line with its end.
+    """
+    return "{0}table inet {1}\ndelete table inet {1}\ntable inet {1} {{\n{2}}}\n".format(
+        HEAD, name, body
+    )

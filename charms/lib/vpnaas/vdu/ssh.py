@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional, Sequence
 import attr
 
 from vpnaas.base.errors import UnreachableError, VduError
-from vpnaas.vdu.file_cache import Recall
+from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.steps import Results, Step, program
 
 PORT = 22
@@ -138,12 +138,12 @@ def _create(path: str, data: bytes) -> None:
     os.replace(path + ".tmp", path)
 
 
-def _recalled(path: str) -> Recall:
+def _cached_files(path: str) -> FileCache:
     try:
         with open(path, encoding="utf-8") as stream:
-            return Recall.from_json(stream.read())
+            return FileCache.from_json(stream.read())
     except (OSError, ValueError):
-        return Recall()
+        return FileCache()
 
 
 class Vdu:
@@ -158,7 +158,7 @@ class Vdu:
         self._login = login
         self._rule = rule
         self._recall_file = recall_file
-        self._recall: Optional[Recall] = None
+        self._cache: Optional[FileCache] = None
         self._client = None  # type: Any
         self.round_trips = 0
         self.host_key = ""
@@ -172,9 +172,9 @@ class Vdu:
         if self._client is not None:
             self._client.close()
             self._client = None
-        if self._recall is not None and self._recall.changed and self._recall_file:
+        if self._cache is not None and self._cache.changed and self._recall_file:
             os.makedirs(os.path.dirname(self._recall_file), mode=0o700, exist_ok=True)
-            _create(self._recall_file, self._recall.to_json().encode())
+            _create(self._recall_file, self._cache.to_json().encode())
 
     def execute(self, steps: Sequence[Step], exclusive: bool = True) -> Results:
         """Send steps in one round trip and return what the agent reported.
@@ -186,9 +186,9 @@ class Vdu:
         limit = 30 + sum(int(step.body.get("timeout", 1)) for step in steps)
         python = "/usr/bin/python3 -I -"
         command = python if self._login.user == "root" else "sudo -n " + python
-        if self._recall is None:
-            self._recall = _recalled(self._recall_file)
-        result = self.command(command, program(steps, exclusive, self._recall), limit)
+        if self._cache is None:
+            self._cache = _cached_files(self._recall_file)
+        result = self.command(command, program(steps, exclusive, self._cache), limit)
         if result.code != 0:
             lines = [line for line in result.err.splitlines() if line.strip()]
             raise VduError(
@@ -196,7 +196,7 @@ class Vdu:
                     result.code, lines[-1][:200] if lines else "no message"
                 )
             )
-        return Results.from_json(result.out, steps, self._recall)
+        return Results.from_json(result.out, steps, self._cache)
 
     def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
         """Hand one command line to the login shell, as it is.

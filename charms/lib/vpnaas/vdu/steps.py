@@ -14,7 +14,7 @@ import attr
 
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import file_cache
-from vpnaas.vdu.file_cache import Recall
+from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.programs import source
 
 Json = Dict[str, Any]
@@ -142,7 +142,7 @@ class Results:
 
     @classmethod
     def from_json(
-        cls, text: str, steps: Sequence[Step] = (), known: Optional[Recall] = None
+        cls, text: str, steps: Sequence[Step] = (), known: Optional[FileCache] = None
     ) -> "Results":
         """Read the agent's answer; anything else the VDU printed is a VduError.
 
@@ -214,7 +214,9 @@ def _unpack(text: str) -> str:
     return data.decode("utf-8")
 
 
-def program(steps: Sequence[Step], exclusive: bool = True, known: Optional[Recall] = None) -> str:
+def program(
+    steps: Sequence[Step], exclusive: bool = True, known: Optional[FileCache] = None
+) -> str:
     """Return the Python text to feed to `python3 -` on the VDU.
 
     The request is embedded as a string literal of ASCII, JSON or compressed JSON, so it stays data.
