@@ -158,7 +158,7 @@ def own(found: Slice, vnf: Vnf) -> list[str]:
 
 
 def strangers(bed: Testbed) -> Iterator[tuple[Vnf, Vnf]]:
-    """Yield each pair of VNFs of which the first has no business with the second."""
+    """Yield each pair of VNFs that have no link with each other."""
     everyone = bed.all_vnfs()
     for one in everyone:
         for other in everyone:

@@ -27,7 +27,7 @@ from experiments.wire import NEIGHBOURS
 TITLES = {
     "confidentiality": ("Confidentiality", "underlays carry nothing but WireGuard, ESP and address "
                         "resolution; the control shows an IMSI"),
-    "reach": ("Isolation", "no VNF reaches an address or port it has no business with"),
+    "reach": ("Isolation", "no VNF reaches an address or port of a VNF it has no link with"),
     "dependability": ("Dependability", "a fault in one slice costs the other no packet"),
     "revocation": ("Revocation", "a deleted peer's packets stop"),
     "qos": ("Quality of service", "the URLLC slice keeps its delay budget while eMBB is saturated"),

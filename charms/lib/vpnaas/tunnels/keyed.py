@@ -49,7 +49,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         return False
 
     def lacking(self, inputs: LinkInputs, state: Keys) -> Sequence[str]:
-        """Return whence (words) the staged key still needs a certificate."""
+        """Return who still has to certify the staged key, in words for people."""
         return ()
 
     def key_offers(

@@ -4,8 +4,8 @@ A tunnel may run inside another one: that of another link of the VDU, where the 
 behind it, or that of a gateway on the way. The first is known from the links' prefixes and the
 VDU's routes; the second shows as a router that refuses large packets (RFC 1191, RFC 8201), asked by
 one ping with Don't Fragment to endpoints that are not on the link. The tunnel's MTU follows either,
-so that no packet is fragmented. Nested deeper, every packet carries more headers than it is worth,
-and who reaches whom through what is for nobody to understand: refused, peer by peer.
+so that no packet is fragmented. A tunnel that would be nested twice is refused for the peer
+concerned: three headers cost a tenth of every packet, and loops become possible.
 """
 
 import ipaddress

@@ -17,7 +17,7 @@ from vpnaas.base.links import directory as link_directory
 from vpnaas.vdu.steps import Step, directory, read, remove, run, write
 
 DAYS = 3650
-"""Life of the authority, and of its revocation list: the VDU that reads that also wrote it."""
+"""Life of the authority and of its revocation list. The same VDU writes and reads the list."""
 MOST = 5000
 """Entries of the index, so that who asks again and again does not fill the VDU."""
 SKEW = 300

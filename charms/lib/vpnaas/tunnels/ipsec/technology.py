@@ -158,7 +158,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return time is not None and inputs.vdu.now >= time
 
     def lacking(self, inputs: LinkInputs, state: ipsec.State) -> Sequence[str]:
-        """Return whence the staged key still needs a certificate."""
+        """Return who still has to certify the staged key, in words for people."""
         return state.validated.lacking if state.validated is not None else ()
 
     def key_offers(

@@ -46,7 +46,7 @@ class Validation:
         following: Ours for the staged key, where it does not come in an offer.
         issues: Certificates to be issued if their peer is admitted, by key.
         files: Text of files that a peer needs, by its name.
-        lacking: Whence (words) a certificate for the staged key is still missing.
+        lacking: Who still has to certify the staged key, in words for people.
         roots: Authorities, by slot.
     """
 
