@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import clock
+from support import clock, spent
 
 from lab.vim import VimError, probe
 from lab.vim.qemu.bake import check_tools
@@ -87,3 +87,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":
         pytest.fail(f"lab tests must run here, but this machine {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+#: Seconds by module; with several workers all reports come to the process that prints.
+_SPENT: dict[str, float] = {}
+#: A shorter run needs no account, in seconds of all workers.
+_WORTH_TELLING = 60.0
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count what a test and its fixtures took."""
+    path = report.nodeid.partition("::")[0]
+    _SPENT[path] = _SPENT.get(path, 0.0) + report.duration
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say where the time went."""
+    if sum(_SPENT.values()) < _WORTH_TELLING:
+        return
+    workers = int(config.getoption("numprocesses", None) or 1)
+    terminalreporter.section("where the time went")
+    for line in spent.table(_SPENT, workers):
+        terminalreporter.line(line)
