@@ -69,17 +69,23 @@ def _sides(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         entities = list(entry["entities"])
         if len(entities) != 2:
             raise LcmError(f"relation '{name}' must have two entities, it has {len(entities)}")
-        return [{"entity": e["id"], "endpoint": e["endpoint"]} for e in entities]
+        return [{**e, "entity": e["id"]} for e in entities]
     missing = [side for side in ("provider", "requirer") if side not in entry]
     if missing:
         raise LcmError(f"relation '{name}' has no {missing[0]}")
     return [entry["provider"], entry["requirer"]]
 
 
+def _endpoint(side: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    if "endpoint" not in side:
+        raise LcmError(f"relation '{entry.get('name')}' has an end without endpoint (KeyError)")
+    return str(side["endpoint"])
+
+
 def _ns_end(nsd: Mapping[str, Any], side: Mapping[str, Any], entry: Mapping[str, Any]) -> _End:
     if "entity" in side:
         index = None if side["entity"] == nsd["id"] else str(side["entity"])
-        return _End(index, None, None, side["endpoint"])
+        return _End(index, None, None, _endpoint(side, entry))
     if side.get("kdu-resource-profile-id"):
         raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")
     index = side.get("vnf-profile-id")
@@ -87,7 +93,7 @@ def _ns_end(nsd: Mapping[str, Any], side: Mapping[str, Any], entry: Mapping[str,
         None if index is None else str(index),
         side.get("vdu-profile-id"),
         side.get("execution-environment-ref"),
-        side["endpoint"],
+        _endpoint(side, entry),
     )
 
 
@@ -96,14 +102,14 @@ def _vnf_end(
 ) -> _End:
     if "entity" in side:
         vdu = None if side["entity"] == vnfd["id"] else str(side["entity"])
-        return _End(index, vdu, None, side["endpoint"])
+        return _End(index, vdu, None, _endpoint(side, entry))
     if side.get("kdu-resource-profile-id"):
         raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")
     return _End(
         index,
         side.get("vdu-profile-id"),
         side.get("execution-environment-ref"),
-        side["endpoint"],
+        _endpoint(side, entry),
     )
 
 

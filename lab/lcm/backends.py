@@ -160,6 +160,15 @@ class VcaCharms:
             raise LcmError(f"application {application} not found")
         return app.status, app.message
 
+    def machine(self, application: str) -> str:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            units = self.model.status().units.values()
+        numbers = [unit.machine for unit in units if unit.name.startswith(f"{application}/")]
+        if not numbers:
+            raise LcmError(f"application {application} not found")
+        return str(min(numbers))
+
     def set_config(self, application: str, options: Mapping[str, Any]) -> None:
         """See :class:`lab.lcm.ports.Charms`."""
         with _errors():

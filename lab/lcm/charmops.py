@@ -16,11 +16,6 @@ READY = ("active", "blocked")
 _POLL = 0.1
 
 
-def execution_environment(ns_id: str, application: str, machine: str = "0") -> str:
-    """Return LCM's id of an execution environment, ``<model>.<application>.<machine>``."""
-    return f"{ns_id}.{application}.{machine}"
-
-
 class CharmOps:
     """n2vc for one model."""
 
@@ -29,6 +24,14 @@ class CharmOps:
         self.charms = charms
         self.ns_id = ns_id
         self.timeouts = timeouts
+
+    def environment(self, application: str) -> str:
+        """Return LCM's id of an execution environment, ``<model>.<application>.<machine>``.
+
+        Raises:
+            LcmError: there is no such application.
+        """
+        return f"{self.ns_id}.{application}.{self.charms.machine(application)}"
 
     def install(self, application: str, charm: Path, units: int) -> None:
         """Deploy and wait until the application is active or blocked.
@@ -91,7 +94,7 @@ class CharmOps:
         Raises:
             LcmError: the options were refused.
         """
-        ee = execution_environment(self.ns_id, application)
+        ee = self.environment(application)
         bad = [k for k, v in options.items() if not isinstance(v, str)]
         try:
             if bad:
@@ -128,8 +131,7 @@ class CharmOps:
         timeout: float,
         check: bool = True,
     ) -> Mapping[str, Any]:
-        ee = execution_environment(self.ns_id, application)
-        prefix = f"Error executing primitive {name} in ee={ee}: "
+        prefix = f"Error executing primitive {name} in ee={self.environment(application)}: "
         try:
             outcome = self.charms.run_action(application, name, params, timeout)
         except LcmError as error:

@@ -84,6 +84,7 @@ class Instantiation:
         timeouts: Timeouts,
         on_booted: Callable[[Server, BootedServer], None] = lambda server, result: None,
         on_day1: Callable[[str], None] = lambda application: None,
+        on_installed: Callable[[str, str], None] = lambda application, environment: None,
     ) -> None:
         """Prepare a run.
 
@@ -94,6 +95,7 @@ class Instantiation:
             timeouts: waiting times.
             on_booted: called from several threads when a server is up, to keep records.
             on_day1: called before the first primitive of an application, to keep records.
+            on_installed: called with an application and the id of its execution environment.
         """
         self.request = request
         self.backends = backends
@@ -103,6 +105,7 @@ class Instantiation:
         self.report = Report()
         self._on_booted = on_booted
         self._on_day1 = on_day1
+        self._on_installed = on_installed
         self._ops: CharmOps | None = None
 
     def run(self) -> Report:
@@ -204,6 +207,7 @@ class Instantiation:
     def _install(self, env: Environment) -> None:
         self._say(env, "deploying charm")
         self._n2vc.install(env.application, self.request.charm_folder(env), env.num_units)
+        self._on_installed(env.application, self._n2vc.environment(env.application))
         self.board.set_installed(env.application)
 
     def _relate(self, env: Environment) -> None:

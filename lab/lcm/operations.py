@@ -20,7 +20,7 @@ from lab.descriptors.primitives import map_primitive_params
 from lab.descriptors.service import Service, service, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
-from lab.lcm.charmops import CharmOps, execution_environment
+from lab.lcm.charmops import CharmOps
 from lab.lcm.instantiate import STAGES, Instantiation, Report
 from lab.lcm.ports import Backends, BootedServer, CharmEvent, Charms
 from lab.lcm.request import request
@@ -91,7 +91,8 @@ class Operations:
                 self.journal,
                 self.timeouts,
                 on_booted=lambda server, result: self._record_server(ns_id, server, result),
-                on_day1=lambda app: self._record_day1(ns_id, app),
+                on_day1=lambda app: self._record_vca(ns_id, app, needed_terminate=True),
+                on_installed=lambda app, ee: self._record_vca(ns_id, app, ee_id=ee),
             )
             with self._deadline(operation):
                 report = run.run()
@@ -215,11 +216,11 @@ class Operations:
 
         self.store.update(VNFRS, record["_id"], change)
 
-    def _record_day1(self, ns_id: str, application: str) -> None:
+    def _record_vca(self, ns_id: str, application: str, **fields: Any) -> None:
         def change(nsr: Document) -> None:
             for vca in nsr["_admin"]["deployed"]["VCA"]:
                 if vca["application"] == application:
-                    vca["needed_terminate"] = True
+                    vca.update(fields)
 
         self.store.update(NSRS, ns_id, change)
 
@@ -245,15 +246,22 @@ class Operations:
         index = params.get("member_vnf_index")
         if index is None:
             # OSM's own defect: the handler reads the VNF record before it has one.
-            raise LcmError("local variable 'db_vnfr' referenced before assignment")
+            raise LcmError(
+                "FAILED Getting nsd from database: UnboundLocalError: local variable 'db_vnfr' "
+                "referenced before assignment"
+            )
         ns_id = operation["nsInstanceId"]
         svc = service(self.store.get(NSRS, ns_id), self.store)
         vdu_id, count = params.get("vdu_id"), int(params.get("vdu_count_index") or 0)
         name = params["primitive"]
-        env, primitive = find_primitive(svc, index, vdu_id, count, name)
-        values = map_primitive_params(
-            primitive, params.get("primitive_params") or {}, self._day2_values(svc, env)
-        )
+        try:
+            env, primitive = find_primitive(svc, index, vdu_id, count, name)
+            values = map_primitive_params(
+                primitive, params.get("primitive_params") or {}, self._day2_values(svc, env)
+            )
+        except LcmError as error:
+            # The step LCM was in last.
+            raise LcmError(f"FAILED Getting vnfd from database: {error}") from None
         real_name = primitive.get("execution-environment-primitive") or name
         self._begin(operation, None, "RUNNING ACTION")
         timeout = float(params.get("timeout_ns_action") or self.timeouts.action)
@@ -263,7 +271,7 @@ class Operations:
         self.journal.write("primitive", index, name, application=env.application, number=1, total=1)
         try:
             ops = CharmOps(charms, ns_id, self.timeouts)
-            state = self._run_action(operation, ops, env, name, real_name, values, timeout)
+            state = self._run_action(operation, ops, env, real_name, values, timeout)
             self._let_settle(ns_id, charms, None)
         finally:
             charms.stop()
@@ -274,7 +282,6 @@ class Operations:
         operation: Document,
         ops: CharmOps,
         env: Environment,
-        name: str,
         real_name: str,
         values: Mapping[str, Any],
         timeout: float,
@@ -287,7 +294,7 @@ class Operations:
             else:
                 result = ops.primitive(env.application, real_name, values, timeout)
         except LcmError as error:
-            text = f"Error executing action {name}: {error}"
+            text = str(error)
             self._clear(operation)
             return self._end(operation, "FAILED", text, text)
         self._clear(operation)
@@ -405,14 +412,14 @@ def find_primitive(
         for primitive in env.config:
             if primitive["name"] == name:
                 return env, primitive
-    raise LcmError(f"Primitive '{name}' not found in descriptor")
+    raise LcmError(f"Primitive {name} not found at [ns|vnf|vdu]-configuration:config-primitive ")
 
 
 def _start_records(nsr: Document, svc: Service) -> None:
     nsr["_admin"]["deployed"]["VCA"] = [
         {
             "application": env.application,
-            "ee_id": execution_environment(nsr["_id"], env.application),
+            "ee_id": None,
             "ee_descriptor_id": env.ee_id,
             "charm_name": env.charm,
             "member-vnf-index": env.member_vnf_index,

@@ -90,6 +90,9 @@ class Charms(Protocol):
     def application_status(self, application: str) -> tuple[str, str]:
         """Return (workload status, message) of an application."""
 
+    def machine(self, application: str) -> str:
+        """Return the number of the machine of an application's first unit."""
+
     def set_config(self, application: str, options: Mapping[str, Any]) -> None:
         """Set options of an application."""
 

@@ -1,9 +1,10 @@
-"""Termination in OSM's order: terminate primitives, then the VCA model, then the VIMs."""
+"""Termination in OSM's order: terminate primitives, then the VCA model and the VIMs at once."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, terminate_params
@@ -63,20 +64,30 @@ def run_terminate_primitives(
 def delete_resources(
     backends: Backends, ns_id: str, vims: Iterable[str], journal: Journal
 ) -> list[str]:
-    """Destroy the model and everything tagged with the NS in its VIMs.
+    """Destroy the model and everything tagged with the NS in its VIMs, at the same time.
+
+    As in LCM the charms' last hooks may find their VDU, or not any more.
 
     Returns:
         One sentence for each thing that could not be deleted; the rest is deleted all the same.
     """
-    errors = []
     journal.write("stage", "ns", STAGES[2])
-    try:
-        backends.charms(ns_id).destroy()
-    except LcmError as error:
-        errors.append(f"Deleting all execution environments: {error}")
-    for vim in vims:
-        try:
+
+    def delete_at_vims() -> None:
+        for vim in vims:
             backends.cloud(vim).delete_tag(ns_id)
-        except LcmError as error:
-            errors.append(f"Terminating deployment at VIM: {error}")
+
+    tasks = {
+        "Terminating all VCA": backends.charms(ns_id).destroy,
+        "Removing deployment from VIM": delete_at_vims,
+    }
+    with ThreadPoolExecutor(len(tasks), thread_name_prefix="terminate") as pool:
+        started = {name: pool.submit(task) for name, task in tasks.items()}
+    errors = []
+    for name, task in started.items():
+        error = task.exception()
+        if isinstance(error, LcmError):
+            errors.append(f"{name}: {error}")
+        elif error is not None:
+            raise error
     return errors

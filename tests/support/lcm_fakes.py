@@ -272,6 +272,10 @@ class FakeCharms:
             raise LcmError(f"application {application} not found")
         return self.status[application]
 
+    def machine(self, application: str) -> str:
+        deployed = [words[1] for words in self.log.of("deploy")]
+        return str(deployed.index(application)) if application in deployed else "0"
+
     def set_config(self, application: str, options: Any) -> None:
         self.config.setdefault(application, {}).update(options)
         self.log.add("config", application)

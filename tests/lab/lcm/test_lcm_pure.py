@@ -90,9 +90,11 @@ def test_integer() -> None:
     entry = primitive({"name": "p", "data-type": "INTEGER", "default-value": "7"})
     assert map_primitive_params(entry, {}, {}) == {"p": 7}
     assert map_primitive_params(entry, {"p": "-1"}, {}) == {"p": -1}
-    for bad in ("x", "", "1.5", None):
+    for bad in ("x", "", "1.5"):
         with pytest.raises(LcmError, match=r"^Parameter p of primitive act must be integer$"):
             map_primitive_params(entry, {"p": bad}, {})
+    with pytest.raises(LcmError, match=r"^TypeError: int\(\) argument"):
+        map_primitive_params(entry, {"p": None}, {})
 
 
 def test_string_and_untyped_values_are_left_alone() -> None:
@@ -336,6 +338,19 @@ def test_an_end_that_does_not_exist_is_refused_at_once(field: str, value: str) -
     descriptor = nsd()
     descriptor["ns-configuration"]["relation"][0]["provider"][field] = value
     with pytest.raises(LcmError, match="no execution environment at"):
+        related(descriptor)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_end_without_endpoint_is_one_sentence(old: bool) -> None:
+    descriptor = nsd()
+    relation = descriptor["ns-configuration"]["relation"][0]
+    if old:
+        relation = {"name": relation["name"], "entities": [{"id": "1"}, {"id": "2"}]}
+        descriptor["ns-configuration"]["relation"][0] = relation
+    else:
+        del relation["provider"]["endpoint"]
+    with pytest.raises(LcmError, match=r"has an end without endpoint \(KeyError\)$"):
         related(descriptor)
 
 
