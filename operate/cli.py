@@ -38,7 +38,7 @@ _client = click.option(
 @click.option("--other-prefixes", default="", help="Prefixes behind OTHER.")
 @_client
 def join_command(one: str, other: str, prefixes: str, other_prefixes: str, client: str) -> None:
-    """Join a link of two services: ONE and OTHER are NS/VNF:LINK[@ADDRESS].
+    """Join a link of two services: ONE and OTHER are NS/VNF[/VDU/COUNT]:LINK[@ADDRESS].
 
     ADDRESS is where the other end reaches this one; at least one end needs it. Repeat it after
     the keys of an end have been rotated.

@@ -65,14 +65,23 @@ class Client:
         """
         return _document(verb, self.verb(verb, "--literal", id))
 
-    def start(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> str:
+    def start(
+        self,
+        ns: str,
+        vnf: str,
+        name: str,
+        params: Mapping[str, Any],
+        instance: tuple[str, int] | None = None,
+    ) -> str:
         """Start a day-2 primitive; return the id of its operation.
 
         Raises:
             OperateError: it was refused.
         """
         given = json.dumps(dict(params))
-        words = ("ns-action", ns, "--vnf_name", vnf, "--action_name", name, "--params", given)
+        words = ["ns-action", ns, "--vnf_name", vnf, "--action_name", name, "--params", given]
+        if instance is not None:
+            words += ["--vdu_id", instance[0], "--vdu_count", str(instance[1])]
         printed = self.verb(*words).split()
         return printed[-1] if printed else ""
 
@@ -99,13 +108,22 @@ class Client:
         name: str,
         params: Mapping[str, Any],
         timeout: float | None = None,
+        instance: tuple[str, int] | None = None,
     ) -> dict[str, Any]:
         """Run a day-2 primitive of our charms and return its JSON output.
+
+        Args:
+            ns: Service.
+            vnf: Member.
+            name: Primitive.
+            params: Its parameters.
+            timeout: Seconds it may take.
+            instance: VDU and count index, for a charm at the level of VDUs.
 
         Raises:
             OperateError: it was refused, failed, or is not done in time.
         """
-        record = self.wait(self.start(ns, vnf, name, params), timeout)
+        record = self.wait(self.start(ns, vnf, name, params, instance), timeout)
         detail = record.get("detailed-status")
         if record["operationState"] != "COMPLETED":
             raise OperateError(f"{name} on {ns}/{vnf} failed: {detail}")

@@ -13,7 +13,11 @@ from typing import Any
 
 from operate.client import Client, OperateError
 
-_END = re.compile(r"(?P<ns>[^/]+)/(?P<vnf>[^/:]+):(?P<link>[a-z][a-z0-9-]*)(@(?P<address>.+))?")
+_END = re.compile(
+    r"(?P<ns>[^/]+)/(?P<vnf>[^/:]+)(/(?P<vdu>[^/:]+)/(?P<count>[0-9]+))?"
+    r":(?P<link>[a-z][a-z0-9-]*)(@(?P<address>.+))?"
+)
+_FORM = "NS/VNF:LINK or NS/VNF/VDU/COUNT:LINK, with @ADDRESS where it can be reached"
 _MAX_NAME = 32  # of a manual peer
 
 
@@ -25,6 +29,7 @@ class End:
         ns: Its service.
         vnf: Its member.
         link: Its link.
+        instance: Its VDU and count index, where each instance has a charm of its own.
         address: Where the other end reaches it, where there is such an address.
         prefixes: What lies behind it.
     """
@@ -34,17 +39,18 @@ class End:
     link: str
     address: str | None = None
     prefixes: tuple[str, ...] = ()
+    instance: tuple[str, int] | None = None
 
     @classmethod
     def parse(cls, text: str, prefixes: str = "") -> End:
-        """Read ``NS/VNF:LINK`` or ``NS/VNF:LINK@ADDRESS``, and prefixes separated by commas.
+        """Read ``NS/VNF[/VDU/COUNT]:LINK[@ADDRESS]``, and prefixes separated by commas.
 
         Raises:
             OperateError: it is neither, or they are no prefixes.
         """
         match = _END.fullmatch(text)
         if match is None:
-            raise OperateError(f"'{text}' is no end; allowed: NS/VNF:LINK or NS/VNF:LINK@ADDRESS")
+            raise OperateError(f"'{text}' is no end; allowed: {_FORM}")
         address = match["address"]
         if address is not None:
             try:
@@ -52,17 +58,20 @@ class End:
             except ValueError:
                 raise OperateError(f"'{address}' in '{text}' is no IP address") from None
         behind = tuple(_prefix(word) for word in prefixes.split(",") if word)
-        return cls(match["ns"], match["vnf"], match["link"], address, behind)
+        instance = None if match["vdu"] is None else (match["vdu"], int(match["count"]))
+        return cls(match["ns"], match["vnf"], match["link"], address, behind, instance)
 
     @property
     def name(self) -> str:
         """Name of this end as a manual peer: 1 to 32 of a-z, 0-9 and '-'."""
-        text = re.sub(r"[^a-z0-9]+", "-", f"{self.ns}-{self.vnf}".lower()).strip("-")
+        words = [self.ns, self.vnf, *map(str, self.instance or ())]
+        text = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
         return text[-_MAX_NAME:].strip("-")
 
     def __str__(self) -> str:
         """Return it as it is written, without the address."""
-        return f"{self.ns}/{self.vnf}:{self.link}"
+        of_vdu = "" if self.instance is None else "/{}/{}".format(*self.instance)
+        return f"{self.ns}/{self.vnf}{of_vdu}:{self.link}"
 
 
 def _prefix(text: str) -> str:
@@ -87,7 +96,10 @@ def state_of(client: Client, end: End) -> State:
     Raises:
         OperateError: the link is not configured, or is not WireGuard.
     """
-    shown = client.action(end.ns, end.vnf, "show-status", {"link": end.link}).get(end.link)
+    params = {"link": end.link}
+    shown = client.action(end.ns, end.vnf, "show-status", params, instance=end.instance).get(
+        end.link
+    )
     if not isinstance(shown, dict) or "public-key" not in shown:
         state = shown.get("state") if isinstance(shown, dict) else "unknown"
         raise OperateError(f"{end} has no WireGuard key, its state is {state}")
@@ -102,11 +114,12 @@ def join(client: Client, one: End, other: End) -> list[str]:
         OperateError: no end has an address, or a primitive failed.
     """
     if one.address is None and other.address is None:
-        raise OperateError("one end needs an address the other can reach: NS/VNF:LINK@ADDRESS")
+        raise OperateError(f"one end needs an address the other can reach: {_FORM}")
     states = {end: state_of(client, end) for end in (one, other)}
     lines = []
     for here, there in ((one, other), (other, one)):
-        client.action(here.ns, here.vnf, "add-peer", _peer(here, there, states[there]))
+        peer = _peer(here, there, states[there])
+        client.action(here.ns, here.vnf, "add-peer", peer, instance=here.instance)
         lines.append(f"{here}: peer {there.name} {states[there].public_key}")
     return lines
 
@@ -135,6 +148,6 @@ def part(client: Client, one: End, other: End) -> list[str]:
     lines = []
     for here, there in ((one, other), (other, one)):
         params = {"link": here.link, "name": there.name}
-        client.action(here.ns, here.vnf, "delete-peer", params)
+        client.action(here.ns, here.vnf, "delete-peer", params, instance=here.instance)
         lines.append(f"{here}: no peer {there.name} any more")
     return lines

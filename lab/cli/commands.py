@@ -12,6 +12,7 @@ import click
 
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
+from lab.cli.heal_options import heal_words, split
 from lab.cli.lab_verbs import lab_group
 from lab.cli.options import instantiation_options, literally
 from lab.cli.render import when
@@ -198,6 +199,21 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
 
 
 _package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")
+
+
+@verb("vnfpkg-update", "nfpkg-update", "vnfd-update", "nfd-update")
+@click.argument("name")
+@click.option("--content", type=click.Path(path_type=Path), required=True, help="The new package.")
+@click.option("--strict", is_flag=True, help="Refuse also what OSM would trip over later.")
+@pass_lab
+def vnfpkg_update(lab: Lab, name: str, content: Path, strict: bool) -> None:
+    """Replace the content of a VNF package by another revision."""
+    document, warnings = lab.engine.catalogue.update(name, content, strict)
+    for warning in warnings:
+        lab.out.remark(f"WARNING: {warning}")
+    lab.out.identity(document)
+
+
 _package_verbs(NSDS, ("nspkg", "nsd"), "an NS package")
 _package_verbs(NSTS, ("nst", "netslice-template"), "a slice template")
 
@@ -353,6 +369,97 @@ def ns_action(
         lab.out.identity(started.operation)
 
 
+@verb("vnf-scale")
+@click.argument("ns_name")
+@click.argument("vnf_name")
+@click.option("--scaling-group", required=True, help="Id of the VNFD's scaling-aspect.")
+@click.option("--scale-in", is_flag=True, help="Take a step back.")
+@click.option("--scale-out", is_flag=True, help="Take a step, the default.")
+@click.option("--timeout", type=click.IntRange(1), help="Seconds the scaling may take.")
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@pass_lab
+def vnf_scale(
+    lab: Lab,
+    ns_name: str,
+    vnf_name: str,
+    scaling_group: str,
+    scale_in: bool,
+    scale_out: bool,
+    timeout: int | None,
+    wait: bool,
+) -> None:
+    """Scale a VNF by its member-vnf-index: instances of VDUs come or go."""
+    if scale_in and scale_out:
+        raise NbiError("--scale-in and --scale-out are both given; allowed: one of them")
+    started = lab.engine.vnf_scale(ns_name, vnf_name, scaling_group, scale_in, timeout)
+    lab.follow(started, wait, None)
+    lab.out.identity(started.operation)
+
+
+@verb("ns-update")
+@click.argument("name")
+@click.option("--updatetype", required=True, help="CHANGE_VNFPKG, REMOVE_VNF or OPERATE_VNF.")
+@click.option("--config", "config_text", required=True, help="What is updated, YAML text.")
+@click.option("--timeout", type=click.IntRange(1), help="Seconds the update may take.")
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@pass_lab
+def ns_update(
+    lab: Lab, name: str, updatetype: str, config_text: str, timeout: int | None, wait: bool
+) -> None:
+    """Update a network service: CHANGE_VNFPKG refreshes charms, REMOVE_VNF, OPERATE_VNF.
+
+    osmclient has CHANGE_VNFPKG only; the other types are those of NBI.
+    """
+    data = load_mapping(config_text, "--config")
+    packages = data.get("changeVnfPackageData")
+    if isinstance(packages, list):
+        # osmclient takes a list and sends its first entry.
+        data = {**data, "changeVnfPackageData": packages[0] if packages else None}
+    lab.follow(started := lab.engine.ns_update(name, updatetype, data, timeout), wait, None)
+    lab.out.identity(started.operation)
+
+
+_ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+
+
+@cli.command("ns-heal", context_settings=_ANY)
+@click.argument("name")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("--timeout", type=click.IntRange(1), help="Seconds the healing may take.")
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@pass_lab
+def ns_heal(lab: Lab, name: str, args: tuple[str, ...], timeout: int | None, wait: bool) -> None:
+    """Recreate VNFs or VDUs of a network service.
+
+    ARGS, for each VNF: --vnf VNF [--cause TEXT] [--run-day1], then for each VDU:
+    --vdu VDU [--count-index N] [--run-day1]. VNF is a member-vnf-index or an id.
+    """
+    targets = []
+    for words in split(args):
+        record = lab.engine.vnf(name, words[0])
+        targets.append({"vnfInstanceId": record["_id"], **heal_words(words[1:])})
+    lab.follow(started := lab.engine.ns_heal(name, targets, timeout), wait, None)
+    lab.out.identity(started.operation)
+
+
+@cli.command("vnf-heal", context_settings=_ANY)
+@click.argument("id")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("--timeout", type=click.IntRange(1), help="Seconds the healing may take.")
+@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@pass_lab
+def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], timeout: int | None, wait: bool) -> None:
+    """Recreate a VNF or VDUs of it; ID may be written NS/MEMBER-VNF-INDEX.
+
+    ARGS: [--cause TEXT] [--run-day1], then for each VDU: --vdu VDU [--count-index N] [--run-day1].
+    """
+    record = _vnf_record(lab, id)
+    target = {"vnfInstanceId": record["_id"], **heal_words(args)}
+    started = lab.engine.ns_heal(record["nsr-id-ref"], [target], timeout)
+    lab.follow(started, wait, None)
+    lab.out.identity(started.operation)
+
+
 @verb("ns-op-list")
 @click.argument("name")
 @pass_lab
@@ -408,14 +515,7 @@ def vnf_list(lab: Lab, ns: str | None) -> None:
 @pass_lab
 def vnf_show(lab: Lab, id: str, literal: bool) -> None:
     """Show a VNF record (by its id, or as NS/MEMBER-VNF-INDEX)."""
-    if "/" in id:
-        ns, _, index = id.partition("/")
-        document = lab.engine.vnf(ns, index)
-    else:
-        matches = [v for v in lab.engine.vnfs() if v["_id"] == id]
-        if not matches:
-            raise NbiError(f"vnf '{id}' not found")
-        document = matches[0]
+    document = _vnf_record(lab, id)
     if literal:
         lab.out.literal(document)
         return
@@ -423,6 +523,16 @@ def vnf_show(lab: Lab, id: str, literal: bool) -> None:
 
 
 # -- helpers -----------------------------------------------------------------------------------
+
+
+def _vnf_record(lab: Lab, id: str) -> Document:
+    if "/" in id:
+        ns, _, index = id.partition("/")
+        return lab.engine.vnf(ns, index)
+    for record in lab.engine.vnfs():
+        if record["_id"] == id:
+            return record
+    raise NbiError(f"vnf '{id}' not found")
 
 
 def _summary(lab: Lab, nsr: Document) -> None:

@@ -7,7 +7,7 @@ Only ``df[0]`` of a descriptor counts, and a ``day1-2`` entry belongs to whateve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,17 +75,26 @@ def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
     return 1
 
 
+Instances = Mapping[tuple[str, str], Sequence[int]]
+"""(member-vnf-index, VDU) -> count indexes, where they are not those of the descriptor."""
+
+
 def environments(
     nsd: Mapping[str, Any],
     vnfds: Mapping[str, Mapping[str, Any]],
     params: Mapping[str, Any],
+    instances: Instances | None = None,
 ) -> list[Environment]:
     """Return every execution environment of a network service.
+
+    A VDU that was scaled out has one for each instance, and where it has cloud-init LCM deploys
+    the VNF's charm once more for each that was added.
 
     Args:
         nsd: the NSD.
         vnfds: member-vnf-index -> VNFD.
         params: instantiation parameters (for ``config-units``).
+        instances: what scaling made of them.
 
     Raises:
         LcmError: something the lab cannot run, or two environments with one application name.
@@ -97,13 +106,15 @@ def environments(
         if entry is not None:
             units = int(vnf_params.get("config-units") or 1)
             found.extend(_of_entry(entry, index, None, 0, units))
+            for count in _added(vnfd, index, instances or {}):
+                found.extend(_of_entry(entry, index, None, count, units))
         for vdu in vnfd.get("vdu") or ():
             entry = day12(vnfd, vdu["id"])
             if entry is None:
                 continue
             vdu_params = _by_key(vnf_params.get("additionalParamsForVdu"), "vdu_id", vdu["id"])
             units = int(vdu_params.get("config-units") or 1)
-            for count in range(vdu_count(vnfd, vdu["id"])):
+            for count in counts_of(vnfd, index, vdu["id"], instances):
                 found.extend(_of_entry(entry, index, vdu["id"], count, units))
     found.extend(_of_ns(nsd, params))
     seen: dict[str, Environment] = {}
@@ -115,6 +126,25 @@ def environments(
                 f"application name '{env.application}': make their first 12 characters differ"
             )
     return found
+
+
+def counts_of(
+    vnfd: Mapping[str, Any], index: str, vdu_id: str, instances: Instances | None
+) -> Sequence[int]:
+    """Return the count indexes of a VDU of a member."""
+    given = (instances or {}).get((index, vdu_id))
+    return range(vdu_count(vnfd, vdu_id)) if given is None else given
+
+
+def _added(vnfd: Mapping[str, Any], index: str, instances: Instances) -> list[int]:
+    """Return the count indexes that scaling added to VDUs with cloud-init."""
+    return sorted(
+        count
+        for vdu in vnfd.get("vdu") or ()
+        if vdu.get("cloud-init-file") or vdu.get("cloud-init")
+        for count in instances.get((index, vdu["id"]), ())
+        if count >= vdu_count(vnfd, vdu["id"])
+    )
 
 
 def _of_entry(
@@ -134,6 +164,8 @@ def _of_entry(
                 member_vnf_index=index,
                 vdu_id=vdu_id,
                 charm=juju["charm"],
+                # LCM writes the instance's index behind the VNF, too.
+                vnf_count=count,
                 vdu_count=count,
             ),
             charm=juju["charm"],

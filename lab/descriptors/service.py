@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lab.descriptors.environments import Environment, environments
+from lab.descriptors.environments import Environment, Instances, environments
 from lab.descriptors.relations import Relation, relations
 from lab.descriptors.topology import Plan, plan
 from lab.errors import LcmError
@@ -25,6 +25,8 @@ class Service:
     """Id of a VIM account -> its name."""
     environments: list[Environment]
     relations: list[Relation]
+    instances: Instances
+    """What scaling made of the numbers of VDUs."""
 
     @cached_property
     def plan(self) -> Plan:
@@ -35,7 +37,9 @@ class Service:
         """
         descriptors = {index: d["descriptor"] for index, d in self.vnfds.items()}
         params = self.nsr["instantiate_params"]
-        return plan(self.nsr["name"], self.nsr["nsd"], descriptors, params, self.vims)
+        return plan(
+            self.nsr["name"], self.nsr["nsd"], descriptors, params, self.vims, self.instances
+        )
 
 
 def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
@@ -63,13 +67,18 @@ def service(nsr: Document, store: Store) -> Service:
     vnfds = members(nsr["nsd"], store)
     descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
     params = nsr["instantiate_params"]
-    envs = environments(nsr["nsd"], descriptors, params)
+    instances: dict[tuple[str, str], list[int]] = {}
+    for index, vnfr in vnfrs_of(store, nsr["_id"]).items():
+        for vdur in vnfr["vdur"]:
+            instances.setdefault((index, vdur["vdu-id-ref"]), []).append(vdur["count-index"])
+    envs = environments(nsr["nsd"], descriptors, params, instances)
     return Service(
         nsr,
         vnfds,
         {v["_id"]: v["name"] for v in store.all(VIMS)},
         envs,
         relations(nsr["nsd"], descriptors, envs),
+        instances,
     )
 
 

@@ -7,10 +7,11 @@ the parameters), LCM ``_instantiate_ng_ro`` and RO ng (choice of networks, order
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from typing import Any
 
-from lab.descriptors.environments import day12, vdu_count
+from lab.descriptors.environments import Instances, counts_of, day12
 from lab.descriptors.naming import host_name, network_name, server_name
 from lab.errors import LcmError
 
@@ -96,6 +97,7 @@ def plan(
     vnfds: Mapping[str, Mapping[str, Any]],
     params: Mapping[str, Any],
     vim_names: Mapping[str, str],
+    instances: Instances | None = None,
 ) -> Plan:
     """Return the plan of a network service.
 
@@ -105,11 +107,12 @@ def plan(
         vnfds: member-vnf-index -> VNFD.
         params: instantiation parameters as NBI stores them (``vimAccountId`` ids).
         vim_names: VIM account id -> name; ``vim-network-name`` dictionaries may use either.
+        instances: what scaling made of the numbers of VDUs.
 
     Raises:
         LcmError: a reference that leads nowhere.
     """
-    builder = _Planner(ns_name, nsd, vnfds, params, vim_names)
+    builder = _Planner(ns_name, nsd, vnfds, params, vim_names, instances)
     servers = tuple(server for index in vnfds for server in builder.servers(index))
     builder.make_all_links()
     return Plan(tuple(builder.networks.values()), servers, tuple(builder.notes))
@@ -123,7 +126,9 @@ class _Planner:
         vnfds: Mapping[str, Mapping[str, Any]],
         params: Mapping[str, Any],
         vim_names: Mapping[str, str],
+        instances: Instances | None,
     ) -> None:
+        self.instances = instances
         self.ns_name = ns_name
         self.nsd = nsd
         self.vnfds = vnfds
@@ -148,7 +153,7 @@ class _Planner:
         return [
             self._server(index, vnfd, vdu, count, vim, vnf_params)
             for vdu in vnfd.get("vdu") or ()
-            for count in range(vdu_count(vnfd, vdu["id"]))
+            for count in counts_of(vnfd, index, vdu["id"], self.instances)
         ]
 
     def _server(
@@ -177,7 +182,10 @@ class _Planner:
             vcpus=int((compute.get("virtual-cpu") or {}).get("num-virtual-cpu", 1)),
             ram_mib=int(float((compute.get("virtual-memory") or {}).get("size", 1)) * 1024),
             disk_gb=_disk(vnfd, vdu),
-            ports=self._ports(index, vnfd, vdu, vim, vdu_params, vnf_params),
+            ports=tuple(
+                replace(p, ip=_incremented(p.ip, count), mac=_incremented_mac(p.mac, count))
+                for p in self._ports(index, vnfd, vdu, vim, vdu_params, vnf_params)
+            ),
             cloud_init_file=vdu.get("cloud-init-file"),
             cloud_init=vdu.get("cloud-init"),
             boot_data_drive=bool(boot.get("boot-data-drive")),
@@ -356,6 +364,18 @@ class _Planner:
                 address = point.get("ip-address")
                 return None if address is None else str(address)
         return None
+
+
+def _incremented(address: str | None, count: int) -> str | None:
+    """Return the fixed address of an instance: NBI and LCM add its index to the first one's."""
+    return address if address is None or not count else str(ip_address(address) + count)
+
+
+def _incremented_mac(mac: str | None, count: int) -> str | None:
+    if mac is None or not count:
+        return mac
+    number = int(mac.replace(":", ""), 16) + count
+    return ":".join(f"{number:012x}"[i : i + 2] for i in range(0, 12, 2))
 
 
 def _interfaces(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from lab.lcm.keys import OpenSshInjector
 from lab.lcm.ports import ActionOutcome, BootedServer, CharmEvent, Charms, Cloud
 from lab.records.store import VIMS, Store
 from lab.vca import Controller, Event, Model, UnitFailedError, VcaError, WaitTimeoutError
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError, vca_prefix
+from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError, addresses, vca_prefix
+from lab.vim.model import Port as VimPort
 
 
 @contextmanager
@@ -65,7 +67,18 @@ class VimCloud:
         tag: str,
     ) -> str:
         """See :class:`lab.lcm.ports.Cloud`."""
-        spec = ServerSpec(
+        spec = self._spec(server, networks, user_data, ssh_keys)
+        with _errors():
+            return self.vim.create_server(spec, tag).id
+
+    def _spec(
+        self,
+        server: Server,
+        networks: Sequence[str],
+        user_data: str | None,
+        ssh_keys: Sequence[str],
+    ) -> ServerSpec:
+        return ServerSpec(
             name=server.name,
             hostname=server.hostname,
             image=server.image,
@@ -86,8 +99,65 @@ class VimCloud:
             user_data=user_data,
             ssh_keys=tuple(ssh_keys),
         )
+
+    def networks_of(self, server_id: str) -> list[str]:
+        """See :class:`lab.lcm.ports.Cloud`."""
         with _errors():
-            return self.vim.create_server(spec, tag).id
+            return [port.network_id for port in self.vim.server(server_id).ports]
+
+    def recreate_server(
+        self,
+        server_id: str,
+        server: Server,
+        user_data: str | None,
+        ssh_keys: Sequence[str],
+        tag: str,
+        same: bool,
+    ) -> str:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            old = self.vim.server(server_id).ports
+            spec = self._spec(server, [p.network_id for p in old], user_data, ssh_keys)
+            ports = tuple(
+                replace(
+                    new,
+                    ip=was.ip if same or wanted.management else new.ip or self._another(was),
+                    mac=was.mac if same else new.mac,
+                )
+                for wanted, new, was in zip(server.ports, spec.ports, old, strict=True)
+            )
+            self.vim.delete_server(server_id)
+            return self.vim.create_server(replace(spec, ports=ports), tag).id
+
+    def _another(self, port: VimPort) -> str:
+        """Return a free address of a port's network that is not the one it had.
+
+        A cloud takes any free one; that it is another is what a caller must be ready for.
+        """
+        subnet = addresses.parse_subnet(self.vim.network(port.network_id).subnet)
+        used = {
+            other.ip
+            for server in self.vim.servers()
+            for other in server.ports
+            if other.network_id == port.network_id
+        }
+        return addresses.take_ip(subnet, None, used)
+
+    def start_server(self, server_id: str) -> None:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            self.vim.start(server_id)
+
+    def stop_server(self, server_id: str) -> None:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            self.vim.stop(server_id)
+
+    def delete_server(self, server_id: str) -> None:
+        """See :class:`lab.lcm.ports.Cloud`."""
+        with _errors():
+            if any(server.id == server_id for server in self.vim.servers()):
+                self.vim.delete_server(server_id)
 
     def wait_active(self, server_id: str, timeout: float) -> BootedServer:
         """See :class:`lab.lcm.ports.Cloud`."""
@@ -150,6 +220,18 @@ class VcaCharms:
         """See :class:`lab.lcm.ports.Charms`."""
         with _errors():
             self.model.deploy(application, charm, num_units=units)
+
+    def remove(self, application: str, timeout: float) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        model = self.model
+        with _errors():
+            model.remove_application(application)
+            model.wait_for(lambda status: application not in status.applications, timeout)
+
+    def upgrade(self, application: str, charm: Path) -> None:
+        """See :class:`lab.lcm.ports.Charms`."""
+        with _errors():
+            self.model.upgrade_charm(application, charm)
 
     def application_status(self, application: str) -> tuple[str, str]:
         """See :class:`lab.lcm.ports.Charms`."""

@@ -57,6 +57,8 @@ class Request:
     """The ``OSM`` dictionary for an environment, made after the VM has its addresses."""
     ssh_keys: tuple[str, ...]
     ro_key: Path
+    addresses: Mapping[tuple[str, str | None, int], str] = field(default_factory=dict)
+    """Addresses that are known: (member, VDU or ``None`` for the VNF, count index) -> address."""
 
 
 @dataclass
@@ -102,6 +104,8 @@ class Instantiation:
         self.journal = journal
         self.timeouts = timeouts
         self.board = Board()
+        for (index, vdu, count), address in request.addresses.items():
+            self.board.set_address(index, vdu, count, address)
         self.report = Report()
         self._on_booted = on_booted
         self._on_day1 = on_day1

@@ -10,7 +10,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from lab.descriptors.primitives import map_primitive_params
 from lab.descriptors.service import Service, service, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
+from lab.lcm import changes, scaling
 from lab.lcm.charmops import CharmOps
 from lab.lcm.instantiate import STAGES, Instantiation, Report
 from lab.lcm.ports import Backends, BootedServer, CharmEvent, Charms
@@ -59,6 +60,9 @@ class Operations:
         handler = {
             "instantiate": self._instantiate,
             "action": self._action,
+            "heal": lambda document: changes.heal(self, document),
+            "scale": lambda document: scaling.scale(self, document),
+            "update": lambda document: changes.update(self, document),
             "terminate": self._terminate,
         }[operation["lcmOperationType"]]
         try:
@@ -78,26 +82,26 @@ class Operations:
         svc = service(self.store.get(NSRS, ns_id), self.store)
         for note in svc.plan.notes:
             self.journal.write("note", "ns", note)
-        self._begin(operation, "BUILDING", "INSTANTIATING")
+        self.begin(operation, "BUILDING", "INSTANTIATING")
         self.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
         charms = self.backends.charms(ns_id) if svc.environments else None
         if charms is not None:
             charms.start()
-            charms.subscribe(self._charm_listener(svc.environments))
+            charms.subscribe(self.charm_listener(svc.environments))
         try:
             run = Instantiation(
                 request(svc, self.store, ro_key_path(self.store.home, ns_id)),
                 self.backends,
                 self.journal,
                 self.timeouts,
-                on_booted=lambda server, result: self._record_server(ns_id, server, result),
-                on_day1=lambda app: self._record_vca(ns_id, app, needed_terminate=True),
-                on_installed=lambda app, ee: self._record_vca(ns_id, app, ee_id=ee),
+                on_booted=lambda server, result: self.record_server(ns_id, server, result),
+                on_day1=lambda app: self.record_vca(ns_id, app, needed_terminate=True),
+                on_installed=lambda app, ee: self.record_vca(ns_id, app, ee_id=ee),
             )
             with self._deadline(operation):
                 report = run.run()
             state = self._finish_instantiate(operation, svc, report)
-            self._let_settle(ns_id, charms, report.vms_ready)
+            self.let_settle(ns_id, charms, report.vms_ready)
         finally:
             if charms is not None:
                 charms.stop()
@@ -147,10 +151,10 @@ class Operations:
         for record in vnfrs_of(self.store, ns_id).values():
             self.store.update(VNFRS, record["_id"], _mark_instantiated)
         if failed:
-            return self._end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
-        return self._end(operation, "COMPLETED", "Done")
+            return self.end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
+        return self.end(operation, "COMPLETED", "Done")
 
-    def _let_settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
+    def let_settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
         """Settle; the operation ended as its record says, what goes wrong now cannot undo it."""
         try:
             self._settle(ns_id, charms, vms_ready)
@@ -192,7 +196,8 @@ class Operations:
             "settled", "ns", "all charms idle" if idle else "charms still busy", idle=idle
         )
 
-    def _record_server(self, ns_id: str, server: Server, result: BootedServer) -> None:
+    def record_server(self, ns_id: str, server: Server, result: BootedServer) -> None:
+        """Write a server that is up, with its addresses, into the record of its VNF."""
         record = vnfrs_of(self.store, ns_id)[server.member_vnf_index]
 
         def change(vnfr: Document) -> None:
@@ -216,7 +221,9 @@ class Operations:
 
         self.store.update(VNFRS, record["_id"], change)
 
-    def _record_vca(self, ns_id: str, application: str, **fields: Any) -> None:
+    def record_vca(self, ns_id: str, application: str, **fields: Any) -> None:
+        """Write fields of an application into the service's record."""
+
         def change(nsr: Document) -> None:
             for vca in nsr["_admin"]["deployed"]["VCA"]:
                 if vca["application"] == application:
@@ -224,7 +231,38 @@ class Operations:
 
         self.store.update(NSRS, ns_id, change)
 
-    def _charm_listener(self, envs: list[Environment]) -> Any:
+    @contextmanager
+    def charms_running(self, ns_id: str, environments: list[Environment]) -> Iterator[Charms]:
+        """Let the charms of a service run in this process for the length of the block."""
+        charms = self.backends.charms(ns_id)
+        charms.start()
+        charms.subscribe(self.charm_listener(environments))
+        try:
+            yield charms
+        finally:
+            charms.stop()
+
+    def add_environments(self, ns_id: str, environments: Sequence[Environment]) -> None:
+        """Write environments that came later into the service's record."""
+
+        def change(nsr: Document) -> None:
+            nsr["_admin"]["deployed"]["VCA"] += [_vca(env) for env in environments]
+            nsr["configurationStatus"] = _configuration_status(nsr)
+
+        self.store.update(NSRS, ns_id, change)
+
+    def remove_environments(self, ns_id: str, applications: Collection[str]) -> None:
+        """Take environments out of the service's record."""
+
+        def change(nsr: Document) -> None:
+            deployed = nsr["_admin"]["deployed"]
+            deployed["VCA"] = [v for v in deployed["VCA"] if v["application"] not in applications]
+            nsr["configurationStatus"] = _configuration_status(nsr)
+
+        self.store.update(NSRS, ns_id, change)
+
+    def charm_listener(self, envs: list[Environment]) -> Any:
+        """Return what writes the charms' doings into the journal."""
         owner = {env.application: env.member_vnf_index or "ns" for env in envs}
 
         def listen(event: CharmEvent) -> None:
@@ -263,16 +301,16 @@ class Operations:
             # The step LCM was in last.
             raise LcmError(f"FAILED Getting vnfd from database: {error}") from None
         real_name = primitive.get("execution-environment-primitive") or name
-        self._begin(operation, None, "RUNNING ACTION")
+        self.begin(operation, None, "RUNNING ACTION")
         timeout = float(params.get("timeout_ns_action") or self.timeouts.action)
         charms = self.backends.charms(ns_id)
         charms.start()
-        charms.subscribe(self._charm_listener(svc.environments))
+        charms.subscribe(self.charm_listener(svc.environments))
         self.journal.write("primitive", index, name, application=env.application, number=1, total=1)
         try:
             ops = CharmOps(charms, ns_id, self.timeouts)
             state = self._run_action(operation, ops, env, real_name, values, timeout)
-            self._let_settle(ns_id, charms, None)
+            self.let_settle(ns_id, charms, None)
         finally:
             charms.stop()
         return state
@@ -295,13 +333,16 @@ class Operations:
                 result = ops.primitive(env.application, real_name, values, timeout)
         except LcmError as error:
             text = str(error)
-            self._clear(operation)
-            return self._end(operation, "FAILED", text, text)
-        self._clear(operation)
-        return self._end(operation, "COMPLETED", dict(result))
+            self.clear(operation)
+            return self.end(operation, "FAILED", text, text)
+        self.clear(operation)
+        return self.end(operation, "COMPLETED", dict(result))
 
     def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:
-        record = vnfrs_of(self.store, svc.nsr["_id"])[env.member_vnf_index or ""]
+        records = vnfrs_of(self.store, svc.nsr["_id"])
+        if env.member_vnf_index not in records:
+            raise LcmError(f"no vnf '{env.member_vnf_index}' in this ns, it was removed")
+        record = records[env.member_vnf_index]
         values = dict(record["additionalParamsForVnf"])
         for vdur in record["vdur"]:
             if vdur["vdu-id-ref"] == env.vdu_id and vdur["additionalParams"]:
@@ -314,8 +355,10 @@ class Operations:
     def _terminate(self, operation: Document) -> str:
         ns_id = operation["nsInstanceId"]
         params = operation["operationParams"]
-        self._begin(operation, "TERMINATING", "TERMINATING")
+        self.begin(operation, "TERMINATING", "TERMINATING")
         nsr = self.store.get(NSRS, ns_id)
+        if not params.get("force"):
+            self._require_members(nsr)
         if not params.get("skip_terminate_primitives"):
             try:
                 self._terminate_primitives(nsr)
@@ -330,6 +373,14 @@ class Operations:
         self.journal.write("settled", "ns", "deleted", idle=True)
         return "COMPLETED"
 
+    def _require_members(self, nsr: Document) -> None:
+        """Trip over a member that REMOVE_VNF took away while its charm stayed, as LCM does."""
+        members = vnfrs_of(self.store, nsr["_id"])
+        for vca in nsr["_admin"]["deployed"]["VCA"]:
+            index = vca["member-vnf-index"]
+            if index is not None and index not in members:
+                raise LcmError(f"KeyError: '{index}'")
+
     def _terminate_primitives(self, nsr: Document) -> None:
         day1_run = {
             v["application"] for v in nsr["_admin"]["deployed"]["VCA"] if v.get("needed_terminate")
@@ -341,7 +392,7 @@ class Operations:
             return
         charms = self.backends.charms(nsr["_id"])
         charms.start()
-        charms.subscribe(self._charm_listener(svc.environments))
+        charms.subscribe(self.charm_listener(svc.environments))
         try:
             ops = CharmOps(charms, nsr["_id"], self.timeouts)
             run_terminate_primitives(ops, svc.environments, day1_run, self.journal, self.timeouts)
@@ -362,7 +413,9 @@ class Operations:
 
     # -- records -----------------------------------------------------------------------------
 
-    def _begin(self, operation: Document, state: str | None, current: str) -> None:
+    def begin(self, operation: Document, state: str | None, current: str) -> None:
+        """Write into the service's record that an operation runs, and its new state if any."""
+
         def change(nsr: Document) -> None:
             if state is not None:
                 nsr["nsState"] = state
@@ -372,7 +425,9 @@ class Operations:
 
         self.store.update(NSRS, operation["nsInstanceId"], change)
 
-    def _clear(self, operation: Document) -> None:
+    def clear(self, operation: Document) -> None:
+        """Write into the service's record that no operation runs."""
+
         def change(nsr: Document) -> None:
             nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
 
@@ -384,7 +439,9 @@ class Operations:
         self.journal.write("settled", "ns", "failed", idle=True)
         return "FAILED"
 
-    def _end(self, operation: Document, state: str, detail: Any, error: str | None = None) -> str:
+    def end(self, operation: Document, state: str, detail: Any, error: str | None = None) -> str:
+        """Write how an operation ended; return ``state``."""
+
         def change(document: Document) -> None:
             document["operationState"] = state
             document["statusEnteredTime"] = time.time()
@@ -415,21 +472,22 @@ def find_primitive(
     raise LcmError(f"Primitive {name} not found at [ns|vnf|vdu]-configuration:config-primitive ")
 
 
+def _vca(env: Environment) -> Document:
+    return {
+        "application": env.application,
+        "ee_id": None,
+        "ee_descriptor_id": env.ee_id,
+        "charm_name": env.charm,
+        "member-vnf-index": env.member_vnf_index,
+        "vdu_id": env.vdu_id,
+        "vdu_count_index": env.count_index,
+        "needed_terminate": False,
+        "status": "BUILDING",
+    }
+
+
 def _start_records(nsr: Document, svc: Service) -> None:
-    nsr["_admin"]["deployed"]["VCA"] = [
-        {
-            "application": env.application,
-            "ee_id": None,
-            "ee_descriptor_id": env.ee_id,
-            "charm_name": env.charm,
-            "member-vnf-index": env.member_vnf_index,
-            "vdu_id": env.vdu_id,
-            "vdu_count_index": env.count_index,
-            "needed_terminate": False,
-            "status": "BUILDING",
-        }
-        for env in svc.environments
-    ]
+    nsr["_admin"]["deployed"]["VCA"] = [_vca(env) for env in svc.environments]
     nsr["configurationStatus"] = _configuration_status(nsr)
     nsr["operational-status"] = nsr["config-status"] = "init"
     nsr["detailed-status"] = STAGES[1]

@@ -68,6 +68,33 @@ class Cloud(Protocol):
     ) -> str:
         """Start a server whose n-th port is on the n-th network; return its id."""
 
+    def networks_of(self, server_id: str) -> Sequence[str]:
+        """Return the ids of the networks of a server's ports."""
+
+    def recreate_server(
+        self,
+        server_id: str,
+        server: Server,
+        user_data: str | None,
+        ssh_keys: Sequence[str],
+        tag: str,
+        same: bool,
+    ) -> str:
+        """Replace a server by a new one on its networks; return the new id.
+
+        Its management address and fixed addresses stay; ``same`` keeps the other addresses and
+        all MAC addresses too.
+        """
+
+    def start_server(self, server_id: str) -> None:
+        """Start a server that is stopped."""
+
+    def stop_server(self, server_id: str) -> None:
+        """Stop a server; it keeps its disk and ports."""
+
+    def delete_server(self, server_id: str) -> None:
+        """Delete a server; one that is not there is no error."""
+
     def wait_active(self, server_id: str, timeout: float) -> BootedServer:
         """Wait until a server has booted and applied its user data."""
 
@@ -86,6 +113,12 @@ class Charms(Protocol):
 
     def deploy(self, application: str, charm: Path, units: int) -> None:
         """Deploy a charm folder."""
+
+    def remove(self, application: str, timeout: float) -> None:
+        """Remove an application and wait until its units are gone."""
+
+    def upgrade(self, application: str, charm: Path) -> None:
+        """Refresh an application to another revision of its charm."""
 
     def application_status(self, application: str) -> tuple[str, str]:
         """Return (workload status, message) of an application."""

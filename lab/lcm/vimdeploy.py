@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lab.descriptors.topology import Network, Plan, Server
@@ -25,6 +25,8 @@ class VimDeployment:
     tag: str
     ssh_keys: tuple[str, ...]
     timeout: float
+    known: Mapping[str, str] = field(default_factory=dict)
+    """Ids of networks that are there, by ``Network.key``."""
 
     def run(self, plan: Plan, user_data: UserData, booted: Booted) -> None:
         """Make everything in ``plan``; ``booted`` is called per server, in any order.
@@ -34,7 +36,7 @@ class VimDeployment:
         """
         # All user data is rendered first, so that a broken template leaves nothing half-made.
         rendered = {server.key: user_data(server) for server in plan.servers}
-        ids = {network.key: self._network(network) for network in plan.networks}
+        ids = {n.key: self.known.get(n.key) or self._network(n) for n in plan.networks}
         with ThreadPoolExecutor(max(1, len(plan.servers)), thread_name_prefix="vim") as pool:
             futures = [
                 pool.submit(self._server, server, ids, rendered[server.key], booted)

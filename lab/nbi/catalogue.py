@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -147,8 +148,9 @@ class Catalogue:
                 "name": descriptor.get("product-name") or descriptor.get("name"),
                 "descriptor": descriptor,
                 "folder": str(folder.relative_to(self.store.root)),
-                "_admin": admin(),
+                "_admin": {**admin(), "revision": 1, "revisions": {}},
             }
+            document["_admin"]["revisions"]["1"] = _revision(document)
             with self.store.lock(kind):
                 if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
                     raise NbiError(
@@ -159,6 +161,56 @@ class Catalogue:
                 if kind != VNFDS:
                     self._check_references(kind, descriptor)
                 self.store.put(kind, document)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+        return document, warnings
+
+    def update(
+        self, name_or_id: str, source: Path, strict: bool = False
+    ) -> tuple[Document, list[str]]:
+        """Replace the content of a VNF package by another revision; services keep theirs.
+
+        A package in use that keeps its software version may change what runs on it only: charms,
+        primitives, aspects of scaling and healing, alarms.
+
+        Returns:
+            The document and the warnings.
+
+        Raises:
+            NbiError: refused; the package stays as it was.
+        """
+        if not source.exists():
+            raise NbiError(f"package '{source}' does not exist")
+        document = self.store.resolve(VNFDS, name_or_id)
+        others = [d for d in self.store.all(VNFDS) if d["_id"] != document["_id"]]
+        findings = self.validator.package(
+            source,
+            {d["id"]: d["descriptor"] for d in others},
+            {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
+            {d["id"]: self.folder(d) for d in others},
+        )
+        warnings = sort_findings(findings, strict, source.name)
+        target = self.store.root / "packages" / f"{document['_id']}-{new_id()}"
+        folder = unpack(source, target)
+        try:
+            descriptor = read_descriptor(folder, KINDS[VNFDS])
+            if descriptor["id"] != document["id"]:
+                raise NbiError(
+                    f"vnfd '{document['id']}' cannot become '{descriptor['id']}'; allowed: a "
+                    "package with the same id"
+                )
+            in_use = any(r["vnfd-id"] == document["_id"] for r in self.store.all(VNFRS))
+            if in_use:
+                _check_modified(document["descriptor"], descriptor)
+
+            def change(record: Document) -> None:
+                record["descriptor"] = descriptor
+                record["folder"] = str(folder.relative_to(self.store.root))
+                number = record["_admin"]["revision"] = record["_admin"]["revision"] + 1
+                record["_admin"]["revisions"][str(number)] = _revision(record)
+
+            document = self.store.update(VNFDS, document["_id"], change)
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
@@ -175,7 +227,8 @@ class Catalogue:
             if not force:
                 self._check_unused(kind, document)
             self.store.delete(kind, document["_id"])
-        shutil.rmtree(self._folder(document["_id"]), ignore_errors=True)
+        for folder in (self.store.root / "packages").glob(f"{document['_id']}*"):
+            shutil.rmtree(folder, ignore_errors=True)
         return document
 
     def folder(self, document: Document) -> Path:
@@ -228,6 +281,46 @@ class Catalogue:
 
 def _in_use(text: str) -> NbiError:
     return NbiError(text, HTTPStatus.CONFLICT)
+
+
+def _revision(document: Document) -> Document:
+    """Return what LCM looks up of a revision that is no longer the latest."""
+    return {
+        "folder": document["folder"],
+        "software-version": document["descriptor"].get("software-version", "1.0"),
+    }
+
+
+def _check_modified(old: Document, new: Document) -> None:
+    """Refuse a change of a VNFD in use that NBI refuses.
+
+    Raises:
+        NbiError: something else than what runs on it is different.
+    """
+    if old.get("software-version") != new.get("software-version"):
+        return
+    before, after = _fixed(old), _fixed(new)
+    keys = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+    if keys:
+        raise NbiError(
+            f"vnfd '{old['id']}' is in use and {', '.join(keys)} cannot be modified; allowed: "
+            "charms, primitives, scaling-aspect, healing-aspect, alarm, or another software-version"
+        )
+
+
+def _fixed(descriptor: Document) -> Document:
+    """Return what must not change."""
+    found: Document = copy.deepcopy(descriptor)
+    for vdu in found.get("vdu") or ():
+        vdu.pop("alarm", None)
+    for flavour in found.get("df") or ():
+        flavour.pop("scaling-aspect", None)
+        flavour.pop("healing-aspect", None)
+        operations = flavour.get("lcm-operations-configuration") or {}
+        for entry in (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ():
+            for key in [k for k in entry if k.endswith("config-primitive")]:
+                del entry[key]
+    return found
 
 
 def read_descriptor(folder: Path, kind: str) -> Document:

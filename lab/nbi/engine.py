@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -26,6 +26,7 @@ from lab.records.store import (
     NSRS,
     OPS,
     VIMS,
+    VNFDS,
     VNFRS,
     Document,
     Store,
@@ -246,6 +247,123 @@ class Engine:
         self.store.put(OPS, operation)
         return self._start(operation, nsr, [])
 
+    def ns_heal(
+        self, name: str, targets: Sequence[Mapping[str, Any]], timeout: int | None = None
+    ) -> Started:
+        """Check a healing as NBI does and start it.
+
+        Args:
+            name: of the service.
+            targets: ``healVnfData`` of SOL005 with OSM's ``additionalParams``: ``vdu`` (``vdu-id``,
+                ``count-index``, ``run-day1``) and ``run-day1``.
+            timeout: ``timeout_ns_heal``, seconds.
+
+        Raises:
+            NbiError: refused.
+        """
+        nsr = self.ns(name)
+        self._require_instantiated(nsr, "heal")
+        if not targets:
+            raise NbiError("healVnfData is empty; allowed: one entry or more")
+        for target in targets:
+            vnfr = self._vnfr_of(nsr, str(target.get("vnfInstanceId")))
+            for vdu in (target.get("additionalParams") or {}).get("vdu") or ():
+                _require_vdu(vnfr, vdu.get("vdu-id"), vdu.get("count-index", 0))
+        request: dict[str, Any] = {"healVnfData": [dict(target) for target in targets]}
+        if timeout is not None:
+            request["timeout_ns_heal"] = timeout
+        return self._run(nsr, "heal", request)
+
+    def vnf_scale(
+        self,
+        name: str,
+        member_vnf_index: str,
+        scaling_group: str,
+        scale_in: bool = False,
+        timeout: int | None = None,
+    ) -> Started:
+        """Check a scaling as NBI does and start it.
+
+        Raises:
+            NbiError: refused.
+        """
+        nsr = self.ns(name)
+        self._require_instantiated(nsr, "scale")
+        vnfr = self.vnf(name, member_vnf_index)
+        descriptor = self._members(nsr["nsd"])[vnfr["member-vnf-index-ref"]]["descriptor"]
+        known = [a["id"] for a in descriptor["df"][0].get("scaling-aspect") or ()]
+        if scaling_group not in known:
+            raise NbiError(
+                "Invalid scaleVnfData:scaleByStepData:scaling-group-descriptor="
+                f"'{scaling_group}' is not present at vnf='{member_vnf_index}'; "
+                f"allowed: {', '.join(known) or 'none is defined'}"
+            )
+        request: dict[str, Any] = {
+            "scaleType": "SCALE_VNF",
+            "scaleVnfData": {
+                "scaleVnfType": "SCALE_IN" if scale_in else "SCALE_OUT",
+                "scaleByStepData": {
+                    "member-vnf-index": member_vnf_index,
+                    "scaling-group-descriptor": scaling_group,
+                },
+            },
+        }
+        if timeout is not None:
+            request["timeout_ns_scale"] = timeout
+        return self._run(nsr, "scale", request)
+
+    def ns_update(
+        self, name: str, update_type: str, data: Mapping[str, Any], timeout: int | None = None
+    ) -> Started:
+        """Check an update as NBI does and start it.
+
+        Args:
+            name: of the service.
+            update_type: ``CHANGE_VNFPKG``, ``REMOVE_VNF`` or ``OPERATE_VNF``.
+            data: what NBI takes beside it: ``changeVnfPackageData``, ``removeVnfInstanceId`` or
+                ``operateVnfData``.
+            timeout: ``timeout_ns_update``, seconds.
+
+        Raises:
+            NbiError: refused.
+        """
+        nsr = self.ns(name)
+        self._require_instantiated(nsr, "update")
+        key = UPDATES.get(update_type)
+        if key is None:
+            raise NbiError(
+                f"Format error at 'updateType' '{update_type} is not one of {sorted(UPDATES)}'"
+            )
+        if not data.get(key):
+            raise NbiError(f"{update_type} needs {key}")
+        value = data[key]
+        request: dict[str, Any] = {"updateType": update_type, key: value}
+        if timeout is not None:
+            request["timeout_ns_update"] = timeout
+        if update_type == "REMOVE_VNF":
+            self._vnfr_of(nsr, str(value))
+            return self._run(nsr, "update", request)
+        if not isinstance(value, Mapping):
+            raise NbiError(f"Format error at '{key}' '{value} is not of type 'object''")
+        vnfr = self._vnfr_of(nsr, str(value.get("vnfInstanceId")))
+        if update_type == "OPERATE_VNF":
+            given = value.get("additionalParam") or {}
+            _require_vdu(vnfr, given.get("vdu_id"), given.get("count-index"))
+            if value.get("changeStateTo") not in ("start", "stop", "rebuild"):
+                raise NbiError(
+                    f"changeStateTo is '{value.get('changeStateTo')}'; allowed: start, stop, "
+                    "rebuild"
+                )
+            return self._run(nsr, "update", request)
+        package = self.store.resolve(VNFDS, str(value.get("vnfdId")))
+        if package["_id"] != vnfr["vnfd-id"]:
+            raise NbiError(
+                f"VNFD '{value.get('vnfdId')}' is not the one of vnf "
+                f"'{vnfr['member-vnf-index-ref']}'"
+            )
+        request[key] = {**value, "vnfdId": package["_id"], "vnfInstanceId": vnfr["_id"]}
+        return self._run(nsr, "update", request)
+
     def ns_delete(
         self, name: str, force: bool = False, skip_terminate_primitives: bool = False
     ) -> Started:
@@ -333,6 +451,17 @@ class Engine:
                     self.store, operation, "the process running the operation was killed"
                 )
 
+    def _run(self, nsr: Document, kind: str, request: Mapping[str, Any]) -> Started:
+        operation = new_operation(nsr, kind, request)
+        self.store.put(OPS, operation)
+        return self._start(operation, nsr, [])
+
+    def _vnfr_of(self, nsr: Document, vnfr_id: str) -> Document:
+        vnfr = self.store.find(VNFRS, vnfr_id)
+        if vnfr is None or vnfr["nsr-id-ref"] != nsr["_id"]:
+            raise NbiError(f"vnf '{vnfr_id}' is not one of ns '{nsr['name']}'")
+        return vnfr
+
     # -- internals -----------------------------------------------------------------------------
 
     def _start(self, operation: Document, nsr: Document, warnings: list[str]) -> Started:
@@ -355,6 +484,24 @@ class Engine:
                 "instantiated",
                 HTTPStatus.CONFLICT,
             )
+
+
+UPDATES = {
+    "CHANGE_VNFPKG": "changeVnfPackageData",
+    "REMOVE_VNF": "removeVnfInstanceId",
+    "OPERATE_VNF": "operateVnfData",
+}
+"""Types of an update in the lab, with the field that says more."""
+
+
+def _require_vdu(vnfr: Document, vdu_id: Any, count: Any) -> None:
+    known = {(v["vdu-id-ref"], v["count-index"]) for v in vnfr["vdur"]}
+    if (vdu_id, count) not in known:
+        listed = ", ".join(f"{vdu} {number}" for vdu, number in sorted(known))
+        raise NbiError(
+            f"vnf '{vnfr['member-vnf-index-ref']}' has no vdu '{vdu_id}' with count-index {count}; "
+            f"allowed: {listed}"
+        )
 
 
 def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> None:

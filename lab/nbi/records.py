@@ -66,6 +66,7 @@ def new_vnfrs(
                 "member-vnf-index-ref": index,
                 "vnfd-id": vnfd["_id"],
                 "vnfd-ref": vnfd["id"],
+                "revision": vnfd["_admin"].get("revision", 1),
                 "vim-account-id": servers[0].vim if servers else request["vimAccountId"],
                 "additionalParamsForVnf": given.get("additionalParams") or {},
                 "ip-address": None,

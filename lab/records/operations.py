@@ -24,7 +24,7 @@ def operation_folder(home: Path, op_id: str) -> Path:
 
 
 def fail_operation(store: Store, operation: Document, reason: str) -> None:
-    """Mark an operation FAILED, and the service BROKEN unless it was only an action.
+    """Mark an operation FAILED, and the service BROKEN if it was its creation or its end.
 
     Nothing happens when the operation has ended in the meantime.
     """
@@ -43,7 +43,7 @@ def fail_operation(store: Store, operation: Document, reason: str) -> None:
     current = {"instantiate": "INSTANTIATING", "terminate": "TERMINATING"}.get(kind, "ACTION")
 
     def change(nsr: Document) -> None:
-        if kind != "action":
+        if kind in ("instantiate", "terminate"):
             nsr["nsState"] = "BROKEN"
             nsr["errorDescription"] = f"Operation: {current}.{operation['_id']}"
             nsr["errorDetail"] = reason

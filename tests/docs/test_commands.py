@@ -117,7 +117,9 @@ class Reader:
                 self._action(words)
         elif words[0] == "vpnaas-operate":
             for word in words[2:]:
-                if match := re.fullmatch(r"[^/\s]+/([^:]+):([a-z0-9-]+)(@.*)?", word):
+                if match := re.fullmatch(
+                    r"[^/\s]+/([^/:]+)(?:/[^/:]+/\d+)?:([a-z0-9-]+)(@.*)?", word
+                ):
                     links = [primitives(vnfd)[1] for vnfd in self._vnfds(match[1])]
                     if not any(match[2] in each for each in links):
                         self.bad.append(f"{word}: no {match[1]} has a link {match[2]}")

@@ -444,7 +444,8 @@ CLICK = {
     "vpnaas-operate": vpnaas_operate,
 }
 """The lab has osmclient's verbs and options, so `osm` is checked against it as well."""
-NOT_IN_THE_LAB = {"ns-update", "vca-add", "vca-list", "vim-update", "vnfpkg-update"}
+READS_ITS_OWN_WORDS = {"ns-heal", "vnf-heal"}
+NOT_IN_THE_LAB = {"vca-add", "vca-list", "vim-update"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -453,6 +454,8 @@ def test_commands_exist(page: Path) -> None:
     verbs = set(re.findall(r"^ {4}([a-z]+)\)", (ROOT / "run").read_text(encoding="utf-8"), re.M))
     for words in shell_commands(page):
         program, *rest = words
+        if READS_ITS_OWN_WORDS & set(rest):
+            continue
         if program in CLICK and not (program == "osm" and NOT_IN_THE_LAB & set(rest)):
             bad += complaints(CLICK[program], rest)
         elif program == "./run" and rest and rest[0].isalpha() and rest[0] not in verbs:

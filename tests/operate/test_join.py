@@ -16,7 +16,16 @@ KEYS = {"east": "A" * 43 + "=", "west": "B" * 43 + "="}
 class Charms(Client):
     """Answers show-status and remembers the rest."""
 
-    def action(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def action(
+        self,
+        ns: str,
+        vnf: str,
+        name: str,
+        params: Mapping[str, Any],
+        timeout: float | None = None,
+        instance: tuple[str, int] | None = None,
+    ) -> dict[str, Any]:
+        instances.add((ns, instance))
         if name == "show-status":
             told = {"public-key": KEYS[ns], "inner-address": "10.80.0.1/24", "listen-port": 51820}
             return {params["link"]: told}
@@ -25,6 +34,7 @@ class Charms(Client):
 
 
 asked: list[tuple[str, str, dict[str, Any]]] = []
+instances: set[tuple[str, tuple[str, int] | None]] = set()
 
 
 def test_each_end_is_told_what_lies_behind_the_other() -> None:
@@ -36,6 +46,18 @@ def test_each_end_is_told_what_lies_behind_the_other() -> None:
     assert "endpoint" not in peer
     assert back["allowed-prefixes"] == "10.80.0.1/32,10.81.0.0/16,10.91.0.0/24"
     assert (back["endpoint"], back["public-key"]) == ("198.51.100.20:51820", KEYS["east"])
+
+
+def test_an_instance_of_a_vdu_is_an_end_of_its_own() -> None:
+    asked.clear()
+    instances.clear()
+    one = End.parse("west/cell/box/3:s1c")
+    assert (str(one), one.name) == ("west/cell/box/3:s1c", "west-cell-box-3")
+    join(Charms(), one, End.parse("east/gateway:s1c@198.51.100.20"))
+    assert instances == {("west", ("box", 3)), ("east", None)}
+    assert asked[1][2]["name"] == "west-cell-box-3"
+    with pytest.raises(OperateError, match="is no end; allowed: NS/VNF:LINK or NS/VNF/VDU/COUNT"):
+        End.parse("west/cell/box:s1c")
 
 
 @pytest.mark.parametrize("text", ["10.81.0.1/16", "everything", "10.81.0.0/16;ls"])

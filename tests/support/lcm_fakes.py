@@ -241,6 +241,25 @@ class FakeCloud:
         self.log.add("active", server_id)
         return BootedServer(server_id, (f"10.250.0.{number}", f"10.7.0.{number}"))
 
+    def networks_of(self, server_id: str) -> list[str]:
+        return ["mgmt-id", "net-data"]
+
+    def recreate_server(
+        self, server_id: str, server: Any, user_data: Any, ssh_keys: Any, tag: str, same: bool
+    ) -> str:
+        self.ssh_keys[server.key] = tuple(ssh_keys)
+        self.log.add("recreate", server_id, str(same))
+        return f"{server_id}+"
+
+    def start_server(self, server_id: str) -> None:
+        self.log.add("start-server", server_id)
+
+    def stop_server(self, server_id: str) -> None:
+        self.log.add("stop-server", server_id)
+
+    def delete_server(self, server_id: str) -> None:
+        self.log.add("delete-server", server_id)
+
     def delete_tag(self, tag: str) -> None:
         self.log.add("delete-tag", tag)
 
@@ -271,6 +290,13 @@ class FakeCharms:
         if application not in self.status:
             raise LcmError(f"application {application} not found")
         return self.status[application]
+
+    def upgrade(self, application: str, charm: Path) -> None:
+        self.log.add("upgrade", application, charm.name)
+
+    def remove(self, application: str, timeout: float) -> None:
+        self.log.add("remove", application)
+        del self.status[application]
 
     def machine(self, application: str) -> str:
         deployed = [words[1] for words in self.log.of("deploy")]

@@ -85,7 +85,12 @@ class VnfCharm(ReconcilingCharm):
 
     @action("generate-ssh-key", leader=False, plain=True)
     def _generate_ssh_key(self, params: Params) -> Dict[str, Any]:
-        return {"output": ensure_key(self._key_file())}
+        key = ensure_key(self._key_file())
+        # OSM calls this before it puts the key into a VDU that it has just made, which shows a host
+        # key of its own: the one of the VDU before it says nothing any more.
+        if self.unit.is_leader() and self._peers() is not None:
+            self._store(HOST_KEY, "")
+        return {"output": key}
 
     @action("get-ssh-public-key", leader=False, plain=True)
     def _get_ssh_public_key(self, params: Params) -> Dict[str, Any]:

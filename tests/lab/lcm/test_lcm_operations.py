@@ -425,7 +425,7 @@ def test_instances_of_a_vdu_share_one_dictionary(world: World) -> None:
     world.record()
     svc = model.service(world.nsr, world.store)
     shared = model.shared_parameters(svc, model.vnfrs_of(world.store, world.nsr["_id"]))
-    one, other = (shared[f"vpn-ee-z0-z1-box-z{n}-vdu"] for n in (0, 1))
+    one, other = (shared[f"vpn-ee-z{n}-z1-box-z{n}-vdu"] for n in (0, 1))
     assert one is other
     assert shared["vpn-ee-z0-z2-box-z0-vdu"] is not one
 

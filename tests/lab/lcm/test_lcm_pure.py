@@ -238,7 +238,7 @@ def test_vdu_level_has_one_environment_per_instance() -> None:
     descriptor["df"][0]["instantiation-level"][0]["vdu-level"][0]["number-of-instances"] = 2
     assert vdu_count(descriptor, "box") == 2
     found = environments(nsd(), {"1": descriptor}, params())
-    assert [e.application for e in found] == ["vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z0-z1-box-z1-vdu"]
+    assert [e.application for e in found] == ["vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"]
 
 
 def test_config_units() -> None:

@@ -1,0 +1,284 @@
+"""Operations that change a running service: heal and update.
+
+Source: OSM 19, LCM ``heal``, ``heal_N2VC``, ``update``, ``remove_vnf``, ``rebuild_start_stop``; RO
+``recreate``. What LCM leaves out is left out here too: a healed VDU gets the charm's key, and
+neither relations nor ``config`` nor initial primitives; a rebuilt one gets not even the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.descriptors.environments import Environment
+from lab.descriptors.service import Service, service, vnfrs_of
+from lab.descriptors.topology import Server
+from lab.errors import LcmError
+from lab.lcm.charmops import CharmOps
+from lab.lcm.request import charm_folder, request
+from lab.lcm.timeouts import INJECT_TRIES
+from lab.records.operations import ro_key_path
+from lab.records.store import NSRS, VNFDS, VNFRS, Document
+
+if TYPE_CHECKING:
+    from lab.lcm.operations import Operations
+
+NO_VERSION = "1.0"
+"""What LCM takes for the software version of a VNFD that has none."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """One VDU instance that an operation is about."""
+
+    vnfr: Document
+    vdur: Document
+    run_day1: bool = False
+
+    @property
+    def index(self) -> str:
+        """The member."""
+        return str(self.vnfr["member-vnf-index-ref"])
+
+    @property
+    def is_vnf(self) -> bool:
+        """Say whether the VNF is reached at this VDU."""
+        return bool(self.vnfr["ip-address"] == self.vdur["ip-address"])
+
+
+# -- heal ------------------------------------------------------------------------------------------
+
+
+def heal(ops: Operations, operation: Document) -> str:
+    """Replace VDUs by new ones and put the keys of their charms into them."""
+    ns_id = operation["nsInstanceId"]
+    ops.begin(operation, None, "HEALING")
+    svc = service(ops.store.get(NSRS, ns_id), ops.store)
+    targets = [
+        target
+        for asked in operation["operationParams"]["healVnfData"]
+        for target in _to_heal(ops, asked)
+    ]
+    for target in targets:
+        _recreate(ops, svc, target, same=False)
+    with ops.charms_running(ns_id, svc.environments) as charms:
+        n2vc = CharmOps(charms, ns_id, ops.timeouts)
+        for target in targets:
+            for env in _of_target(svc, target):
+                _let_in(ops, n2vc, env, str(target.vdur["ip-address"]))
+                if target.run_day1:
+                    _break_day1(ops, ns_id, env)
+        state = ops.end(operation, "COMPLETED", "Done")
+        ops.clear(operation)
+        ops.let_settle(ns_id, charms, None)
+    return state
+
+
+def _to_heal(ops: Operations, asked: Mapping[str, Any]) -> Iterator[_Target]:
+    vnfr = ops.store.get(VNFRS, asked["vnfInstanceId"])
+    given = asked.get("additionalParams") or {}
+    listed = given.get("vdu") or [
+        {"vdu-id": v["vdu-id-ref"], "count-index": v["count-index"]} for v in vnfr["vdur"]
+    ]
+    for entry in listed:
+        run_day1 = bool(entry.get("run-day1") or given.get("run-day1"))
+        yield _Target(vnfr, _vdur(vnfr, entry["vdu-id"], entry.get("count-index", 0)), run_day1)
+
+
+def _vdur(vnfr: Document, vdu_id: str, count: int) -> Document:
+    for vdur in vnfr["vdur"]:
+        if (vdur["vdu-id-ref"], vdur["count-index"]) == (vdu_id, count):
+            found: Document = vdur
+            return found
+    raise LcmError("Target vdu is not found")
+
+
+def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> None:
+    """Let RO replace a server; the record has its new id and addresses afterwards."""
+    ns_id = svc.nsr["_id"]
+    server = _server(svc, target)
+    work = request(svc, ops.store, ro_key_path(ops.store.home, ns_id))
+    keys = (ops.backends.keys.make_key(work.ro_key), *work.ssh_keys)
+    label = {"vdu": server.vdu_id, "count": server.count_index}
+    ops.journal.write("vm", target.index, "rebuilding", state="BUILD", **label)
+    cloud = ops.backends.cloud(server.vim)
+    new = cloud.recreate_server(
+        target.vdur["vim-id"], server, work.user_data(server), keys, ns_id, same
+    )
+    booted = cloud.wait_active(new, ops.timeouts.vm_ip)
+
+    def forget(vnfr: Document) -> None:
+        vdur = _vdur(vnfr, server.vdu_id, server.count_index)
+        if target.is_vnf:
+            vnfr["ip-address"] = None
+        vdur["ip-address"] = None
+
+    ops.store.update(VNFRS, target.vnfr["_id"], forget)
+    ops.record_server(ns_id, server, booted)
+    ops.journal.write("vm", target.index, "active", state="ACTIVE", **label)
+    fresh = ops.store.get(VNFRS, target.vnfr["_id"])
+    target.vnfr.update(fresh)
+    target.vdur.update(_vdur(fresh, server.vdu_id, server.count_index))
+
+
+def _server(svc: Service, target: _Target) -> Server:
+    key = f"{target.index}/{target.vdur['vdu-id-ref']}/{target.vdur['count-index']}"
+    for server in svc.plan.servers:
+        if server.key == key:
+            return server
+    raise LcmError("Target vdu is not found")
+
+
+def _of_target(svc: Service, target: _Target) -> list[Environment]:
+    """Return the environments LCM treats: the VNF's where it is reached here, and the VDU's."""
+    place = (target.vdur["vdu-id-ref"], target.vdur["count-index"])
+    return [
+        env
+        for env in svc.environments
+        if env.member_vnf_index == target.index
+        and ((env.vdu_id is None and target.is_vnf) or (env.vdu_id, env.count_index) == place)
+    ]
+
+
+def _let_in(ops: Operations, n2vc: CharmOps, env: Environment, address: str) -> None:
+    if not env.ssh_required or not env.ssh_user:
+        return
+    key = n2vc.public_key(env.application)
+    ro_key = ro_key_path(ops.store.home, n2vc.ns_id)
+    deadline = time.monotonic() + ops.timeouts.inject_key
+    for attempt in range(1, INJECT_TRIES + 1):
+        try:
+            ops.backends.keys.inject(address, env.ssh_user, ro_key, key)
+            return
+        except LcmError as error:
+            if attempt == INJECT_TRIES or time.monotonic() > deadline:
+                raise LcmError(f"Reaching max tries injecting key. Error: {error}") from None
+        time.sleep(min(ops.timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
+
+
+def _break_day1(ops: Operations, ns_id: str, env: Environment) -> None:
+    """Leave ``run-day1`` as LCM does: no primitive runs, the environment is BROKEN.
+
+    The parameters of the initial primitives are looked for in those of the healing, which has none.
+    """
+    ops.record_vca(ns_id, env.application, status="BROKEN")
+    ops.journal.write("note", "ns", f"{env.application}: run-day1 ran no primitive, as in OSM")
+
+
+# -- update ----------------------------------------------------------------------------------------
+
+
+def update(ops: Operations, operation: Document) -> str:
+    """Run an update of one of LCM's types."""
+    ops.begin(operation, None, "UPDATING")
+    params = operation["operationParams"]
+    kind = params["updateType"]
+    if kind == "CHANGE_VNFPKG":
+        return _change_package(ops, operation, params["changeVnfPackageData"])
+    if kind == "REMOVE_VNF":
+        _remove_vnf(ops, operation["nsInstanceId"], params["removeVnfInstanceId"])
+    elif kind == "OPERATE_VNF":
+        _operate(ops, operation["nsInstanceId"], params["operateVnfData"])
+    else:
+        raise LcmError(f"Update type {kind} is not in the lab")
+    return _updated(ops, operation)
+
+
+def _updated(ops: Operations, operation: Document) -> str:
+    ops.clear(operation)
+    state = ops.end(operation, "COMPLETED", "Done")
+    ops.journal.write("settled", "ns", "updated", idle=True)
+    return state
+
+
+def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any]) -> str:
+    """Refresh the charms of a VNF whose package has another revision, with other charms."""
+    ns_id = operation["nsInstanceId"]
+    vnfr = ops.store.get(VNFRS, data["vnfInstanceId"])
+    package = ops.store.get(VNFDS, data["vnfdId"])
+    latest = package["_admin"].get("revision", 1)
+    current = vnfr.get("revision", 1)
+    if current == latest:
+        return _updated(ops, operation)
+    revisions = package["_admin"]["revisions"]
+    old = revisions[str(current)]
+    svc = service(ops.store.get(NSRS, ns_id), ops.store)
+    index = str(vnfr["member-vnf-index-ref"])
+    mine = [env for env in svc.environments if env.member_vnf_index == index]
+    version = package["descriptor"].get("software-version", NO_VERSION)
+    if version != old["software-version"] and mine:
+        raise LcmError(
+            "FAILED Checking if existing VNF has charm: Software version change is not supported "
+            f"as VNF instance {vnfr['_id']} has charm."
+        )
+    changed = []
+    for env in mine:
+        folder = charm_folder(svc, ops.store, env)
+        before = (
+            ops.store.root / old["folder"] / folder.relative_to(ops.store.root / package["folder"])
+        )
+        if _digest(before) != _digest(folder):
+            changed.append((env, folder))
+    ops.store.update(VNFRS, vnfr["_id"], lambda record: record.update(revision=latest))
+    if not changed:
+        return _updated(ops, operation)
+    with ops.charms_running(ns_id, svc.environments) as charms:
+        for env, folder in changed:
+            ops.journal.write("charm", index, "refreshing charm", application=env.application)
+            charms.upgrade(env.application, folder)
+        charms.wait_idle(ops.timeouts.settle)
+        ops.clear(operation)
+        state = ops.end(operation, "COMPLETED", "Done")
+        ops.let_settle(ns_id, charms, None)
+    return state
+
+
+def _digest(folder: Path) -> str:
+    """Return a digest of names, modes and contents below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0{path.stat().st_mode:o}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _remove_vnf(ops: Operations, ns_id: str, vnfr_id: str) -> None:
+    """Delete a VNF's servers and its record; its charm and what LCM knows of it stay."""
+    if len(vnfrs_of(ops.store, ns_id)) < 2:
+        raise LcmError(f"FAILED Removing VNF: {vnfr_id} Cannot terminate the last VNF in this NS.")
+    vnfr = ops.store.get(VNFRS, vnfr_id)
+    cloud = ops.backends.cloud(vnfr["vim-account-id"])
+    for vdur in vnfr["vdur"]:
+        if vdur["vim-id"] is not None:
+            cloud.delete_server(vdur["vim-id"])
+
+    def forget(nsr: Document) -> None:
+        nsr["constituent-vnfr-ref"] = [r for r in nsr["constituent-vnfr-ref"] if r != vnfr_id]
+
+    ops.store.update(NSRS, ns_id, forget)
+    ops.store.delete(VNFRS, vnfr_id)
+
+
+def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:
+    """Start, stop or rebuild a VDU; RO does it, and no charm is told."""
+    vnfr = ops.store.get(VNFRS, data["vnfInstanceId"])
+    given = data["additionalParam"]
+    target = _Target(vnfr, _vdur(vnfr, given["vdu_id"], given["count-index"]))
+    svc = service(ops.store.get(NSRS, ns_id), ops.store)
+    cloud = ops.backends.cloud(vnfr["vim-account-id"])
+    kind = data["changeStateTo"]
+    if kind == "start":
+        cloud.start_server(target.vdur["vim-id"])
+        cloud.wait_active(target.vdur["vim-id"], ops.timeouts.vm_ip)
+    elif kind == "stop":
+        cloud.stop_server(target.vdur["vim-id"])
+    elif kind == "rebuild":
+        # The image starts over with the same user data, RO's key in it; ports and addresses stay.
+        _recreate(ops, svc, target, same=True)
+    else:
+        raise LcmError(f"Unknown operation type: {kind}")

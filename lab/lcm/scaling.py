@@ -1,0 +1,279 @@
+"""Scaling of a VNF by one of its aspects: instances of VDUs come and go, with their charms.
+
+Source: OSM 19, LCM ``scale``. Charms of added instances get no relations: LCM relates the first
+instance of a VDU only. A charm at the level of the VNF is deployed once more for each instance and
+pointed at the VNF's address, which is the first instance's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lab.descriptors.day0 import osm_params
+from lab.descriptors.environments import Environment, vdu_count
+from lab.descriptors.service import Service, service, vnfrs_of
+from lab.descriptors.topology import Plan, Server
+from lab.errors import LcmError
+from lab.lcm.charmops import CharmOps
+from lab.lcm.instantiate import Instantiation
+from lab.lcm.ports import Charms
+from lab.lcm.request import request
+from lab.lcm.terminate import run_terminate_primitives
+from lab.lcm.vimdeploy import VimDeployment
+from lab.records.operations import ro_key_path
+from lab.records.store import NSRS, VNFRS, Document
+
+if TYPE_CHECKING:
+    from lab.lcm.operations import Operations
+
+MOST = 10
+"""Instances of a VDU whose profile names no maximum."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Instances of one VDU that come or go."""
+
+    vdu_id: str
+    counts: Sequence[int]
+
+
+def scale(ops: Operations, operation: Document) -> str:
+    """Scale a VNF out or in by one step of an aspect."""
+    ns_id = operation["nsInstanceId"]
+    data = operation["operationParams"]["scaleVnfData"]
+    step = data["scaleByStepData"]
+    index, group = str(step["member-vnf-index"]), str(step["scaling-group-descriptor"])
+    out = data["scaleVnfType"] == "SCALE_OUT"
+    ops.begin(operation, None, "SCALING")
+    nsr = ops.store.get(NSRS, ns_id)
+    svc = service(nsr, ops.store)
+    record = vnfrs_of(ops.store, ns_id)[index]
+    done, changes = _changes(nsr, record, svc.vnfds[index]["descriptor"], group, out)
+
+    def note(document: Document) -> None:
+        groups = document["_admin"].setdefault("scaling-group", [])
+        groups[:] = [g for g in groups if (g["name"], g["vnf_index"]) != (group, index)]
+        groups.append({"name": group, "vnf_index": index, "nb-scale-op": done})
+
+    with ops.charms_running(ns_id, svc.environments) as charms:
+        errors = (_scale_out if out else _scale_in)(ops, svc, record, changes, charms)
+        ops.store.update(NSRS, ns_id, note)
+        ops.clear(operation)
+        if errors:
+            text = f"FAILED Scaling: {'; '.join(errors)}"
+            state = ops.end(operation, "FAILED", text, text)
+        else:
+            state = ops.end(operation, "COMPLETED", "Done")
+        ops.let_settle(ns_id, charms, None)
+    return state
+
+
+def _changes(
+    nsr: Document, vnfr: Document, vnfd: Mapping[str, Any], group: str, out: bool
+) -> tuple[int, list[_Change]]:
+    """Return the number of instances added by this aspect in all, and what comes or goes now.
+
+    Raises:
+        LcmError: no such aspect, or the limit of a VDU's profile is reached.
+    """
+    flavour = vnfd["df"][0]
+    aspects = {a.get("name"): a for a in flavour.get("scaling-aspect") or ()}
+    if group not in aspects:
+        raise LcmError(
+            f"input parameter 'scaleByStepData':'scaling-group-descriptor':'{group}' is not "
+            "present at vnfd:scaling-group-descriptor"
+        )
+    done = 0
+    for entry in nsr["_admin"].get("scaling-group") or ():
+        if (entry["name"], entry["vnf_index"]) == (group, vnfr["member-vnf-index-ref"]):
+            done = entry["nb-scale-op"]
+    profiles = {p["id"]: p for p in flavour.get("vdu-profile") or ()}
+    changes = []
+    for delta in (aspects[group].get("aspect-delta-details") or {}).get("deltas") or ():
+        for entry in delta.get("vdu-delta") or ():
+            vdu_id, number = entry["id"], int(entry.get("number-of-instances", 1))
+            there = sorted(v["count-index"] for v in vnfr["vdur"] if v["vdu-id-ref"] == vdu_id)
+            profile = profiles.get(vdu_id, {})
+            done += number if out else -number
+            wanted = done + vdu_count(vnfd, vdu_id)
+            key, limit = ("max", MOST) if out else ("min", 0)
+            limit = int(profile.get(f"{key}-number-of-instances", limit))
+            if wanted > limit if out else wanted < limit:
+                raise LcmError(
+                    f"reached the limit of {done} ({key}-instance-count) scaling-"
+                    f"{'out' if out else 'in'} operations for the scaling-group-descriptor "
+                    f"'{group}'"
+                )
+            counts = range(len(there), len(there) + number) if out else there[::-1][:number]
+            changes.append(_Change(vdu_id, list(counts)))
+    return done, changes
+
+
+# -- out -------------------------------------------------------------------------------------------
+
+
+def _scale_out(
+    ops: Operations, svc: Service, vnfr: Document, changes: Sequence[_Change], _: Charms
+) -> list[str]:
+    ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
+    known = _networks(ops, svc, vnfr)
+    added = {(change.vdu_id, count) for change in changes for count in change.counts}
+
+    def add(record: Document) -> None:
+        for vdu_id, count in sorted(added):
+            first = next(v for v in record["vdur"] if v["vdu-id-ref"] == vdu_id)
+            record["vdur"].append(_instance(first, count))
+
+    ops.store.update(VNFRS, vnfr["_id"], add)
+    before = {env.application for env in svc.environments}
+    svc = service(svc.nsr, ops.store)
+    servers = tuple(
+        s
+        for s in svc.plan.servers
+        if s.member_vnf_index == index and (s.vdu_id, s.count_index) in added
+    )
+
+    def name(record: Document) -> None:
+        for server in servers:
+            _vdur(record, server)["name"] = server.name
+
+    ops.store.update(VNFRS, vnfr["_id"], name)
+    work = request(svc, ops.store, ro_key_path(ops.store.home, ns_id))
+    used = {port.network for server in servers for port in server.ports}
+    networks = tuple(n for n in svc.plan.networks if n.key in used)
+    deployment = VimDeployment(
+        ops.backends,
+        ops.journal,
+        ns_id,
+        (ops.backends.keys.make_key(work.ro_key), *work.ssh_keys),
+        ops.timeouts.vm_ip,
+        known,
+    )
+    deployment.run(
+        Plan(networks, servers),
+        work.user_data,
+        lambda server, booted: ops.record_server(ns_id, server, booted),
+    )
+    fresh = [env for env in svc.environments if env.application not in before]
+    if not fresh:
+        return []
+    ops.add_environments(ns_id, fresh)
+    return _deploy_charms(ops, svc, index, fresh)
+
+
+def _deploy_charms(
+    ops: Operations, svc: Service, index: str, fresh: list[Environment]
+) -> list[str]:
+    ns_id = svc.nsr["_id"]
+    record = vnfrs_of(ops.store, ns_id)[index]
+    addresses = {
+        (index, v["vdu-id-ref"], v["count-index"]): v["ip-address"] for v in record["vdur"]
+    }
+    addresses[index, None, 0] = record["ip-address"]
+    work = replace(
+        request(svc, ops.store, ro_key_path(ops.store.home, ns_id)),
+        plan=Plan((), ()),
+        environments=fresh,
+        relations=(),
+        addresses={place: address for place, address in addresses.items() if address},
+        # Here, and not when a service is made, charms are told which instance they have.
+        osm=lambda env: osm_params(
+            vnfrs_of(ops.store, ns_id)[index], env.vdu_id, env.count_index if env.vdu_id else 0
+        ),
+    )
+    report = Instantiation(
+        work,
+        ops.backends,
+        ops.journal,
+        ops.timeouts,
+        on_day1=lambda app: ops.record_vca(ns_id, app, needed_terminate=True),
+        on_installed=lambda app, ee: ops.record_vca(ns_id, app, ee_id=ee),
+    ).run()
+    for env in fresh:
+        broken = env.application in report.broken
+        ops.record_vca(ns_id, env.application, status="BROKEN" if broken else "READY")
+    return report.errors
+
+
+def _instance(first: Document, count: int) -> Document:
+    """Return the record of another instance of a VDU, with nothing known of it."""
+    found: Document = copy.deepcopy(first)
+    found.update({"count-index": count, "vim-id": None, "status": "BUILD", "ip-address": None})
+    for interface in found["interfaces"]:
+        interface["ip-address"] = interface["mac-address"] = None
+        interface["mgmt-vnf"] = False
+    return found
+
+
+def _vdur(vnfr: Document, server: Server) -> Document:
+    place = (server.vdu_id, server.count_index)
+    return next(v for v in vnfr["vdur"] if (v["vdu-id-ref"], v["count-index"]) == place)
+
+
+def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
+    """Return the ids of the networks that a VNF's servers are on, by the plan's key."""
+    found: dict[str, str] = {}
+    index = str(vnfr["member-vnf-index-ref"])
+    for server in svc.plan.servers:
+        if server.member_vnf_index == index:
+            ids = ops.backends.cloud(server.vim).networks_of(_vdur(vnfr, server)["vim-id"])
+            found.update(zip((port.network for port in server.ports), ids, strict=True))
+    return found
+
+
+# -- in --------------------------------------------------------------------------------------------
+
+
+def _scale_in(
+    ops: Operations, svc: Service, vnfr: Document, changes: Sequence[_Change], charms: Charms
+) -> list[str]:
+    index = str(vnfr["member-vnf-index-ref"])
+    counts = {count for change in changes for count in change.counts}
+    # LCM looks at the index only, whichever VDU it is of.
+    leaving = [
+        env
+        for env in svc.environments
+        if env.member_vnf_index == index and env.count_index in counts
+    ]
+    if leaving:
+        _remove_charms(ops, svc, leaving, charms)
+    gone = {(change.vdu_id, count) for change in changes for count in change.counts}
+    cloud = ops.backends.cloud(vnfr["vim-account-id"])
+    doomed = [
+        v["vim-id"]
+        for v in vnfr["vdur"]
+        if (v["vdu-id-ref"], v["count-index"]) in gone and v["vim-id"] is not None
+    ]
+    with ThreadPoolExecutor(max(1, len(doomed)), thread_name_prefix="scale") as pool:
+        for task in [pool.submit(cloud.delete_server, server_id) for server_id in doomed]:
+            task.result()
+
+    def forget(record: Document) -> None:
+        record["vdur"] = [
+            v for v in record["vdur"] if (v["vdu-id-ref"], v["count-index"]) not in gone
+        ]
+
+    ops.store.update(VNFRS, vnfr["_id"], forget)
+    return []
+
+
+def _remove_charms(
+    ops: Operations, svc: Service, leaving: Sequence[Environment], charms: Charms
+) -> None:
+    ns_id = svc.nsr["_id"]
+    names = {env.application for env in leaving}
+    day1_run = {
+        v["application"]
+        for v in svc.nsr["_admin"]["deployed"]["VCA"]
+        if v.get("needed_terminate") and v["application"] in names
+    }
+    n2vc = CharmOps(charms, ns_id, ops.timeouts)
+    run_terminate_primitives(n2vc, leaving, day1_run, ops.journal, ops.timeouts)
+    for application in sorted(names):
+        charms.remove(application, ops.timeouts.terminate_primitives)
+    ops.remove_environments(ns_id, names)

@@ -1,0 +1,302 @@
+"""Heal, update and scale by LCM's rules, on fakes of VIM and VCA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.lcm_fakes import day12_of
+from test_lcm_operations import APP1, APP2, World
+
+from lab.descriptors.service import service, vnfrs_of
+from lab.errors import NbiError
+from lab.lcm.charmops import READY
+from lab.nbi.engine import Engine
+from lab.nbi.validation import BuilderValidator
+from lab.records.store import NSRS, VNFDS, VNFRS, Document
+
+BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def vnf(world: World, index: str = "1") -> Document:
+    return vnfrs_of(world.store, world.nsr["_id"])[index]
+
+
+def since(world: World, position: int) -> list[str]:
+    """Return what was asked for since, by its first words."""
+    return [" ".join(entry[:3]) for entry in world.log.entries[position:]]
+
+
+# -- heal ------------------------------------------------------------------------------------------
+
+
+def heal(world: World, index: str = "1", **more: Any) -> str:
+    vdus = [{"vdu-id": "box", "count-index": 0}]
+    target = {"vnfInstanceId": vnf(world, index)["_id"], "additionalParams": {"vdu": vdus, **more}}
+    return world.start("heal", healVnfData=[target])
+
+
+def test_a_healed_vdu_gets_the_charms_key_and_nothing_else(world: World) -> None:
+    world.run()
+    before, mark = vnf(world), len(world.log.entries)
+    assert heal(world) == "COMPLETED"
+    after = vnf(world)
+    assert after["vdur"][0]["vim-id"] == before["vdur"][0]["vim-id"] + "+"
+    assert after["ip-address"] == after["vdur"][0]["ip-address"]
+    done = since(world, mark)
+    assert done[0] == f"recreate {before['vdur'][0]['vim-id']} False"
+    assert [word for word in done if word.startswith("action")] == [
+        f"action {APP1} generate-ssh-key",
+        f"action {APP1} get-ssh-public-key",
+    ]
+    assert sum(word.startswith("inject") for word in done) == 1
+    assert not any(word.startswith(("config", "relation", "deploy")) for word in done)
+    assert world.backends.the_cloud.ssh_keys["1/box/0"]  # RO's own, by which it logs in
+    assert world.ns["nsState"] == "READY"
+
+
+def test_run_day1_runs_nothing_and_leaves_the_environment_broken(world: World) -> None:
+    world.run()
+    mark = len(world.log.entries)
+    assert heal(world, **{"run-day1": True}) == "COMPLETED"
+    assert not any("configure" in word for word in since(world, mark))
+    status = {v["application"]: v["status"] for v in world.ns["_admin"]["deployed"]["VCA"]}
+    assert status == {APP1: "BROKEN", APP2: "READY"}
+
+
+# -- update ----------------------------------------------------------------------------------------
+
+
+def revise(world: World, **changes: Any) -> Document:
+    """Give the package a second revision; `charm` is the new charm's text."""
+    package = world.store.get(VNFDS, "v")
+    old = {"folder": package["folder"], "software-version": "1.0"}
+    folder = world.store.root / "packages" / "v-2" / "pkg"
+    (folder / "charms" / "demo").mkdir(parents=True)
+    (folder / "charms" / "demo" / "metadata.yaml").write_text(changes.pop("charm", ""))
+    (world.store.root / old["folder"] / "charms" / "demo" / "metadata.yaml").write_text("")
+
+    def change(document: Document) -> None:
+        document["descriptor"].update(changes)
+        document["folder"] = "packages/v-2/pkg"
+        document["_admin"].update(revision=2, revisions={"1": old})
+
+    return world.store.update(VNFDS, package["_id"], change)
+
+
+def change_package(world: World) -> str:
+    data = {"vnfInstanceId": vnf(world)["_id"], "vnfdId": "v"}
+    return world.start("update", updateType="CHANGE_VNFPKG", changeVnfPackageData=data)
+
+
+def test_a_changed_charm_is_refreshed_and_runs_no_primitive(world: World) -> None:
+    world.run()
+    revise(world, charm="name: other")
+    mark = len(world.log.entries)
+    assert change_package(world) == "COMPLETED"
+    assert [w for w in since(world, mark) if w.startswith(("upgrade", "action", "config"))] == [
+        f"upgrade {APP1} demo"
+    ]
+    assert (vnf(world)["revision"], vnf(world, "2")["revision"]) == (2, 1)
+
+
+def test_an_unchanged_charm_is_left_alone(world: World) -> None:
+    world.run()
+    mark = len(world.log.entries)
+    assert change_package(world) == "COMPLETED"
+    revise(world)
+    assert change_package(world) == "COMPLETED"
+    assert since(world, mark) == []
+    assert vnf(world)["revision"] == 2
+
+
+def test_another_software_version_is_refused_where_there_is_a_charm(world: World) -> None:
+    world.run()
+    revise(world, charm="name: other", **{"software-version": "2.0"})
+    assert change_package(world) == "FAILED"
+    assert "Software version change is not supported" in world.op["detailed-status"]
+    assert not world.log.of("upgrade")
+    assert world.ns["nsState"] == "READY"
+
+
+def test_a_removed_vnf_leaves_its_charm_and_breaks_the_end(world: World) -> None:
+    world.run()
+    members = [record["_id"] for record in world.store.all(VNFRS)]
+    world.store.update(
+        NSRS, world.nsr["_id"], lambda nsr: nsr.update({"constituent-vnfr-ref": members})
+    )
+    gone = vnf(world)
+    removed = {"updateType": "REMOVE_VNF", "removeVnfInstanceId": gone["_id"]}
+    assert world.start("update", **removed) == "COMPLETED"
+    assert world.log.of("delete-server") == [("delete-server", gone["vdur"][0]["vim-id"])]
+    assert world.store.find(VNFRS, gone["_id"]) is None
+    assert world.ns["constituent-vnfr-ref"] == [vnf(world, "2")["_id"]]
+    assert APP1 in {v["application"] for v in world.ns["_admin"]["deployed"]["VCA"]}
+    last = {"updateType": "REMOVE_VNF", "removeVnfInstanceId": vnf(world, "2")["_id"]}
+    assert world.start("update", **last) == "FAILED"
+    assert "Cannot terminate the last VNF" in world.op["detailed-status"]
+    assert world.start("terminate") == "FAILED"
+    assert world.op["detailed-status"] == "KeyError: '1'"
+    assert world.start("terminate", force=True, skip_terminate_primitives=True) == "COMPLETED"
+    assert world.store.all(NSRS) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "did"),
+    [("stop", "stop-server"), ("start", "start-server"), ("rebuild", "recreate")],
+)
+def test_operating_a_vdu_tells_no_charm(world: World, state: str, did: str) -> None:
+    world.run()
+    mark = len(world.log.entries)
+    data = {
+        "vnfInstanceId": vnf(world)["_id"],
+        "changeStateTo": state,
+        "additionalParam": {"vdu_id": "box", "count-index": 0},
+    }
+    assert world.start("update", updateType="OPERATE_VNF", operateVnfData=data) == "COMPLETED"
+    words = since(world, mark)
+    assert words[0].startswith(did)
+    assert not any(word.startswith(("action", "inject")) for word in words)
+
+
+# -- scale -----------------------------------------------------------------------------------------
+
+
+def scalable(world: World, level: str = "vdu", **profile: Any) -> None:
+    """Give the box an aspect, and a charm for each of its instances."""
+    (flavour,) = world.descriptor["df"]
+    flavour["scaling-aspect"] = [
+        {
+            "id": "boxes",
+            "name": "boxes",
+            "aspect-delta-details": {
+                "deltas": [{"id": "one", "vdu-delta": [{"id": "box", "number-of-instances": 1}]}]
+            },
+        }
+    ]
+    flavour["vdu-profile"][0].update(profile)
+    if level == "vdu":
+        day12_of(world.descriptor)[0]["id"] = "box"
+        world.nsd["ns-configuration"].pop("relation", None)
+
+
+def scale(world: World, direction: str = "OUT") -> str:
+    step = {"member-vnf-index": "1", "scaling-group-descriptor": "boxes"}
+    data = {"scaleVnfType": f"SCALE_{direction}", "scaleByStepData": step}
+    return world.start("scale", scaleVnfData=data)
+
+
+def test_an_added_instance_has_a_charm_of_its_own_and_no_relation(world: World) -> None:
+    scalable(world)
+    world.run()
+    mark = len(world.log.entries)
+    assert scale(world) == "COMPLETED"
+    assert [v["count-index"] for v in vnf(world)["vdur"]] == [0, 1]
+    assert vnf(world)["vdur"][1]["ip-address"]
+    done = since(world, mark)
+    assert f"deploy {BOX1} demo" in done
+    assert f"action {BOX1} configure" in done
+    assert not any(word.startswith(("relation", "network")) for word in done)
+    assert not any(BOX0 in word for word in done)
+    record = {v["application"]: v for v in world.ns["_admin"]["deployed"]["VCA"]}
+    assert (record[BOX1]["vdu_count_index"], record[BOX1]["status"]) == (1, "READY")
+    # A primitive goes to the instance that is named.
+    words = {"vdu_id": "box", "vdu_count_index": 1, "member_vnf_index": "1"}
+    given = {"primitive": "touch", "primitive_params": {"file": "x"}, **words}
+    assert world.start("action", **given) == "COMPLETED"
+    assert world.log.entries[world.log.index("action", BOX1, "touch")][0] == "action"
+
+
+def test_scaling_in_takes_the_last_instance_with_its_charm(world: World) -> None:
+    scalable(world)
+    world.run()
+    scale(world)
+    last = vnf(world)["vdur"][1]["vim-id"]
+    assert scale(world, "IN") == "COMPLETED"
+    order = [
+        world.log.index("action", BOX1, "stop-it"),
+        world.log.index("remove", BOX1),
+        world.log.index("delete-server", last),
+    ]
+    assert order == sorted(order)
+    assert [v["count-index"] for v in vnf(world)["vdur"]] == [0]
+    assert BOX1 not in {v["application"] for v in world.ns["_admin"]["deployed"]["VCA"]}
+    assert scale(world, "IN") == "FAILED"
+    assert "(min-instance-count) scaling-in" in world.op["detailed-status"]
+    assert world.ns["nsState"] == "READY"
+    assert scale(world) == "COMPLETED"
+
+
+def test_the_limit_of_the_profile_holds(world: World) -> None:
+    scalable(world, **{"max-number-of-instances": 2})
+    world.run()
+    assert [scale(world), scale(world)] == ["COMPLETED", "FAILED"]
+    assert world.op["detailed-status"] == (
+        "reached the limit of 2 (max-instance-count) scaling-out operations for the "
+        "scaling-group-descriptor 'boxes'"
+    )
+
+
+def test_a_charm_of_the_vnf_is_deployed_again_at_the_first_instance(world: World) -> None:
+    """LCM does so; that is why a VDU that scales needs charms of its own."""
+    scalable(world, level="vnf")
+    world.run()
+    assert scale(world) == "COMPLETED"
+    again = APP1.replace("z0", "z1", 1)
+    config = world.backends.the_charms.config
+    assert config[again]["ssh-hostname"] == config[APP1]["ssh-hostname"] == vnf(world)["ip-address"]
+    assert world.backends.the_charms.status[again][0] in READY
+
+
+def test_fixed_addresses_of_added_instances_count_up(world: World) -> None:
+    scalable(world)
+    point = {
+        "member-vnf-index-ref": "1",
+        "vnfd-connection-point-ref": "data-ext",
+        "ip-address": "10.7.0.11",
+    }
+    world.request["vld"] = [{"name": "data", "vnfd-connection-point-ref": [point]}]
+    world.run()
+    scale(world)
+    servers = service(world.ns, world.store).plan.servers
+    mine = [s.ports[1].ip for s in servers if s.member_vnf_index == "1"]
+    assert mine == ["10.7.0.11", "10.7.0.12"]
+
+
+def test_nbi_refuses_what_the_record_does_not_have(world: World, tmp_path: Path) -> None:
+    scalable(world)
+    world.run()
+    engine = Engine(tmp_path, BuilderValidator())
+    name = world.ns["name"]
+    box = {"vdu-id": "box", "count-index": 3}
+    for call, words in (
+        (lambda: engine.vnf_scale(name, "1", "none"), "scaling-group-descriptor='none' is not"),
+        (lambda: engine.vnf_scale(name, "9", "boxes"), "has no vnf '9'"),
+        (lambda: engine.ns_heal(name, []), "healVnfData is empty"),
+        (lambda: engine.ns_heal(name, [{"vnfInstanceId": "x"}]), "vnf 'x' is not one of ns"),
+        (
+            lambda: engine.ns_heal(
+                name,
+                [{"vnfInstanceId": vnf(world)["_id"], "additionalParams": {"vdu": [box]}}],
+            ),
+            "has no vdu 'box' with count-index 3; allowed: box 0",
+        ),
+        (lambda: engine.ns_update(name, "WHAT", {}), "'WHAT is not one of"),
+        (lambda: engine.ns_update(name, "REMOVE_VNF", {}), "needs removeVnfInstanceId"),
+        (
+            lambda: engine.ns_update(
+                name,
+                "CHANGE_VNFPKG",
+                {"changeVnfPackageData": {"vnfInstanceId": vnf(world)["_id"], "vnfdId": "w"}},
+            ),
+            "vnfd 'w' not found",
+        ),
+    ):
+        with pytest.raises(NbiError, match=words):
+            call()
