@@ -443,6 +443,40 @@ def action(resources: Resources, call: Call) -> Answer:
     return _accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
 
 
+def heal(resources: Resources, call: Call) -> Answer:
+    """Recreate VDUs of a service."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_HEAL)
+    started = resources.engine.ns_heal(call.key, body["healVnfData"], body.get("timeout_ns_heal"))
+    return _accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def scale(resources: Resources, call: Call) -> Answer:
+    """Scale a VNF of a service."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_SCALE)
+    data = body["scaleVnfData"]
+    step = data["scaleByStepData"]
+    started = resources.engine.vnf_scale(
+        call.key,
+        step["member-vnf-index"],
+        step["scaling-group-descriptor"],
+        data["scaleVnfType"] == "SCALE_IN",
+        body.get("timeout_ns_scale"),
+    )
+    return _accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def update(resources: Resources, call: Call) -> Answer:
+    """Update a service."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_UPDATE)
+    started = resources.engine.ns_update(
+        call.key, body["updateType"], body, body.get("timeout_ns_update")
+    )
+    return _accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
 def terminate(resources: Resources, call: Call) -> Answer:
     """Terminate a service; its records go with it, as with ``autoremove``."""
     nsr = resources.get(NSRS, call.key)
@@ -625,9 +659,12 @@ ROUTES: list[Route] = [
         Route("POST", "/ns_instances/{id}/action", action),
         Route("POST", "/ns_instances/{id}/terminate", terminate),
         Route("POST", "/ns_instances_terminate", delete_services),
+        Route("POST", "/ns_instances/{id}/heal", heal),
+        Route("POST", "/ns_instances/{id}/scale", scale),
+        Route("POST", "/ns_instances/{id}/update", update),
         *(
             Route("POST", f"/ns_instances/{{id}}/{verb}", refused)
-            for verb in ("instantiate", "scale", "heal", "update", "migrate")
+            for verb in ("instantiate", "migrate")
         ),
         Route("GET", "/ns_lcm_op_occs", operations),
         Route("GET", "/ns_lcm_op_occs/{id}", operation),

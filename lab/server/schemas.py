@@ -106,6 +106,68 @@ NS_ACTION = _body(
     "primitive_params",
 )
 
+_HEALED_VDU = _body({"run-day1": _BOOLEAN, "vdu-id": _NAME, "count-index": _COUNT}, "vdu-id")
+
+NS_HEAL = _body(
+    {
+        "timeout_ns_heal": _POSITIVE,
+        "healVnfData": {
+            "type": "array",
+            "items": _body(
+                {
+                    "vnfInstanceId": _ID,
+                    "cause": _DESCRIPTION,
+                    "additionalParams": _body(
+                        {
+                            "run-day1": _BOOLEAN,
+                            "vdu": {"type": "array", "items": _HEALED_VDU},
+                        }
+                    ),
+                },
+                "vnfInstanceId",
+            ),
+        },
+    },
+    "healVnfData",
+)
+
+NS_SCALE = _body(
+    {
+        "scaleType": {"enum": ["SCALE_VNF"]},
+        "timeout_ns_scale": _POSITIVE,
+        "scaleVnfData": _body(
+            {
+                "vnfInstanceId": _NAME,
+                "scaleVnfType": {"enum": ["SCALE_OUT", "SCALE_IN"]},
+                "scaleByStepData": _body(
+                    {
+                        "scaling-group-descriptor": _NAME,
+                        "member-vnf-index": _NAME,
+                        "scaling-policy": _NAME,
+                    },
+                    "scaling-group-descriptor",
+                    "member-vnf-index",
+                ),
+            },
+            "scaleVnfType",
+            "scaleByStepData",
+        ),
+    },
+    "scaleType",
+    "scaleVnfData",
+)
+
+NS_UPDATE = _body(
+    {
+        "timeout_ns_update": _POSITIVE,
+        "updateType": _STRING,
+        "changeVnfPackageData": _OBJECT,
+        "removeVnfInstanceId": _ID,
+        "operateVnfData": _OBJECT,
+    },
+    "updateType",
+)
+
 NS_TERMINATE = _body(
     {
         "autoremove": _BOOLEAN,

@@ -340,6 +340,34 @@ def test_action(api: Api, service: dict[str, Any]) -> None:
     assert len(api.engine.store.all(OPS)) == 2
 
 
+def test_heal_scale_and_update(api: Api, service: dict[str, Any]) -> None:
+    place = f"/nslcm/v1/ns_instances/{service['id']}"
+    vnfr = next(r for r in api.engine.store.all(VNFRS) if r["member-vnf-index-ref"] == "client")
+    step = {"scaling-group-descriptor": "more", "member-vnf-index": "client"}
+    bodies = {
+        "heal": {"healVnfData": [{"vnfInstanceId": vnfr["_id"]}]},
+        "scale": {
+            "scaleType": "SCALE_VNF",
+            "scaleVnfData": {"scaleVnfType": "SCALE_OUT", "scaleByStepData": step},
+        },
+        "update": {"updateType": "REMOVE_VNF", "removeVnfInstanceId": vnfr["_id"]},
+    }
+    for verb, body in bodies.items():
+        early = f"cannot be '{verb}' because it is not instantiated"
+        refused(api.post(f"{place}/{verb}", body), 409, "CONFLICT", early)
+    instantiated(api, service)
+    for verb in ("heal", "update"):
+        answer = api.post(f"{place}/{verb}", bodies[verb])
+        assert (answer.status_code, answer.json()["nsName"]) == (202, "vpn"), answer.text
+        operation = api.get(f"/nslcm/v1/ns_lcm_op_occs/{answer.json()['id']}").json()
+        assert operation["lcmOperationType"] == verb
+    none = "scaling-group-descriptor='more' is not present"
+    refused(api.post(f"{place}/scale", bodies["scale"]), 400, "BAD_REQUEST", none)
+    for verb, key in (("heal", "healVnfData"), ("scale", "scaleType"), ("update", "updateType")):
+        lacking = f"'{key}' is a required property"
+        refused(api.post(f"{place}/{verb}", {}), 422, "UNPROCESSABLE_ENTITY", lacking)
+
+
 def test_delete(api: Api, service: dict[str, Any]) -> None:
     path = f"/nslcm/v1/ns_instances_content/{service['id']}"
     bad = api.delete(f"{path}?skip_terminate_primitives=maybe")
