@@ -17,6 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "guest_machine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.vm)
             item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from lab.vim import PortSpec, Server, ServerSpec, Vim, clean, vca_prefix
 from lab.vim.qemu import server as machines
 from lab.vim.qemu.bake import DAY0, bake, export
 
-pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from support.dist import built
 
 from lab.records.store import NSRS
 from lab.vim import clean
+from lab.vim.qemu.bake import bake
 from lab.vim.store import Home
 
 
@@ -65,9 +66,12 @@ def lab(dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) 
 def machines(
     dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
-    """A lab whose VDUs are virtual machines."""
+    """A lab whose VDUs are virtual machines; an emulated one takes its time."""
     home = tmp_path_factory.mktemp("machines")
-    yield from open_lab(home, dist, secrets, "--account_type", "qemu")
+    bake(print)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSMLAB_TIMEOUT_FACTOR", "0.3")
+        yield from open_lab(home, dist, secrets, "--account_type", "qemu")
 
 
 @pytest.fixture(scope="session")
