@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from e2e_core import with_core
+from e2e_core import MME, with_core
 from e2e_standby import VIRTUAL, active, files, is_active, probe, whole
 from e2e_support import ActionError, Lab, Service, scraped
 
@@ -32,6 +32,36 @@ def pair(lab: Lab) -> Iterator[Service]:
 def ha(pair: Service) -> Service:
     whole(pair)
     return pair
+
+
+def test_a_cell_with_the_address_of_another_one_gets_none_of_its_packets(ha: Service) -> None:
+    """Two cells are no pair to a gateway, whatever address one of them is configured with."""
+    second, core = ha["cell2"], ha["core"]
+    given = {
+        "link": "s1c",
+        "technology": "ipsec",
+        "underlay_interface": "ens4",
+        "accept_prefixes": "10.43.1.0/24",
+        "ipsec_options": "dpd-delay=5,mobike=no",
+        "standby_gateways": "192.168.120.1,192.168.120.2",
+    }
+    # What the second cell got would have no answer.
+    second.out("nft", "add table ip deaf")
+    second.out("nft", "add chain ip deaf input { type filter hook input priority 0; }")
+    second.out("nft", "add rule ip deaf input icmp type echo-request drop")
+    try:
+        second.action("configure", **given, inner_address="10.41.0.11/24")
+        for gateway in ("gateway1", "gateway2"):
+            status = ha[gateway].status("s1c")
+            assert status["state"] == "blocked"
+            assert "10.41.0.11/32 is already in use by" in status["reason"]
+            assert len(status["peers"]) == 2  # Both stay as they were.
+        words = ("ping", "-n", "-q", "-c", "8", "-i", "0.2", "-I", MME, "10.41.0.11")
+        assert "8 received" in core.out(*words)
+    finally:
+        second.out("nft", "delete table ip deaf")
+        second.action("configure", **given, inner_address="10.41.0.12/24")
+    whole(ha)
 
 
 def test_a_killed_daemon_hands_over_and_the_primary_takes_back_with_its_tunnels(
