@@ -1,7 +1,8 @@
 """Two gateways of a hot-standby pair, their peers and a core, in namespaces.
 
-The pair runs what the charm gives a VDU: keepalived with the configuration of `vpnaas.standby` and
-its watch program. What systemd does there when the daemon ends is done by `kill_daemon` here.
+The pair runs what the charm gives a VDU: keepalived with the configuration of
+`vpnaas.extras.standby` and its watch program. What systemd does there when the
+daemon ends is done by `kill_daemon` here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The part of a network function in a relation: what it is, and whether it is ready.
 
-It lies beside the offer of the link (`vpnaas.offer`), in the same application databag. Every value
-is public. Reading is as strict, for the databag is the other side's to write.
+It lies beside the offer of the link (`vpnaas.peers.offer`), in the same application databag. Every
+value is public. Reading is as strict, for the databag is the other side's to write.
 """
 
 from typing import Dict, List, Mapping, Optional

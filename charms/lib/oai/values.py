@@ -1,4 +1,4 @@
-"""Strict parsers for the identities of a mobile network, in the manner of `vpnaas.fields`."""
+"""Strict parsers for the identities of a mobile network, in the manner of `vpnaas.base.fields`."""
 
 import re
 from typing import Dict, Tuple, Union

@@ -19,6 +19,7 @@ import pytest
 import yaml
 from support.lcm_fakes import day12_of, nsd, vnfd
 
+from lab.descriptors import service, topology
 from lab.errors import NbiError
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine
@@ -396,6 +397,22 @@ def test_create_records_everything(engine: Engine) -> None:
         "instantiate",
         "PROCESSING",
     )
+
+
+def test_a_topology_is_planned_once_and_for_no_action(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+
+    def counted(*arguments: Any) -> Any:
+        planned.append(arguments[0])
+        return topology.plan(*arguments)
+
+    monkeypatch.setattr(service, "plan", counted)
+    _instantiated(engine)
+    assert planned == ["demo"]
+    engine.ns_action("demo", "touch", {"file": "x"}, "1")
+    assert planned == ["demo"]
 
 
 def test_name_of_a_service_is_unique(engine: Engine) -> None:
