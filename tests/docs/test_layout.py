@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import tomllib
 from pathlib import Path
 
@@ -44,3 +45,14 @@ def test_tox_runs_what_run_runs() -> None:
     run = (ROOT / "run").read_text(encoding="utf-8")
     assert "sh tests/static" in run
     assert not [tool for tool in ("ruff", "mypy", "vermin") if f"{tool}" in run]
+
+
+def test_every_folder_of_tests_is_in_contributing() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, table = text.split("| Folder of `tests/` |")
+    rows = [line.split("|")[1] for line in table.split("\n\n")[0].splitlines()[2:]]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    folders = {path.parent.parent.name for path in ROOT.glob("tests/*/*/test_*.py")}
+    folders |= {path.parent.name for path in ROOT.glob("tests/*/test_*.py")}
+    tests = {path.name for path in (ROOT / "tests").iterdir()}
+    assert named == folders & tests
