@@ -215,7 +215,8 @@ def judge(document: dict[str, Any]) -> list[tuple[str, str, str, bool]]:
     return goals
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="osm-vpnaas")
 @click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
 @click.option("--rounds", default=5, show_default=True, help="Repetitions of `tunnel`.")
 @click.option("--seconds", default=5, show_default=True, help="Duration of each iperf3 run.")

@@ -27,7 +27,8 @@ class _Group(click.Group):
             raise click.ClickException(str(error)) from None
 
 
-@click.group(cls=_Group)
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Build and validate OSM packages."""
 

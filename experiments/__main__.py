@@ -49,7 +49,8 @@ def final(runs: list[Run], out: Console) -> None:
         out.print(cost)
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Experiments on isolation between slices, and their report."""
 

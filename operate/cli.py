@@ -17,7 +17,8 @@ from operate.join import End, join, part
 from operate.targets import PORT, targets
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Operate services beyond single commands of `osm`."""
 

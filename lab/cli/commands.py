@@ -18,6 +18,7 @@ from lab.cli.options import instantiation_options, literally
 from lab.cli.render import when
 from lab.cli.serve import serve
 from lab.cli.slice_verbs import SLICE_VERBS
+from lab.cli.watching import watched
 from lab.errors import LcmError, NbiError
 from lab.nbi.params import load_mapping, public_keys, yaml_options
 from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
@@ -35,6 +36,7 @@ F = TypeVar("F", bound=Callable[..., Any])
     help="Directory with all state of the lab.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print results as JSON.")
+@click.version_option(package_name="osm-vpnaas")
 @click.pass_context
 def cli(context: click.Context, home: Path, as_json: bool) -> None:
     """Run OSM packages on this machine, with osmclient's verbs."""
@@ -111,6 +113,7 @@ def vim_create(
 
 
 @verb("vim-list")
+@watched
 @pass_lab
 def vim_list(lab: Lab) -> None:
     """List VIM accounts."""
@@ -260,6 +263,7 @@ def ns_create(
 
 
 @verb("ns-list")
+@watched
 @pass_lab
 def ns_list(lab: Lab) -> None:
     """List network services."""
@@ -281,6 +285,7 @@ def ns_list(lab: Lab) -> None:
 @verb("ns-show")
 @click.argument("name")
 @literally
+@watched
 @pass_lab
 def ns_show(lab: Lab, name: str, literal: bool) -> None:
     """Show a network service."""
@@ -462,6 +467,7 @@ def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], timeout: int | None, wait
 
 @verb("ns-op-list")
 @click.argument("name")
+@watched
 @pass_lab
 def ns_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network service."""
@@ -494,6 +500,7 @@ def ns_op_show(lab: Lab, id: str, filter_: str | None, literal: bool) -> None:
 
 @verb("vnf-list")
 @click.option("--ns", help="Only the VNFs of this service.")
+@watched
 @pass_lab
 def vnf_list(lab: Lab, ns: str | None) -> None:
     """List VNF records."""

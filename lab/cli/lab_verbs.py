@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from lab.cli.context import Lab, pass_lab
+from lab.cli.watching import lines, watched
 from lab.errors import NbiError
 from lab.lcm import keeper
 from lab.lcm.backends import RealBackends, VcaCharms
@@ -46,7 +47,7 @@ def probe_verb(lab: Lab) -> None:
 @lab_group.command("console", context_settings={"ignore_unknown_options": True})
 @click.argument("ns")
 @click.argument("vnf")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--vdu_id", help="VDU; the first one otherwise.")
 @click.option("--count", type=click.IntRange(0), default=0, help="Instance of the VDU.")
 @click.option("--stdin", "use_stdin", is_flag=True, help="Give COMMAND our standard input.")
@@ -62,14 +63,37 @@ def console(
     use_stdin: bool,
     timeout: float,
 ) -> None:
-    """Run COMMAND as root in a VDU, as on its console; put -- before it."""
+    """Run COMMAND as root in a VDU, as on its console; put -- before it.
+
+    Without a COMMAND it is a shell on this terminal.
+    """
     vim, server = _server(lab, ns, vnf, vdu_id, count)
+    if not command:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise NbiError("a shell needs a terminal; give a COMMAND after --")
+        raise SystemExit(vim.terminal(server))
     # Only when asked: a script's standard input may be a pipe that nobody ever closes.
     text = sys.stdin.read() if use_stdin else None
     done = vim.console(server, list(command), input=text, timeout=timeout)
     click.echo(done.stdout, nl=False)
     click.echo(done.stderr, nl=False, err=True)
     raise SystemExit(done.returncode)
+
+
+@lab_group.command("logs")
+@click.argument("ns")
+@click.argument("unit", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until ^C.")
+@pass_lab
+def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
+    """Show what the charms of a service log, like ``juju debug-log``; of one UNIT or of all."""
+    model = _charms(lab, lab.engine.ns(ns)).model
+    units = sorted(model.status().units)
+    wanted = units if unit is None else [unit.rstrip("*")]
+    if not set(wanted) <= set(units):
+        raise NbiError(f"ns '{ns}' has no unit '{unit}', its units are {', '.join(units)}")
+    for name, line in lines(lambda: [model.log_path(u) for u in wanted], follow):
+        click.echo(line if len(wanted) == 1 else f"{name}: {line}")
 
 
 @lab_group.command("reboot")
@@ -135,6 +159,7 @@ def image(lab: Lab, file: Path) -> None:
 
 @lab_group.command("juju-status")
 @click.argument("ns")
+@watched
 @pass_lab
 def juju_status(lab: Lab, ns: str) -> None:
     """Show applications, units and their status, like ``juju status``."""

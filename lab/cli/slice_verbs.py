@@ -8,6 +8,7 @@ import click
 
 from lab.cli.context import Lab, pass_lab
 from lab.cli.options import instantiation_options
+from lab.cli.watching import watched
 from lab.nbi.params import public_keys, yaml_options
 from lab.records.store import NSIS, NSRS, Document
 
@@ -38,6 +39,7 @@ def nsi_create(
 
 
 @click.command("nsi-list")
+@watched
 @pass_lab
 def nsi_list(lab: Lab) -> None:
     """List network slices."""
@@ -55,6 +57,7 @@ def nsi_list(lab: Lab) -> None:
 
 @click.command("nsi-show")
 @click.argument("name")
+@watched
 @pass_lab
 def nsi_show(lab: Lab, name: str) -> None:
     """Show a network slice with its services."""

@@ -514,6 +514,15 @@ class Vim:
         self._record(server_id)
         return self._vdu(server_id).console(argv, input, timeout)
 
+    def terminal(self, server_id: str) -> int:
+        """Run a shell as root in a server on this process's terminal; return its exit code.
+
+        Raises:
+            VimError: no such server, or it does not run.
+        """
+        self._record(server_id)
+        return self._vdu(server_id).terminal()
+
     def console_log(self, server_id: str) -> Path:
         """The file with what the server's system wrote on its console."""
         self._record(server_id)

@@ -16,6 +16,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -381,13 +382,11 @@ class Vdu:
             for number in opened:
                 os.close(number)
 
-    def console(
-        self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside as root.
+    def _entering(self) -> list[str]:
+        """Return the words before a command that is run inside as root.
 
         Raises:
-            VimError: the VDU does not run, or the command does not end in ``timeout`` seconds.
+            VimError: the VDU does not run.
         """
         init = self.running().init
         if init is None:
@@ -401,17 +400,44 @@ class Vdu:
             "--bounding-set",
             ",".join(f"-cap_{n}" for n in vdu_program.DROPPED_CAPABILITIES.values()),
         ]
+        return ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--"]
+
+    def terminal(self) -> int:
+        """Run a shell inside as root, on this process's terminal; return its exit code.
+
+        Raises:
+            VimError: the VDU does not run.
+        """
+        enter = self._entering()
+        size = os.get_terminal_size()
+        look = f"stty rows {size.lines} cols {size.columns}; exec bash --login"
+        environment = {**_ENVIRONMENT, "TERM": os.environ.get("TERM", "dumb")}
+        words = [f"{name}={value}" for name, value in environment.items()]
+        with self._joining() as groups:
+            for number in groups:
+                os.set_inheritable(number, True)
+            shell = _joined(groups, ["bash", "-c", look])
+            return os.waitstatus_to_exitcode(pty.spawn(["env", "-i", *words, *enter, *shell]))
+
+    def console(
+        self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside as root.
+
+        Raises:
+            VimError: the VDU does not run, or the command does not end in ``timeout`` seconds.
+        """
+        enter = self._entering()
         with self._joining() as groups:
             process = subprocess.Popen(
-                ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--",
-                 "bash", "-c", _JOIN, "console", str(len(groups)), *map(str, groups), *argv],
+                [*enter, *_joined(groups, argv)],
                 stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=_ENVIRONMENT,
                 start_new_session=True,
                 pass_fds=groups,
-            )  # fmt: skip
+            )
         data = stdin.encode() if isinstance(stdin, str) else stdin
         try:
             out, err = process.communicate(data, timeout)
@@ -432,6 +458,11 @@ _JOIN = (
     'n=$1; shift; while ((n-- > 0)); do echo 0 >&"$1"; eval "exec $1>&-"; shift; done 2>/dev/null; '
     'exec "$@"'
 )
+
+
+def _joined(groups: Sequence[int], argv: Sequence[str]) -> list[str]:
+    """Return a command that joins the groups of open member lists before it is run."""
+    return ["bash", "-c", _JOIN, "console", str(len(groups)), *map(str, groups), *argv]
 
 
 def _end_console(process: subprocess.Popen[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -214,6 +215,34 @@ def test_day0_and_day1_reached_the_vdus(verbs: Verbs, ns: str) -> None:
         assert day0.stdout == f"172.16.0.{index}/24"
         day1 = verbs.run("lab", "console", ns, index, "--", "cat", "/home/ubuntu/configured")
         assert day1.stdout.strip() == f"172.16.0.{index}/24"
+
+
+def test_shell_on_a_terminal(verbs: Verbs, ns: str) -> None:
+    refused = verbs.refused("lab", "console", ns, "1")
+    assert refused == "a shell needs a terminal; give a COMMAND after --"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        words = verbs.argv("lab", "console", ns, "1")
+        os.execv(words[0], words)
+    said = b""
+    while b"#" not in said:  # what is typed before the prompt is thrown away
+        said += os.read(terminal, 1000)
+    os.write(terminal, b"test -t 0 && echo terminal-$((6 * 7)) && cat /etc/day0; exit 5\n")
+    with contextlib.suppress(OSError):  # its end, as Linux tells it
+        while data := os.read(terminal, 1000):
+            said += data
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    assert b"terminal-42" in said
+    assert b"172.16.0.1/24" in said
+
+
+def test_logs_of_charms(verbs: Verbs, ns: str) -> None:
+    everything = verbs.run("lab", "logs", ns).stdout.splitlines()
+    unit = everything[0].partition(": ")[0]
+    name = "/".join(unit.rsplit("-", 1))
+    one = verbs.run("lab", "logs", ns, name).stdout.splitlines()
+    assert one == [line.removeprefix(f"{unit}: ") for line in everything if line.startswith(unit)]
+    assert "has no unit 'other/0', its units are" in verbs.refused("lab", "logs", ns, "other/0")
 
 
 def test_interfaces_stand_in_position_order(verbs: Verbs, ns: str) -> None:

@@ -1,0 +1,112 @@
+"""Habits of command lines: help, version, completion, verbs that are watched, logs followed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from lab.cli import watching
+from lab.cli.commands import cli
+
+PROGRAMS = (
+    "lab.cli.commands",
+    "builder.cli",
+    "operate.cli",
+    "experiments.__main__",
+    "benchmarks.__main__",
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("word", ["-h", "--help", "--version"])
+def test_every_program_tells_its_help_and_version(program: str, word: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {program} import main; main()", word],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("version" if word == "--version" else "Usage") in done.stdout
+
+
+def every_verb(group: click.Group, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = []
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found += every_verb(command, (*words, name))
+        found.append((*words, name))
+    return found
+
+
+def test_every_verb_takes_both_forms_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in every_verb(cli):
+        for word in ("-h", "--help"):
+            cli.main([*words, word], prog_name="osm-lab", standalone_mode=False)
+            assert capsys.readouterr().out.startswith(f"Usage: osm-lab {' '.join(words)} ")
+
+
+def test_completion() -> None:
+    env = {**os.environ, "COMP_WORDS": "osm-lab ns-op", "COMP_CWORD": "1"}
+    env["_OSM_LAB_COMPLETE"] = "bash_complete"
+    words = [sys.executable, "-c", "from lab.cli.commands import main; main()"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["plain,ns-op-list", "plain,ns-op-show"]
+
+
+def test_watched_verb_is_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+
+    def pause(seconds: float) -> None:
+        if len(shown) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching.time, "sleep", pause)
+
+    @click.command()
+    @watching.watched
+    def verb() -> None:
+        shown.append(1)
+
+    with pytest.raises(click.Abort):
+        verb.main(["--watch"], standalone_mode=False)
+    assert len(shown) == 3
+    verb.main([], standalone_mode=False)
+    assert len(shown) == 4
+
+
+def test_log_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, late = tmp_path / "mme-0.log", tmp_path / "hss-0.log"
+    log.write_text("one\ntwo\nhalf")
+    steps = iter(
+        [
+            lambda: log.write_text("one\ntwo\nhalf and whole\n"),
+            lambda: late.write_text("first\n"),
+            lambda: log.write_text("rotated\n"),
+        ]
+    )
+
+    def pause(seconds: float) -> None:
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr(watching.time, "sleep", pause)
+    seen: list[tuple[str, str]] = []
+    with pytest.raises(KeyboardInterrupt):
+        seen.extend(watching.lines(lambda: [log, late], follow=True))
+    assert seen == [
+        ("mme-0", "one"),
+        ("mme-0", "two"),
+        ("mme-0", "half and whole"),
+        ("hss-0", "first"),
+        ("mme-0", "rotated"),
+    ]
+    log.write_text("a\nb")
+    assert list(watching.lines(lambda: [log], follow=False)) == [("mme-0", "a"), ("mme-0", "b")]
