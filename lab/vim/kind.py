@@ -96,6 +96,13 @@ class Vdu(Protocol):
             VimError: it does not run, or the command does not end in ``timeout`` seconds.
         """
 
+    def terminal(self) -> int:
+        """Run a shell inside as root, on this process's terminal; return its exit code.
+
+        Raises:
+            VimError: it does not run, or its kind has no terminal.
+        """
+
 
 class Kind(Protocol):
     """What servers of an account are."""

@@ -403,11 +403,7 @@ class Vdu:
         return ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--"]
 
     def terminal(self) -> int:
-        """Run a shell inside as root, on this process's terminal; return its exit code.
-
-        Raises:
-            VimError: the VDU does not run.
-        """
+        """See :class:`lab.vim.kind.Vdu`."""
         enter = self._entering()
         size = os.get_terminal_size()
         look = f"stty rows {size.lines} cols {size.columns}; exec bash --login"

@@ -340,3 +340,7 @@ class Machine:
         )
         code = state.get("exitcode", -int(state.get("signal", 0)))
         return subprocess.CompletedProcess(list(argv), code, *texts)
+
+    def terminal(self) -> int:
+        """Refuse it: the agent in a virtual machine runs commands, and no terminal."""
+        raise VimError("A virtual machine has no terminal here; give a COMMAND after --.")
