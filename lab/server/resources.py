@@ -311,15 +311,18 @@ def _create_package(kind: str, place: str, resources: Resources, call: Call) -> 
 
 
 def _upload(kind: str, resources: Resources, call: Call) -> Answer:
-    """Take the content of an entry made before."""
-    if _waiting(kind, resources, call.key) is None:
-        resources.get(kind, call.key)
+    """Take the content of an entry made before, or another revision of a VNF package."""
+    if _waiting(kind, resources, call.key) is not None:
+        resources.engine.catalogue.onboard(kind, call.file, key=call.key)
+        resources.engine.store.delete(CREATED, call.key)
+    elif resources.get(kind, call.key) and kind == VNFDS:
+        resources.engine.catalogue.update(call.key, call.file)
+    else:
         raise NbiError(
-            f"package '{call.key}' is onboarded already; the lab takes no new content",
+            f"package '{call.key}' is onboarded already; the lab takes other revisions of VNF "
+            "packages only",
             HTTPStatus.CONFLICT,
         )
-    resources.engine.catalogue.onboard(kind, call.file, key=call.key)
-    resources.engine.store.delete(CREATED, call.key)
     return Answer(None, HTTPStatus.NO_CONTENT)
 
 

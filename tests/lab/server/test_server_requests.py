@@ -174,6 +174,24 @@ def test_package_in_two_steps(api: Api, dist: Path) -> None:
     nothing_made(api.engine)
 
 
+def test_another_revision_of_a_package(api: Api, dist: Path) -> None:
+    """As `osm vnfpkg-update --content` and `osm nspkg-update --content` send it."""
+    nsd = api.onboard(dist)
+    [vnfd] = api.get("/vnfpkgm/v1/vnf_packages").json()
+    path = f"/vnfpkgm/v1/vnf_packages/{vnfd['_id']}/package_content"
+    assert api.upload("PUT", path, dist / "vpn_endpoint_vnf.tar.gz").status_code == 204
+    [after] = api.get("/vnfpkgm/v1/vnf_packages").json()
+    assert (after["_id"], after["_admin"]["revision"]) == (vnfd["_id"], 2)
+    wrong = api.upload("PUT", path, dist / "vpn_basic_ns.tar.gz")
+    refused(wrong, 409, "CONFLICT", "references a non existing vnfd")
+    [same] = api.get("/vnfpkgm/v1/vnf_packages").json()
+    assert same["_admin"]["revision"] == 2
+    other = f"/nsd/v1/ns_descriptors/{nsd}/nsd_content"
+    answer = api.upload("PUT", other, dist / "vpn_basic_ns.tar.gz")
+    refused(answer, 409, "CONFLICT", "other revisions of VNF packages only")
+    assert list((api.engine.store.root / "uploads").iterdir()) == []
+
+
 def test_package_announced_and_dropped(api: Api) -> None:
     key = api.post("/nsd/v1/ns_descriptors", {}).json()["id"]
     assert api.get(f"/nsd/v1/ns_descriptors/{key}").json()["nsdOnboardingState"] == "CREATED"
