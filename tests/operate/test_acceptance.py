@@ -1,6 +1,6 @@
 """Acceptance against the lab's own server: what must be there, what breaks, what is left behind.
 
-Operations end at once here, as `Outcome` says; the marker `long` has one against real services.
+Operations end at once here, as `Outcome` says: no VDU and no charm is behind them.
 """
 
 from __future__ import annotations
