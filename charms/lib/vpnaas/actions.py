@@ -24,14 +24,15 @@ def action(
 ) -> Callable[[Work], Handler]:
     """Declare a method of a charm as the handler of an action.
 
-    The method takes the parameters and returns the answer. What it returns is the JSON in `output`.
-    A VpnaasError is the failure of the action: its sentence is in `output`, all OSM shows of one.
+    The method takes the parameters and returns the answer. The answer becomes the JSON in `output`.
+    A VpnaasError fails the action. Its sentence goes into `output` too, because OSM shows nothing
+    else of a failed action.
 
     Args:
-        name: Of the action, as in actions.yaml.
+        name: Name of the action, as in actions.yaml.
         leader: Whether only the leader may run it.
-        plain: What the method returns are the results themselves, by key.
-        failed: Results of a failure beside `output`.
+        plain: Whether the method returns the results themselves, by key.
+        failed: Results that a failed action has in addition to `output`.
     """
 
     def declare(work: Work) -> Handler:

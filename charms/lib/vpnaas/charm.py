@@ -40,15 +40,15 @@ class VnfCharm(ReconcilingCharm):
     def _change_intent(
         self, intent: Intent, refusals: Callable[[Outcome], Sequence[str]] = lambda _: ()
     ) -> Outcome:
-        """Put an intent into force, and keep it unless it is refused.
+        """Put an intent into force, and store it if nothing refuses it.
 
         Raises:
-            VpnaasError: The first of the refusals.
+            VpnaasError: The first refusal.
         """
         outcome = self._reconcile_now(intent=intent)
         refused = refusals(outcome)
         if refused:
-            self._reconcile_and_report()  # The status is to tell of what is in force.
+            self._reconcile_and_report()  # The status shows what is in force.
             raise VpnaasError(refused[0])
         self._store(INTENT_KEY, intent.to_json())
         return outcome
@@ -86,8 +86,8 @@ class VnfCharm(ReconcilingCharm):
     @action("generate-ssh-key", leader=False, plain=True)
     def _generate_ssh_key(self, params: Params) -> Dict[str, Any]:
         key = ensure_key(self._key_file())
-        # OSM calls this before it puts the key into a VDU that it has just made, which shows a host
-        # key of its own: the one of the VDU before it says nothing any more.
+        # OSM calls this before it puts the key into a VDU that it has just made. The new VDU has a
+        # new host key, so the stored one is no longer valid.
         if self.unit.is_leader() and self._peers() is not None:
             self._store(HOST_KEY, "")
         return {"output": key}
@@ -149,11 +149,11 @@ class VnfCharm(ReconcilingCharm):
         force = bool(params.get("force", False))
         if not links:
             raise InputError("link", "no chosen link uses keys", "a link with a VPN")
-        # One pass stages the keys; the next switches those nobody needs to be asked about.
+        # The first pass stages the keys. The second switches the keys that need no acknowledgement.
         outcome = self._reconcile_now(rotate=links)
         staged = {link: _rotation(outcome, link) for link in sorted(links)}
-        # The next event finishes what is staged. A VDU that fails now, as a slow one may, is no
-        # failure of the rotation.
+        # The next event finishes a staged rotation. So the rotation does not fail if the VDU fails
+        # now, for example because it is slow.
         try:
             outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)
         except VpnaasError as error:
@@ -214,9 +214,9 @@ class VnfCharm(ReconcilingCharm):
         given = certificate_actions.given(params)
         outcome = self._reconcile_now(certificates={link: given})
         if outcome.plans[link].unusable:
-            self._reconcile_and_report()  # The status is to tell of what is in force.
+            self._reconcile_and_report()  # The status shows what is in force.
             raise VpnaasError(outcome.plans[link].problems[0])
-        # A staged key whose peers have acknowledged it takes over now.
+        # A staged key takes over now if its peers have acknowledged it.
         return self._view(self._reconcile_now(), frozenset([link]))
 
     @action("restart")
@@ -314,7 +314,7 @@ class VnfCharm(ReconcilingCharm):
             self._change_intent(intent, lambda outcome: outcome.problems)
 
     def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
-        """Return what is told of links; of many peers as many as fit, or the one asked for."""
+        """Return the details of links, with as many peers as fit or only the requested one."""
         found = {link.link: link.details for link in outcome.links if link.link in links}
         if peer != "all":
             return status.of_peer(found, peer)

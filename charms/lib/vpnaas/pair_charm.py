@@ -46,7 +46,7 @@ class GatewayCharm(VnfCharm):
         try:
             params = self._pair()
             if params.role == NO_ROLE:
-                # Once was one of a pair: only what was just asked for looks.
+                # Only a reconcile with new parameters looks for an earlier pair.
                 if self._asked is not None:
                     seen = vdu.execute(gateway_pair.observe_absent()).check()
                     if gateway_pair.was_there(seen):
@@ -72,7 +72,7 @@ class GatewayCharm(VnfCharm):
         return gateway_pair.conclude(params, pair, results, gateway_pair.AFTER)
 
     def _change_pair(self, params: PairParams) -> PairOutcome:
-        """Bring the VDU to other parameters, and keep them unless they cannot work."""
+        """Apply new parameters to the VDU, and store them if they can work."""
         self._asked = params
         extra = self._reconcile_now().extra
         if params.role == NO_ROLE:
@@ -80,7 +80,7 @@ class GatewayCharm(VnfCharm):
             return PairOutcome(NO_ROLE, details=params.to_params())
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
             self._asked = None
-            self._reconcile_and_report()  # The status is to tell of what is in force.
+            self._reconcile_and_report()  # The status shows what is in force.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
         self._store(PAIR_KEY, params.to_json())

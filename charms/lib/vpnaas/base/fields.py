@@ -156,7 +156,7 @@ def network(where: str, text: str) -> IPNetwork:
 
 
 def networks(where: str, text: str) -> Tuple[IPNetwork, ...]:
-    """Parse prefixes separated by commas; "" and "none" are no prefix. Sorted, without repeats."""
+    """Parse prefixes separated by commas, sort them and drop repeats; "" and "none" mean none."""
     if text in ("", "none"):
         return ()
     parts = text.split(",")

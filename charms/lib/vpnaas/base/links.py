@@ -24,10 +24,10 @@ class ReferencePoint:
 
     Attributes:
         title: Name in 3GPP's spelling.
-        listen_port: Default UDP port of the tunnel. Distinct per reference point, so that a VDU
-            can end several on one address, and none is iperf3's own 5201.
-        transport: Transport protocol of the application inside, "" where any.
-        port: Port of the application inside, 0 where any.
+        listen_port: Default UDP port of the tunnel. Each reference point has another port, so that
+            a VDU can end several tunnels on one address. No link uses 5201, the port of iperf3.
+        transport: Transport protocol of the application inside, "" for any.
+        port: Port of the application inside, 0 for any.
     """
 
     title: str
@@ -52,7 +52,7 @@ REFERENCE_POINTS: Dict[str, ReferencePoint] = {
 
 
 def reference_point(link: str) -> ReferencePoint:
-    """Return what is known of a link; a charm may declare links beyond the table."""
+    """Return the properties of a link; a charm may declare links that the table lacks."""
     return REFERENCE_POINTS.get(link, ReferencePoint(link, 51820))
 
 

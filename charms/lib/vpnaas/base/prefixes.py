@@ -24,7 +24,7 @@ class Routes(Generic[Value]):
         self._by_length = sorted(by_length.items(), key=lambda item: -item[0][1])
 
     def to(self, address: fields.IPAddress) -> Optional[Value]:
-        """Return the value of the longest prefix that covers an address, None where none does."""
+        """Return the value of the longest prefix that covers an address, or None."""
         number, width = int(address), address.max_prefixlen
         for (version, length), values in self._by_length:
             if version == address.version:

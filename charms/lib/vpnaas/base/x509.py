@@ -64,12 +64,12 @@ class Certificate:
     Attributes:
         text: Base64 of its DER.
         serial: Serial number, hexadecimal digits.
-        issuer: Name of who issued it (hexadecimal digits of the DER).
-        subject: Name of whose it is, in the same form.
+        issuer: Name of the issuer (hexadecimal digits of the DER).
+        subject: Name of the holder, in the same form.
         key: Base64 of its SubjectPublicKeyInfo.
-        begins: From when on it is good, seconds since the epoch.
-        ends: Until when it is good.
-        names: DNS names, which are what IKE identities of type FQDN are compared with.
+        begins: Start of its validity, seconds since the epoch.
+        ends: End of its validity, seconds since the epoch.
+        names: Its DNS names. IKE compares identities of type FQDN with these.
         authority: Whether its key may sign certificates.
     """
 
@@ -94,7 +94,7 @@ class Certificate:
         return self.begins + (self.ends - self.begins) * 2 // 3
 
     def issued_by(self, authority: "Certificate") -> bool:
-        """Tell whether it says so; openssl knows whether that is true."""
+        """Tell whether it claims so. Only openssl checks the signature."""
         return self.issuer == authority.subject
 
 
@@ -185,7 +185,7 @@ def certificate(where: str, text: str) -> Certificate:
 
 
 def authority(where: str, text: str) -> Certificate:
-    """Parse the certificate of an authority that answers to nobody else."""
+    """Parse the self-signed certificate of a root authority."""
     found = certificate(where, text)
     if not found.authority:
         raise InputError(where, "its key may not sign certificates", "basicConstraints CA:TRUE")
@@ -195,7 +195,7 @@ def authority(where: str, text: str) -> Certificate:
 
 
 def matching(where: str, found: Certificate, key: str, identity: str) -> Certificate:
-    """Return a certificate that is for a key and an identity."""
+    """Return a certificate, after a check that it has this key and this identity."""
     if found.key != key:
         raise InputError(where, "it is for another key", "one for the public key in the offer")
     if identity not in found.names:
@@ -207,7 +207,7 @@ def matching(where: str, found: Certificate, key: str, identity: str) -> Certifi
 
 
 def in_force(where: str, found: Certificate, now: int) -> Certificate:
-    """Return a certificate whose time has come and has not passed."""
+    """Return a certificate, after a check that it is valid now."""
     if not found.begins <= now < found.ends:
         raise InputError(
             where,
@@ -227,7 +227,7 @@ class _MalformedError(ValueError):
 
 
 def _unreadable() -> Tuple[Type[Exception], ...]:
-    """Return what `cryptography` raises at what it cannot read."""
+    """Return the exceptions that `cryptography` raises for data it cannot read."""
     from cryptography import exceptions, x509
 
     return (

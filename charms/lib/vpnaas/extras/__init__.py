@@ -1,4 +1,4 @@
 """What a VNF has beside its tunnels.
 
-The guard, QoS, measurements, metrics, and all that makes a VDU a security gateway or one of a pair.
+These are the guard, QoS, measurements and metrics, and what a security gateway or a pair needs.
 """

@@ -4,7 +4,7 @@ from typing import Any, Dict
 
 
 class Extra:
-    """State of what a VNF has on top of its links; a VNF without anything there has none."""
+    """State of what a VNF has in addition to its links."""
 
     @property
     def bad(self) -> bool:
@@ -17,7 +17,7 @@ class Extra:
         return True
 
     def summary(self) -> str:
-        """Return the words for the unit status, "" for none."""
+        """Return the text for the unit status, "" for none."""
         return ""
 
     def shown(self) -> Dict[str, Any]:

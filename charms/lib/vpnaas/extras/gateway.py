@@ -1,7 +1,7 @@
-"""A security gateway as a whole: its firewall, its IKE daemon and its kernel, made so on the VDU.
+"""A security gateway: the settings of its firewall, its IKE daemon and its kernel.
 
-A charm whose charm.yaml says `gateway: true` gets this with its links, in the same reconcile. The
-untrusted side is wherever a link with a VPN has its underlay.
+A charm with `gateway: true` in its charm.yaml sets this up together with its links, in the same
+reconcile. An interface belongs to the untrusted side if it is the underlay of a link with a VPN.
 """
 
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -57,7 +57,7 @@ def observe(tunnels: int) -> List[Step]:
         read("gateway/daemon", DAEMON_FILE),
         read("gateway/sysctl", SYSCTL_FILE),
         run("gateway/cpus", "nproc"),
-        # Not every kernel has all of these, and inside a container not all can be set.
+        # Some kernels lack some of these settings, and a container cannot set all of them.
         run("gateway/settable", "find", *(paths + ["-writable"]), any_exit=True),
         run("gateway/live", "sysctl", "-e", *names, any_exit=True),
     ]
@@ -83,7 +83,7 @@ def before_links(wanted: Gateway, results: Results) -> List[Step]:
 
 
 def after_links(wanted: Gateway, results: Results) -> List[Step]:
-    """Return the steps that come last: the daemon reads its settings, unless a link saw to it."""
+    """Return the last steps: the daemon reads its settings, if no link made it do so."""
     if not wanted.ipsec or results.text("gateway/daemon") == _daemon(wanted, results):
         return []
     restart = ("systemctl", "restart", DAEMON)

@@ -1,14 +1,14 @@
-"""Firewall of a security gateway: what may reach it, and what may pass it, by side.
+"""Firewall of a security gateway: what it accepts and what it forwards, by side.
 
-Untrusted side: only IKE (UDP 500 and 4500, RFC 7296 and RFC 3948), ESP (IP protocol 50), the ports
-of WireGuard links, what IP itself needs (neighbours, path MTU, DHCP), and a few echoes. Nothing is
-forwarded between it and any other side unless IPsec protects it there, so that no packet leaves in
-clear while there is no security association.
+Untrusted side: it accepts only IKE (UDP 500 and 4500, RFC 7296 and RFC 3948), ESP (IP protocol 50),
+the ports of WireGuard links, what IP itself needs (neighbours, path MTU, DHCP), and a few echoes.
+It forwards packets to or from the other sides only if IPsec protects them on this side. So no
+packet leaves in clear while there is no security association.
 
-Management: SSH, the exporter of metrics, what the gateway itself asked for; nothing is forwarded.
+Management: it accepts SSH, scrapes of metrics and answers to the gateway. It forwards nothing.
 
-Inside, that is out of tunnels and from the trusted side: what is forwarded is not limited here. The
-gateway itself answers echoes, measurements and its standby (VRRP), but neither SSH nor scrapes.
+Inside (packets out of tunnels and from the trusted side): this side does not limit forwarding. The
+gateway itself answers echoes, measurements and its standby (VRRP). It refuses SSH and scrapes.
 """
 
 from typing import Sequence, Tuple
@@ -51,7 +51,7 @@ class GatewayFirewall:
     inner: Tuple[fields.IPNetwork, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what would lock everybody out, or nobody."""
+        """Refuse settings that would lock out everybody, or nobody."""
         for name in tuple(self.untrusted) + (self.management,):
             fields.network_interface("gateway: firewall", name)
         if not self.untrusted:

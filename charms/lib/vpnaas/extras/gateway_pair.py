@@ -44,10 +44,10 @@ FILES = (
 
 @attr.frozen
 class PairParams:
-    """What `configure-standby` was asked for.
+    """Parameters of `configure-standby`.
 
     Attributes:
-        role: "primary" or "secondary", or "none" for a gateway of its own.
+        role: "primary" or "secondary", or "none" for a gateway without a pair.
         virtual: Address that moves.
         other: Address of the other gateway on the trusted side.
         trusted: Interface towards the core.
@@ -130,7 +130,7 @@ class PairParams:
 
     @classmethod
     def from_json(cls, text: str) -> "PairParams":
-        """Read it back; "" is a gateway of its own."""
+        """Read the parameters back; "" is a gateway without a pair."""
         if not text:
             return cls()
         where = "peer relation: standby"
@@ -284,7 +284,7 @@ def require_tools(results: Results) -> None:
 
 
 def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
-    """Return the steps from what was observed to what is wanted; none where they agree."""
+    """Return the steps from the observed to the wanted state; none where they agree."""
     told = texts(pair)
     changed = {path for path in FILES if results.text("pair" + path) != told[path][0]}
     steps: List[Step] = []
@@ -383,7 +383,7 @@ def was_there(results: Results) -> bool:
 
 
 def absent() -> List[Step]:
-    """Return the steps that make a gateway of its own of a member of a pair."""
+    """Return the steps that take a gateway out of its pair."""
     off = ("systemctl", "disable", "--now", KEEPALIVED, WATCH)
     table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
     paths = FILES + (standby.AWAY_FILE, standby.HEALTH_FILE)

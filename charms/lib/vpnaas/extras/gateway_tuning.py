@@ -1,8 +1,8 @@
 """Settings of charon for a gateway that many peers call at the same time.
 
-The defaults of strongSwan suit a few tunnels: one hash bucket holds all IKE_SAs, and more than
-five half-open ones behind one address are ignored. All here is a function of how many tunnels are
-expected and of how many CPUs serve them, see strongswan.conf(5) for the meaning of each setting.
+The defaults of strongSwan suit a few tunnels: one hash bucket holds all IKE_SAs, and charon ignores
+more than five half-open ones from one address. The settings here depend on the number of expected
+tunnels and on the number of CPUs. strongswan.conf(5) explains each setting.
 """
 
 from typing import Dict, List, Mapping, Union

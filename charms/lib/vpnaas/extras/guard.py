@@ -1,21 +1,21 @@
-"""The guard: nftables rules that keep what a secured link carries off every other way.
+"""The guard: nftables rules that keep the traffic of a secured link inside its tunnel.
 
 By port: a network function sends to inner addresses. While the tunnel is down, or if somebody adds
 a route, such packets could take the default route in clear. The guard drops them on the VDU itself,
-in both directions, whatever interface they would use but the tunnel's.
+in both directions, on every interface except the tunnel's.
 
-By address: Linux takes a packet for any of its addresses on any interface (the weak model of RFC
-1122 section 3.3.4.2), so that a machine on the underlay or the management network could reach
-whatever listens on an inner address, or pass for a peer by its inner address. Packets to our inner
-address, and from the link's inner subnet, count only if they came out of the tunnel. And what
-a gateway forwards to the inner subnet, or to what lies behind a peer, leaves by the tunnel or not
-at all: without the tunnel's route it would take the default one.
+By address: Linux accepts a packet to any of its addresses on any interface (the weak model of RFC
+1122 section 3.3.4.2). So a machine on the underlay or the management network could reach a service
+on an inner address, or pretend to be a peer by its inner address. The guard therefore accepts
+packets to our inner address, and from the link's inner subnet, only out of the tunnel. A gateway
+forwards packets to the inner subnet, and to prefixes behind a peer, only into the tunnel: without
+the tunnel's route they would take the default one.
 
-Where an inner address is the outer one as well (option same-address), IKE, ESP, ICMP and DHCP reach
-it outside the tunnel, and nothing else does.
+If an inner address is also the outer one (option same-address), only IKE, ESP, ICMP and DHCP reach
+it outside the tunnel.
 
-It is loaded before the network comes up at boot, and stays when the tunnel goes. Links in clear
-have no rules, and links whose application is not known none by port.
+The guard is loaded at boot before the network comes up, and stays when the tunnel goes down. Links
+in clear have no rules. Links with an unknown application have no rules by port.
 """
 
 import ipaddress
@@ -83,7 +83,7 @@ def guarded(plan: LinkPlan) -> Guarded:
     ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
     interface = "" if plan.interface == plan.underlay else plan.interface
     inner = plan.params.inner_address
-    # A peer whose inner address is the outer one is sent IKE and ESP at it.
+    # If a peer's inner address is its outer one, IKE and ESP go to that address.
     behind, same = split(plan.peers)
     outside = [prefix for prefix in behind if not fields.covers(inner.network, prefix)]
     return Guarded(
@@ -178,9 +178,9 @@ def observe(params: Sequence[LinkParams]) -> List[Step]:
 
 
 def steps_to(plans: Mapping[str, LinkPlan], results: Results) -> List[Step]:
-    """Return the steps to the wanted guard; none where it is in force."""
+    """Return the steps that put the wanted guard into force; none if it already is."""
     if any(plan.unusable for plan in plans.values()):
-        # What such a link should be is not known; what guards it stays.
+        # The wanted state of such a link is unknown, so its present rules stay.
         return []
     guards = [guarded(plan) for plan in plans.values() if needed(plan.params)]
     if not guards:

@@ -219,10 +219,10 @@ def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) ->
 
 
 def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
-    """Return rates in Mbit/s of payload, and what else counts, from an iperf3 client's report.
+    """Return the rates (Mbit/s of payload) and the other results of an iperf3 client's report.
 
     Raises:
-        KeyError, TypeError, ValueError: It is not such a report.
+        KeyError, TypeError, ValueError: The data are not such a report.
     """
     start, end = report["start"], report["end"]
     found = {}  # type: Dict[str, Any]

@@ -48,7 +48,7 @@ WantedBy=multi-user.target
 
 
 def observe(wanted: Monitoring) -> List[Step]:
-    """Return the steps that look at the exporter, or for what is left of one."""
+    """Return the steps that look for an exporter, or for the rest of a removed one."""
     if not wanted.port:
         return [run("monitoring/left", "true", only_if=UNIT_FILE)]
     return [
@@ -64,10 +64,10 @@ def observe(wanted: Monitoring) -> List[Step]:
 def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields.IPAddress:
     """Return the VDU's own address on the interface of management.
 
-    That OSM gave may be a floating one, which is on no interface.
+    The address that OSM gave may be a floating one, which is on no interface.
 
     Raises:
-        VpnaasError: There is none.
+        VpnaasError: The VDU has no such address.
     """
     interface = vdu.underlay("", management)
     own = [address.ip for address in interface.addresses]
@@ -83,10 +83,10 @@ def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields
 def steps_to(
     wanted: Monitoring, vdu: VduFacts, management: Optional[fields.IPAddress], results: Results
 ) -> List[Step]:
-    """Return the steps to the wanted exporter; none where it runs as asked for.
+    """Return the steps to the wanted exporter; none if it runs as wanted.
 
     Raises:
-        VpnaasError: It cannot run on this VDU.
+        VpnaasError: The exporter cannot run on this VDU.
     """
     if not wanted.port:
         return absent() if results.exit_code("monitoring/left") is not None else []

@@ -1,16 +1,16 @@
 """Quality of service of links: from a slice's 5QI to marks, shares and queues on the VDU.
 
-OSM stores the 5QI of a slice and enforces nothing. So each VNF does what a VNF can do:
+OSM stores the 5QI of a slice but does not enforce it. So each VNF enforces its part:
 
 - it marks the packets of a link with a DSCP, inside the tunnel and on the outer header, so that a
   transport network which honours DSCPs can tell slices apart (TS 23.501 clause 5.8.2.7);
 - on the interface below the tunnels, one HTB class per link: a guaranteed rate, a ceiling beyond
-  which packets are dropped, and precedence by priority level. With the rate of the underlay given,
-  the queue forms here, where it can be ordered, and not in the network, where it cannot;
-- a link's queue holds no more than what its share of the delay budget lets out in time.
+  which packets are dropped, and precedence by priority level. If the rate of the underlay is given,
+  packets queue here, where the VNF can order them, and not in the network;
+- a link's queue is as long as its share of the delay budget allows.
 
-What leaves a VNF can be shaped here, what enters it cannot; links of other VDUs are beyond reach,
-except that each keeps to its own ceiling.
+A VNF shapes only the packets that it sends. It cannot shape packets that it receives, or links of
+other VDUs.
 """
 
 import re
@@ -116,7 +116,7 @@ def queue_bytes(qos: LinkQos, underlay_mbps: int) -> int:
     rate = qos.guaranteed_mbps or qos.maximum_mbps or underlay_mbps
     in_time = rate * 1000 // 8 * row.core_ms
     if not row.guaranteed:
-        # Not delay but throughput counts; TCP needs a queue of some round trips.
+        # Throughput matters here, not delay: TCP needs a queue of some round trips.
         in_time = max(in_time, 4 * SUPER_PACKET)
     return min(max(in_time, row.burst or 0, SUPER_PACKET), LONGEST_QUEUE)
 
@@ -203,7 +203,7 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
 
 
 def observe(wanted: bool) -> List[Step]:
-    """Return the steps that look at what is in force."""
+    """Return the steps that read the queues in force."""
     if not wanted:
         return [read("qos/nft", NFT_FILE)]
     return [
@@ -231,10 +231,10 @@ def _in_force(shares: Sequence[Share], files: Mapping[str, str], results: Result
 
 
 def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
-    """Return the steps to what is wanted; none where it is in force.
+    """Return the steps that put the wanted queues into force; none if they already are.
 
     Raises:
-        InputError: What is wanted contradicts itself.
+        InputError: The wanted settings contradict each other.
     """
     if not shares:
         return absent() if results.text("qos/nft") is not None else []
@@ -245,7 +245,7 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
     steps = [
         write("qos/put-unit", UNIT_FILE, UNIT_TEXT),
         run("qos/reload", "systemctl", "daemon-reload", timeout=30),
-        # With the old files, so that interfaces no longer shaped are let go.
+        # This uses the old files, so that it also clears interfaces that are shaped no more.
         run("qos/stop", "systemctl", "stop", UNIT, any_exit=True, timeout=30),
     ]
     steps += [

@@ -1,9 +1,10 @@
 """The far end of a measurement: a socket-activated launcher of one-shot iperf3 servers.
 
 A charm can log in to its own VDU only, so the client's VDU asks the server's VDU directly: it
-connects to RESPONDER_PORT of the peer's inner address, names the path to measure, and is told the
-port of an iperf3 server that serves one test and ends. The socket is bound to the link's interface,
-so for a tunnel only an authenticated peer reaches it. Nothing runs between measurements.
+connects to RESPONDER_PORT of the peer's inner address and names the path to measure. The answer is
+the port of an iperf3 server that serves one test and ends. The socket is bound to the link's
+interface, so only an authenticated peer reaches it through a tunnel. Nothing runs between
+measurements.
 """
 
 import json
@@ -104,7 +105,7 @@ def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str
 
 
 def observe(link: str) -> List[Step]:
-    """Return the steps that look at what is installed and at what listens."""
+    """Return the steps that read which files are installed and which sockets listen."""
     port = "sport = :{}".format(RESPONDER_PORT)
     return [
         read(link + "/responder/program", PROGRAM_FILE),
@@ -138,7 +139,7 @@ def steps_to(
     outer: Optional[fields.IPAddress],
     results: Results,
 ) -> List[Step]:
-    """Return the steps that install and start the launcher of one link; none where it runs."""
+    """Return the steps that install and start the launcher of one link; none if it runs."""
     link = params.link
     at = link + "/responder/"
     socket, targets = render_socket(params, interface, owner), render_targets(params, outer)
@@ -156,8 +157,8 @@ def steps_to(
         steps += [
             write(at + "put-service", _service_file(link), SERVICE),
             write(at + "put-socket", _socket_file(link), socket),
-            # `enable` also makes systemd read the files. No failure here: a VDU whose image lacks
-            # iperf3 still gets its tunnel.
+            # `enable` also makes systemd read the files. A failure here is ignored: a VDU whose
+            # image lacks iperf3 still gets its tunnel.
             run(at + "enable", "systemctl", "enable", name, any_exit=True, timeout=30),
             run(at + "restart", "systemctl", "restart", name, any_exit=True, timeout=30),
         ]

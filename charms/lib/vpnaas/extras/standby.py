@@ -1,13 +1,13 @@
-"""A pair of gateways of which one takes over the other's tunnels.
+"""A pair of gateways: one takes over the tunnels of the other.
 
-Every peer holds a tunnel to each gateway, with the same traffic selectors; which of the two is
-used follows from what is newest. VRRP (RFC 5798) on the trusted side decides which gateway is
-active, and the one that becomes so rekeys its CHILD_SAs, which makes them the newest at all peers.
-No key and no sequence number is shared, so that nothing can be accepted twice; see ADR 0030.
+Every peer keeps a tunnel to each gateway, with the same traffic selectors, and uses the newest
+CHILD_SA of the two. VRRP (RFC 5798) on the trusted side decides which gateway is active. A gateway
+that becomes active rekeys its CHILD_SAs, so that they are the newest at all peers. The gateways
+share no key and no sequence number, so no packet can be accepted twice; see ADR 0030.
 
-The priority of a gateway is what it is good for: its share of tunnels that are up. A gateway that
-lost its tunnels, or whose daemon died, gives way at once; one that came back takes over only when
-its peers are back.
+The priority of a gateway is the share of its tunnels that are up. A gateway that lost its tunnels,
+or whose daemon died, gives up the active role at once. A gateway that came back takes over only
+when its peers are back.
 """
 
 from typing import Optional, Tuple
@@ -215,12 +215,12 @@ WantedBy=multi-user.target
 
 
 def daemon_dropin() -> str:
-    """Return the drop-in by which the end of the IKE daemon, however it ends, is told at once."""
+    """Return the drop-in that reports every end of the IKE daemon at once."""
     return "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH_FILE)
 
 
 def keepalived_dropin() -> str:
-    """Return the drop-in of keepalived: before it speaks, who may speak to it."""
+    """Return the drop-in that loads the firewall of VRRP before keepalived starts."""
     return """[Service]
 ExecStartPre=/usr/sbin/nft -f {firewall}
 # Until it is known what this gateway is good for, it is good for nothing.
@@ -231,9 +231,10 @@ RestartSec=1
 
 
 def firewall(standby: Standby) -> str:
-    """Return the nft(8) script that lets nobody but the other gateway take part in the election.
+    """Return the nft(8) script that lets only the other gateway take part in the election.
 
-    VRRP version 3 has no authentication (RFC 5798, 9), and version 2 no intervals below a second.
+    VRRP version 3 has no authentication (RFC 5798 section 9). Version 2 has no intervals below one
+    second.
     """
     family = "ip6" if standby.other.version == 6 else "ip"
     chains = """    chain input {{

@@ -22,10 +22,10 @@ class FiveQi:
         priority: Default priority level; lower goes first.
         budget_ms: Packet delay budget between UE and the UPF that ends N6.
         error_exponent: The packet error rate is ten to the power of minus this.
-        burst: Default maximum data burst volume in bytes, None where there is none.
-        window_ms: Default averaging window, None where there is none.
+        burst: Default maximum data burst volume in bytes, or None.
+        window_ms: Default averaging window in milliseconds, or None.
         core_ms: Part of the budget between that UPF and the access network (clause 5.7.3.4 and the
-            table's notes): what links of a core may take.
+            table's notes). Links of a core may use this part.
     """
 
     value: int
@@ -59,7 +59,7 @@ class FiveQi:
 
     @property
     def precedence(self) -> int:
-        """Return the priority of its class in HTB, 0 (first) to 6; 7 is for the rest."""
+        """Return the priority of its HTB class, 0 (first) to 6. Other traffic has 7."""
         if self.resource == DELAY_CRITICAL:
             return 0
         return min(6, 1 + self.priority // 16)
