@@ -68,7 +68,7 @@ class _Day1(_Day2):
 
     links: dict[str, str]
     clear: list[str] = Field(default_factory=list)
-    standby: bool = False
+    standby: bool | list[str] = False
     network_function: dict[str, str] = Field(alias="network-function", default_factory=dict)
     named_by: str | None = Field(alias="named-by", default=None, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
 
@@ -148,7 +148,8 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
         }
         if link in tag.clear:
             given["technology"] = "none"
-        if tag.standby and STANDBY not in charm.actions:
+        paired = tag.standby is True or (tag.standby and link in tag.standby)
+        if paired and STANDBY not in charm.actions:
             given["standby-gateways"] = "<vpn_standby_gateways>"
         for name in parameters:
             if name in SHARED and link in tag.clear:

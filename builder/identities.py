@@ -27,10 +27,10 @@ SAME = {
     "nf_subscriber_key": "subscriber key",
     "nf_downlink_mhz": "downlink carrier",
     "nf_resource_blocks": "bandwidth",
-    "vpn_technology": "technology of the links",
 }
 SECRET = ("nf_operator_key", "nf_subscriber_key")
 INNER = "_inner_address"
+NO_LINK = "none"
 REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", re.IGNORECASE)
 
 
@@ -43,13 +43,16 @@ def disagreements(document: dict[str, Any]) -> list[str]:
     functions = {name: given for name, given in members.items() if "nf_mcc" in given}
     if not functions:
         return []
+    # A gateway may stand between network functions: then each has a link with it.
+    ended = {link for name in members.keys() - functions.keys() for link in _links(members[name])}
     return [
         *_same(functions),
+        *_technologies(functions, ended),
         *_texts(functions),
         *_realms(functions),
         *_subscribers(functions),
         *_enbs(functions),
-        *_addresses(functions),
+        *_addresses(functions, ended),
     ]
 
 
@@ -62,6 +65,24 @@ def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
             if str(value) != str(told[first]):
                 shown = ("", "") if key in SECRET else (f" {value}", f" {told[first]}")
                 yield f"{key}: {name} has {title}{shown[0]}, {first} has{shown[1] or ' another'}"
+
+
+def _links(given: dict[str, Any]) -> list[str]:
+    ends = [key for key in given if key.endswith(INNER) and given[key] != NO_LINK]
+    return [key.removesuffix(INNER) for key in ends]
+
+
+def _technologies(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for name, given in functions.items():
+        own = given.get("vpn_technology")
+        for link in _links(given):
+            first = seen.setdefault(link, name)
+            other = functions[first].get("vpn_technology")
+            if link not in ended and other != own:
+                told = f"{name} has technology of the links {own}, {first} has {other}"
+                yield f"vpn_technology: {told}"
+                break
 
 
 def _texts(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -105,12 +126,12 @@ def _subscribers(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
                 yield f"{key}: {name} has {imsi}, which is not of network {network}"
 
 
-def _addresses(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:
     subnets: dict[str, Any] = {}
     taken: dict[Any, str] = {}
     for name, given in functions.items():
         for key, value in given.items():
-            if not key.endswith(INNER):
+            if not key.endswith(INNER) or value == NO_LINK:
                 continue
             link = key.removesuffix(INNER)
             try:
@@ -122,7 +143,7 @@ def _addresses(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
             if address.ip in taken:
                 yield f"{key}: {owner} has {address.ip}, which is that of {taken[address.ip]}"
             taken[address.ip] = owner
-            if link in subnets and address.network != subnets[link]:
+            if link in subnets.keys() - ended and address.network != subnets[link]:
                 yield f"{key}: {owner} is in {address.network}, the other end in {subnets[link]}"
             subnets.setdefault(link, address.network)
     for name, given in functions.items():

@@ -46,6 +46,7 @@ class Network(_Model):
     tac: int = Field(ge=1, le=65533)
     mme_group: int = Field(ge=0, le=65535)
     mme_code: int = Field(ge=0, le=255)
+    mme_name: Name = "mme"
 
 
 class Subscribers(_Model):
@@ -234,9 +235,15 @@ def _nf_params(site: Site, member: str, software: str) -> dict[str, Any]:
             "first_imsi": users.first_imsi,
             "first_msisdn": users.first_msisdn,
             "subscribers": users.count,
+            "mme_names": network.mme_name,
             **access,
         },
-        "mme": {**area, "mme_group": network.mme_group, "mme_code": network.mme_code},
+        "mme": {
+            **area,
+            "mme_group": network.mme_group,
+            "mme_code": network.mme_code,
+            "mme_name": network.mme_name,
+        },
         "spgwc": {
             **area,
             **access,

@@ -1,12 +1,14 @@
 """Join a link of two network services, which OSM cannot: it relates charms of one service only.
 
-Each end is told the other's public key by the primitive ``add-peer``. Keys come into being on the
-VDUs, so this is possible after both services run and not before.
+Each end is told the other's public key by the primitive ``add-peer``, and the network function
+there by ``add-function``: all that a relation would carry. Keys come into being on the VDUs, so
+this is possible after both services run and not before.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -83,28 +85,30 @@ def _prefix(text: str) -> str:
 
 @dataclass(frozen=True)
 class State:
-    """What an end tells of itself."""
+    """What an end tells of itself; `function` is its network function, None where it has none."""
 
     public_key: str
     inner_address: str
     listen_port: int
+    function: dict[str, str] | None = None
 
 
 def state_of(client: Client, end: End) -> State:
-    """Ask an end for its key, inner address and port.
+    """Ask an end for its key, inner address and port, and its network function.
 
     Raises:
         OperateError: the link is not configured, or is not WireGuard.
     """
-    params = {"link": end.link}
-    shown = client.action(end.ns, end.vnf, "show-status", params, instance=end.instance).get(
-        end.link
-    )
+    told = client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
+    shown = told.get(end.link)
     if not isinstance(shown, dict) or "public-key" not in shown:
         state = shown.get("state") if isinstance(shown, dict) else "unknown"
         raise OperateError(f"{end} has no WireGuard key, its state is {state}")
     inner = str(ipaddress.ip_interface(shown["inner-address"]).ip)
-    return State(str(shown["public-key"]), inner, int(shown["listen-port"]))
+    functions = told.get("network-function", {}).get("functions", {})
+    return State(
+        str(shown["public-key"]), inner, int(shown["listen-port"]), functions.get(end.link)
+    )
 
 
 def join(client: Client, one: End, other: End) -> list[str]:
@@ -117,10 +121,19 @@ def join(client: Client, one: End, other: End) -> list[str]:
         raise OperateError(f"one end needs an address the other can reach: {_FORM}")
     states = {end: state_of(client, end) for end in (one, other)}
     lines = []
-    for here, there in ((one, other), (other, one)):
+    pairs = ((one, other), (other, one))
+    for here, there in pairs:
         peer = _peer(here, there, states[there])
         client.action(here.ns, here.vnf, "add-peer", peer, instance=here.instance)
         lines.append(f"{here}: peer {there.name} {states[there].public_key}")
+    for here, there in pairs:
+        function = states[there].function
+        if states[here].function is None or function is None:
+            continue
+        given = {"link": here.link, "name": there.name, "function": json.dumps(function)}
+        answer = client.action(here.ns, here.vnf, "add-function", given, instance=here.instance)
+        reason = f" ({answer['reason']})" if answer.get("reason") else ""
+        lines.append(f"{here}: {function['nf-kind']} of {there.ns}, {answer['state']}{reason}")
     return lines
 
 
@@ -148,6 +161,12 @@ def part(client: Client, one: End, other: End) -> list[str]:
     lines = []
     for here, there in ((one, other), (other, one)):
         params = {"link": here.link, "name": there.name}
+        told = client.action(
+            here.ns, here.vnf, "show-status", {"link": "all"}, instance=here.instance
+        )
+        known = told.get("network-function", {}).get("added", {})
+        if there.name in known.get(here.link, ()):
+            client.action(here.ns, here.vnf, "delete-function", params, instance=here.instance)
         client.action(here.ns, here.vnf, "delete-peer", params, instance=here.instance)
         lines.append(f"{here}: no peer {there.name} any more")
     return lines

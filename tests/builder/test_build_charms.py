@@ -69,7 +69,10 @@ def test_no_charm_has_what_juju_or_zip_would_trip_over(unpacked):
 
 def test_roles_of_the_mme(tree):
     metadata = charms.load(tree, "mme").metadata
-    assert metadata["provides"] == {"s1c": {"interface": "vpnaas-link"}}
+    assert metadata["provides"] == {
+        "s1c": {"interface": "vpnaas-link"},
+        "s1c-function": {"interface": "oai-function"},
+    }
     assert metadata["requires"] == {
         "s6a": {"interface": "vpnaas-link"},
         "s11": {"interface": "vpnaas-link"},
@@ -158,6 +161,7 @@ ABOUT_LINKS = {
     *("revoke-peer", "show-csr", "set-certificate"),
     *("measure-throughput", "measure-latency", "set-qos"),
     *("show-csr", "set-certificate", "revoke-peer"),
+    *("add-function", "delete-function"),
 }
 """Actions that a charm without links does not have."""
 

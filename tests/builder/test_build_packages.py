@@ -55,7 +55,10 @@ def files_of(service, dist):
     base = service.removesuffix("_double").removesuffix("_ns")
     found = {n: d for n, d in parameter_files(dist).items() if re.fullmatch(f"{base}(_.+)?", n)}
     if base == "epc":
-        found = {name: d for name, d in found.items() if not name.startswith("epc_ue")}
+        others = ("epc_ue", "epc_secgw")
+        found = {name: d for name, d in found.items() if not name.startswith(others)}
+    if base == "epc_secgw":
+        found = {name: d for name, d in found.items() if name == base}
     assert found
     return found
 
@@ -137,7 +140,7 @@ FIVE_QI = {
 
 def test_quality_of_service_of_the_templates_is_that_of_their_5qi(documents):
     templates = {n: d["nst"][0] for n, d in documents.items() if "nst" in d}
-    assert len(templates) == 7
+    assert len(templates) == 8
     for name, nst in templates.items():
         qos = nst["quality-of-service"]
         keys = ("resource-type", "priority-level", "packet-delay-budget", "packet-error-rate")
@@ -227,6 +230,7 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
 GATEWAYS = (
     *("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "sitegw_vnf"),
     *("small_cell_gw_vnf", "nr_cell_vnf", "lte_cell_vnf"),
+    *("enb_backhaul_vnf", "mme_trusted_vnf", "spgwu_trusted_vnf"),
 )
 
 
@@ -307,7 +311,10 @@ def test_day_2_primitives_ask_for_nothing_but_what_the_action_requires(documents
                     assert yaml.safe_load(parameter["default-value"]) == schema["default"]
 
 
-@pytest.mark.parametrize("service", ["epc_ns", "epc_ns_double", "vpn_basic_ns", "secgw_ha_ns"])
+@pytest.mark.parametrize(
+    "service",
+    ["epc_ns", "epc_ns_double", "vpn_basic_ns", "secgw_ha_ns", "epc_secgw_ns", "epc_secgw_ha_ns"],
+)
 def test_parameter_files_supply_what_the_primitives_take_and_no_more(documents, dist, service):
     profiles = network_services(documents)[service]["df"][0]["vnf-profile"]
     for name, document in files_of(service, dist).items():

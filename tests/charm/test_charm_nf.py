@@ -106,9 +106,17 @@ def test_before_configure_nf_there_are_links_only(service: Service) -> None:
 def test_the_mme_waits_for_the_hss_and_starts_when_it_is_ready(service: Service) -> None:
     told = service.act("mme", "configure-nf", **{k.replace("-", "_"): v for k, v in MME.items()})
     assert told["state"] == "waiting"
-    assert service.message("mme")[1].startswith("mme waiting (waiting for the other end of s6a")
+    assert service.message("mme")[1].startswith(
+        "mme waiting (waiting for the network function at the other end of s11"
+    )
     units = service.out("mme", "systemctl", "list-units", "--all", "--plain", "mme.service")
     assert "mme.service" not in units.split("0 loaded")[0]
+
+    told = service.act(
+        "spgwc", "configure-nf", **{k.replace("-", "_"): v for k, v in SPGWC.items()}
+    )
+    assert told["state"] == "ready"
+    assert "at the other end of s6a" in service.message("mme")[1]
 
     # An HSS whose image has to be pulled is not ready, and says why; nothing waits for it.
     service.put("hss", "/var/lib/engine/pulling", "")
@@ -122,11 +130,6 @@ def test_the_mme_waits_for_the_hss_and_starts_when_it_is_ready(service: Service)
     # Nobody touched the MME.
     status, message = service.message("mme")
     assert (status, message.split(",")[0]) == ("active", "mme ready"), message
-    told = service.act(
-        "spgwc", "configure-nf", **{k.replace("-", "_"): v for k, v in SPGWC.items()}
-    )
-    assert told["state"] == "ready"
-    assert service.message("mme")[0] == "active"
 
 
 def test_health_of_what_runs_changes_nothing(service: Service) -> None:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
+import attr
 import pytest
 from oai import params as nf
 from oai.enb import rfsim_options
-from oai.part import decode, disagreements, encode, of
+from oai.part import (
+    decode,
+    disagreements,
+    encode,
+    expected,
+    from_json,
+    functions_from_json,
+    functions_to_json,
+    link_of,
+    of,
+)
 from oai_support import GIVEN, OP, SECRETS, K, params, rendered
 from vpnaas.base.errors import InputError
 
@@ -193,3 +206,41 @@ def test_newer_images_are_told_of_the_radio_by_words() -> None:
     assert " --rfsim --rfsimulator.serveraddr server " in unit
     script = newest["/etc/osm-vpnaas/nf/start-ue.sh"]
     assert " --rfsim '--rfsimulator.[0].serveraddr' '192.168.77.10' " in script
+
+
+def test_a_function_of_another_service_is_as_its_show_status_tells_it() -> None:
+    told = attr.evolve(of("hss", params("hss"), True), address="172.16.6.129")
+    text = json.dumps(encode(told))
+    assert from_json(text, "x") == told
+    kept = functions_to_json({"s6a": {"other-hss": told}})
+    assert functions_from_json(kept) == {"s6a": {"other-hss": told}}
+    assert functions_from_json("") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "x", "{}", "1" * 5000, "[" * 100000, '{"nf-version": "1"}'),
+        json.dumps(encode(of("hss", params("hss"), True))),  # without an address
+        json.dumps({**encode(of("hss", params("hss"), True)), "nf-address": "1.2.3.4;reboot"}),
+        json.dumps({**encode(of("hss", params("hss"), True)), "nf-address": 5}),
+    ],
+)
+def test_what_is_no_function_is_a_sentence(text: str) -> None:
+    with pytest.raises(InputError):
+        from_json(text, "add-function: function")
+
+
+def test_a_function_of_another_kind_gives_no_address() -> None:
+    assert expected("mme", "s6a", of("hss", params("hss"), True))
+    assert not expected("enb", "s1c", of("spgwu", params("spgwu"), True))
+    assert (link_of("s1c-function"), link_of("uu")) == ("s1c", "uu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [("mme", "mme-name", "mme.x"), ("hss", "mme-names", "mme,"), ("hss", "mme-names", "a;b")],
+)
+def test_names_of_mmes_are_labels(kind: str, name: str, value: str) -> None:
+    with pytest.raises(InputError, match="is not the name of a host"):
+        params(kind, **{name: value})

@@ -102,7 +102,7 @@ def test_links_and_addresses_that_are_missing_are_named() -> None:
     assert "s1c is not configured" in reconcile(Vdu(), attr.evolve(mme, ends=without)).reason
     silent = {name: attr.evolve(end, peers=()) for name, end in mme.ends.items()}
     reason = reconcile(Vdu(), attr.evolve(mme, ends=silent)).reason
-    assert "waiting for the other end of s11" in reason
+    assert "waiting for the network function at the other end of s11" in reason
     assert reconcile(Vdu(), situation("ue", parts={})).reason == "waiting for the eNB"
 
 

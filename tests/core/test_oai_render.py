@@ -159,7 +159,7 @@ def test_a_pool_leaves_the_gateway_its_address() -> None:
 COMMON = {
     "key": K,
     "opc": opc(K, OP),
-    "mme": f"mme.{REALM}",
+    "mmes": [f"mme.{REALM}", f"mme2.{REALM}"],
     "mme_id": 3,
     "realm": REALM,
     "apns": ["internet"],
@@ -178,7 +178,8 @@ def test_rows_have_the_columns_of_the_tables() -> None:
     assert all(line.endswith(";") and "\n" not in line for line in lines)
     inserts = [re.match(r"INSERT INTO vhss\.(\w+) \(([^)]*)\) VALUES \(", line) for line in lines]
     rows = [found for found in inserts if found]
-    assert len(rows) == 2 + 2 * 3
+    assert len(rows) == 2 * 2 + 2 * 3
+    assert sum(f"'mme2.{REALM}'" in line for line in lines) == 2, "a row for each MME"
     for row in rows:
         assert set(row[2].split(", ")) <= tables[row[1]]
     assert "'001010000000003'" in lines[-2]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operate.client import Client, OperateError
-from operate.join import End, join
+from operate.join import End, join, part
 
 KEYS = {"east": "A" * 43 + "=", "west": "B" * 43 + "="}
 
@@ -28,13 +28,15 @@ class Charms(Client):
         instances.add((ns, instance))
         if name == "show-status":
             told = {"public-key": KEYS[ns], "inner-address": "10.80.0.1/24", "listen-port": 51820}
-            return {params["link"]: told}
+            links = dict.fromkeys(("site-hub", "site-spoke", "s1c"), told)
+            return {**links, **FUNCTIONS.get(ns, {})}
         asked.append((ns, name, dict(params)))
-        return {}
+        return {"state": "ready", "reason": ""} if name == "add-function" else {}
 
 
 asked: list[tuple[str, str, dict[str, Any]]] = []
 instances: set[tuple[str, tuple[str, int] | None]] = set()
+FUNCTIONS: dict[str, dict[str, Any]] = {}
 
 
 def test_each_end_is_told_what_lies_behind_the_other() -> None:
@@ -64,3 +66,28 @@ def test_an_instance_of_a_vdu_is_an_end_of_its_own() -> None:
 def test_what_is_no_prefix_is_refused(text: str) -> None:
     with pytest.raises(OperateError, match="is no prefix"):
         End.parse("east/hub:site-hub", text)
+
+
+def test_network_functions_are_told_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.clear()
+    one = End.parse("east/hss:site-hub@198.51.100.20")
+    other = End.parse("west/mme:site-spoke")
+    kinds = {"east": ("site-hub", "hss"), "west": ("site-spoke", "mme")}
+    for ns, (link, kind) in kinds.items():
+        told = {"functions": {link: {"nf-kind": kind}}, "added": {link: ["west-mme", "east-hss"]}}
+        monkeypatch.setitem(FUNCTIONS, ns, {"network-function": told})
+    lines = join(Charms(), one, other)
+    added = {(ns, given["name"], given["function"]) for ns, n, given in asked if "fun" in n}
+    assert added == {
+        ("east", "west-mme", '{"nf-kind": "mme"}'),
+        ("west", "east-hss", '{"nf-kind": "hss"}'),
+    }
+    assert lines[-1] == "west/mme:site-spoke: hss of east, ready"
+    asked.clear()
+    part(Charms(), one, other)
+    assert [name for _, name, _ in asked] == ["delete-function", "delete-peer"] * 2
+    # One end without a network function: nobody is told of any.
+    monkeypatch.delitem(FUNCTIONS, "east")
+    asked.clear()
+    join(Charms(), one, other)
+    assert [name for _, name, _ in asked] == ["add-peer", "add-peer"]

@@ -29,7 +29,7 @@ DOCUMENT = {
     "subscription": {
         "key": K,
         "opc": OPC,
-        "mme": "mme.simula.nornet",
+        "mmes": ["mme.simula.nornet"],
         "mme_id": 3,
         "realm": "simula.nornet",
         "apns": ["internet", "ims"],

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.actions import Params, action
+from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
 from vpnaas.extras.extra import Extra
@@ -21,6 +22,7 @@ from .params import Common, Secrets
 logger = logging.getLogger(__name__)
 
 NF_KEY = "nf"
+FUNCTIONS_KEY = "nf-functions"
 FUNCTIONS = "oai-function"
 """Juju interface of relations between network functions that are no links."""
 HOOK_WAIT = 20
@@ -78,7 +80,8 @@ class NfCharm(VnfCharm):
             name: [(label, sorted(bag.items())) for _, label, bag in self._databags(name)]
             for name in self._more_relations()
         }
-        return self._stored(NF_KEY) + json.dumps(seen, sort_keys=True)
+        stored = self._stored(NF_KEY) + self._stored(FUNCTIONS_KEY)
+        return stored + json.dumps(seen, sort_keys=True)
 
     def _extra_absent(self) -> List[Step]:
         return plan.removal_steps(self.kind)
@@ -119,10 +122,12 @@ class NfCharm(VnfCharm):
             if address.version != 4:
                 problems.append("{}: {} is not IPv4, which OAI needs".format(link, address))
                 continue
-            inner = [str(p.inner_address) for p in decided.peers if p.inner_address is not None]
-            ends[link] = End(decided.interface, address, tuple(inner))
-        for name in sorted(ends) + self._more_relations():
-            parts[name] = self._parts(name, problems)
+            parts[link] = self._parts(link, decided, problems)
+            peers = [p.address for _, p in parts[link] if part.expected(self.kind, link, p)]
+            ends[link] = End(decided.interface, address, tuple(a for a in peers if a))
+        for name in self._more_relations():
+            if part.link_of(name) not in self.roles:
+                parts[name] = tuple(told for _, told in self._told(name, problems))
         request = self._request
         return plan.Situation(
             kind=self.kind,
@@ -134,35 +139,67 @@ class NfCharm(VnfCharm):
             given=request.secrets,
             restart=request.restart,
             wait=request.wait,
+            added={
+                link: tuple(sorted(named))
+                for link, named in self._manual_functions().items()
+                if named
+            },
         )
 
-    def _parts(self, relation: str, problems: List[str]) -> Tuple[Tuple[str, part.Part], ...]:
-        """Return what the network functions at the other end told; adds to `problems`."""
+    def _parts(
+        self, link: str, decided: LinkPlan, problems: List[str]
+    ) -> Tuple[Tuple[str, part.Part], ...]:
+        """Return what network functions at a reference point told; adds to `problems`.
+
+        One at the other end of the link itself has the address it was admitted with. One behind a
+        gateway tells its address in a relation of the network functions, and one of another service
+        is what the operator says.
+        """
+        admitted = {p.name: str(p.inner_address) for p in decided.peers if p.inner_address}
         found = []
-        for _, label, bag in self._databags(relation):
+        for peer_name, (label, told) in self._told(link, problems):
+            found.append((label, attr.evolve(told, address=admitted.get(peer_name, ""))))
+        for name in self._more_relations():
+            if part.link_of(name) == link:
+                found += [told for _, told in self._told(name, problems)]
+        found += sorted(self._manual_functions().get(link, {}).items())
+        return tuple(found)
+
+    def _told(self, relation: str, problems: List[str]) -> List[Tuple[str, Tuple[str, part.Part]]]:
+        """Return what each network function of a relation told, with its name as a peer."""
+        found = []
+        for id, label, bag in self._databags(relation):
             try:
                 told = part.decode(bag, label)
             except InputError as error:
                 problems.append(str(error))
                 continue
             if told is not None:
-                found.append((label, told))
-        return tuple(found)
+                found.append(("rel-{}".format(id), (label, told)))
+        return found
+
+    def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
+        """Return the network functions of other services that the operator told of, by link."""
+        return part.functions_from_json(self._stored(FUNCTIONS_KEY))
 
     def _publish_part(self, own: Optional[part.Part]) -> None:
-        more = self._more_relations()
-        for name in sorted(self.roles) + more:
+        for name in sorted(self.roles) + self._more_relations():
             told = own
-            if own is not None and name in more:
-                # No link gives an address there: it is that of management.
-                told = attr.evolve(own, address=self._management_address())
+            if own is not None and name not in self.roles:
+                told = attr.evolve(own, address=self._address_for(name))
             for relation in self.model.relations[name]:
                 bag = relation.data[self.app]
                 for key, value in part.encode(told).items():
                     if bag.get(key, "") != value:
                         bag[key] = value
 
-    def _management_address(self) -> str:
+    def _address_for(self, relation: str) -> str:
+        """Return where we are reached by whom a relation that is no link leads to."""
+        link = part.link_of(relation)
+        if link in self.roles:
+            configured = self._intent().links.get(link)
+            return str(configured.inner_address.ip) if configured is not None else ""
+        # No link gives an address there: it is that of management.
         login = self._login()
         try:
             return values.ipv4("ssh-hostname", login.host if login else "")
@@ -220,6 +257,36 @@ class NfCharm(VnfCharm):
         if self.kind not in params.LEVELLED:
             raise VpnaasError("OAI's {} has one log level only".format(self.kind))
         return self._change_some(given, "set-log-level")
+
+    @action("add-function")
+    def _add_function(self, given: Params) -> Mapping[str, Any]:
+        link = self._one_link(given)
+        name = fields.name("add-function: name", str(given.get("name", "")))
+        told = part.from_json(str(given.get("function", "")), "add-function: function")
+        functions = self._manual_functions()
+        functions.setdefault(link, {})[name] = told
+        return self._with_functions(functions, {"added": name, "link": link})
+
+    @action("delete-function")
+    def _delete_function(self, given: Params) -> Mapping[str, Any]:
+        link, name = self._one_link(given), str(given.get("name", ""))
+        functions = self._manual_functions()
+        known = ", ".join(sorted(functions.get(link, {})))
+        if functions.get(link, {}).pop(name, None) is None:
+            raise InputError(
+                "delete-function: name",
+                "{} is none of {}".format(fields.shown(name), link),
+                known or "none was added",
+            )
+        return self._with_functions(functions, {"deleted": name, "link": link})
+
+    def _with_functions(
+        self, functions: Mapping[str, Mapping[str, part.Part]], answer: Dict[str, Any]
+    ) -> Mapping[str, Any]:
+        """Keep other functions of other services, and reconcile with them."""
+        self._store(FUNCTIONS_KEY, part.functions_to_json(functions))
+        outcome = self._reconcile_for(Request(wait=ACTION_WAIT))
+        return dict(answer, state=outcome.state, reason=outcome.reason)
 
     def _change_some(self, given: Params, where: str) -> Mapping[str, Any]:
         """Change the parameters an action names; "keep" and 0 leave one as it is."""

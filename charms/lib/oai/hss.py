@@ -28,7 +28,7 @@ def subscription(params: Hss, secrets: Secrets, opc: str) -> Dict[str, Any]:
     return {
         "key": secrets.subscriber_key,
         "opc": opc,
-        "mme": "mme." + params.realm,
+        "mmes": ["{}.{}".format(name, params.realm) for name in params.mme_names.split(",")],
         "mme_id": MME_ID,
         "realm": params.realm,
         "apns": [name for name in (params.apn, params.second_apn) if name],

@@ -25,9 +25,9 @@ exec /magma-mme/bin/oai_mme -c /magma-mme/etc/mme.conf
 """
 
 
-def identity(realm: str) -> str:
-    """Return the Diameter identity of the MME of a realm."""
-    return "mme." + realm
+def identity(params: Mme) -> str:
+    """Return the Diameter identity of an MME."""
+    return "{}.{}".format(params.mme_name, params.realm)
 
 
 def configuration(params: Mme, ends: Ends, sgw: str) -> str:
@@ -120,7 +120,7 @@ def software(params: Mme, ends: Ends) -> Software:
     assert server is not None  # noqa: S101 - the plan looks before
     assert sgw is not None  # noqa: S101 - the plan looks before
     fd = diameter.configuration(
-        identity(params.realm),
+        identity(params),
         params.realm,
         ends["s6a"].ip,
         (diameter.MME_PORT, 5870),
@@ -169,5 +169,5 @@ def software(params: Mme, ends: Ends) -> Software:
             ),
             Check("log", "the MME's tasks do not run yet", unit="mme", pattern=STARTED),
         ),
-        common_name=identity(params.realm),
+        common_name=identity(params),
     )

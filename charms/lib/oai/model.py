@@ -18,7 +18,8 @@ class End:
     Attributes:
         interface: Network interface that has the inner address.
         address: Own inner address with the prefix length of the link's subnet.
-        peers: Inner addresses of the related network functions, by relation.
+        peers: Addresses of the network functions this one talks to over the link. A gateway between
+            them is none.
     """
 
     interface: str

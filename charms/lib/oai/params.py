@@ -100,15 +100,20 @@ class Hss(Common):
     subscribers: int = 0
     apn: str = ""
     second_apn: str = ""
+    mme_names: str = "mme"
 
 
 @attr.frozen
 class Mme(Common):
-    """Mobility Management Entity; group and code make its GUMMEI (TS 23.003 clause 2.8.1)."""
+    """Mobility Management Entity; group and code make its GUMMEI (TS 23.003 clause 2.8.1).
+
+    Its name and the realm make its Diameter identity, by which an HSS tells several apart.
+    """
 
     tac: int = 0
     mme_group: int = 0
     mme_code: int = 0
+    mme_name: str = "mme"
 
 
 @attr.frozen
@@ -212,6 +217,7 @@ def _hss(reader: _Reader) -> Hss:
         subscribers=count,
         apn=values.apn(at("apn"), reader.text("apn")),
         second_apn=reader.optional("second-apn", values.apn),
+        mme_names=values.host_names(at("mme-names"), reader.text("mme-names", "mme")),
         **common,
     )
 
@@ -221,6 +227,7 @@ def _mme(reader: _Reader) -> Mme:
         tac=values.tac(reader.at("tac"), reader.given.get("tac")),
         mme_group=reader.number("mme-group", 0, 65535),
         mme_code=reader.number("mme-code", 0, 255),
+        mme_name=values.host_name(reader.at("mme-name"), reader.text("mme-name", "mme")),
         **_common(reader),
     )
 

@@ -1,9 +1,11 @@
 """The part of a network function in a relation: what it is, and whether it is ready.
 
-It lies beside the offer of the link (`vpnaas.peers.offer`), in the same application databag. Every
-value is public. Reading is as strict, for the databag is the other side's to write.
+It lies beside the offer of the link (`vpnaas.peers.offer`), in the same application databag, or in
+that of a relation of the network functions. Every value is public. Reading is as strict, for the
+databag is the other side's to write.
 """
 
+import json
 from typing import Dict, List, Mapping, Optional
 
 import attr
@@ -35,6 +37,18 @@ EXPECTED = {
 """Kind of network function at the other end, by own kind and link."""
 
 
+FUNCTION = "-function"
+"""What the name of a relation between network functions has after that of their link.
+
+Such a relation tells the part of one whose link ends on a gateway and not on the other one.
+"""
+
+
+def link_of(relation: str) -> str:
+    """Return the link whose network functions a relation is of; itself where it is of none."""
+    return relation[: -len(FUNCTION)] if relation.endswith(FUNCTION) else relation
+
+
 @attr.frozen
 class Part:
     """What one network function tells another.
@@ -48,7 +62,7 @@ class Part:
         apn: Default APN, "" where it has none.
         ue_pool: Prefix of the UEs, "" where it has none.
         gateway: Name of the user plane, "" where it has none.
-        address: Where it is reached over a relation that is no link, "" where by none.
+        address: Where it is reached. At the other end of a link it is the address admitted there.
     """
 
     kind: str
@@ -122,6 +136,53 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         gateway=values.realm(at("gateway"), text("gateway")) if text("gateway") else "",
         address=values.ipv4(at("address"), text("address")) if text("address") else "",
     )
+
+
+def from_json(text: str, where: str) -> Part:
+    """Read a part out of the JSON text that `show-status` of another network function tells.
+
+    Raises:
+        InputError: It is none, or it does not say where that one is reached.
+    """
+    allowed = "one of network-function, functions of show-status"
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise InputError(where, "not a JSON object", allowed)
+    told = decode(document, where)
+    if told is None or not told.address:
+        raise InputError(where, "no network function with an address", allowed)
+    return told
+
+
+def functions_to_json(functions: Mapping[str, Mapping[str, Part]]) -> str:
+    """Return the document for the peer relation."""
+    given = {
+        link: {name: encode(told) for name, told in named.items()}
+        for link, named in functions.items()
+    }
+    return json.dumps(given, sort_keys=True)
+
+
+def functions_from_json(text: str) -> Dict[str, Dict[str, Part]]:
+    """Read it back.
+
+    Raises:
+        InputError: Another version of this charm wrote it, or somebody else.
+    """
+    where = "peer relation: nf-functions"
+    given = fields.json_object(where, text) if text else {}
+    return {
+        link: {name: from_json(json.dumps(bag), where) for name, bag in named.items()}
+        for link, named in given.items()
+    }
+
+
+def expected(kind: str, link: str, part: Part) -> bool:
+    """Tell whether a network function is of the kind that one of our kind meets on a link."""
+    return EXPECTED.get((kind, link)) == part.kind
 
 
 _COMPARED = (

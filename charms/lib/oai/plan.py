@@ -33,7 +33,7 @@ from .params import (
     expect,
     masked,
 )
-from .part import Part, disagreements, of
+from .part import Part, disagreements, encode, of
 
 ENGINES = ("podman", "docker")
 DEADLINE = 600
@@ -50,7 +50,7 @@ NEEDS: Mapping[str, Mapping[str, bool]] = {
     "enb": {"s1c": True, "s1u": False},
     "ue": {},
 }
-"""Links a network function needs, and whether it has to know the address of the one there."""
+"""Links a network function needs, and whether it has to know the other one's address."""
 GATES: Mapping[str, Tuple[str, ...]] = {
     "mme": ("s6a",),
     "spgwu": ("sxab",),
@@ -85,6 +85,7 @@ class Situation:
         given: Keys that `configure-nf` brings; else those on the VDU count.
         restart: Whether to restart the containers in any case.
         wait: Seconds to wait for readiness after a change.
+        added: Names of network functions of other services that the operator told of, by link.
     """
 
     kind: str
@@ -96,6 +97,7 @@ class Situation:
     given: Optional[Secrets] = None
     restart: bool = False
     wait: int = 0
+    added: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
 
 
 @attr.frozen
@@ -121,6 +123,8 @@ class Outcome(Extra):
         details: For `health`.
         files: Configuration files by path, with the keys masked.
         refused: The parameters cannot work on this VDU; what ran before goes on.
+        addresses: Our own by link.
+        added: Names of network functions of other services, by link.
     """
 
     kind: str
@@ -130,6 +134,8 @@ class Outcome(Extra):
     details: Mapping[str, Any]
     files: Mapping[str, str] = attr.Factory(dict)
     refused: bool = False
+    addresses: Mapping[str, str] = attr.Factory(dict)
+    added: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
 
     @property
     def bad(self) -> bool:
@@ -140,6 +146,17 @@ class Outcome(Extra):
     def calm(self) -> bool:
         """Tell whether nothing need be looked at again soon."""
         return self.state in ("ready", "off")
+
+    def shown(self) -> Dict[str, Any]:
+        """Return what `show-status` adds: what a network function of another service is told."""
+        if self.part is None:
+            return {}
+        functions = {
+            link: encode(attr.evolve(self.part, address=address))
+            for link, address in sorted(self.addresses.items())
+        }
+        told = {"state": self.state, "functions": functions, "added": dict(self.added)}
+        return {"network-function": told}
 
     def summary(self) -> str:
         """Return the words for the unit status, "" for none."""
@@ -180,7 +197,7 @@ def lacking(situation: Situation) -> List[str]:
         if end is None:
             found.append("{} is not configured".format(link))
         elif address and not end.peers:
-            found.append("waiting for the other end of {}".format(link))
+            found.append("waiting for the network function at the other end of {}".format(link))
     return found
 
 
@@ -453,6 +470,8 @@ def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Ou
             for path, file in plan.files.items()
             if path.startswith(BASE) and not path.endswith(".digest")
         },
+        addresses={link: end.ip for link, end in situation.ends.items()},
+        added=situation.added,
     )
 
 

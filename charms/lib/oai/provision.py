@@ -172,7 +172,7 @@ def subscriber(imsi: str, msisdn: str, common: Subscription) -> List[str]:
         "access_restriction": ACCESS_RESTRICTION,
         "key": common["key"],
         "opc": common["opc"],
-        "mmehost": common["mme"],
+        "mmehost": common["mmes"][0],
         "mmeidentity_idmmeidentity": common["mme_id"],
         "mmerealm": common["realm"],
         "rand": RAND,
@@ -186,15 +186,18 @@ def subscriber(imsi: str, msisdn: str, common: Subscription) -> List[str]:
 
 
 def mme(common: Subscription) -> List[str]:
-    """Return the statements that let the MME ask."""
-    row = {
-        "idmmeidentity": common["mme_id"],
-        "mmeisdn": "mme-isdn",
-        "mmehost": common["mme"],
-        "mmerealm": common["realm"],
-        "ue_reachability": 1,
-    }
-    return [insert("mmeidentity", row), insert("mmeidentity_host", row)]
+    """Return the statements that let the MMEs ask; the HSS refuses a connection from others."""
+    found = []
+    for number, host in enumerate(common["mmes"], start=common["mme_id"]):
+        row = {
+            "idmmeidentity": number,
+            "mmeisdn": "mme-isdn",
+            "mmehost": host,
+            "mmerealm": common["realm"],
+            "ue_reachability": 1,
+        }
+        found += [insert("mmeidentity", row), insert("mmeidentity_host", row)]
+    return found
 
 
 def statements(document: Dict[str, Any]) -> Iterator[str]:

@@ -17,6 +17,7 @@ _PREFIX = re.compile(r"\A[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*
 _TAG, _DIGEST = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", r"sha256:[0-9a-f]{64}"
 _VERSION = re.compile(r"\A({0}|{1}|{0}@{1})\Z".format(_TAG, _DIGEST))
 """A tag, a digest (OCI distribution specification), or both."""
+_HOST = re.compile(r"\A[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 _KEY = re.compile(r"\A[0-9a-f]{32}\Z")
 
 RESOURCE_BLOCKS = (25, 50, 100)
@@ -108,6 +109,23 @@ def imsi_of(where: str, text: object, network: Plmn) -> str:
             "15 digits that start with {}".format(network),
         )
     return value
+
+
+def host_name(where: str, text: str) -> str:
+    """Parse the first label of a Diameter identity (RFC 1123 clause 2.1)."""
+    if not _HOST.match(text):
+        raise InputError(
+            where,
+            "{} is not the name of a host".format(fields.shown(text)),
+            "1 to 32 of a-z, 0-9 and '-', a letter first, no '-' last",
+        )
+    return text
+
+
+def host_names(where: str, text: str) -> str:
+    """Parse names of hosts with commas between; return them in one spelling."""
+    names = [host_name(where, part.strip(" ")) for part in text.split(",")]
+    return ",".join(dict.fromkeys(names))
 
 
 def msisdn(where: str, text: object) -> str:

@@ -11,7 +11,9 @@ from e2e_support import (
     BASIC,
     CORE_5G,
     EPC,
+    EPC_SECGW,
     SECGW,
+    SHARED_HSS,
     SITEGW,
     SLICES,
     SMALL_CELL,
@@ -31,7 +33,8 @@ from lab.vim.store import Home
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory, [*BASIC, *CORE_5G, *EPC, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
+    core = [*CORE_5G, *EPC, *EPC_SECGW, *SHARED_HSS]
+    return built(tmp_path_factory, [*BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,14 @@ SMALL_CELL = (
 )
 SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
 CORE_5G = ("amf_vnf", "smf_vnf", "upf_vnf", "gnb_vnf", "5gc_ns")
+EPC_SECGW = (
+    *("hss_vnf", "mme_trusted_vnf", "spgwc_vnf", "spgwu_trusted_vnf", "secgw_vnf"),
+    *("enb_backhaul_vnf", "ue_vnf", "epc_secgw_ns", "epc_secgw_ha_ns"),
+)
+SHARED_HSS = (
+    *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "hss_ns", "epc_core_ns"),
+    *("embb_shared_nst", "urllc_shared_nst"),
+)
 EPC = (
     *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "ue_vnf"),
     "epc_ue_ns",

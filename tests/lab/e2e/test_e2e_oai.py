@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from e2e_support import ActionError, InBackground, Service, Vnf, scan, wait
+from e2e_ue import DEVICE, LONG, OP, SGI, K, attached, reaches
 from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
 from vpnaas.base.links import REFERENCE_POINTS
 
@@ -21,28 +22,12 @@ from experiments.testbed import LINKS
 
 pytestmark = pytest.mark.lab
 
-SGI = "10.254.1.203"
-DEVICE = "oaitun_ue1"
 SUBSCRIBER = {"imsi": "242881234500000", "msisdn": "24288880000000"}
 MARKER = b"a UE's own words"
-OP, K = "1006020f0a478bf6b699f15c062e42b3", "449c4b91aeacd0ace182cf3a5a72bfa1"
 PORTS = {link: REFERENCE_POINTS[link].listen_port for link in LINKS}
 NF = "/etc/osm-vpnaas/nf"
 CASSANDRA_DELAY = 0.3
 INNER = {"hss": "172.16.6.129", "spgwc": "172.16.1.104"}
-#: Seconds for what takes a second or two on a machine that has nothing else to do.
-LONG = 120
-
-
-def reaches(epc: Service, *options: str) -> bool:
-    """Say whether the UE reaches the packet data network."""
-    words = ("ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", "2", "-I", DEVICE)
-    return epc["ue"].run(*words, *options, SGI).returncode == 0
-
-
-def attached(epc: Service) -> None:
-    """Wait until the UE is attached and its packets go."""
-    wait(lambda: reaches(epc, "-c", "1"), "the UE reaches SGi", LONG)
 
 
 class Log:

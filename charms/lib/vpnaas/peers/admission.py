@@ -131,7 +131,9 @@ def admit(context: Context) -> Admission:
                 "{} overlaps {} of {}".format(context.params.inner_address, network, name),
                 "a subnet that is on none of the VDU's own networks",
             )
-    if context.params.standby_gateways and context.role != REQUIRER:
+    # In clear nobody calls: a gateway's trusted side may be either end.
+    keyed = context.params.technology != NONE
+    if context.params.standby_gateways and keyed and context.role != REQUIRER:
         raise InputError(
             "configure: standby-gateways",
             "the peers of {} are no gateways, they call this VNF".format(context.params.link),

@@ -1,0 +1,91 @@
+"""A core behind a security gateway: what UE and eNB send leaves it on the trusted side only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from e2e_support import EPC_SECGW, InBackground, Lab, Service, associations, gone, wait
+from e2e_ue import LONG, attached, load, reaches
+from e2e_wire import NEIGHBOURS, captured, ipsec_only
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+MARKER = b"a UE's own words"
+MME, SPGWU = "10.43.1.10", "10.43.1.20"
+SCTP, GTPU = "ip proto 132", "udp port 2152"
+
+
+@pytest.fixture(scope="module")
+def behind(lab: Lab) -> Iterator[Service]:
+    lab.onboard(*EPC_SECGW)
+    service = lab.create("behind", "epc_secgw_ns", "epc_secgw")
+    yield service
+    gone(service)
+
+
+def test_a_ue_attaches_through_the_gateway(behind: Service, tmp_path: Path) -> None:
+    wait(lambda: behind["ue"].action("health")["state"] == "ready", "the UE is attached", LONG)
+    told = behind["enb"].action("show-config")["files"]["/etc/osm-vpnaas/nf/enb.conf"]
+    assert f'ipv4 = "{MME}"' in told, "the MME's address, not the gateway's"
+    with ExitStack() as stack:
+        backhaul, trusted = (
+            stack.enter_context(captured(behind, name, tmp_path / f"{name}.pcap"))
+            for name in ("backhaul", "trusted")
+        )
+        behind["ue"].out("systemctl", "restart", "ue.service")
+        attached(behind)
+        assert reaches(behind, "-p", MARKER.hex(), "-s", "64")
+    assert backhaul.count(ipsec_only()) > 10
+    other = f"not {NEIGHBOURS} and not {ipsec_only()}"
+    assert backhaul.count(other) == 0, backhaul.sample(other)
+    assert not backhaul.holds(MARKER)
+    # On the trusted side is what the tunnels carried, between eNB and network functions themselves.
+    assert trusted.count(f"{SCTP} and host 10.41.0.11 and host {MME}") > 5
+    assert trusted.count(f"{GTPU} and host 10.42.0.11 and host {SPGWU}") >= 6
+    assert trusted.holds(MARKER)
+    assert len(associations(behind["gateway"])) == 2
+
+
+def test_without_the_gateway_nothing_goes_and_all_comes_back(
+    behind: Service, tmp_path: Path
+) -> None:
+    gateway = behind["gateway"]
+    gateway.out("systemctl", "stop", "strongswan")
+    with captured(behind, "backhaul", tmp_path / "without.pcap") as backhaul:
+        assert not reaches(behind, "-c", "2")
+    gateway.out("systemctl", "start", "strongswan")
+    assert backhaul.count(f"{SCTP} or {GTPU}") == 0, backhaul.sample(f"{SCTP} or {GTPU}")
+    attached(behind)
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Lab) -> Iterator[Service]:
+    lab.onboard(*EPC_SECGW)
+    service = lab.create("pair", "epc_secgw_ha_ns", "epc_secgw_ha")
+    yield service
+    gone(service)
+
+
+def test_a_takeover_amid_attaches_and_a_download_loses_no_ue(pair: Service) -> None:
+    attached(pair)
+    ue, gateway = pair["ue"], pair["gateway1"]
+    server = pair["spgwu"].action("serve-throughput", seconds=300)
+    given = {"server": server["address"], "duration": 40, "direction": "download"}
+    download = InBackground(lambda: ue.action("measure-throughput", **given))
+    storm = InBackground(lambda: load(pair["enb"], count=60, rate=4.0))
+    wait(lambda: load_runs(pair), "UEs attach", LONG)
+    gateway.action("switch-over")
+    told = storm.result()
+    assert (told["attached"], told["lost"]) == (60, 0), told
+    assert download.result()["mbps"] > 0
+    assert reaches(pair, "-c", "3")
+    assert pair["gateway2"].action("show-status")["standby"]["state"] == "active"
+
+
+def load_runs(service: Service) -> bool:
+    """Say whether UEs of the load are attached."""
+    shown = service["mme"].action("show-connected")
+    return bool(shown["attached-ues"] > 5)

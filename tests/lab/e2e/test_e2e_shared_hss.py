@@ -1,0 +1,79 @@
+"""Two slices whose cores share an HSS, which is a service of its own: S6a is joined afterwards."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import pytest
+from e2e_support import SHARED_HSS, InBackground, Lab, Service, Vnf, wait
+from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, SGI, K
+from oai import ue
+from oai.params import Secrets, Ue
+from oai.values import Plmn
+from test_e2e_slices import make_together
+
+from operate.client import Client
+from operate.join import End, join, part
+from simulators.milenage import opc
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+HSS = "192.168.8.129"
+
+
+def attach(enb: Vnf, number: int) -> None:
+    """Let a subscriber's UE attach at a cell, on the VDU of the eNB."""
+    asked = Ue(Plmn("242", "88"), "", imsi=str(FIRST_IMSI + number), msisdn="24288880000001")
+    derived = opc(bytes.fromhex(K), bytes.fromhex(OP)).hex()
+    enb.out("mkdir", "-p", "/tmp/ue")
+    enb.out("tee", "/tmp/ue/.ue_usim.conf", input=ue.configuration(asked, Secrets(OP, K), derived))
+    enb.out(
+        *("systemd-run", "--unit=test-ue", "--working-directory=/tmp/ue"),
+        *("--setenv=RFSIMULATOR=127.0.0.1", "/usr/lib/osm-lab/launch", "ue", "--rfsim"),
+    )
+    wait(lambda: pings(enb, 1) == 1, f"{enb.index}: the UE reaches SGi", LONG)
+
+
+def pings(enb: Vnf, count: int) -> int:
+    """Return how many echo requests of the UE were answered."""
+    words = ("ping", "-n", "-c", str(count), "-i", "0.5", "-W", "2", "-I", DEVICE, SGI)
+    return enb.run(*words, timeout=count + 60).stdout.count("bytes from")
+
+
+def test_a_ue_attaches_in_each_slice_of_a_shared_hss(lab: Lab) -> None:
+    lab.onboard(*SHARED_HSS)
+    make_together(
+        lab, *((name, f"{name}_shared_nst", f"{name}_shared_oai") for name in ("embb", "urllc"))
+    )
+    names = {row["name"] for row in lab.engine.store.all("nsrs")}
+    (hub,) = names & {"embb.hss", "urllc.hss"}
+    hss = Service(lab, hub)
+    cores = {name: Service(lab, f"{name}.core") for name in ("embb", "urllc")}
+    for core in cores.values():
+        told = core["mme"].action("health")
+        assert (told["state"], "end of s6a" in told["reason"]) == ("waiting", True)
+    words = [sys.executable, "-m", "lab.cli", "--home", str(lab.home)]
+    client = Client(tuple(shlex.split(shlex.join(words))), pause=0.1)
+    one = End.parse(f"{hub}/hss:s6a@{HSS}")
+    for name, core in cores.items():
+        lines = join(client, one, End.parse(f"{name}.core/mme:s6a"))
+        assert len(lines) == 4, lines
+        assert join(client, one, End.parse(f"{name}.core/mme:s6a")) != [], "again does no harm"
+        mme = core["mme"]
+        wait(lambda mme=mme: mme.action("health")["state"] == "ready", f"{name}: MME ready", LONG)
+    # Two MMEs of one HSS, each by its own name.
+    rows = hss["hss"].out("ss", "-Htn", "state", "established", "sport = :3868").splitlines()
+    assert len(rows) == 2, rows
+    for number, core in enumerate(cores.values(), start=1):
+        enb = core["enb"]
+        wait(lambda enb=enb: enb.action("health")["state"] == "ready", "the eNB is ready", LONG)
+        attach(enb, number)
+    # One leaves while the other has traffic.
+    traffic = InBackground(lambda: pings(cores["urllc"]["enb"], 60))
+    part(client, one, End.parse("embb.core/mme:s6a"))
+    lab.done("nsi-delete", "embb", "--wait")
+    answered = traffic.result()
+    assert answered >= 58, answered
+    assert cores["urllc"]["mme"].action("health")["state"] == "ready"
+    lab.done("nsi-delete", "urllc", "--wait")
