@@ -125,7 +125,7 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
     """
     with locked(directory / "agent.lock"):
         if not agent_there(directory):
-            raise SilentError("the guest agent does not run (yet)")
+            raise SilentError("The guest agent does not run in the server, or not yet.")
         with _Channel(directory, AGENT, _PATIENCE) as channel:
             # What an earlier client did not wait for may still come; 0xFF begins our answers.
             number = os.getpid() << 20 | next(_ids)
