@@ -45,6 +45,7 @@ def link_kinds(service: Service, kind: str) -> list[str]:
         row["linkinfo"]["info_kind"]
         for vnf in service.vnfs.values()
         for row in json.loads(vnf.out(*words))
+        if row  # interfaces of other types are listed as empty objects
     ]
 
 
