@@ -8,7 +8,7 @@ The edge does the round trips in between:
     after = vdu(plan.steps)                            # only where something differs
     outcome = conclude(plan, after)
 
-Nothing here knows ops, paramiko or files, nor what secures a link: that is behind `technology`.
+Nothing here knows ops, paramiko or files. `technology` hides how a link is secured.
 """
 
 from typing import Dict, List, Mapping, Optional, Tuple
@@ -104,9 +104,9 @@ def _tools(charm_state: CharmState) -> List[str]:
 
 
 def prepare_steps(charm_state: CharmState, results: Results) -> List[Step]:
-    """Return the steps of a second look; often none.
+    """Return the steps of a second round trip; often none.
 
-    They move agreements on preshared keys on, and ask routers on the way to peers what fits.
+    They continue agreements on preshared keys, and probe the path MTU to peers.
     """
     steps = nesting.probes(charm_state, facts.parse(results), results)
     for name, technology in sorted(TABLE.items()):
@@ -160,7 +160,7 @@ def make_plan(
 def _gateway_steps(
     charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
 ) -> Tuple[List[Step], List[Step], List[str]]:
-    """Return what makes a gateway before its links and after them, and what is wrong with it."""
+    """Return the gateway's steps before its links and after them, and its problems."""
     if charm_state.gateway is None or any(plan.unusable for plan in links.values()):
         # What a link that cannot be used should be is not known; what protects it stays.
         return [], [], []
@@ -227,7 +227,7 @@ def _plan_links(
 
 
 def _running(charm_state: CharmState, results: Results) -> Dict[str, Tuple[Peer, ...]]:
-    """Return the peers that each link has, of those that are still there."""
+    """Return the peers of each link, without those that are gone."""
     peers = {}
     for link, params in charm_state.intent.links.items():
         names = {"man-" + manual.name for manual in charm_state.intent.manual(link)}
@@ -309,7 +309,7 @@ def _probes(
     """Return a bounded ping to each peer that says it has us, and a second look."""
     steps: List[Step] = []
     for link, plan in sorted(links.items()):
-        # The address of a peer that has one only is outside the tunnel for what is our own.
+        # Do not ping a peer with the option same-address: our own packets to it bypass the tunnel.
         asked = {
             peer.name: peer.inner_address
             for peer in plan.peers

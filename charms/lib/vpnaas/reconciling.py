@@ -1,7 +1,7 @@
-"""ops edge: from any event of Juju to one reconcile, whatever the VNF.
+"""ops edge: turns any event of Juju into one reconcile, for every VNF.
 
-Every event leads to `_reconcile`; the handlers differ only in what they report. OSM waits an hour
-for a unit that is neither active nor blocked, so no other status is ever set.
+Every event leads to `_reconcile`; the handlers differ only in their report. OSM waits an hour for a
+unit that is neither active nor blocked, so the charm sets no other status.
 """
 
 import hashlib
@@ -183,8 +183,8 @@ class ReconcilingCharm(CharmBase):
     def _others_go_on(self) -> bool:
         """Tell whether another unit of the application stays.
 
-        Asked of Juju itself: before ops 2.3, planned_units counts units that are dying, and so
-        always the one that stops.
+        It asks Juju itself: before ops 2.3, planned_units also counts dying units, and so always
+        counts the unit that stops.
         """
         command = ["goal-state", "--format=json"]
         try:
@@ -200,7 +200,7 @@ class ReconcilingCharm(CharmBase):
     # The one path
 
     def _fingerprint(self, charm_state: CharmState) -> str:
-        """Return a digest of all Juju holds that a reconcile depends on, or leaves behind."""
+        """Return a digest of all data in Juju that a reconcile reads or writes."""
         seen = {
             "login": str(self._login()),
             "intent": charm_state.intent.to_json(),
@@ -223,7 +223,7 @@ class ReconcilingCharm(CharmBase):
         return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
 
     def _reconcile(self, charm_state: CharmState) -> Optional[Outcome]:
-        """Bring the VDU to what is wanted; None where there is nothing to reconcile yet."""
+        """Bring the VDU to the wanted state; None if there is nothing to reconcile yet."""
         if not self._login() or (charm_state.intent.empty and not self._has_more()):
             return None
         started = time.monotonic()

@@ -39,8 +39,8 @@ class LinkStatus:
             data), "pending" (set up here, the peer
             has not confirmed yet), "up" (every peer answered), "clear" (technology none), "down"
             (a peer that has us does not answer), "blocked" (somebody must act).
-        reason: Why, "" where there is nothing to add.
-        details: What show-status prints.
+        reason: Reason for the state, "" for none.
+        details: Output of show-status.
     """
 
     link: str

@@ -94,7 +94,7 @@ class Certificate:
         return self.begins + (self.ends - self.begins) * 2 // 3
 
     def issued_by(self, authority: "Certificate") -> bool:
-        """Tell whether it claims so. Only openssl checks the signature."""
+        """Tell whether it names this authority as its issuer; openssl checks the signature."""
         return self.issuer == authority.subject
 
 

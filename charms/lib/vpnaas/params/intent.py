@@ -37,8 +37,8 @@ class LinkParams:
         link: Name of the link, which is the relation endpoint.
         technology: "wireguard", "ipsec", or "none" for the measurement baseline in clear.
         inner_address: Our address inside the tunnel, with the prefix length of the link's subnet.
-        underlay_interface: VDU interface the tunnel runs over, "" for that of management.
-        gateway: Address peers reach us at where it is not ours (floating IP, NAT), else None.
+        underlay_interface: VDU interface the tunnel runs over, "" for the management interface.
+        gateway: Address at which peers reach us if it is not ours (floating IP, NAT), else None.
         listen_port: UDP port of the tunnel.
         allowed_prefixes: Prefixes behind us.
         accept_prefixes: Prefixes a peer may announce besides its address in the inner subnet.
@@ -46,8 +46,8 @@ class LinkParams:
         keepalive: Seconds, 0 is off, -1 decides by NAT.
         preshared_key: Whether the link needs a preshared key.
         standby_gateways: Outer addresses of the two gateways of a pair, which may announce the same
-            prefixes to us. For technology "none" that may be one, the address that moves.
-        ipsec: What concerns IPsec only.
+            prefixes to us. For technology "none", one address is enough: the address that moves.
+        ipsec: Parameters for IPsec only.
     """
 
     link: str
@@ -151,7 +151,7 @@ class Intent:
         return attr.evolve(self, revoked=dict(self.revoked, **{link: tuple(sorted(known))}))
 
     def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":
-        """Return the intent with another quality of service of a link, None for none."""
+        """Return the intent with another quality of service of a link; None removes it."""
         if link not in self.links:
             raise InputError(
                 "set-qos: link", "{} is not configured".format(link), "run configure first"
@@ -178,8 +178,8 @@ class Intent:
     def configured(self, params: Mapping[str, Any]) -> "Intent":
         """Return the intent after `configure`; inner address "none" switches the link off.
 
-        A 5QI given there is that of the link's slice, which OSM itself enforces nowhere; without
-        one, a quality of service that `set-qos` set stays.
+        The parameter 5QI is that of the link's slice, which OSM does not enforce. Without it, the
+        quality of service from `set-qos` stays.
         """
         if fields.string("configure: inner-address", params.get("inner-address", "")) == OFF:
             link = fields.string("configure: link", params.get("link", ""))
@@ -254,15 +254,15 @@ class Intent:
         """Read the document back; "" is an empty intent.
 
         Raises:
-            InputError: It was written by another version of this charm, or by somebody else. The
-                charm then stays operable and says so, rather than failing hook after hook.
+            InputError: Another version of this charm, or another program, wrote it. The charm then
+                shows this in its status and its hooks do not fail.
         """
         if not text:
             return cls()
         document = fields.json_object("peer relation: intent", text)
         version = document.get("version")
         links, peers = document.get("links", []), document.get("peers", [])
-        # Documents of before there were any have none of these.
+        # Documents of earlier versions lack these keys.
         shares, gateway = document.get("qos", []), document.get("gateway", {})
         monitoring = document.get("monitoring")
         off = document.get("off", [])
@@ -408,7 +408,7 @@ def key_form(technology: str) -> Callable[[str, str], str]:
 
 
 def _any_key(where: str, text: str) -> str:
-    """Parse a key whose technology is known only together with its link."""
+    """Parse a public key; its length tells the technology, which only the link knows."""
     return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
 
 

@@ -56,7 +56,7 @@ DEFAULT_PROPOSAL = "aes256gcm-curve25519"
 
 @attr.frozen
 class Suite:
-    """One combination of algorithms, or several where each has alternatives.
+    """One combination of algorithms, or several if there are alternatives.
 
     Attributes:
         ciphers: strongSwan's names, the most wanted first.
@@ -148,7 +148,7 @@ class Proposal:
 
     @property
     def hybrid(self) -> str:
-        """Return the additional post-quantum key exchange, "" for none."""
+        """Return the additional post-quantum key exchange, or ""."""
         return self.suites[0].hybrid
 
     def ike(self) -> str:
@@ -291,7 +291,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
 
 
 def options(where: str, text: str) -> Dict[str, object]:
-    """Parse "key=value,key=value"; "none" and "" are all defaults."""
+    """Parse "key=value,key=value"; "none" and "" mean all defaults."""
     found: Dict[str, object] = {}
     for part in () if text in NOTHING else text.split(","):
         key, equals, value = (word.strip(" ") for word in part.partition("="))

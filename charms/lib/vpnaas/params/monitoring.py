@@ -39,7 +39,7 @@ OFF = Monitoring(0)
 
 
 def effective(asked: Optional[Monitoring], gateway: bool) -> Monitoring:
-    """Return what holds: what was asked for, else an exporter on gateways only."""
+    """Return the requested settings; the default is an exporter on gateways only."""
     if asked is not None:
         return asked
     return Monitoring(PORT) if gateway else OFF

@@ -1,8 +1,8 @@
 """Pools of inner addresses that a gateway hands out itself (RFC 7296 section 2.19).
 
-A small cell that nobody can script asks its gateway for an address, by the configuration payload of
-IKEv2. Such peers are manual ones: what a relation's peer may have inside is known, vetted, guarded
-and routed before there is a tunnel, which an address from a pool is not.
+A small cell without a charm asks its gateway for an address, in the configuration payload of IKEv2.
+Only manual peers can do so. The inner address of a related peer must be known before the tunnel is
+up, to check, guard and route it. An address from a pool is not known then.
 """
 
 from typing import Sequence, Tuple
@@ -46,12 +46,12 @@ def check(
     own: Sequence[fields.IPNetwork],
     networks: Sequence[Tuple[str, fields.IPNetwork]],
 ) -> None:
-    """Raise InputError where a pool would hand out what is somebody else's.
+    """Raise InputError if a pool contains addresses that are in use elsewhere.
 
     Args:
-        pool: Of the link.
-        own: Our inner address, and what lies behind us.
-        networks: The VDU's own, by interface.
+        pool: Pool of the link.
+        own: Our inner address, and the prefixes behind us.
+        networks: The VDU's own networks, by interface.
     """
     taken = [("what we have on the link", network) for network in own]
     for owner, network in taken + [("a network of " + name, network) for name, network in networks]:

@@ -13,15 +13,15 @@ MAX_MBPS = 400000
 
 @attr.frozen
 class LinkQos:
-    """What a link is to get (the `set-qos` primitive).
+    """Quality of service of a link (the `set-qos` primitive).
 
     Attributes:
         link: Name of the link.
         five_qi: 5QI of its slice.
         guaranteed_mbps: GFBR in Mbit/s; 0 for a non-GBR 5QI.
         maximum_mbps: MFBR, or for a non-GBR 5QI the slice's share (AMBR), in Mbit/s; 0 for none.
-        underlay_mbps: What the network lets through below the link, in Mbit/s, for all links of the
-            interface together; 0 where not known.
+        underlay_mbps: Rate of the network below the link, in Mbit/s, for all links of the interface
+            together; 0 if unknown.
     """
 
     link: str

@@ -1,4 +1,4 @@
-"""The peers of a link: what they offer, which of them are admitted, and what they then own.
+"""The peers of a link: their offers, their admission, and the addresses and keys they hold.
 
-What a peer publishes is read and checked here, and nowhere else.
+Only this package reads and checks the data that a peer publishes.
 """

@@ -1,8 +1,8 @@
-"""Admission: which of the peers that present themselves a link gets.
+"""Admission: decides which peers a link gets.
 
-Offers come from databags other parties write. What a running peer has is reserved before any new
-offer is looked at, so that nobody takes an address, a prefix or a key from it. A peer whose data
-are not acceptable keeps what was applied for it before.
+Other parties write the databags that offers come from. So admission first reserves the addresses,
+prefixes and keys of running peers, and then looks at new offers. No offer can take them from a
+running peer. A peer with unacceptable data keeps its applied configuration.
 """
 
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -30,15 +30,15 @@ _Underlay = Tuple[str, fields.IPNetwork]
 
 @attr.frozen
 class Proof:
-    """Where a peer stands that proves itself by certificates.
+    """State of a peer that authenticates itself by certificates.
 
     Attributes:
-        certificate: Names the one of its key in use, "" where it has none yet.
+        certificate: Name of the certificate of its key in use, "" if it has none yet.
         next_certificate: The same for its next key.
-        waiting: What it waits for where it has none.
-        refused: Why the one of its key in use is not good.
-        problems: Sentences on what is not good besides.
-        keep: Whether what was applied for it before may go on.
+        waiting: What it waits for if it has no certificate.
+        refused: Why the certificate of its key in use is not valid.
+        problems: Sentences on further problems.
+        keep: Whether its applied configuration may stay.
     """
 
     certificate: str = ""
@@ -51,15 +51,15 @@ class Proof:
 
 @attr.frozen
 class Context:
-    """What the admission of peers needs to know of one link.
+    """Input to the admission of peers of one link.
 
     Attributes:
         role: "provider" or "requirer" of the link, as charm.yaml has it.
         applied: Peers of the last successful reconcile.
-        own_keys: Our public key, then the staged one if there is one.
-        refused: Why the endpoint of a peer cannot be used, and what can, by peer name.
-        preshared_ids: Identity of the agreed preshared key by peer name, None while there is none.
-        proofs: Where peers stand with certificates by peer name, None where there are none.
+        own_keys: Our public key, followed by the staged one if there is one.
+        refused: Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
+        preshared_ids: Identity of the agreed preshared key by peer name, None before the agreement.
+        proofs: State of the peers' certificates by peer name, None for a link without certificates.
         revoked: Digests of keys that an operator revoked.
         elsewhere: Peers of the VDU's other links, by link.
     """
@@ -97,12 +97,12 @@ class Admission:
 
 @attr.frozen
 class _Request:
-    """What one peer asks for, judged without regard to the others.
+    """Request of one peer, checked without regard to the other peers.
 
     Attributes:
-        peer: What it asks to be, None where it may not be that.
-        keep: Whether it may stay what it was before.
-        offer: Its offer, where it has one that can be read.
+        peer: The peer it asks to be, None if this is refused.
+        keep: Whether its applied configuration may stay.
+        offer: Its offer, None if there is none or it cannot be read.
     """
 
     name: str
@@ -116,12 +116,12 @@ class _Request:
 def admit(context: Context) -> Admission:
     """Decide which peers a link has.
 
-    All that run keep what they have before anything new is looked at. So no peer can take an
-    address, a prefix, a key or an identity from a running one, whatever it asks for.
+    Running peers first reserve what they have; only then does it check new requests. So no peer can
+    take an address, a prefix, a key or an identity from a running one.
 
     Raises:
-        InputError: The inner subnet would draw a network of the VDU into the tunnel, in the worst
-            case that of management.
+        InputError: The inner subnet would route a network of the VDU into the tunnel, in the worst
+            case the management network.
     """
     underlays = _underlays(context)
     for name, network in underlays if not context.params.is_outer else ():
@@ -164,7 +164,7 @@ def admit(context: Context) -> Admission:
 def _reserve(
     context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
 ) -> List[str]:
-    """Let running peers hold what they have; return why one that asks for nothing may not."""
+    """Reserve what running peers have; return the refusals of peers without a request."""
     problems = []
     # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
     # must not live on in clear.
@@ -192,9 +192,9 @@ def _reserve(
 def _grant(
     context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
 ) -> List[str]:
-    """Let peers hold what they ask for, running ones first; return why others may not.
+    """Reserve what peers request, running peers first; return the refusals by peer.
 
-    What is refused is looked at again after a running peer may have let go of it.
+    A refused request is checked again, because a running peer may have freed a resource.
     """
     asked = [request.peer for request in requests if request.peer is not None]
     asked.sort(key=lambda peer: claims.of(peer.name) is None)
@@ -251,7 +251,7 @@ def _related(context: Context, remote: Remote) -> _Request:
             return attr.evolve(request, keep=proof.keep, problems=problems)
         reason = proof.waiting or "waiting for {}".format(remote.label)
         return attr.evolve(request, keep=proof.keep, waiting=(reason,))
-    # Of either end: what one peer asks for binds no other peer of the link.
+    # Either end may require it. The request of one peer does not bind the other peers of the link.
     required = used.keys is not None and (used.keys.preshared or context.params.needs_preshared)
     preshared_id = context.preshared_ids.get(name) if required else ""
     if preshared_id is None:
@@ -379,8 +379,8 @@ def _next_key(context: Context, keys: KeyOffer, proof: Proof) -> str:
 
 def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
     if params.technology == NONE:
-        # Nothing sends any, and our gateway may be an address that comes and goes with a pair's
-        # activity: what is in force must not depend on it.
+        # A link in clear sends no keepalives. Our gateway address may move between the members of a
+        # pair, and the applied state must not depend on that.
         return 0
     if params.keepalive >= 0:
         return params.keepalive
@@ -389,11 +389,11 @@ def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
 
 
 def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> None:
-    """Raise InputError where a peer would take what is ours.
+    """Raise InputError if a peer would take an address, a prefix or a key of ours.
 
     Args:
-        context: What is known of the link.
-        peer: The one to judge.
+        context: Input to the admission on this link.
+        peer: The peer to check.
         underlays: The VDU's own networks.
     """
     own = fields.host_network(context.params.inner_address)
@@ -423,7 +423,7 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> 
 
 
 def _underlays(context: Context) -> List[_Underlay]:
-    """Return the VDU's own networks, which no tunnel may capture; none for a link in clear."""
+    """Return the VDU's own networks, which no tunnel may capture; empty for a link in clear."""
     if context.params.technology not in KEYED:
         return []
     return [
@@ -431,6 +431,6 @@ def _underlays(context: Context) -> List[_Underlay]:
         for interface in context.vdu.interfaces.values()
         if not interface.name.startswith(OWN_INTERFACES) and interface.name != "lo"
         for address in interface.addresses
-        # An inner address in clear is a host prefix on the underlay and no network of its own.
+        # An inner address in clear is a host prefix on the underlay, not a network.
         if address.network.prefixlen < address.max_prefixlen
     ]

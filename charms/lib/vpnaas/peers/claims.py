@@ -1,7 +1,7 @@
-"""What the peers of a link hold, and whether another one may have it too.
+"""What the peers of a link hold, and whether another peer may hold it too.
 
-A peer holds its prefixes, its keys, its IKE identity and the address it is reached at. What running
-peers hold is reserved before anything new is judged, so that no peer takes it from them.
+A peer holds its prefixes, its keys, its IKE identity and its outer address. These are reserved for
+running peers before any new request is checked, so that no peer can take them.
 """
 
 import bisect
@@ -37,12 +37,12 @@ class Addresses:
 
 
 class Claims:
-    """What each peer of a link holds, by its name.
+    """What each peer of a link holds, by the peer's name.
 
     Args:
-        pair: Outer addresses of a declared gateway pair, none where there is no pair.
-        elsewhere: Peers of the VDU's other links, by link. A route leads one way: what they have
-            is not for peers of this link.
+        pair: Outer addresses of a declared gateway pair, empty without a pair.
+        elsewhere: Peers of the VDU's other links, by link. A prefix has one route only, so peers of
+            this link cannot have the prefixes of these.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Claims:
         return tuple(peer for _, peer in sorted(self._peers.items()))
 
     def of(self, name: str) -> Optional[Peer]:
-        """Return a peer as it holds, None where it holds nothing."""
+        """Return a peer with what it holds, or None if it holds nothing."""
         return self._peers.get(name)
 
     def hold(self, peer: Peer) -> None:
-        """Let a peer hold what it has; what it held before is free."""
+        """Reserve what a peer has, and free what it held before."""
         self._release(peer.name)
         self._peers[peer.name] = peer
         self._prefixes.add(peer.prefixes, peer.name)
@@ -95,7 +95,7 @@ class Claims:
             self._outers.remove(peer.endpoint[0], name)
 
     def check(self, peer: Peer) -> None:
-        """Raise InputError where a peer would have what another one holds."""
+        """Raise InputError if a peer asks for something that another peer holds."""
         before = self._peers.get(peer.name)
         held = before.prefixes if before is not None else ()
         for prefix in peer.prefixes:
@@ -135,7 +135,7 @@ class Claims:
         return [self._peers[name] for name in names if name != peer.name]
 
     def _crossing(self, peer: Peer) -> List[Peer]:
-        """Return the peers of which one would draw what is sent to the other's outer address."""
+        """Return peers whose prefixes cover this peer's endpoint, or the other way round."""
         names: List[str] = []
         for prefix in peer.prefixes:
             names += self._outers.within(prefix)
@@ -144,14 +144,13 @@ class Claims:
         return self._others(peer, names)
 
     def _pair(self, peer: Peer, others: List[Peer]) -> bool:
-        """Tell whether a peer and those that have its prefix are a gateway pair.
+        """Tell whether a peer and the holders of its prefix are a gateway pair.
 
-        The operator declares the pair by the addresses its two members are reached at. What a
-        member says of itself counts for nothing: we call the address, and whoever answers there
-        proves itself by the key that was offered with it. Both must have the same inner address
-        and the same behind them: which of the tunnels is used follows from what is newest only
-        where both have the same traffic selectors. In clear both are reached at the address that
-        moves between them.
+        The operator declares the pair by the outer addresses of its two members. The members' own
+        data do not make a pair: we call the declared address, and the gateway there authenticates
+        itself by the key offered with this address. Both must have the same inner address and the
+        same prefixes: charon uses the newest tunnel only if both have the same traffic selectors.
+        In clear, both have the same outer address, which moves between them.
         """
         if len(others) != 1 or peer.prefixes != others[0].prefixes:
             return False

@@ -1,8 +1,8 @@
-"""The offer: what one end of a link tells the other, in the relation's application databag.
+"""The offer: the data of one end of a link for the other, in the relation's application databag.
 
-Every value is public. Decoding is strict, since the databag is the remote side's to write: unknown
-versions, missing fields and values out of form are an InputError, and the caller keeps what ran
-before.
+Every value is public. Decoding is strict, because the remote side writes the databag. Unknown
+versions, missing fields and malformed values raise an InputError. The caller then keeps the running
+configuration.
 """
 
 from typing import Callable, Dict, Mapping, Optional, Tuple
@@ -25,15 +25,15 @@ MAX_VALUE = 4096
 
 @attr.frozen
 class CertOffer:
-    """The part of an offer that is about certificates; each is base64 of DER, "" for none.
+    """Certificates in an offer; each value is base64 of DER, "" for none.
 
     Attributes:
-        request: For the owner's public key (PKCS#10), for the provider to sign.
+        request: Certificate request for the owner's public key (PKCS#10). The provider signs it.
         next_request: The same for its next key.
-        certificate: For the owner's public key.
-        next_certificate: For its next key.
-        authority: Of the provider, with which it signs.
-        issued: What the provider issued for the reader's public key.
+        certificate: Certificate of the owner's public key.
+        next_certificate: Certificate of its next key.
+        authority: Certificate of the provider's authority, which signs requests.
+        issued: Certificate that the provider issued for the reader's public key.
         next_issued: The same for the reader's next key.
     """
 
@@ -48,21 +48,20 @@ class CertOffer:
 
 @attr.frozen
 class KeyOffer:
-    """The part of an offer that technologies with keys have in common.
+    """The part of an offer that all technologies with keys share.
 
     Attributes:
-        public_key: Key in use; what a key is, the technology says.
+        public_key: Key in use; the technology defines its form.
         key_generation: Counts rotations from 1, for people and logs.
-        next_public_key: Key the owner will switch to once all peers have acknowledged it.
+        next_public_key: The next key. The owner switches to it when all peers have acknowledged it.
         acknowledged: Keys of the reader that the owner has installed, current and next.
         preshared: Whether the owner needs a preshared key on this link.
-        wrap_key: RSA public key (SubjectPublicKeyInfo, DER, base64) a preshared key may be
-            encrypted to.
+        wrap_key: RSA public key (SubjectPublicKeyInfo, DER, base64) that encrypts a preshared key.
         wrapped: Preshared key, encrypted to the reader's wrap_key (RSA-OAEP with SHA-256).
-        identity: IKE identity of the owner on this link, "" where the technology has none.
-        proposal: Algorithms, which must be equal at both ends, "" where there is no choice.
-        credentials: How the ends prove themselves, "" where there is no choice.
-        certs: Certificates, all empty where the ends prove themselves otherwise.
+        identity: IKE identity of the owner on this link, "" if the technology has none.
+        proposal: Algorithms, equal at both ends; "" if there is no choice.
+        credentials: How the ends authenticate themselves, "" if there is no choice.
+        certs: Certificates, all empty if the ends authenticate themselves without.
     """
 
     public_key: str
@@ -84,11 +83,11 @@ class Offer:
 
     Attributes:
         technology: "wireguard" or "none".
-        endpoint: Outer address and UDP port to reach the owner at; None where it only calls out.
+        endpoint: Outer address and UDP port of the owner; None if it only initiates.
         inner_address: Address inside the tunnel, a host without subnet.
         allowed_prefixes: Prefixes behind the owner.
         mtu: Largest inner packet in bytes the owner's underlay can carry.
-        keys: Credentials, in the form of the technology; None where it has no keys.
+        keys: Credentials, in the form of the technology; None if it has no keys.
     """
 
     technology: str
@@ -282,12 +281,12 @@ def _keys(
 
 @attr.frozen
 class Remote:
-    """A related application that still has units, and what it offers: one peer, to be.
+    """A related application that still has units, and its offer: one possible peer.
 
     Attributes:
-        offer: None where it has made none yet, has switched the link off, or made a bad one.
+        offer: None if it made no offer yet, switched the link off, or made an invalid offer.
         problem: Why its offer cannot be read.
-        declined: Whether it has the link switched off.
+        declined: Whether it switched the link off.
     """
 
     relation_id: int

@@ -1,4 +1,4 @@
-"""Typed peers of a link: what the VDU should know of them, and the record of what it was told."""
+"""Typed peers of a link: their wanted state on the VDU, and the record of the applied one."""
 
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -15,24 +15,24 @@ RECORD_VERSION = 1
 
 @attr.frozen
 class Peer:
-    """A peer to have on a link.
+    """A wanted peer of a link.
 
     Attributes:
         name: Stable key, "rel-<relation id>" or "man-<name>".
-        label: What people know it by, the remote application or the manual peer's name.
+        label: Name for people: the remote application or the manual peer's name.
         inner_address: Its address in the tunnel, None for a manual peer of prefixes only.
-        prefixes: All it may send from.
-        technology: What its tunnel is.
+        prefixes: All prefixes it may send from.
+        technology: Technology of its tunnel.
         public_key: Key in use, in the form of the technology; "" for none.
-        next_public_key: Key it is about to switch to.
-        identity: Its IKE identity, "" where the technology has none.
-        endpoint: Where to reach it, None where it calls us.
-        keepalive: Seconds between keepalives we send, 0 for none.
-        mtu: Largest inner packet it can take, 0 where unknown.
-        preshared: Identifies the preshared key in force (a digest of its encrypted form), "" for
+        next_public_key: Key it will switch to.
+        identity: Its IKE identity, "" if the technology has none.
+        endpoint: Its outer address and UDP port, None if it initiates.
+        keepalive: Seconds between the keepalives that we send, 0 for none.
+        mtu: Largest inner packet it can receive, in bytes; 0 if unknown.
+        preshared: Identity of the preshared key in force (a digest of its encrypted form), "" for
             none.
-        reached: Whether it says that it has us installed, so that a probe must succeed.
-        certificate: Names the certificate of its key in use, "" where it needs none.
+        reached: Whether its offer says that it has installed us, so that a probe must succeed.
+        certificate: Name of the certificate of its key in use, "" if it needs none.
         next_certificate: The same for its next key.
     """
 
@@ -67,13 +67,13 @@ class KeyState:
     """What was observed of the keys of one link.
 
     Attributes:
-        public_key: Of the private key on file.
-        next_public_key: Of the key staged by a rotation, "" where none is under way.
-        generation: Of the private key on file.
+        public_key: Public key of the private key on the VDU.
+        next_public_key: Public key of the staged key, "" if no rotation is in progress.
+        generation: Generation of the private key on the VDU.
         applied: Peers of the last successful reconcile.
-        recorded: The record that says so, None where there is none.
-        agreed: Identity of the preshared key with each related peer, None while there is none, and
-            the ciphertext to publish.
+        recorded: Text of the record of these peers, or None.
+        agreed: Identity of the preshared key with each related peer (None before the agreement),
+            and the ciphertext to publish.
     """
 
     public_key: str
@@ -89,7 +89,7 @@ class KeyState:
 
 
 def record(peers: Sequence[Peer]) -> str:
-    """Return the text kept on the VDU, by which a later reconcile knows what was applied."""
+    """Return the record for the VDU, from which a later reconcile reads what was applied."""
     return (
         json.dumps(
             {"version": RECORD_VERSION, "peers": [_to_json(peer) for peer in peers]},

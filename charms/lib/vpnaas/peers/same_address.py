@@ -1,14 +1,14 @@
 """An inner address that equals the outer one (option same-address of IPsec).
 
-A small cell may have one address for all: that of its backhaul is also what the core knows it by.
-Then destinations do not tell packets of the tunnel from the tunnel's own. On the end that has the
-address nothing is new: what leads to the other end is routed into the link. On the other end it is
-the source that tells: packets from what lies behind it go by a table of the link's own, IKE and ESP
-come from its outer address and go by the main one.
+A small cell may have a single address: the core knows it by its backhaul address. Then the
+destination does not separate inner packets from the tunnel's outer packets. The end that has this
+address routes as usual: the prefixes of the other end lead into the link. The other end routes by
+source: packets from the prefixes behind it use a routing table of the link. IKE and ESP have its
+outer address as source and use the main table.
 
-It is an explicit choice at both ends. A peer may name no other address than the one it is reached
-at, and only one of `accept-prefixes`; it must be on the underlay, not on another network of the
-VDU, and be nobody else's.
+Both ends must choose the option. The inner address of the peer must be its outer address and within
+`accept-prefixes`. It must be on the underlay, not on another network of the VDU, and no other peer
+may have it.
 """
 
 from typing import List, Sequence, Tuple
@@ -28,7 +28,7 @@ MAX_RULES = fields.MAX_PREFIXES + 1
 
 
 def check(params: LinkParams, underlay: facts.Interface) -> None:
-    """Raise InputError where our own inner address is neither apart nor that of the underlay."""
+    """Raise InputError if the option same-address cannot work with our inner address."""
     inner = params.inner_address
     if inner.version != 4:
         raise InputError(
@@ -55,7 +55,7 @@ def fits(params: LinkParams, address: fields.IPAddress, outer: fields.IPAddress)
         address: Inner address of the offer.
         outer: Address of its endpoint.
     """
-    # Of one end only: where both are, neither source nor destination tells packets apart.
+    # Only one end may have this: else neither source nor destination separates the packets.
     if not params.ipsec.same_address or params.is_outer == (address == outer):
         return False
     own = fields.host_network(address)
@@ -98,9 +98,9 @@ def no_rules(number: int) -> str:
 
 
 def daemon_settings() -> Tuple[str, str]:
-    """Return what charon needs in userspace: settings of kernel-libipsec, and of other plugins.
+    """Return the settings of charon's plugins in userspace, kernel-libipsec and others.
 
-    It routes the peer's address into its TUN, but for its own packets.
+    The plugin routes the peer's address into its TUN, except for IKE and ESP packets.
     """
     return (
         "      allow_peer_ts = yes\n",

@@ -1,5 +1,5 @@
-"""The technologies that secure a link, and what they share.
+"""The technologies that secure a link, and their common code.
 
-A technology is one class with one interface (`technology`), in a package of its own. `keyed` holds
-the key rotation that WireGuard and IPsec share, `nesting` tunnels inside tunnels.
+Each technology is one class with the interface in `technology`, in a separate package. `keyed` is
+the key rotation that WireGuard and IPsec share. `nesting` handles tunnels inside tunnels.
 """

@@ -1,8 +1,8 @@
 """Technology `none`: the inner addresses in clear over the underlay, the baseline of a measurement.
 
-Applications keep the addresses they have in a tunnel, so that a run without VPN differs from one
-with it in nothing else. A templated unit makes it survive a reboot, and the underlay going down and
-up.
+Applications keep the addresses that they have in a tunnel, so that the VPN is the only difference
+between two runs. A templated systemd unit restores the addresses and routes after a reboot, and
+after the underlay goes down and up.
 """
 
 from typing import List, Optional, Sequence, Tuple
@@ -42,9 +42,9 @@ class State:
     """What was observed of one link without VPN.
 
     Attributes:
-        up: The `ip -batch` file in force, None where there is none.
+        up: The `ip -batch` file in force, or None.
         active: Whether the unit runs.
-        current: Whether unit and program are those of this release.
+        current: Whether unit and program are from this release.
         applied: Peers of the last successful reconcile.
     """
 
@@ -60,7 +60,7 @@ def unit(link: str) -> str:
 
 
 def up_file(link: str) -> str:
-    """Return the `ip -batch` file whose presence says that a link runs in clear."""
+    """Return the path of the `ip -batch` file; it exists if the link runs in clear."""
     return directory(link) + "/clear.up"
 
 
@@ -107,7 +107,7 @@ def render(params: LinkParams, underlay: str, peers: Sequence[Peer], down: bool 
 
 
 def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: State) -> List[Step]:
-    """Return the steps from what was observed to what is wanted; none where they agree."""
+    """Return the steps from the observed to the wanted state; none where they agree."""
     link = params.link
     up = render(params, underlay, peers)
     if state.up == up and state.active and state.current and record(peers) == record(state.applied):
@@ -118,7 +118,8 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
         write(link + "/apply/holder", HOLD_PROGRAM, source("hold.py"), 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
         run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30),
-        # Stop with the old file first, so that what is no longer wanted goes away.
+        # Stop with the old file first. This removes addresses and routes that are not wanted any
+        # more.
         run(link + "/apply/stop", "systemctl", "stop", unit(link), any_exit=True, timeout=30),
         write(link + "/apply/up", up_file(link), up),
         write(

@@ -1,17 +1,17 @@
-"""IPsec on the VDU: strongSwan's charon, told by swanctl, and an interface per link.
+"""IPsec on the VDU: strongSwan's charon, configured by swanctl, and an interface per link.
 
-Every link has an interface of its own that holds its inner address, whatever carries its packets:
+Every link has its own interface with its inner address. Three kinds of data plane carry packets:
 
-- `xfrm`: the kernel has ESP and XFRM interfaces; packets routed into the interface are what its
-  security associations protect, and nothing leaves it while there are none.
-- `policy`: the kernel has ESP only; the interface is a TUN nobody reads from, and policies take
-  packets before they would get there. While there are none, packets end in it.
-- `userspace`: the kernel has no ESP; charon's kernel-libipsec carries packets through its TUN
-  `ipsec0`, by routes of its own table. The link's interface is as in `policy`.
+- `xfrm`: the kernel has ESP and XFRM interfaces. The security associations protect packets routed
+  into the interface. Without them no packet leaves it.
+- `policy`: the kernel has ESP only. The interface is a TUN that no process reads. Policies take
+  packets before they reach it. Without policies, packets end in it.
+- `userspace`: the kernel has no ESP. charon's kernel-libipsec carries packets through its TUN
+  `ipsec0`, by routes in its own table. The link's interface is as in `policy`.
 
-A connection is named after its link, its peer and digests of all that it consists of. So a name
-that is loaded says that exactly this is loaded, a security association tells by its connection's
-name which key of the peer made it, and what does not change is never touched.
+The name of a connection consists of its link, its peer and digests of all its settings. So a loaded
+name proves that exactly these settings are loaded. The connection name of a security association
+tells which key of the peer it uses. Unchanged connections are never touched.
 """
 
 from vpnaas.tunnels.ipsec.configuration import (

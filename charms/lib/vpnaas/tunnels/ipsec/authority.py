@@ -119,9 +119,9 @@ def crl_file(link: str) -> str:
 def serial(key: str, now: int, issued: Sequence[Entry]) -> str:
     """Return the serial number of a certificate issued now; its first octet keeps it positive.
 
-    No certificate of an authority has the number of another one (RFC 5280 section 4.1.2.2). Else a
-    key whose certificate was revoked could have none again in the same second: its new one would
-    be on the revocation list from the beginning.
+    Each certificate of an authority has its own number (RFC 5280 section 4.1.2.2). If a key got a
+    new certificate in the second of the old one, both would have the same number. The new one would
+    then be revoked together with the old one.
     """
     used = {entry.serial for entry in issued}
     number = "01{}{:08x}".format(digest(key), now & 0xFFFFFFFF)
@@ -220,13 +220,13 @@ def revoke(
     stolen: Set[str],
     now: int,
 ) -> List[Step]:
-    """Return the steps that revoke all certificates but those in force, where there are any.
+    """Return the steps that revoke all certificates except those in force; often none.
 
     Args:
         link: The link.
-        before: What was issued.
-        listed: Digest of what the list on the VDU was made from, None where there is none.
-        in_force: Serial numbers that stay good.
+        before: The certificates issued so far.
+        listed: Digest of the data that the list on the VDU was made from, None without a list.
+        in_force: Serial numbers that stay valid.
         stolen: Digests of keys that an operator revoked.
         now: Seconds since the epoch.
     """

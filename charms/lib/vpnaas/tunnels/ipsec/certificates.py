@@ -1,8 +1,8 @@
-"""Certificates of a link on its VDU: what is there, what is asked for, what is good.
+"""Certificates of a link on its VDU: present, requested and valid ones.
 
-Three kinds of end: the *provider* of credentials `cert` has the link's authority; the *requirer*
-has its certificate from the authority of each provider it is related to; with `cert-external` an
-operator brings the certificate and that of the authority.
+There are three kinds of end. With credentials `cert`, the *provider* has the link's authority, and
+the *requirer* gets a certificate from the authority of each related provider. With `cert-external`,
+an operator supplies the certificate and that of the authority.
 
 A certificate belongs to one key. Renewal is therefore a rotation: the next key is offered with a
 request for its certificate, and takes over when both ends have what they need.
@@ -32,7 +32,7 @@ AGAIN = "again/"
 
 
 def role(charm_state: CharmState, link: str) -> str:
-    """Return what this end is to certificates of a link, "" where it has none."""
+    """Return the role of this end for certificates of a link, "" without certificates."""
     params = charm_state.intent.links[link]
     if params.ipsec.credentials not in CERTIFIED:
         return ""
@@ -78,17 +78,17 @@ def root_file(link: str, kind: str) -> str:
 
 @attr.frozen
 class Held:
-    """What a VDU has of a link's certificates.
+    """Certificates of a link on a VDU.
 
     Attributes:
-        root: Of the authority that is the link's own or the operator's, None for a requirer.
-        request, next_request: For the key in use and the staged one.
-        own: Ours, by slot.
-        following: Ours for the staged key, where it does not come in an offer.
+        root: Certificate of the link's own or the operator's authority, None for a requirer.
+        request, next_request: Requests for the key in use and the staged one.
+        own: Our certificates, by slot.
+        following: Our certificate for the staged key, unless an offer brings it.
         trusted: Text of the authorities' files, by slot.
-        pins: Those of peers, by digest of their key.
+        pins: Certificates of peers, by digest of their key.
         issued: The authority's index.
-        listed: What its revocation list was made from, None where there is none.
+        listed: Digest of the data that its revocation list was made from, None without a list.
     """
 
     root: Optional[Certificate] = None
@@ -102,7 +102,7 @@ class Held:
     listed: Optional[str] = None
 
     def promoted(self) -> "Held":
-        """Return what is there after the staged key took the current one's place."""
+        """Return the certificates after the staged key has replaced the current one."""
         own = {"": self.following} if self.following else {}
         return attr.evolve(
             self, request=self.next_request, next_request=None, own=own, following=None
@@ -125,7 +125,7 @@ def _keys(charm_state: CharmState, link: str) -> List[str]:
 
 
 def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
-    """Return the steps that read what is there; none for a link without certificates."""
+    """Return the steps that read certificates; none for a link without certificates."""
     kind = role(charm_state, link)
     if not kind:
         return []
@@ -149,15 +149,15 @@ def looked_again(link: str, results: Results) -> bool:
 
 
 def read_certificate(text: Optional[str]) -> Optional[Certificate]:
-    """Return a certificate, None where there is none or it is not one."""
+    """Return a certificate, None if the text is missing or invalid."""
     try:
         return x509.certificate("VDU", text) if text else None
     except InputError:
-        return None  # Not one of ours; it is written anew.
+        return None  # The file is not valid; it will be written again.
 
 
 def read_request(text: Optional[str]) -> Optional[Request]:
-    """Return a request, None where there is none or it is not one."""
+    """Return a request, None if the text is missing or invalid."""
     try:
         return x509.request("VDU", text) if text else None
     except InputError:
@@ -210,9 +210,9 @@ def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
 def prepare(
     charm_state: CharmState, link: str, keys: Tuple[str, str], identity: str, results: Results
 ) -> List[Step]:
-    """Return the steps that make what is missing, and let openssl check what is new.
+    """Return the steps that make missing certificates, and let openssl check new ones.
 
-    `keys` are ours, the one in use and the staged one.
+    `keys` are our keys: the one in use and the staged one.
     """
     kind = role(charm_state, link)
     if not kind:
@@ -314,7 +314,7 @@ def _check(link: str, text: str, root: Certificate) -> List[Step]:
 
 
 def verdict(inputs: LinkInputs, id: str, where: str) -> str:
-    """Return why openssl refuses what it was asked about, "" where it does not."""
+    """Return why openssl refused a check, "" if it accepted."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
     text = results.error(id) + "\n" + results.output(id)
     if results.exit_code(id) == 0 and ("verify OK" in text or ": OK" in text):

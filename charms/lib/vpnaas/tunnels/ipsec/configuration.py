@@ -54,16 +54,16 @@ class Chain:
 
 @attr.frozen
 class Configuration:
-    """IPsec on a link as it should be.
+    """Wanted state of IPsec on a link.
 
     Attributes:
         underlay: Addresses of the VDU the tunnel may use.
-        tun_mtu: Bytes, the least of all links of the VDU.
-        initiates: Names of the peers towards which this side holds the tunnel up.
-        sources: Address the tunnel starts from, by peer, where it is not one of the underlay.
-        chains: Certificates by peer, none where the ends prove themselves otherwise.
+        tun_mtu: MTU of the TUN in bytes, the smallest of all links of the VDU.
+        initiates: Names of the peers to which this side keeps the tunnel up.
+        sources: Local outer address by peer, if it is not one of the underlay.
+        chains: Certificates by peer, empty if the ends authenticate themselves without.
         certificates: Steps that bring certificates onto the VDU.
-        same_address: Whether a link of the VDU has the option, since all share the daemon.
+        same_address: Whether any link of the VDU has this option, because all share the daemon.
     """
 
     params: LinkParams
@@ -171,7 +171,7 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
         lines += ["    if_id_in = {}".format(number), "    if_id_out = {}".format(number)]
     lines += ["  }", "}"]
     body = "\n".join("    " + line for line in lines)
-    # A preshared key has no place in the file; its identity stands for it.
+    # The file contains the identity of a preshared key, never the key.
     policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
     name = "{}_{}".format(policy, _short(state.public_key + (chain.name if chain else "")))
     whole = body.replace("<own>", state.public_key)
@@ -180,7 +180,8 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
 
 
 def _ppk(peer: Peer) -> str:
-    # Both ends call a key by what it was agreed from, as they may call the link differently.
+    # The key's name comes from the data of its agreement, as both ends may name the link
+    # differently.
     return "ppk-{}".format(peer.preshared)
 
 
@@ -192,9 +193,9 @@ def render(wanted: Configuration, state: State, made: Optional[Made] = None) -> 
     """Return the swanctl file of a link. It holds no secret; it names the files that do.
 
     Args:
-        wanted: The link as it should be.
-        state: The link as it was observed.
-        made: Its connections, where they were made already.
+        wanted: The wanted state of the link.
+        state: The observed state of the link.
+        made: Its connections, if they were made already.
     """
     text = (
         "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\nconnections {\n"
@@ -281,12 +282,12 @@ def pool_name(link: str, network: fields.IPNetwork) -> str:
 
 
 def pools_line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
-    """Return the line of a connection whose peer is handed addresses."""
+    """Return the line of a connection whose peer gets an address from the pools."""
     return "pools = {}".format(", ".join(pool_name(link, network) for network in pool))
 
 
 def render_pools(link: str, pool: Sequence[fields.IPNetwork]) -> str:
-    """Return the section of a swanctl file; "" where nobody asks."""
+    """Return the pools section of a swanctl file; "" without a pool."""
     lines: List[str] = []
     for network in pool:
         lines.append("  {} {{\n    addrs = {}\n  }}\n".format(pool_name(link, network), network))

@@ -50,7 +50,7 @@ def steps_to(
     peers: Sequence[Peer],
     applied: Sequence[Peer],
 ) -> List[Step]:
-    """Return the steps that bring certificates, and what is said of revocations, onto the VDU."""
+    """Return the steps that write certificates and revocations to the VDU."""
     link, kind, now = inputs.link, role(inputs.charm_state, inputs.link), inputs.vdu.now
     if not kind:
         return []
@@ -119,7 +119,7 @@ PENDING = "issued:"
 def offered(
     inputs: LinkInputs, held: Held, validated: Validation, remote: Remote, keys: Tuple[str, str]
 ) -> CertOffer:
-    """Return what a relation is told of certificates."""
+    """Return the certificates to publish in a relation."""
     kind = role(inputs.charm_state, inputs.link)
 
     def text(own: Optional[Own]) -> str:
@@ -174,7 +174,7 @@ def concluded(link: str, certs: CertOffer, results: Results) -> CertOffer:
 
 
 def untimely(held: Held, now: int) -> Tuple[str, ...]:
-    """Return what is to be said of our certificates whose time is not now by the VDU's clock."""
+    """Return the problem with our certificates that are not valid now by the VDU's clock."""
     return tuple(
         "the clock of this VDU shows {}, its certificate is good from {} to {} only".format(
             x509.date(now), x509.date(own.begins), x509.date(own.ends)
@@ -185,7 +185,7 @@ def untimely(held: Held, now: int) -> Tuple[str, ...]:
 
 
 def shown(held: Held) -> Dict[str, str]:
-    """Return what show-status tells of our certificates; nothing where there are none."""
+    """Return our certificates for show-status; empty if there are none."""
     own = sorted(held.own.values(), key=lambda c: c.ends)
     if not own:
         return {}

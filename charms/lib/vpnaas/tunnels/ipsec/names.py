@@ -29,7 +29,7 @@ def unit(link: str) -> str:
 
 
 def conf_path(link: str) -> str:
-    """Return the swanctl file of a link, the file whose presence says that it has IPsec."""
+    """Return the path of a link's swanctl file; it exists if the link has IPsec."""
     return "/etc/swanctl/conf.d/osm-vpnaas-{}.conf".format(link)
 
 

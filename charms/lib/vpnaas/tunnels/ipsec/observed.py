@@ -104,21 +104,21 @@ def _by_end(state: "State") -> Dict[str, List[Sa]]:
 
 @attr.frozen
 class State(KeyState):
-    """What was observed of one link, and of the daemon.
+    """Observed state of one link, and of the daemon.
 
     Attributes:
         identity: Our IKE identity on this link.
-        plane: What carries packets on this VDU.
+        plane: Data plane of this VDU.
         running: Whether the daemon answers.
-        daemon_plane: Whether the daemon runs with the plugin that the plane needs.
+        daemon_plane: Whether the daemon runs with the plugin that the data plane needs.
         enabled: Whether everything starts at boot.
-        files: Text of each file, None where there is none.
+        files: Text of each file, None for a missing file.
         loaded: Names of loaded connections.
         sas: Security associations of the link's connections.
-        interface: The link's interface, None where there is none.
-        routes: Of the link's interface.
-        held: Certificates.
-        validated: What follows from them and from offers; None for a link without certificates.
+        interface: The link's interface, or None.
+        routes: Routes of the link's interface.
+        held: Certificates on the VDU.
+        validated: Result of the check of these and of offers; None for a link without certificates.
     """
 
     identity: str

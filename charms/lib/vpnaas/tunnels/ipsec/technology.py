@@ -164,7 +164,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     def key_offers(
         self, inputs: LinkInputs, state: ipsec.State, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
-        """Return what single relations are told of our keys and certificates."""
+        """Return our keys and certificates that single relations get."""
         kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
         if validated is None:
             return {}
@@ -289,7 +289,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return steps
 
     def key_offer(self, inputs: LinkInputs, state: ipsec.State) -> KeyOffer:
-        """Return what all relations are told."""
+        """Return the data that all relations get."""
         chosen = inputs.params.ipsec
         return attr.evolve(
             super().key_offer(inputs, state),
@@ -393,9 +393,9 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 
 
 def _initiates(inputs: LinkInputs, peers: Sequence[Peer]) -> FrozenSet[str]:
-    """Return the peers towards which this side holds the tunnel up; never do both ends.
+    """Return the peers to which this side keeps the tunnel up; only one end of a link does so.
 
-    In a relation that is the requirer; a manual peer is called where its endpoint is known.
+    In a relation, the requirer does so. To a manual peer we do so if its endpoint is known.
     """
     provider = inputs.charm_state.roles[inputs.link] == PROVIDER
     return frozenset(

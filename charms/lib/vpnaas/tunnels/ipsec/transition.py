@@ -48,7 +48,7 @@ from vpnaas.vdu.steps import directory as make_directory
 
 
 def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -> List[Step]:
-    """Return the steps from what was observed to what is wanted; none where they agree."""
+    """Return the steps from the observed to the wanted state; none where they agree."""
     link = wanted.link
     made = connections(wanted, state) if made is None else made
     conf = render(wanted, state, made)
@@ -119,7 +119,7 @@ def _interface_changes(wanted: Configuration, state: State) -> List[Step]:
     for index, prefix in enumerate(fields.ordered(state.routes - routes)):
         id = "{}/apply/unroute-{}".format(link, index)
         steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
-    # The main table is observed; what is in the own one, the file says that brought it about.
+    # Only the main table is observed. The file tells what it put into the link's own table.
     now, then = _in_own_table(text.splitlines()), _in_own_table(before)
     for index, route in enumerate(sorted(now - then)):
         words = ["ip", "route", "replace"] + route.split()
@@ -138,7 +138,7 @@ def _daemon_changes(
     mine = {name for name in state.loaded if name.startswith(link + "_")}
     steps: List[Step] = []
     if not state.running or not state.daemon_plane or DAEMON_FILE in changed:
-        # Once for all links of the plan; the unit loads what is on file by then.
+        # One restart is enough for all links of the plan: the unit then loads all files.
         restart = ("systemctl", "restart", DAEMON)
         at = link + "/apply/daemon"
         steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
@@ -162,7 +162,7 @@ def _daemon_changes(
 
 
 def load(link: str, at: str) -> List[Step]:
-    """Return the steps that make the daemon read what is on file, and drop what is not."""
+    """Return the steps that make the daemon load the files and drop all else."""
     return [
         run(at + "/load-creds", "swanctl", "--load-creds", "--noprompt", timeout=60),
         run(at + "/load-conns", PROGRAM_FILE, "load", link, timeout=120),
@@ -193,13 +193,13 @@ def stale(wanted: Configuration, state: State, made: Made) -> List[Sa]:
 
 
 def wake(wanted: Configuration, state: State, peer: Peer, made: Made) -> List[Step]:
-    """Return the steps that open the tunnel to a peer that has us, before a probe.
+    """Return the steps that open the tunnel to a peer that has installed us, before a probe.
 
-    Both ends may do so, since either may be the one that learns last that both are ready; to hold
-    the tunnel up is for one of them only.
+    Both ends may do so, because either may learn last that both are ready. Only one of them keeps
+    the tunnel up.
 
-    Associations under former keys or policies end when their successor is there; those whose
-    policy must not go on end even where there is none.
+    Associations under former keys or policies end when their successor is up. If their policy is
+    not allowed any more, they end even without a successor.
     """
     if not peer.endpoint:
         return []
@@ -237,7 +237,8 @@ def _secrets(wanted: Configuration, state: State) -> List[Step]:
         steps.append(remove(id, secret_file(wanted.link, name)))
     for peer in wanted.peers:
         if peer.preshared and (before.get(peer.name) != peer.preshared):
-            # Only what is a key in its entirety gets through: the file is read as configuration.
+            # The pattern accepts a whole key only, because the daemon reads the file as
+            # configuration.
             source = "{}/preshared-{}".format(directory(wanted.link), peer.name)
             pattern = r"1s/^\([A-Za-z0-9+/]\{43\}=\)$/secret = 0s\1/p;1q"
             steps.append(
@@ -254,7 +255,7 @@ def _secrets(wanted: Configuration, state: State) -> List[Step]:
 
 
 def stage_key(link: str) -> List[Step]:
-    """Return the steps that make the next key of a rotation, where none is staged."""
+    """Return the steps that make the next key of a rotation, if none is staged."""
     path = next_key_file(link)
     return [
         run(link + "/stage", *GENERATE, stdout_file=path, unless=path),
@@ -263,7 +264,7 @@ def stage_key(link: str) -> List[Step]:
 
 
 def promote_key(link: str, generation: int) -> List[Step]:
-    """Return the steps that put the staged key in the current one's place."""
+    """Return the steps that replace the current key by the staged one."""
     text = "{}\n".format(generation)
     return [
         move(link + "/promote/move", next_key_file(link), key_file(link)),

@@ -38,15 +38,15 @@ Own = Union[Certificate, Issue]
 
 @attr.frozen
 class Validation:
-    """What follows from what is there and what was offered.
+    """Result of the check of certificates on the VDU and in offers.
 
     Attributes:
-        proofs: Per peer, how it and we prove ourselves to each other.
-        own: Our certificate by slot, there or to be issued.
-        following: Ours for the staged key, where it does not come in an offer.
+        proofs: State of the authentication with each peer.
+        own: Our certificate by slot, present or to be issued.
+        following: Our certificate for the staged key, unless an offer brings it.
         issues: Certificates to be issued if their peer is admitted, by key.
-        files: Text of files that a peer needs, by its name.
-        lacking: Who still has to certify the staged key, in words for people.
+        files: Text of the files that a peer needs, by the peer's name.
+        lacking: Text that names who must still certify the staged key.
         roots: Authorities, by slot.
     """
 
@@ -59,16 +59,16 @@ class Validation:
     roots: Mapping[str, Certificate] = attr.Factory(dict)
 
     def own_handle(self, slot: str) -> str:
-        """Return the name of our certificate, "" where there is none."""
+        """Return the name of our certificate, or ""."""
         own, root = self.own.get(slot), self.roots.get(slot)
         return handle(own.serial, root) if own is not None and root is not None else ""
 
 
 def validate(inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str) -> Validation:
-    """Decide what is good; `keys` are ours, the one in use and the staged one.
+    """Decide which certificates are valid; `keys` are our key in use and the staged one.
 
     Raises:
-        InputError: What an operator gives is not.
+        InputError: The certificate from the operator is not valid.
     """
     kind = role(inputs.charm_state, inputs.link)
     if kind == AUTHORITY:
@@ -314,6 +314,6 @@ def _offers(inputs: LinkInputs) -> List[Tuple[Remote, Offer]]:
 
 
 def renewal(validated: Validation) -> Optional[int]:
-    """Return when the first of our certificates is to be renewed, None where there is none."""
+    """Return the time of the first renewal (seconds since the epoch), None without certificates."""
     times = [own.renewal for own in validated.own.values() if isinstance(own, Certificate)]
     return min(times) if times else None
