@@ -1,7 +1,7 @@
-"""What technologies whose peers have keys share: agreement, rotation, offers.
+"""Common code of technologies with keys: agreement, rotation, offers.
 
-A rotation is two-phase whatever the key is: the next key is offered beside the current one, and
-takes its place when every related peer has acknowledged it.
+Every rotation has two phases. First the owner offers the next key together with the current one.
+When every related peer has acknowledged the next key, it replaces the current one.
 """
 
 from typing import Any, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
@@ -29,7 +29,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     keyed = True
 
     def observed(self, inputs: LinkInputs) -> Keys:
-        """Read what `observe` brought back of a link, but for preshared keys."""
+        """Read the results of `observe` for a link, without preshared keys."""
         raise NotImplementedError
 
     def parse(self, inputs: LinkInputs) -> Keys:
@@ -41,7 +41,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         raise NotImplementedError
 
     def proofs(self, inputs: LinkInputs, state: Keys) -> Optional[Mapping[str, Proof]]:
-        """Return where peers stand with certificates by name, None where there are none."""
+        """Return the state of certificates by peer name, None for a link without certificates."""
         return None
 
     def due(self, inputs: LinkInputs, state: Keys) -> bool:
@@ -55,15 +55,15 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def key_offers(
         self, inputs: LinkInputs, state: Keys, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
-        """Return what single relations are told of our keys, by their peer's name."""
+        """Return the data on our keys that single relations get, by the peer's name."""
         return {}
 
     def promote_key(self, inputs: LinkInputs, state: Keys) -> Tuple[Keys, List[Step]]:
-        """Return the state after the staged key took the current one's place, and the steps."""
+        """Return the state after the staged key has replaced the current one, and the steps."""
         raise NotImplementedError
 
     def apply(self, inputs: LinkInputs, state: Keys, mtu: int, peers: Sequence[Peer]) -> List[Step]:
-        """Return the steps from what was observed to what is wanted; none where they agree."""
+        """Return the steps from the observed to the wanted state; none where they agree."""
         raise NotImplementedError
 
     def restart(self, inputs: LinkInputs, state: Keys, peers: Sequence[Peer]) -> List[Step]:
@@ -71,7 +71,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         raise NotImplementedError
 
     def key_offer(self, inputs: LinkInputs, state: Keys) -> KeyOffer:
-        """Return what all relations are told of our keys."""
+        """Return the data on our keys that all relations get."""
         return KeyOffer(
             public_key=state.public_key,
             key_generation=state.generation,
@@ -250,7 +250,7 @@ def _wrap_key(inputs: LinkInputs) -> str:
 def _agreed(inputs: LinkInputs) -> Dict[str, Tuple[Optional[str], str]]:
     """Return (identity, ciphertext to publish) of the preshared key of each peer."""
     provider = inputs.charm_state.roles[inputs.link] == PROVIDER
-    # There may be none of these looks, or others than these.
+    # The second round trip may be missing, or may have read other things.
     again = inputs.prepared is not None and any(
         id.startswith("{}{}/".format(AGAIN, inputs.link)) for id in inputs.prepared.ids()
     )

@@ -1,11 +1,12 @@
-"""Tunnels inside tunnels: by which way a peer's endpoint is reached, and what fits through.
+"""Tunnels inside tunnels: the path to a peer's endpoint, and the MTU of this path.
 
-A tunnel may run inside another one: that of another link of the VDU, where the peer's endpoint lies
-behind it, or that of a gateway on the way. The first is known from the links' prefixes and the
-VDU's routes; the second shows as a router that refuses large packets (RFC 1191, RFC 8201), asked by
-one ping with Don't Fragment to endpoints that are not on the link. The tunnel's MTU follows either,
-so that no packet is fragmented. A tunnel that would be nested twice is refused for the peer
-concerned: three headers cost a tenth of every packet, and loops become possible.
+A tunnel may run inside another one. The outer tunnel is that of another link of the VDU, if the
+peer's endpoint is behind that link, or that of a gateway on the path. The links' prefixes and the
+VDU's routes show the first case. A router that refuses large packets shows the second (RFC 1191,
+RFC 8201). To find out, the VDU sends one ping with Don't Fragment to each endpoint that is not on
+the link. The tunnel's MTU follows the result, so that no packet is fragmented. A peer whose tunnel
+would be nested twice is refused: three headers take a tenth of every packet, and loops become
+possible.
 """
 
 import ipaddress
@@ -39,9 +40,9 @@ class Way:
     """How packets to a peer's endpoint leave the VDU.
 
     Attributes:
-        through: Link whose tunnel takes them, "" for none.
-        mtu: Bytes of the largest packet that gets there, 0 where nothing limits it.
-        refused: Why the peer cannot be reached like this, and what would do; None where it can.
+        through: Link whose tunnel carries them, "" for none.
+        mtu: Largest packet that gets there, in bytes; 0 without a limit.
+        refused: Why this path is refused, and what is allowed; None if it is accepted.
     """
 
     through: str = ""
@@ -68,7 +69,7 @@ def observe(charm_state: CharmState) -> List[Step]:
 
 
 def probes(charm_state: CharmState, vdu: VduFacts, results: Results) -> List[Step]:
-    """Return a ping of the underlay's full size to each endpoint behind a router; often none."""
+    """Return a ping with the underlay's full MTU to each endpoint behind a router; often none."""
     table = _table(results)
     steps: List[Step] = []
     for link, params in sorted(charm_state.intent.links.items()):
@@ -165,7 +166,7 @@ def _through(
     reach: Mapping[str, Routes[bool]],
     table: Routes[_Route],
 ) -> str:
-    """Return the link whose tunnel takes packets to an address, "" for none."""
+    """Return the link whose tunnel carries packets to an address, "" for none."""
     for other in sorted(reach, key=lambda name: (name != link, name)):
         if reach[other].to(address):
             return other
@@ -218,14 +219,14 @@ def _limit(
     route = table.to(address)
     interface = inputs.vdu.interfaces.get(route.device) if route else None
     limits = [known[str(address)]] if str(address) in known and route and route.routed else []
-    # Another interface than the one that was named may lead there.
+    # The route may use an interface other than the named underlay.
     if interface is not None and interface.name not in (inputs.underlay.name, "lo"):
         limits.append(interface.mtu)
     return min(limits) if limits else 0
 
 
 def steps_to(known: Mapping[str, int], results: Results) -> List[Step]:
-    """Return the steps that keep what was learned; none where nothing changed."""
+    """Return the steps that store the measured path MTUs; none if they did not change."""
     text = json.dumps(known, sort_keys=True) + "\n" if known else None
     if "path/known" not in results or text == results.text("path/known"):
         return []

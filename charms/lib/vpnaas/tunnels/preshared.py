@@ -28,10 +28,10 @@ _OAEP = ("-pkeyopt", "rsa_padding_mode:oaep", "-pkeyopt", "rsa_oaep_md:sha256")
 
 @attr.frozen
 class PresharedState:
-    """What a VDU holds for one peer.
+    """Files of the agreement with one peer on the VDU.
 
     Attributes:
-        made_for: Digest of the wrap key (provider) or ciphertext (requirer) the key belongs to.
+        made_for: Digest of the wrap key (provider) or ciphertext (requirer) of this key.
         wrapped: Ciphertext to publish, on the provider.
         usable: Whether the preshared key file holds a key.
     """
@@ -80,7 +80,7 @@ def observe(link: str, peer: str, prefix: str = "") -> List[Step]:
 
 
 def _check(id: str, key: str, output: str) -> Step:
-    # The whole file is one key, as `wg` and swanctl read it, and nothing beside it.
+    # The file contains one key and nothing else, in the form that `wg` and swanctl read.
     words = ("grep", "-z", "-q", "-x", "-E", "[A-Za-z0-9+/]{43}=[[:space:]]?")
     return run(id, *words, stdin_file=key, stdout_file=output, only_if=key, any_exit=True)
 
@@ -170,10 +170,10 @@ def is_wrap_key(text: str) -> bool:
 def agreement(
     provider: bool, remote_wrap_key: str, remote_wrapped: str, state: PresharedState
 ) -> Tuple[Optional[str], bool]:
-    """Say where the agreement with one peer stands.
+    """Return the state of the agreement with one peer.
 
     Returns:
-        The identity of the key to use, None while there is none; and whether `wrap` or `unwrap`
+        The identity of the key to use (None before the agreement), and whether `wrap` or `unwrap`
         should run now.
     """
     source = remote_wrap_key if provider else remote_wrapped

@@ -1,4 +1,4 @@
-"""The table of technologies; a new one is a line here and a module of its own."""
+"""The table of technologies. To add one, write its module and add a line here."""
 
 from typing import Any, Dict
 

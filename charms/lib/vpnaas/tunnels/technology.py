@@ -1,8 +1,7 @@
-"""The seam between a link and what secures it.
+"""The interface between a link and the technology that secures it.
 
-A technology is one object of class `Technology`; `plan` finds it by name in the table of
-`technologies` and knows nothing else of it. What is common to technologies whose peers have keys
-is in `keyed`.
+A technology is one object of class `Technology`. `plan` finds it by name in the table of
+`technologies` and uses only its interface. `keyed` is the common code of technologies with keys.
 """
 
 from typing import (
@@ -35,21 +34,21 @@ from vpnaas.vdu.steps import Results, Step
 
 @attr.frozen
 class CharmState:
-    """All that was gathered in Juju.
+    """All data from Juju that a reconcile needs.
 
     Attributes:
-        intent: What the operator asked for.
+        intent: Parameters from the operator.
         roles: "provider" or "requirer" of each link the charm declares.
         remotes: Related applications with units, per link.
         management: Address of the VDU that OSM gave.
         user: Login user on the VDU.
-        rotate: Links whose key is to be rotated now.
+        rotate: Links that rotate their key now.
         force: Switch rotated keys without waiting for acknowledgements.
         restart: Links to take down and up.
-        authorize: SSH public keys of our other units, which must be able to take over.
-        gateway: What is asked of a security gateway, None where this VNF is none.
-        certificates: What an operator brings for a link: its certificate and its authority's.
-        monitoring: The exporter of metrics that holds.
+        authorize: SSH public keys of our other units, so that they can take over.
+        gateway: Parameters of the security gateway, None for another VNF.
+        certificates: Certificates from an operator for a link: its own and the authority's.
+        monitoring: Settings of the exporter of metrics.
     """
 
     intent: Intent
@@ -76,7 +75,7 @@ class CharmState:
         return {r.peer_name: r.offer for r in remotes if r.offer is not None}
 
     def inner_addresses(self) -> FrozenSet[fields.IPAddress]:
-        """Return our addresses that are none of an underlay, whatever interface has them."""
+        """Return our addresses that do not belong to an underlay, on any interface."""
         links = self.intent.links.values()
         return frozenset(link.inner_address.ip for link in links if not link.is_outer)
 
@@ -89,22 +88,21 @@ class CharmState:
 
 @attr.frozen
 class LinkPlan:
-    """What was decided for one link.
+    """Plan of one link.
 
     Attributes:
         params: Its Day-1 parameters.
-        unusable: The parameters cannot work on this VDU; the link stays as it is.
-        problems: Sentences, each a reason why a peer or the link is not as asked for.
-        waiting: Sentences of the same kind that need no operator, only time.
-        peers: What the VDU is to have.
-        mtu: Of the tunnel, bytes.
-        offers: What we tell each relation, by relation id.
-        state: What was observed, which the technology of the link understands; None where nothing
-            was decided.
-        interface: Interface that has the inner address, "" where nothing was decided.
+        unusable: Whether the parameters cannot work on this VDU. The link then stays unchanged.
+        problems: Sentences, each a reason why a peer or the link is not as requested.
+        waiting: Sentences of the same kind about problems that end without an operator.
+        peers: Wanted peers on the VDU.
+        mtu: MTU of the tunnel in bytes.
+        offers: Our offer to each relation, by relation id.
+        state: Observed state, in the form of the link's technology; None without a decision.
+        interface: Interface that has the inner address, "" without a decision.
         underlay: Interface the link runs over.
         owner: systemd unit that brings the link up.
-        through: Link whose tunnel takes our packets to a peer, by its name, where one does.
+        through: Link whose tunnel carries our packets to a peer, by the peer's name.
     """
 
     params: LinkParams
@@ -124,14 +122,14 @@ class LinkPlan:
 
 @attr.frozen
 class LinkInputs:
-    """What a technology plans one link from.
+    """Input to a technology's plan of one link.
 
     Attributes:
-        overhead: Bytes a packet grows by at most.
-        mtu: Of the tunnel as far as we know, bytes.
-        prepared: What the steps of `Technology.prepare` brought back, None where there were none.
+        overhead: Maximum number of bytes that the tunnel adds to a packet.
+        mtu: MTU of the tunnel in bytes, as far as known.
+        prepared: Results of the steps of `Technology.prepare`, None without such steps.
         through: As in `LinkPlan`.
-        refused: Why the endpoint of a peer cannot be used, and what can, by peer name.
+        refused: Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
         elsewhere: Peers of the VDU's other links, by link.
     """
 
@@ -190,10 +188,10 @@ class LinkInputs:
 
 @attr.frozen
 class Draft:
-    """A link whose peers are decided, before its steps are.
+    """A link with its decided peers, before the steps are made.
 
     Attributes:
-        state: What was observed, which the technology of the link understands.
+        state: Observed state, in the form of the link's technology.
     """
 
     inputs: LinkInputs
@@ -231,14 +229,14 @@ State = TypeVar("State")
 class Technology(Generic[State]):
     """One way to carry a link; the methods are pure.
 
-    `State` is what it observes of a link.
+    `State` is the type of its observed state of a link.
 
     Attributes:
         name: Value of the parameter `technology`.
-        tools: Programs a VDU needs for its links.
-        packages: Packages that bring these.
-        keyed: Whether peers have keys, and so prove themselves and can be rotated.
-        fresh: Seconds for which a handshake vouches for a peer.
+        tools: Programs that a VDU needs for its links.
+        packages: Packages that contain these programs.
+        keyed: Whether peers have keys, which authenticate them and can be rotated.
+        fresh: Seconds after a handshake during which a peer counts as up.
     """
 
     name = ""
@@ -252,11 +250,11 @@ class Technology(Generic[State]):
         return 0
 
     def marker(self, link: str) -> str:
-        """Return the file whose presence says that the VDU has the link in this technology."""
+        """Return the path of the file that exists if the VDU has the link in this technology."""
         raise NotImplementedError
 
     def interface(self, inputs: LinkInputs) -> str:
-        """Return the interface whose packets are those of the link."""
+        """Return the interface that carries the packets of the link."""
         raise NotImplementedError
 
     def owner(self, inputs: LinkInputs) -> str:
@@ -264,7 +262,7 @@ class Technology(Generic[State]):
         raise NotImplementedError
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
-        """Return the steps that make what is missing (keys) and look at `links`, never empty."""
+        """Return the steps that make missing keys and observe `links`; there are always some."""
         raise NotImplementedError
 
     def prepare(

@@ -1,5 +1,5 @@
-"""How the charm works on a VDU: steps, the SSH session that runs them, and what they find.
+"""How the charm works on a VDU: steps, the SSH session that runs them, and their results.
 
-A step is data. A list of steps goes to the VDU in one round trip, where the agent in `programs`
-runs it.
+A step is data. The charm sends a list of steps to the VDU in one round trip. The agent in
+`programs` runs them there.
 """

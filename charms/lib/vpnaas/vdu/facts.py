@@ -22,12 +22,12 @@ class Interface:
 
 @attr.frozen
 class VduFacts:
-    """What was observed of the VDU.
+    """Observed facts of the VDU.
 
     Attributes:
         now: Clock of the VDU, seconds since the epoch; handshake times are relative to it.
         interfaces: By name.
-        default_interface: Interface of the default route, "" where there is none.
+        default_interface: Interface of the default route, or "".
     """
 
     now: int
@@ -38,9 +38,9 @@ class VduFacts:
         """Return the interface a tunnel runs over.
 
         Args:
-            wanted: Name the operator gave, "" for that of management.
-            management: Address OSM logs in to. With a floating IP it is on no interface, then
-                the interface of the default route stands for it.
+            wanted: Name from the operator, "" for the management interface.
+            management: Address that OSM logs in to. A floating IP is on no interface; the interface
+                of the default route is used then.
         """
         if wanted:
             if wanted not in self.interfaces:

@@ -1,9 +1,9 @@
-"""What of a VDU's files need not travel, since both sides have it.
+"""A cache of the VDU's files: text that both sides have is not sent again.
 
-Files of a link grow with its peers, and a change is mostly that of one peer. So a `write` of a file
-that was read goes as what differs, with the digest of what it applies to; and a `read` whose text
-the asker has already names that text's digest, upon which the agent answers that it is still so.
-Digests are of the whole text: what is recalled cannot be out of date, only useless.
+Files of a link grow with its peers, and most changes concern one peer. So a `write` of a known file
+sends only the difference, with the digest of the old text. A `read` of a known file sends the
+digest of the known text; if it still matches, the agent answers so and sends no text. Digests cover
+the whole text, so the cache can never give a stale text.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ MOST = 32 << 20
 
 
 class FileCache:
-    """Texts of files of one VDU by path, as they were last seen or written.
+    """Texts of one VDU's files by path, as last read or written.
 
     Attributes:
-        changed: Whether it differs from what it began with.
+        changed: Whether it differs from its initial content.
     """
 
     def __init__(self, texts: Optional[Dict[str, str]] = None) -> None:
@@ -55,7 +55,7 @@ class FileCache:
 
     @classmethod
     def from_json(cls, text: str) -> "FileCache":
-        """Read it back; what is not ours counts as nothing."""
+        """Read the cache back; an invalid text gives an empty cache."""
         try:
             found = json.loads(text)
             return cls({str(path): str(known) for path, known in found.items()})
@@ -78,7 +78,7 @@ def difference(before: str, after: str) -> Tuple[int, int]:
 
 
 def _common(most: int, holds: Any) -> int:
-    """Return the largest size up to `most` for which `holds`, which it does for all below."""
+    """Return the largest size up to `most` that `holds`; all smaller sizes hold too."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -109,7 +109,7 @@ def wire(steps: Sequence["Step"], known: Optional[FileCache]) -> List[Dict[str, 
 
 def _patched(told: Dict[str, Any], before: Optional[str]) -> Dict[str, Any]:
     after = told["text"]
-    # U+FFFD stands for what was not UTF-8; a digest of it is of another file.
+    # U+FFFD replaces bytes that are not UTF-8, so its digest does not match the file.
     if before is None or len(after) < LEAST or "\ufffd" in before:
         return told
     start, end = difference(before, after)
@@ -121,7 +121,7 @@ def _patched(told: Dict[str, Any], before: Optional[str]) -> Dict[str, Any]:
 
 
 def learn(known: FileCache, step: "Step", result: Dict[str, Any]) -> None:
-    """Complete the result of a step by what is known, and take note of what is new."""
+    """Complete the result of a step from the cache, and add new texts to the cache."""
     if step.body["do"] == "read" and step.recall:
         if result.get("same"):
             result["text"] = known.get(step.body["path"])

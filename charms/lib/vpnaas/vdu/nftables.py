@@ -80,7 +80,7 @@ class BootTable:
         return results.text(self.name + "/file") is not None
 
     def steps_to(self, text: str, results: Results) -> List[Step]:
-        """Return the steps that bring a script into force; none where it is."""
+        """Return the steps that put a script into force; none if it already is."""
         in_force = (
             results.text(self.name + "/file") == text
             and results.text(self.name + "/unit") == self.unit_text

@@ -1,8 +1,8 @@
 """SSH edge: this unit's key, the login to the VDU, and the round trips.
 
-Replaces the parts of charms.osm's SSHProxy whose contract OSM relies on. The private key stays in
-a 0600 file of this unit; host keys are pinned; every wait has an end; a command's exit code and
-both outputs come back.
+It replaces the parts of charms.osm's SSHProxy that OSM relies on. The private key stays in a 0600
+file of this unit. Host keys are pinned. Every wait has a timeout. A command returns its exit code
+and both outputs.
 """
 
 import base64
@@ -21,12 +21,12 @@ PORT = 22
 CONNECT_SECONDS = 10
 #: For the key exchange, and again for the login. An emulated VM needs seconds.
 LOGIN_SECONDS = 30
-#: What a login may use, best first; of these what paramiko knows and the server offers. OpenSSH 7.6
-#: (Ubuntu 18.04) and newer offer some of each. What limits them: no AES-GCM in paramiko before 3.5;
-#: paramiko before 3.4, which runs on Python 3.6, has no strict key exchange. Without that, who sits
-#: on the path can drop the first messages unnoticed (Terrapin, CVE-2023-48795) with
-#: chacha20-poly1305 and with CBC under encrypt-then-MAC, neither of which is here. With CTR
-#: the message after the gap decrypts to noise, which ends the connection.
+#: Allowed algorithms of a login, best first; paramiko and the server must both know one of each.
+#: OpenSSH 7.6 (Ubuntu 18.04) and newer do. Limits: paramiko before 3.5 has no AES-GCM. paramiko
+#: before 3.4, as used on Python 3.6, has no strict key exchange. Without it an attacker on the path
+#: can drop the first messages unnoticed (Terrapin, CVE-2023-48795) with chacha20-poly1305, or with
+#: CBC under encrypt-then-MAC. So both are left out here. With CTR the message after the gap
+#: decrypts to noise, and the connection ends.
 ALGORITHMS = {
     "kex": (
         "curve25519-sha256",
@@ -109,7 +109,7 @@ def fingerprint(key: str) -> str:
 
 
 def ensure_key(path: str) -> str:
-    """Make an Ed25519 key pair at `path` where there is none; return the public half."""
+    """Make an Ed25519 key pair at `path` if it is missing; return the public key."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -168,7 +168,7 @@ class Vdu:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the login, and keep what the next one need not be told again."""
+        """Close the login, and store the file cache for the next one."""
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -63,7 +63,7 @@ def read(id: str, path: str, recall: bool = False) -> Step:
     Args:
         id: Name of the result.
         path: The file.
-        recall: The asker may keep the text, on disk too. Never of what holds a secret.
+        recall: Whether the asker may store the text, also on disk. Never for a file with a secret.
     """
     return Step(id, {"do": "read", "path": path}, recall=recall)
 
@@ -116,7 +116,8 @@ def run(
         unless: Do nothing where this path exists.
         only_if: Do nothing where this path does not exist.
         any_exit: Report a non-zero exit instead of failing.
-        pick: Regular expression (re.M); of standard output only its group is sent, a line each.
+        pick: Regular expression (re.M). Only its group in standard output is sent, one line per
+            match.
         timeout: Seconds after which the program is killed and the step fails.
     """
     body = {"do": "run", "argv": list(argv), "timeout": timeout, "any_exit": any_exit}
@@ -224,7 +225,7 @@ def program(
     Args:
         steps: What to do, in order.
         exclusive: Take the VDU's reconcile lock. Measurements run beside reconciles without it.
-        known: Texts of the VDU's files; what the VDU has as we know it does not travel.
+        known: Known texts of the VDU's files. Text that the VDU still has is not sent again.
     """
     ids = [step.id for step in steps]
     if len(set(ids)) != len(ids):

@@ -67,11 +67,11 @@ class Live:
 
 @attr.frozen
 class State(KeyState):
-    """What was observed of one link.
+    """Observed state of one link.
 
     Attributes:
-        live: The interface, None where there is none.
-        file: Text of the wg-quick file, None where there is none.
+        live: The interface, or None.
+        file: Text of the wg-quick file, or None.
         enabled: Whether the unit starts at boot.
     """
 
@@ -122,9 +122,9 @@ def observe(links: Sequence[str]) -> List[Step]:
 
 
 def look(prefix: str = "") -> List[Step]:
-    """Return the steps that read all live interfaces; `prefix` tells a second look apart.
+    """Return the steps that read all live interfaces; `prefix` marks a second round trip.
 
-    A process costs more than what it prints, so each is asked once for all links.
+    Starting a process is expensive, so each program runs once for all links.
     """
     steps = [run(prefix + "wg/" + what, "wg", "show", "all", what) for what in _SHOWN]
     steps.append(run(prefix + "wg/address", "ip", "-j", "address", "show"))
@@ -206,8 +206,9 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
 def _endpoints(interface: str, text: str) -> Dict[str, str]:
     """Return the endpoint of each peer of an interface from `wg show all endpoints`.
 
-    Unlike the other tables, this one names an interface in the row of its first peer only, and
-    where it has no peer without ending the row (wireguard-tools 1.0.20210914 and before).
+    Unlike the other tables, this one names an interface only in the row of its first peer. For an
+    interface without peers, wg prints the name without a newline (wireguard-tools 1.0.20210914 and
+    earlier).
     """
     by_key = {}
     current = ""
@@ -257,7 +258,7 @@ def allowed_by_key(wanted: Configuration, live: Optional[Live]) -> Dict[str, Tup
 
 
 def render(wanted: Configuration, live: Optional[Live] = None) -> str:
-    """Return the wg-quick(8) file. It holds no secret; PostUp names the key files."""
+    """Return the wg-quick(8) file. It contains no secret; PostUp names the key files."""
     keys = allowed_by_key(wanted, live)
     lines = [
         "[Interface]",
@@ -283,7 +284,7 @@ def render(wanted: Configuration, live: Optional[Live] = None) -> str:
 
 
 def steps_to(wanted: Configuration, state: State) -> List[Step]:
-    """Return the steps from what was observed to what is wanted; none where they agree."""
+    """Return the steps from the observed to the wanted state; none where they agree."""
     link, interface = wanted.link, wireguard_interface(wanted.link)
     steps: List[Step] = []
     text = render(wanted, state.live)
@@ -406,7 +407,7 @@ def _handovers(wanted: Configuration, live: Optional[Live], interface: str) -> L
 
 
 def stage_key(link: str) -> List[Step]:
-    """Return the steps that make the next key of a rotation, where none is staged."""
+    """Return the steps that make the next key of a rotation, if none is staged."""
     path = next_key_file(link)
     return [
         run(link + "/stage", "wg", "genkey", stdout_file=path, unless=path),
@@ -417,8 +418,8 @@ def stage_key(link: str) -> List[Step]:
 def promote_key(link: str, generation: int, live: bool) -> List[Step]:
     """Return the steps that switch to the staged key.
 
-    The file moves first: a crash right after leaves an interface with the old key, which the next
-    reconcile sees and mends.
+    The file moves first. After a crash at this point the interface still has the old key, which the
+    next reconcile detects and repairs.
     """
     steps = [
         move(link + "/promote/move", next_key_file(link), key_file(link)),

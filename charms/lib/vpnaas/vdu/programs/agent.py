@@ -1,8 +1,8 @@
 """Executor of typed steps; this file is sent to the VDU and runs there as root.
 
-It must not import anything but the standard library and must run on any Python from 3.6 on. It
-decides nothing: what to do is rendered by the pure core (`steps.py` documents each kind). Program
-arguments are vectors, so no value from a peer ever meets a shell. Files are replaced atomically.
+It imports the standard library only and runs on every Python from 3.6 on. It decides nothing: the
+pure core makes the steps (`steps.py` documents each kind). Program arguments are vectors, so no
+value from a peer ever meets a shell. Files are replaced atomically.
 """
 
 import base64
@@ -81,7 +81,7 @@ def patch(step: Json) -> Json:
 
 
 def read(step: Json) -> Json:
-    """Read a file; nothing is said of one that is as the asker knows it."""
+    """Read a file; the text is left out if the asker has it already."""
     data = _get(step["path"])
     if data is not None and hashlib.sha256(data).hexdigest() == step.get("known"):
         return {"same": True}
@@ -189,7 +189,7 @@ KINDS: Dict[str, Callable[[Json], Json]] = {
 
 
 def _lock(seconds: float) -> None:
-    """Serialise agents, as a former leader's may still run; held until the process ends."""
+    """Lock out other agents until this process ends; a former leader's agent may still run."""
     handle = os.open(LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + seconds
     while True:

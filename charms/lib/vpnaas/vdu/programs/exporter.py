@@ -1,12 +1,12 @@
 """Exporter of metrics for Prometheus; this file is installed on the VDU and runs there as root.
 
-It reads what the kernel, WireGuard, strongSwan and the records of the charm tell, and answers
-scrapes on one address. It decides nothing and changes nothing. Besides the standard library it
-needs prometheus_client (Debian's and Ubuntu's python3-prometheus-client) and `swanctl_raw.py`,
-which is installed beside it.
+It reads the state of the kernel, WireGuard and strongSwan and the records of the charm, and answers
+scrapes on one address. It changes nothing. Besides the standard library it needs prometheus_client
+(Debian's and Ubuntu's python3-prometheus-client) and `swanctl_raw.py`, which is installed beside
+it.
 
-Security associations are short-lived and take their byte counters along when they are rekeyed. So
-they are looked at every few seconds, and what they gained is added up per peer.
+Security associations are short-lived: a rekey deletes their byte counters. So the exporter reads
+them every few seconds, and adds up the differences per peer.
 """
 
 import argparse
@@ -121,7 +121,7 @@ def output(*argv: str) -> str:
 
 
 def content(path: str) -> str:
-    """Return the text of a file, "" where there is none."""
+    """Return the text of a file, "" if it is missing."""
     try:
         with open(path, encoding="utf-8") as stream:
             return stream.read()
@@ -149,7 +149,7 @@ def look() -> Look:
 
 
 def peers(records: Mapping[str, str]) -> List[Peer]:
-    """Read the charm's records; one that cannot be read has no peers."""
+    """Read the charm's records; an unreadable record counts as one without peers."""
     found = []
     for link, text in sorted(records.items()):
         try:
@@ -352,7 +352,7 @@ def labels(found: Iterable[Peer]) -> Dict[Peer, str]:
 
 
 def peer_of(connection: str) -> PeerKey:
-    """Return the peer of a connection, whose name is LINK_PEER_digest_digest."""
+    """Return the peer of a connection; the connection's name is LINK_PEER_digest_digest."""
     words = (connection.split("_") + ["", ""])[:2]
     return words[0], words[1]
 
@@ -405,7 +405,7 @@ class Exporter:
         self._looked = 0.0
 
     def refresh(self, recent: float = 0.0) -> None:
-        """Look, unless somebody did so recently."""
+        """Read the state, unless another caller did so recently."""
         with self._lock:
             started = time.monotonic()
             if self._looked and started - self._looked < recent:
@@ -447,7 +447,7 @@ class Exporter:
 
 
 class Handler(WSGIRequestHandler):
-    """Requests that do not come to an end are given up; nothing is logged."""
+    """Unfinished requests are dropped after a timeout; nothing is logged."""
 
     timeout = 10
 

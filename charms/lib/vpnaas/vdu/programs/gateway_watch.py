@@ -15,7 +15,7 @@ import time
 from typing import Optional
 
 AWAY = "/etc/osm-vpnaas/standby-away"
-PERIOD = 0.5  # seconds; a daemon that dies is told of at once by its own unit
+PERIOD = 0.5  # seconds; the daemon's own unit reports at once when it dies
 
 
 def output(*command: str) -> str:

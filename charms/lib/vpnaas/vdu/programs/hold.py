@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Hold addresses and routes of a link in clear.
 
-A tunnel's routes lead into an interface of its own, which stays when the underlay goes down and up.
-In clear they lead over the underlay itself: the kernel drops them with it, and whoever manages the
-network may drop what it did not make. So a process per link waits for what the kernel tells of such
-changes (rtnetlink(7)), and puts the link's `ip -batch` file into force again.
+A tunnel's routes lead into its own interface, which stays when the underlay goes down and up.
+Routes in clear lead over the underlay itself. The kernel deletes them when it goes down, and a
+network manager may delete routes that it did not make. So one process per link waits for the
+kernel's messages about such changes (rtnetlink(7)), and applies the link's `ip -batch` file again.
 
 Usage: hold FILE
-FILE is for `ip -batch`. Its first line sets our address, of which messages are our own doing.
+FILE is for `ip -batch`. Its first line sets our address. Messages about it are our own doing.
 """
 
 import ipaddress

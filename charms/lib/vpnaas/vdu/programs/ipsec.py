@@ -7,9 +7,9 @@ Usage: ipsec keep         hold up what /etc/osm-vpnaas/*/ipsec.keep names, for e
 
 ipsec.keep is a JSON list with one list of connection names per peer, of which one suffices.
 
-The name of a connection says all that is in it. So `load` speaks of what is new and what is gone
-only, where `swanctl --load-conns` has the daemon compare each with each. It speaks vici, and falls
-back on swanctl where that fails.
+The name of a connection contains digests of all its settings. So `load` sends only new and removed
+connections, while `swanctl --load-conns` lets the daemon compare each with each. It uses vici, or
+swanctl if that fails.
 """
 
 import base64
@@ -62,7 +62,7 @@ def associations() -> Iterator[Tuple[str, str, bool]]:
 
 
 def drop(prefix: str) -> None:
-    """End all security associations whose connection's name starts so."""
+    """End all security associations of connections with this prefix."""
     for name, number, _ in list(associations()):
         if name.startswith(prefix):
             swanctl("--terminate", "--ike-id", number, "--force", "--timeout", "1")
@@ -80,7 +80,7 @@ def wanted() -> Iterator[Tuple[str, ...]]:
 
 
 def keep() -> None:
-    """Initiate what is wanted and not up, for ever."""
+    """Initiate wanted connections that are not up, for ever."""
     waits: Dict[Tuple[str, ...], Tuple[float, int]] = {}
     while True:
         lists = list(wanted())

@@ -1,7 +1,7 @@
-"""Client side of one iperf3 run: the request comes as JSON on standard input, the report goes out.
+"""Client side of one iperf3 run: reads a JSON request from standard input, prints the report.
 
-The program asks the peer's responder for a server, runs iperf3, keeps the full report on the VDU
-and prints it without the parts that grow with time and streams.
+The program asks the peer's responder for a server and runs iperf3. It stores the full report on the
+VDU. It prints the report without the parts that grow with time and streams.
 """
 
 import json
