@@ -1,4 +1,4 @@
-"""``osm-lab``: osmclient's verbs against the lab, and what they print."""
+"""``osm-lab``: osmclient's verbs for the lab, and their output."""
 
 from lab.cli.commands import cli, main
 

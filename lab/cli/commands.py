@@ -578,7 +578,7 @@ def _summary(lab: Lab, nsr: Document) -> None:
 
 def _known_errors() -> tuple[type[Exception], ...]:
     known: list[type[Exception]] = [NbiError, LcmError]
-    # Verbs that never touch VIM or VCA do not load them, so neither does this.
+    # Verbs that do not use VIM or VCA do not load them, so this does not load them either.
     for module, name in (("lab.vim", "VimError"), ("lab.vca", "VcaError")):
         if module in sys.modules:
             known.append(getattr(sys.modules[module], name))

@@ -72,7 +72,7 @@ def console(
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise NbiError("a shell needs a terminal; give a COMMAND after --")
         raise SystemExit(vim.terminal(server))
-    # Only when asked: a script's standard input may be a pipe that nobody ever closes.
+    # Read only on request: a script's standard input may be a pipe that is never closed.
     text = sys.stdin.read() if use_stdin else None
     done = vim.console(server, list(command), input=text, timeout=timeout)
     click.echo(done.stdout, nl=False)

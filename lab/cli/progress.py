@@ -139,7 +139,7 @@ def _follow(
     deadline = None if timeout is None else time.monotonic() + timeout
     outcome = Outcome(None)
     while True:
-        running = alive()  # asked before reading: what it wrote last is still seen
+        running = alive()  # checked before reading, so that its last lines are still read
         for event in tail.new_events():
             show(event)
             if event["kind"] == "end":

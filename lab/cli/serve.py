@@ -27,7 +27,7 @@ PASSWORD = "OSMLAB_PASSWORD"  # noqa: S105  # name of a variable
 )
 @pass_lab
 def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
-    """Offer the lab by OSM's own API (HTTPS), for osmclient and whatever speaks SOL005."""
+    """Offer OSM's own API (HTTPS) to the lab, for osmclient and other SOL005 clients."""
     from lab.server.app import create_app
     from lab.server.listener import Listener
 
@@ -43,7 +43,7 @@ def _password(host: str, file: Path | None) -> str:
     """Return the password of user admin.
 
     Raises:
-        NbiError: none is given, or OSM's default, and others than this machine could connect.
+        NbiError: the password is missing or OSM's default, and other machines could connect.
     """
     given = os.environ.get(PASSWORD, "")
     if file is not None:

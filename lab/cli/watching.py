@@ -33,9 +33,9 @@ def lines(files: Callable[[], list[Path]], follow: bool) -> Iterator[tuple[str, 
     """Yield (name of the file without ending, line) of log files.
 
     Args:
-        files: tells which there are; looked at again while following.
-        follow: go on with what is appended, for ever. A file that shrank was rotated, and is
-            read from its beginning.
+        files: returns the present files; called again while following.
+        follow: wait for further lines, for ever. A file that shrank was rotated, and is read from
+            its beginning.
     """
     read: dict[Path, int] = {}
     while True:

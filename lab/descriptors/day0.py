@@ -1,8 +1,8 @@
 """Day-0 user data as RO renders it.
 
 RO passes every cloud-init file through Jinja2 with undefined variables as errors and with HTML
-escaping on, which turns ``&`` in a value into ``&amp;`` unless the template says ``|safe``. The
-lab does the same, so that a template that OSM would break, breaks here.
+escaping on, which turns ``&`` in a value into ``&amp;`` unless the template says ``|safe``. The lab
+does the same, so that a template that fails in OSM also fails here.
 """
 
 from __future__ import annotations

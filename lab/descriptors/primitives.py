@@ -75,7 +75,7 @@ def _typed(value: Any, data_type: str | None, key: str, primitive: str) -> Any:
             # LCM does not catch it and shows where it happened.
             raise LcmError(f"TypeError: {error}") from None
     if data_type == "BOOLEAN":
-        # LCM's own rule: everything but the word "false" is true, also "", "0" and "no".
+        # LCM's own rule: everything except the word "false" is true, also "", "0" and "no".
         return str(value).lower() != "false"
     return value
 

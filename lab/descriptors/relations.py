@@ -36,7 +36,7 @@ def relations(
 ) -> list[Relation]:
     """Return all relations of the service.
 
-    An end whose environment does not exist is an error here; LCM would wait an hour for it.
+    An end without an environment is an error here. LCM would wait an hour for it.
 
     Raises:
         LcmError: both spellings in one relation, or an end that is in no package.

@@ -90,8 +90,8 @@ def vnfrs_of(store: Store, ns_id: str) -> dict[str, Document]:
 def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
     """Return application -> values for ``<name>``, shared between environments as LCM does.
 
-    All instances of a VDU use one dictionary, and it is the VNF's own unless the VDU has
-    additionalParams: then it has only those (no merge).
+    All instances of a VDU use one dictionary. It is that of the VNF. If the VDU has
+    additionalParams, it contains only these (no merge).
     """
     pool: dict[tuple[str | None, str | None], dict[str, Any]] = {}
     result = {}

@@ -314,8 +314,7 @@ class VcaCharms:
         with _errors():
             if self.name not in self.controller.models():
                 return
-            # A unit in error would only be waited for: its last hooks do not run before the one
-            # that fails.
+            # Do not wait for a unit in error: its last hooks run only after the failed hook.
             stuck = bool(self.failed_units())
             self.controller.destroy_model(self.name, timeout=_LAST_HOOKS, force=stuck)
 

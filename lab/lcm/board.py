@@ -14,7 +14,7 @@ from lab.errors import LcmError
 
 
 class Board:
-    """Who has an address, whose charm is installed, whose configuration is done."""
+    """Which units have an address, an installed charm, and a finished configuration."""
 
     def __init__(self) -> None:
         """Start with nothing known."""

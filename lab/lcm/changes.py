@@ -1,8 +1,8 @@
 """Operations that change a running service: heal and update.
 
 Source: OSM 19, LCM ``heal``, ``heal_N2VC``, ``update``, ``remove_vnf``, ``rebuild_start_stop``; RO
-``recreate``. What LCM leaves out is left out here too: a healed VDU gets the charm's key, and
-neither relations nor ``config`` nor initial primitives; a rebuilt one gets not even the key.
+``recreate``. The lab leaves out what LCM leaves out: a healed VDU gets the charm's key, but no
+relations, no ``config`` and no initial primitives. A rebuilt VDU does not get the key either.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _let_in(ops: Operations, n2vc: CharmOps, env: Environment, address: str) -> 
 def _break_day1(ops: Operations, ns_id: str, env: Environment) -> None:
     """Leave ``run-day1`` as LCM does: no primitive runs, the environment is BROKEN.
 
-    The parameters of the initial primitives are looked for in those of the healing, which has none.
+    LCM looks for the parameters of the initial primitives in those of the healing, which has none.
     """
     ops.record_vca(ns_id, env.application, status="BROKEN")
     ops.journal.write("note", "ns", f"{env.application}: run-day1 ran no primitive, as in OSM")
@@ -265,7 +265,7 @@ def _remove_vnf(ops: Operations, ns_id: str, vnfr_id: str) -> None:
 
 
 def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:
-    """Start, stop or rebuild a VDU; RO does it, and no charm is told."""
+    """Start, stop or rebuild a VDU. RO does it, and no charm is informed."""
     vnfr = ops.store.get(VNFRS, data["vnfInstanceId"])
     given = data["additionalParam"]
     target = _Target(vnfr, _vdur(vnfr, given["vdu_id"], given["count-index"]))

@@ -104,7 +104,7 @@ def _identity(home: Path) -> dict[str, Any] | None:
 
 
 def keep(home: Path, seconds: float) -> None:
-    """Fire `update-status` at every service each ``seconds``, until there is none."""
+    """Fire `update-status` at all services every ``seconds``, until there is no service."""
     backends = RealBackends(home)
     due: dict[str, float] = {}
     while home.exists() and (services := backends.controller().models()):
@@ -126,7 +126,7 @@ def keep(home: Path, seconds: float) -> None:
 @click.command()
 @click.option("--home", type=click.Path(path_type=Path), required=True)
 def main(home: Path) -> None:
-    """Fire update-status at the services of the lab in HOME, until there are none."""
+    """Fire update-status at the services of the lab in HOME, until there is no service."""
     try:
         with file_lock(home / "lcm" / "keeper.lock", 0, "update-status"):
             identity = {"pid": os.getpid(), "start": jobs.start_time(os.getpid())}

@@ -459,7 +459,7 @@ def find_primitive(
     """Return the environment and ``config-primitive`` entry an action goes to.
 
     Raises:
-        LcmError: there is none.
+        LcmError: the package has no such primitive.
     """
     for env in svc.environments:
         if (env.member_vnf_index, env.vdu_id) != (index, vdu_id):

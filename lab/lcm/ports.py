@@ -93,7 +93,7 @@ class Cloud(Protocol):
         """Stop a server; it keeps its disk and ports."""
 
     def delete_server(self, server_id: str) -> None:
-        """Delete a server; one that is not there is no error."""
+        """Delete a server; a missing one is no error."""
 
     def wait_active(self, server_id: str, timeout: float) -> BootedServer:
         """Wait until a server has booted and applied its user data."""
@@ -150,7 +150,7 @@ class Charms(Protocol):
         """Call ``callback`` for everything the charms do from now on."""
 
     def destroy(self) -> None:
-        """Remove the model with all in it; one that is not there is no error."""
+        """Remove the model with its contents; a missing one is no error."""
 
 
 class KeyInjector(Protocol):

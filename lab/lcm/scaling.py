@@ -181,7 +181,7 @@ def _deploy_charms(
         environments=fresh,
         relations=(),
         addresses={place: address for place, address in addresses.items() if address},
-        # Here, and not when a service is made, charms are told which instance they have.
+        # LCM gives charms their instance number here, and not when it makes a service.
         osm=lambda env: osm_params(
             vnfrs_of(ops.store, ns_id)[index], env.vdu_id, env.count_index if env.vdu_id else 0
         ),

@@ -1,9 +1,8 @@
 """Network slices as OSM's LCM runs them: links first, then all network services side by side.
 
-A slice is a number of network services with links between them. LCM gives each link (netslice-vld)
-an id of its own and writes it into the parameters of every service that has an end of it; RO makes
-one network for one such id. Nothing of the slice's S-NSSAI or quality-of-service is read here, and
-neither is it in OSM.
+A slice consists of network services with links between them. LCM gives each link (netslice-vld) an
+id. It writes the id into the parameters of every service at an end of the link. RO makes one
+network for each id. Like OSM, the lab does not read the slice's S-NSSAI and quality-of-service.
 
 Source: OSM 19, LCM ``netslice.py``, NBI ``instance_topics.py``.
 """
@@ -59,7 +58,7 @@ def deployed_links(nsi: Document, others: Iterable[Document]) -> list[dict[str, 
 def service_links(
     nsi: Document, nss_id: str, nsd: Mapping[str, Any], params: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return what is left of ``vld`` in the parameters of a service that is part of a slice.
+    """Return the parameter ``vld`` of a service in a slice, as LCM leaves it.
 
     LCM replaces the whole list by the links the slice connects: the ``ip-profile`` and the network
     names of all others are lost, so their subnets must stand in the NSD. Fixed addresses survive,
@@ -215,7 +214,7 @@ class SliceOperations:
             "OSM leaves it PROCESSING for ever, because the template has no netslice-vld; its "
             "services are gone; allowed: nsi-delete --force"
         )
-        # osmclient would wait until its time is over; the lab says so at once.
+        # osmclient would wait until its timeout; the lab fails at once.
         self.journal.write("end", "nsi", reason, state="FAILED", detail=reason)
         self.journal.write("settled", "nsi", "never done", idle=True)
         return "PROCESSING"

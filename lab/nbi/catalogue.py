@@ -284,7 +284,7 @@ def _in_use(text: str) -> NbiError:
 
 
 def _revision(document: Document) -> Document:
-    """Return what LCM looks up of a revision that is no longer the latest."""
+    """Return the data that LCM reads of an earlier revision."""
     return {
         "folder": document["folder"],
         "software-version": document["descriptor"].get("software-version", "1.0"),

@@ -99,9 +99,9 @@ class Engine:
     def vim_delete(
         self, name: str, force: bool = False, destroy: Callable[[Document], None] = lambda _: None
     ) -> Document:
-        """Remove a VIM account no service uses: what it made first, then its record.
+        """Remove an unused VIM account: first its servers and networks, then its record.
 
-        A record that outlives a failed `destroy` lets the verb be tried again.
+        If `destroy` fails, the record stays, so that the user can try again.
 
         Raises:
             NbiError: unknown, or in use and not ``force``.
@@ -320,7 +320,7 @@ class Engine:
         Args:
             name: of the service.
             update_type: ``CHANGE_VNFPKG``, ``REMOVE_VNF`` or ``OPERATE_VNF``.
-            data: what NBI takes beside it: ``changeVnfPackageData``, ``removeVnfInstanceId`` or
+            data: NBI's further parameter: ``changeVnfPackageData``, ``removeVnfInstanceId`` or
                 ``operateVnfData``.
             timeout: ``timeout_ns_update``, seconds.
 
@@ -444,7 +444,7 @@ class Engine:
         raise NbiError(f"ns '{ns}' has no vnf '{index}', its members are {known}")
 
     def reap(self) -> None:
-        """Mark operations FAILED whose worker died without saying so."""
+        """Mark operations FAILED if their worker died without a result."""
         for operation in self.store.all(OPS):
             if operation["operationState"] == "PROCESSING" and not jobs.alive(operation):
                 fail_operation(

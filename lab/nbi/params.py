@@ -44,10 +44,10 @@ def read_text(path: Path, what: str) -> str:
 
 
 def yaml_options(text: str, path: Path | None, option: str = "--config") -> dict[str, Any]:
-    """Return the mapping given by an option or by its twin that names a file.
+    """Return the mapping given by an option, or by the option that names a file.
 
     Raises:
-        NbiError: both are given, or what is there is no mapping.
+        NbiError: both are given, or the value is not a mapping.
     """
     if text and path is not None:
         raise NbiError(f"{option} option is incompatible with {option}_file")

@@ -106,7 +106,7 @@ def new_operation(
 ) -> Document:
     """Return the document of an operation (``instantiate``, ``action`` or ``terminate``).
 
-    ``owner`` is the field that names the instance, a service unless told otherwise.
+    ``owner`` is the field that names the instance; the default is a service.
     """
     now = time.time()
     return {

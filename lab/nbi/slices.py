@@ -60,7 +60,7 @@ class Slices:
         return self.store.resolve(NSIOPS, op_id, id_field="_id")
 
     def reap(self) -> None:
-        """Mark operations FAILED whose worker died without saying so."""
+        """Mark operations FAILED if their worker died without a result."""
         self.engine.reap()
         for operation in self.store.all(NSIOPS):
             if operation["lab"].get("never-done"):

@@ -102,7 +102,7 @@ def kill(operation: Document, patience: float = 5.0) -> None:
 
 
 def end(process: Mapping[str, Any] | None, patience: float = 5.0) -> None:
-    """End a process as ``kill`` does; ``None`` and one that has ended are left alone."""
+    """End a process as ``kill`` does; ignore ``None`` and ended processes."""
     if process is None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):

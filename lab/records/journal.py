@@ -19,7 +19,7 @@ class Journal:
     """Writer side. Thread-safe; a journal without a path keeps events in memory only."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Append to ``path``, whose directory is made."""
+        """Append to ``path``; make its directory."""
         self.events: list[Event] = []
         self._lock = threading.Lock()
         self._stream = None
@@ -33,8 +33,8 @@ class Journal:
         Args:
             kind: ``stage``, ``vm``, ``charm``, ``primitive``, ``relation``, ``note``, ``end``
                 or ``ns`` (a service of a slice).
-            subject: what it is about (member-vnf-index, relation name, ...).
-            text: for people.
+            subject: subject of the event (member-vnf-index, relation name, ...).
+            text: text for people.
             more: further fields for displays.
         """
         event = {"time": time.time(), "kind": kind, "subject": subject, "text": text, **more}

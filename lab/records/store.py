@@ -1,8 +1,8 @@
-"""Documents on disk: what MongoDB is to OSM, a directory of JSON files is to the lab.
+"""Documents on disk: the lab uses a directory of JSON files where OSM uses MongoDB.
 
-Every verb of the lab is a process of its own, and an operation runs in yet another one, so each
-change is made under a lock file and lands by rename: a reader sees the document before or after a
-change, never half of it, and a killed writer leaves the old one.
+Every verb and every operation of the lab is a separate process. So each change holds a lock file
+and replaces the document by rename. A reader sees the document before or after a change, never half
+of it. A killed writer leaves the old document.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Itera
     """Hold an exclusive lock on ``path`` (made when absent) for the length of the block.
 
     Args:
-        path: lock file; its content does not matter, it stays behind.
+        path: lock file; its content does not matter, and it is not removed.
         timeout: seconds to wait, ``None`` for no limit.
         what: name of the locked thing for the error.
 
     Raises:
-        NbiError: somebody else held the lock for all of ``timeout``.
+        NbiError: another process held the lock for all of ``timeout``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -145,14 +145,14 @@ class Store:
         return document
 
     def delete(self, collection: str, key: str) -> None:
-        """Remove a document; one that is gone already is no error."""
+        """Remove a document; a missing one is no error."""
         self._path(collection, key).unlink(missing_ok=True)
 
     def resolve(self, collection: str, name_or_id: str, id_field: str = "id") -> Document:
-        """Return the one document meant by an operator: by ``_id``, by ``name`` or by ``id``.
+        """Return the document that an operator names by ``_id``, ``name`` or ``id``.
 
         Raises:
-            NbiError: none fits, or several share the name.
+            NbiError: no document matches, or several have this name.
         """
         exact = self.find(collection, name_or_id) if _is_key(name_or_id) else None
         if exact is not None:

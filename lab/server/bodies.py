@@ -34,10 +34,10 @@ def _too_large(limit: int) -> NbiError:
 
 
 async def document(request: Request) -> dict[str, Any]:
-    """Return the mapping a request carries in JSON or YAML; an empty body is an empty mapping.
+    """Return the mapping in a request's body (JSON or YAML); an empty body is an empty mapping.
 
     Raises:
-        NbiError: it is neither, or too large.
+        NbiError: the body is not JSON or YAML, not a mapping, or too large.
     """
     if int(request.headers.get("content-length") or 0) > MAX_DOCUMENT:
         raise _too_large(MAX_DOCUMENT)
@@ -80,7 +80,7 @@ async def package(request: Request, folder: Path) -> AsyncIterator[Path]:
 
 
 def _file_name(content_type: str, given: str) -> str:
-    """Return a name whose ending says what is in the file, whatever the client calls it."""
+    """Return a file name with the ending of its content, whatever name the client gives it."""
     name = PurePosixPath(given.replace("\\", "/")).name
     stem = re.sub(r"[^A-Za-z0-9_-]", "_", name.partition(".")[0])[:80] or "package"
     if "gzip" in content_type:
@@ -148,7 +148,7 @@ def _digest(path: Path, algorithm: str) -> bytes:
 
 
 def answer(request: Request, value: Any, status: HTTPStatus, location: str = "") -> Response:
-    """Return an answer in the format the client accepts: JSON where it says so, YAML otherwise."""
+    """Return an answer as JSON if the client accepts it, otherwise as YAML."""
     headers = {"Location": location} if location else {}
     if value is None:
         return Response(status_code=status, headers=headers)

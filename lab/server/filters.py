@@ -62,7 +62,7 @@ def matching(documents: Iterable[Document], query: Iterable[tuple[str, str]]) ->
 
 
 def _at(value: Any, path: list[str]) -> Any:
-    """Return what is at a path; of a list the entry a number names, else that of all entries."""
+    """Return the value at a path; in a list, a number selects an entry, a name reads all."""
     for number, part in enumerate(path):
         if isinstance(value, Mapping):
             value = value.get(part)

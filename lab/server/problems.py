@@ -17,7 +17,7 @@ def body(status: HTTPStatus, detail: str) -> dict[str, Any]:
 
 
 def not_found(table: str, key: str) -> NbiError:
-    """Return NBI's refusal of an id that is in none of its collections (``nsrs``, ``vnfds``)."""
+    """Return NBI's error for an id that a collection (``nsrs``, ``vnfds``) does not contain."""
     return NbiError(
         f"database exception Not found any {table[:-1]} with filter='{{'_id': '{key}'}}'",
         HTTPStatus.NOT_FOUND,

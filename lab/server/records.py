@@ -34,7 +34,7 @@ def package(kind: str, document: Document, used: bool) -> Document:
 
 
 def created_package(kind: str, document: Document) -> Document:
-    """Return the entry of a package whose content is still to come."""
+    """Return the entry of a package without content."""
     return _package(kind, {**document, "_admin": _admin(document)})
 
 

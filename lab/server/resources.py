@@ -81,7 +81,7 @@ Handler = Callable[["Resources", Call], Answer]
 
 @dataclass(frozen=True)
 class Route:
-    """Who answers a path; ``upload`` is for a body that is a package, ``open`` needs no token."""
+    """Handler of a path. With ``upload``, the body is a package; ``open`` needs no token."""
 
     method: str
     path: str
@@ -109,7 +109,7 @@ class Resources:
         """Return a record by its id.
 
         Raises:
-            NbiError: there is none; names are for clients to look up.
+            NbiError: there is none. Clients must look up names themselves.
         """
         found = self.engine.store.find(table, key) if _is_id(key) else None
         if found is None:
@@ -192,7 +192,7 @@ def _administration(resources: Resources) -> dict[str, Document]:
 
 
 def administration(table: str, resources: Resources, call: Call) -> Answer:
-    """List users, projects, roles or controllers: one each, or none of what a lab has not."""
+    """List users, projects, roles or controllers: one each; empty for kinds that a lab lacks."""
     found = _administration(resources).get(table)
     return _listed([] if found is None else [found], call)
 
@@ -271,7 +271,7 @@ def _used(kind: str, resources: Resources) -> set[str]:
 
 
 def _waiting(kind: str, resources: Resources, key: str) -> Document | None:
-    """Return the entry of a package whose content is still to come."""
+    """Return the entry of a package without content."""
     found = resources.engine.store.find(CREATED, key) if _is_id(key) else None
     return found if found is not None and found["_admin"]["kind"] == kind else None
 
@@ -291,7 +291,7 @@ def _onboarded(kind: str, place: str, resources: Resources, call: Call) -> Answe
 
 
 def _create_package(kind: str, place: str, resources: Resources, call: Call) -> Answer:
-    """Make an entry whose content follows (SOL005, clauses 5.4.2 and 9.4.2)."""
+    """Make an entry; its content follows later (SOL005, clauses 5.4.2 and 9.4.2)."""
     key = new_id()
     states = {"onboardingState": "CREATED", "operationalState": "DISABLED"}
     resources.engine.store.put(

@@ -79,7 +79,7 @@ class Tokens:
         """Return the token that an Authorization header names.
 
         Raises:
-            NbiError: there is none, it is unknown, or its time is over.
+            NbiError: the token is missing, unknown or expired.
         """
         kind, _, key = (header or "").partition(" ")
         if kind.lower() != "bearer" or not key:

@@ -1,6 +1,6 @@
 """An embedded controller that runs real charms as Juju 2.9's unit agents do.
 
-See docs/reference/lab-vca.md for what of Juju is kept and what is not.
+docs/reference/lab-vca.md lists the parts of Juju that it has and lacks.
 """
 
 from lab.vca.actions import ActionResult

@@ -15,10 +15,11 @@ from lab.vca.store import Store
 
 
 class ActionResult(BaseModel):
-    """What came of an action.
+    """Result of an action.
 
-    `results` holds what the charm set (action-set), nothing else; `message` is action-fail's text
-    or the reason of a failure outside the charm. Output of the process is kept apart.
+    `results` contains only the values that the charm set with action-set. `message` is the text of
+    action-fail, or the reason of a failure outside the charm. The output of the process is
+    separate.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -240,8 +240,8 @@ class UnitAgent(threading.Thread):
                 operation.failed, operation.attempts, operation.resolved = False, 0, ""
 
     def _die(self) -> None:
-        # The document last: whoever no longer sees the unit finds nothing of it, and after a crash
-        # this is done again.
+        # Change the document last. Then a unit that is not in it has left nothing behind, and after
+        # a crash this runs again.
         self._fail_pending()
         shutil.rmtree(self._runtime.paths.unit(self._unit_name), ignore_errors=True)
         with self._store.transaction() as document:

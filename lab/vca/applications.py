@@ -34,7 +34,7 @@ def find(document: ModelDocument, app: str) -> Application:
 
 
 def find_alive(document: ModelDocument, app: str) -> Application:
-    """Return an application that is not on its way out.
+    """Return an application that is not being removed.
 
     Raises:
         NotFoundError: there is none of that name, or it is being removed.
@@ -83,7 +83,7 @@ def add_units(document: ModelDocument, app: str, count: int) -> list[str]:
     """Add units to an application; return their names.
 
     Raises:
-        InvalidValueError: fewer than none, or more than a model can have.
+        InvalidValueError: a negative number, or more units than a model can have.
     """
     if count < 0:
         raise InvalidValueError(f"cannot add {count} units: the number must not be negative")

@@ -194,7 +194,7 @@ class Charm(Declared):
             raise NotFoundError(f'unknown option "{name}"') from None
 
     def config(self, explicit: Mapping[str, OptionValue]) -> dict[str, OptionValue | None]:
-        """Return the effective options: what was set, else the default, else None."""
+        """Return the effective options: the set value, else the default, else None."""
         return {name: explicit.get(name, option.default) for name, option in self.options.items()}
 
 
@@ -392,6 +392,6 @@ def _unpack_entry(source: Path, target: Path) -> None:
     if target.is_dir() and not target.is_symlink():
         shutil.rmtree(target)
     else:
-        # Not overwritten in place: a process that still runs the old file keeps it.
+        # Do not overwrite it in place: a process may still run the old file.
         target.unlink(missing_ok=True)
     shutil.copy2(source, target, follow_symlinks=False)

@@ -1,8 +1,8 @@
-"""What one hook or action sees and what it has written so far.
+"""The data that one hook or action sees, and its changes so far.
 
-Databags, charm state and ports are changed in the context only and reach the model when the hook
-has succeeded (`flush`), all of them or none. Status, log, workload version, action log and leader
-settings take effect at once, as in Juju.
+A hook changes databags, charm state and ports only in the context. When the hook has succeeded, all
+changes reach the model together (`flush`); after a failure none does. Status, log, workload
+version, action log and leader settings take effect at once, as in Juju.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ContextRelation:
         return f"{self.endpoint}:{self.id}"
 
     def members(self) -> list[str]:
-        """Return the remote units that have joined, as far as this unit was told."""
+        """Return the remote units that have joined, as far as this unit knows."""
         context = self._context
         seen = context.unit.relations.get(self.id)
         names = set(seen.members) if seen else set()
@@ -126,7 +126,7 @@ class ContextRelation:
     def read_app(self, name: str) -> dict[str, str]:
         """Return an application's databag, if this unit may read it.
 
-        Our own application's is for the leader, except in a peer relation.
+        Only the leader may read that of its own application, except in a peer relation.
         """
         own = name == self._context.app_name
         if own and self._context.is_leader():
@@ -285,7 +285,7 @@ class HookContext:
         return self._state
 
     def change_charm_state(self, changes: Mapping[str, str | None]) -> None:
-        """Set keys, or delete those whose value is None."""
+        """Set keys; a value of None deletes the key."""
         for key, value in changes.items():
             if len(key.encode()) > MAX_STATE_KEY:
                 raise ToolError(f"max allowed key length ({MAX_STATE_KEY}) exceeded")
@@ -327,9 +327,10 @@ class HookContext:
     # -- the end ----------------------------------------------------------------------------
 
     def flush(self, document: ModelDocument) -> None:
-        """Bring the changes of a hook that succeeded into the model (inside a transaction).
+        """Write the changes of a successful hook into the model (inside a transaction).
 
-        Raises FlushError if the unit wrote as a leader it no longer is; nothing is kept then.
+        Raises FlushError if the unit wrote as leader and has lost leadership. No change is kept
+        then.
         """
         unit = document.units[self.name]
         for relation in self._relations.values():

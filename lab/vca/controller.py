@@ -81,7 +81,7 @@ class Controller:
         """Remove a model with its units, packages and logs.
 
         The charms get `timeout` seconds to run their last hooks (relation-broken, stop, remove);
-        with `force` none. What is left then is removed all the same, down to the last process.
+        with `force` they get no time. Then everything that is left is removed, including processes.
         Raises NotFoundError, and ModelBusyError if another process runs the model.
         """
         self.model(uuid).destroy(timeout, force)
@@ -96,7 +96,7 @@ class Controller:
         return model
 
     def _python_folder(self) -> Path:
-        """Return a folder that holds nothing but python3, for the PATH of charms."""
+        """Return a folder that contains only python3, for the PATH of charms."""
         python = self.charm_python
         folder = self._root / f"python-{'.'.join(map(str, python.version))}"
         folder.mkdir(exist_ok=True)

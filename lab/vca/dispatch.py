@@ -13,7 +13,7 @@ DISPATCH = "dispatch"
 
 
 class MissingHookError(Exception):
-    """The charm has neither dispatch nor this hook."""
+    """The charm has no dispatch and no such hook."""
 
 
 def find_script(charm_dir: Path, dispatch_path: str) -> Path:
@@ -42,7 +42,7 @@ def environment(
         dispatch_path: hooks/NAME or actions/NAME.
         hook_name: NAME of a hook, "" of an action.
         context: what it sees.
-        context_id: by which its hook tools name the context.
+        context_id: name of the context for its hook tools.
         socket: where they reach the controller.
     """
     unit = context.unit

@@ -1,7 +1,7 @@
 """Errors of the embedded controller.
 
-The message is one sentence. Where Juju has a text of its own that its clients look at (OSM's LCM
-looks for "not found" and "already exists"), that text is kept.
+The message is one sentence. If clients of Juju read its text (OSM's LCM looks for "not found" and
+"already exists"), the message is the same.
 """
 
 from __future__ import annotations

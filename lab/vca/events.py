@@ -48,10 +48,10 @@ Callback = Callable[[Event], None]
 
 
 class Publisher:
-    """Hands events to the subscribers, in order, from a thread of its own.
+    """Hands events to the subscribers, in order, from a separate thread.
 
-    So a slow subscriber never holds up a hook. It may look at the model but not change it: `stop`
-    waits until the last event is delivered.
+    So a slow subscriber never delays a hook. A subscriber may read the model but not change it,
+    because `stop` waits until the last event is delivered.
     """
 
     def __init__(self, log: logging.Logger) -> None:

@@ -16,7 +16,7 @@ def elect(document: ModelDocument) -> list[Event]:
     for app in document.apps.values():
         units = [u for u in document.units_of(app.name) if not u.agent_lost]
         able = [u.name for u in units if u.life == "alive"]
-        # A dying unit leads on while there is nobody else.
+        # A dying unit stays leader while there is no other unit.
         if app.leader in able or (not able and app.leader in (u.name for u in units)):
             continue
         app.leader = able[0] if able else ""

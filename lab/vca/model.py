@@ -253,7 +253,7 @@ class Model:
 
     @contextlib.contextmanager
     def _incoming(self, charm_dir: Path) -> Iterator[tuple[Path, Charm]]:
-        """Give a copy of a charm folder; unless it is moved away meanwhile it is removed."""
+        """Yield a copy of a charm folder; remove it afterwards if it was not moved away."""
         folder = self.paths.model / "charms" / f"{INCOMING}{os.getpid()}-{secrets.token_hex(8)}"
         try:
             for warning in charms.pack(charm_dir, folder):
@@ -502,8 +502,8 @@ class Model:
     def wait_idle(self, timeout: float) -> ModelStatus:
         """Wait until no agent has anything to do; return the status then.
 
-        Raises WaitTimeoutError, naming what is still under way, and UnitFailedError if units
-        stand in error and are not retried any more.
+        Raises WaitTimeoutError, naming the unfinished work, and UnitFailedError if units are in
+        error and are not retried any more.
         """
         if not self._running:
             raise VcaError(f'model "{self.uuid}" is not running in this process')

@@ -1,4 +1,4 @@
-"""Charm processes: their environment, their supervision and the clearing of what they leave."""
+"""Charm processes: their environment, their supervision, and the clean-up after them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _Stream:
     partial: bytearray = field(default_factory=bytearray)
 
     def read(self) -> bool:
-        """Take what is there; return False at the end of the pipe."""
+        """Read the available data; return False at the end of the pipe."""
         try:
             data = os.read(self.descriptor, 65536)
         except BlockingIOError:

@@ -54,7 +54,7 @@ def _preferred() -> Iterator[Path]:
     found = shutil.which(PREFERRED)
     if found is not None:
         yield Path(found)
-        # A pyenv shim runs only versions that are switched on; all installed ones lie beside it.
+        # A pyenv shim runs only enabled versions; all installed versions are in a folder beside it.
         yield from sorted(Path(found).parent.parent.glob("versions/3.6.*/bin/python3.6"))
 
 

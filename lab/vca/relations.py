@@ -1,8 +1,8 @@
-"""Relations: which endpoints fit, who is in scope, and which relation hook comes next.
+"""Relations: which endpoints match, which units are in scope, and which relation hook is next.
 
-`next_hook` is the heart of Juju's relation resolver, restated: a unit remembers the version of
-each remote databag it was last told about; the difference to the present versions is what it is
-told next. So changes coalesce by themselves: only the latest version counts.
+`next_hook` is the core of Juju's relation resolver. A unit remembers the version of each remote
+databag at its last hook. The next hook comes from the difference to the present versions. So
+several changes become one hook: only the latest version counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse_endpoint(text: str) -> tuple[str, str]:
 
 
 def find_endpoint(charm: Charm, app: str, name: str) -> Endpoint:
-    """Return the endpoint `name` of `app`, whose charm is `charm`."""
+    """Return the endpoint `name` of `app`; `charm` is the charm of `app`."""
     for role, declared, spec in charm.metadata.endpoints():
         if declared == name:
             return Endpoint(app=app, name=name, role=role, interface=spec.interface)
@@ -121,7 +121,7 @@ def leave_scope(document: ModelDocument, relation: Relation, unit: Unit) -> None
 
 
 def drop_if_over(document: ModelDocument, relation: Relation) -> None:
-    """Remove a dying relation nobody is in any more."""
+    """Remove a dying relation when no unit is in scope any more."""
     if relation.life == "dying" and not relation.in_scope:
         document.relations.pop(relation.id, None)
 
@@ -179,8 +179,8 @@ def _next_hook_of(
     if broken:
         return None if relation.is_peer else info(BROKEN)
     version = relation.apps[other].version
-    # A leader is told of its own writes to a peer relation too: Juju documents otherwise, but
-    # does it, and kept it so (juju issue 20178).
+    # A leader also gets relation-changed for its own writes to a peer relation. Juju's
+    # documentation says otherwise, but Juju does this and did not change it (juju issue 20178).
     if seen.apps.get(other, 0) != version:
         return info(CHANGED, "", version)
     for name in sorted(members):

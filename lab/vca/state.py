@@ -1,7 +1,7 @@
-"""What a model is: the document the controller keeps on disk, as pydantic models.
+"""A model: the document that the controller stores on disk, as pydantic models.
 
-One document per model, replaced as a whole: a hook's effects on databags, charm state and the
-unit's own progress become visible together or not at all.
+There is one document per model, and it is replaced as a whole. So a hook's effects on databags,
+charm state and the unit's own progress become visible together or not at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT_VERSION = 1
 
 
 class Document(BaseModel):
-    """Base of all stored parts: a key nobody knows means a file of another version."""
+    """Base of all stored parts: an unknown key means a file of another version."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -99,7 +99,7 @@ class Relation(Document):
 
 
 class HookInfo(Document):
-    """A hook to be run: its kind and, for relation hooks, what it is about."""
+    """A hook to be run: its kind and, for relation hooks, the relation and unit."""
 
     kind: str
     """Juju's hook kind: install, config-changed, relation-joined, ..."""
@@ -127,7 +127,7 @@ class Operation(Document):
 
 
 class UnitRelation(Document):
-    """What a unit has been told about a relation it is in."""
+    """What a unit knows about a relation from its hooks so far."""
 
     created: bool = False
     members: dict[str, int] = Field(default_factory=dict)

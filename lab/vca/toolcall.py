@@ -1,4 +1,4 @@
-"""One call of a hook tool: its words, what it reads, and what the client prints of its answer.
+"""One call of a hook tool: its arguments, its input, and the output of its client.
 
 Options are read as Juju 2.9's gnuflag reads them.
 """

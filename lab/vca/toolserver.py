@@ -101,7 +101,7 @@ class ToolServer:
                 )
             )
         request = Request(
-            # The model's document is UTF-8; what is not cannot be kept.
+            # The model's document is UTF-8; it cannot store other bytes.
             tool=tool.decode("utf-8", "replace"),
             arguments=[word.decode("utf-8", "replace") for word in arguments],
             directory=Path(os.fsdecode(directory)),

@@ -26,7 +26,7 @@ class _Formatter(logging.Formatter):
 def open_log(path: Path, name: str) -> logging.Logger:
     """Return a logger that writes to `path` only: lines of UTC time, level, source and text."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not from logging.getLogger: two models of one process may have units of one name.
+    # This does not use logging.getLogger: two models in one process may have units of one name.
     logger = logging.Logger(name)
     handler = logging.handlers.RotatingFileHandler(
         path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8", delay=True

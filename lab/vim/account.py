@@ -281,9 +281,9 @@ class Vim:
         """Make a network.
 
         Args:
-            spec: what it is to be.
-            tag: whose it is (a network service's id); see :meth:`delete_tag`.
-            once: return the network that has the tag already, whatever its specification.
+            spec: specification of the network.
+            tag: owner (a network service's id); see :meth:`delete_tag`.
+            once: return the existing network of this tag, with any specification.
 
         Raises:
             VimError: wrong range, gateway or MTU; a second management network.
@@ -469,7 +469,7 @@ class Vim:
         return self.server(server_id)
 
     def reboot(self, server_id: str) -> Server:
-        """Restart a server's system; one that does not go down by itself is killed first."""
+        """Restart a server's system; if it does not shut down by itself, kill it first."""
         with self._held(server_id) as (vdu, record):
             if not vdu.reboot():
                 vdu.kill()
@@ -486,7 +486,7 @@ class Vim:
         self._remove_server(server_id)
 
     def delete_tag(self, tag: str) -> None:
-        """Remove all servers and then all networks of a tag; nothing happens when there are none.
+        """Remove all servers and then all networks of a tag, if there are any.
 
         Raises:
             VimError: servers of another tag are on one of its networks.

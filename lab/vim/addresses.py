@@ -45,7 +45,7 @@ def parse_gateway(subnet: IPNetwork, text: str) -> str:
 
 
 def default_subnet(taken: Collection[str]) -> str:
-    """The first 192.168.x.0/24 that overlaps none of the given ranges.
+    """The first 192.168.x.0/24 that does not overlap the given ranges.
 
     Raises:
         VimError: all 256 are taken.
@@ -88,7 +88,7 @@ def take_ip(subnet: IPNetwork, wanted: str | None, used: Collection[str]) -> str
     """The wanted address if it is free, or else the lowest free one.
 
     Raises:
-        VimError: outside the subnet, in use, or none left.
+        VimError: the address is outside the subnet or in use, or no address is left.
     """
     if wanted is not None:
         address = str(_host(subnet, wanted))

@@ -43,7 +43,7 @@ def cpu1_group(group: Path) -> Path | None:
 
 
 def hierarchy(fallback: Path) -> Path:
-    """The unified hierarchy's mount point; mounted at ``fallback`` when the machine has none.
+    """The unified hierarchy's mount point; mount it at ``fallback`` if it is not mounted.
 
     Raises:
         VimError: it is read-only, as in an unprivileged container.

@@ -26,8 +26,8 @@ from lab.vim.errors import VimError
 #: Where cloud-init looks for a NoCloud seed, below the VDU's root.
 SEED = Path("var/lib/cloud/seed/nocloud")
 
-#: The modules of a cloud image's cloud.cfg that make sense without a cloud: none that touch
-#: disks, boot loaders or package mirrors.
+#: The modules of a cloud image's cloud.cfg that work without a cloud. Modules for disks, boot
+#: loaders and package mirrors are left out.
 _INIT = (
     "seed_random bootcmd write-files set_hostname update_hostname update_etc_hosts ca-certs "
     "users-groups ssh"
@@ -51,7 +51,7 @@ def cloud_cfg(distribution: str, default_user: str) -> str:
         "disable_root": True,
         "preserve_hostname": False,
         "datasource_list": ["NoCloud"],
-        # No search for a seed on labelled disks: there are none.
+        # Do not search for a seed on labelled disks: there are none.
         "datasource": {"NoCloud": {"fs_label": None}},
         # The VIM sets the addresses, as a cloud's DHCP would.
         "network": {"config": "disabled"},
@@ -121,8 +121,8 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
     """Every cloud-config document in user-data.
 
     Raises:
-        VimError: one is not YAML, or not a mapping. cloud-init would ignore such a part and
-            boot a VDU that lacks what it asks for.
+        VimError: a document is not YAML, or not a mapping. cloud-init would ignore this part, and
+            boot the VDU without it.
     """
     found = []
     for part in _parts(user_data):
@@ -143,10 +143,10 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
 
 
 def check_user_data(user_data: str) -> None:
-    """Refuse user-data of a kind cloud-init does not know: it would ignore it in silence.
+    """Refuse user-data of a kind unknown to cloud-init, which would ignore it silently.
 
     Raises:
-        VimError: the first line is none of cloud-init's headers.
+        VimError: the first line is not a header of cloud-init.
     """
     for part in _parts(user_data):
         text = part.text.lstrip()

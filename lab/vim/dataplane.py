@@ -1,7 +1,7 @@
-"""Which VPN dataplane this machine has, found by trying it.
+"""Which VPN dataplanes this machine has, found by a test of each.
 
-Distribution and kernel version say little (a kernel may be built without modules), so each
-capability is used once in a network namespace of its own that ends with the try.
+Distribution and kernel version do not tell (a kernel may be built without modules). So each
+capability is tested once in a network namespace, which is removed after the test.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ SIMULATORS, MACHINE = "simulators", "machine"
 #: Packages of an engine, which a VDU with simulators does without.
 PACKAGES = frozenset({"podman"})
 
-#: Where a VDU finds the simulators and what they need.
+#: Where a VDU finds the simulators and their files.
 BASE = Path("usr/lib/osm-lab")
 #: VDUs see the machine's /usr. The libraries in binary form are for one version of Python.
 _PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")

@@ -2,8 +2,8 @@
 
 
 class VimError(Exception):
-    """A request the VIM refuses or could not carry out; the text is one sentence for the user.
+    """A request that the VIM refuses or that failed; the text is one sentence for the user.
 
-    Where OpenStack has a text for the same refusal, ours says it in the same manner, because
-    that is what a user of OSM's VIM connector will later read.
+    If OpenStack has a text for the same error, this text is similar, because users of OSM's VIM
+    connector will later read that one.
     """

@@ -112,7 +112,7 @@ def delete_device(netns: str, device: str) -> None:
         try:
             tool(["ip", "-n", netns, "link", "delete", device])
         except VimError:
-            # A veth goes with its other end, whose namespace may be ending just now.
+            # A veth disappears with its other end, and the other end's namespace may be ending now.
             if netns_exists(netns) and device_exists(netns, device):
                 raise
 
@@ -201,10 +201,10 @@ _COUNTS = re.compile(rb"(\d+) packets? captured, (\d+) packets? received by filt
 
 
 def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0) -> None:
-    """Wait until tcpdump has written the frames there are now: those it ends without are lost.
+    """Wait until tcpdump has written all present frames: when it ends, the others are lost.
 
     Raises:
-        VimError: it does not, so that nobody takes a part for the whole.
+        VimError: it did not write them, so the capture would be incomplete.
     """
     end = time.monotonic() + seconds
     known, wanted = 0, None

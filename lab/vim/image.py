@@ -1,17 +1,17 @@
 """The image: the machine's own root, made to look like a fresh cloud image.
 
-A VDU's root is an overlay: below it the machine's root file system, above it a layer of the
-VDU's own. Before the first boot the upper layer gets whiteouts, empty directories and files of
-its own wherever the machine holds something a fresh image would not: other people's files,
-secrets, users, services, state.
+A VDU's root is an overlay: the lower layer is the machine's root file system, the upper layer
+belongs to the VDU. A fresh image would not contain the machine's personal files, secrets, users,
+services and state. Before the first boot, whiteouts, empty directories and new files in the upper
+layer hide these.
 
-The rules are general and err on the side of hiding:
+The rules are general and hide too much rather than too little:
 
-- top level: only the directories that hold the operating system itself show through;
+- top level: only the directories of the operating system itself are visible;
 - /usr: without /usr/local and /usr/src;
-- /var: only the package database and the like (``KEPT_STATE``);
-- /etc: everything that not every user may read is a secret of the machine and goes; so do the
-  services it starts, its users, its network, SSH and cloud-init configuration.
+- /var: only the package database and similar state (``KEPT_STATE``);
+- /etc: a file that not every user may read counts as a secret of the machine and is hidden. Its
+  services, users, network, SSH and cloud-init configuration are hidden too.
 """
 
 from __future__ import annotations
@@ -163,16 +163,16 @@ _UNITS = Path("usr/lib/systemd/system")
 
 @dataclass(frozen=True)
 class Look:
-    """What makes one VDU's image differ from another's.
+    """Differences between the images of two VDUs.
 
     Attributes:
         hostname: its name.
         default_user: the image's user, made by cloud-init.
         seed: the NoCloud seed, text by file name.
-        wireguard_go: program to appear as /usr/bin/wireguard-go, or None to leave it be.
+        wireguard_go: program to show as /usr/bin/wireguard-go, or None for no change.
         keep: further top-level directories to show.
-        hide: absolute paths of the machine never to be shown (the lab's own state).
-        simulators: what stands for a container engine and images, or None for the machine's.
+        hide: absolute paths of the machine that are always hidden (the lab's own state).
+        simulators: replacement of the container engine and images, or None for the machine's.
     """
 
     hostname: str
@@ -273,7 +273,7 @@ def check_host(root: Path = Path("/")) -> None:
     """Check that one overlay over the root shows the whole operating system.
 
     Raises:
-        VimError: /usr or /etc is a file system of its own, which an overlay does not cross.
+        VimError: /usr or /etc is a separate file system, which the overlay does not show.
     """
     for name in ("usr", "etc"):
         if os.stat(root / name).st_dev != os.stat(root).st_dev:
@@ -448,7 +448,7 @@ def _rows(layer: Layer, name: str) -> list[list[str]]:
 
 
 def _accounts(layer: Layer) -> None:
-    """Only the services' accounts remain, and nobody has a password."""
+    """Only the services' accounts remain, all without a password."""
     users = [row for row in _rows(layer, "passwd") if int(row[2]) not in _HUMAN]
     people = {row[0] for row in _rows(layer, "passwd")} - {row[0] for row in users}
     groups = [row for row in _rows(layer, "group") if int(row[2]) not in _HUMAN]
@@ -475,7 +475,7 @@ def _accounts(layer: Layer) -> None:
 
 
 def _services(layer: Layer) -> None:
-    """Only sshd and cloud-init start, beside what every systemd system starts."""
+    """Only sshd and cloud-init start, in addition to the services of every systemd system."""
     system = "etc/systemd/system"
     layer.empty(system, 0o755)
     layer.empty("etc/systemd/system-generators", 0o755)
@@ -498,7 +498,7 @@ def _services(layer: Layer) -> None:
 
 
 def _hide_path(layer: Layer, path: Path) -> None:
-    """Hide a path of the machine wherever it is, unless something above it is hidden already."""
+    """Hide a path of the machine, unless a directory above it is hidden already."""
     relative = path.relative_to("/")
     if relative == Path() or not (layer.lower / relative).exists():
         return

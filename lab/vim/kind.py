@@ -37,7 +37,7 @@ class Place:
 class Vdu(Protocol):
     """One server on the machine: its disk, its processes, its state as observed."""
 
-    #: Seconds between two looks at one that boots.
+    #: Seconds between two checks of a booting VDU.
     poll: float
 
     @property

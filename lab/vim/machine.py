@@ -1,15 +1,15 @@
-"""What all labs of a machine share: kernel settings, and a mount of the control groups.
+"""Shared by all labs of a machine: kernel settings, and a mount of the control groups.
 
-Two labs may run beside each other. So each lab registers here while it has VIM accounts. The first
-one changes the machine, the last one puts it back. One lock covers both.
+Several labs may run at the same time. So each lab registers here while it has VIM accounts. The
+first one changes the machine. The last one restores it. One lock covers both.
 
-- ``fs.inotify.max_user_instances``: a systemd takes about ten instances and each wireguard-go one,
-  all of them root's; the usual limit is 128 (inotify(7)). Past it, interfaces fail to come up with
+- ``fs.inotify.max_user_instances``: a systemd uses about ten instances and each wireguard-go uses
+  one, all as root. The usual limit is 128 (inotify(7)). Above it, interfaces fail to come up with
   misleading errors.
 - ``net.core.rmem_max`` and ``wmem_max``: wireguard-go asks for socket buffers of 7 MiB. Root of a
-  VDU is not root of the machine, so this limit holds for it (socket(7), SO_RCVBUFFORCE).
-- The controllers ``cpu`` and ``memory`` in the top group of cgroup version 2: without them there
-  the kernel does not hold servers to their flavours.
+  VDU is not root of the machine, so this limit applies to it (socket(7), SO_RCVBUFFORCE).
+- The controllers ``cpu`` and ``memory`` in the top group of cgroup version 2: without them the
+  kernel does not limit servers to their flavours.
 - The cgroup version 2 hierarchy is mounted in ``REGISTRY`` where the machine has not mounted it.
 
 ``REGISTRY`` is in /run, which ends with the boot, as do these settings.
@@ -114,7 +114,8 @@ def _registry() -> Iterator[None]:
 def _exists(entry: Path) -> bool:
     """Tell whether a registered lab still has a record or a namespace on the machine.
 
-    A directory that was removed with no clean-up before leaves neither, once its servers are gone.
+    If somebody deletes the lab's directory without a clean-up, neither is left when its servers
+    end.
     """
     recorded = Path(entry.read_text(encoding="utf-8")) / "vims"
     return recorded.is_dir() or bool(fabric.netns_names(entry.name))

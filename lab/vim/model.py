@@ -1,6 +1,6 @@
-"""What callers ask of a VIM (the specs) and what it tells them (networks, ports, servers).
+"""Requests to a VIM (the specs) and its answers (networks, ports, servers).
 
-All values are immutable snapshots: ask the :class:`lab.vim.account.Vim` again for news.
+All values are immutable snapshots: ask :class:`lab.vim.account.Vim` again for new ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NetworkSpec:
 
 @dataclass(frozen=True)
 class PortSpec:
-    """A NIC to make: on which network, and with which address when it must be a given one.
+    """A NIC to make: its network, and its address if a fixed one is wanted.
 
     ``port_security`` is Neutron's: when on, frames whose source MAC or IP address is not the
     port's own are dropped where they enter the network. ``floating`` asks for an address of the

@@ -1,6 +1,6 @@
-"""Networks and servers to be: what is asked for, judged against what a VIM account has.
+"""Plans of networks and servers: requests, checked against the content of a VIM account.
 
-Nothing here touches the machine. Texts of refusals are Neutron's and Nova's where these have one.
+Nothing here touches the machine. Errors have the texts of Neutron and Nova if these have one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def plan_network(spec: NetworkSpec, tag: str, taken: Sequence[str]) -> Network:
     """Return the network a specification asks for.
 
     Args:
-        spec: what it is to be.
-        tag: whose it is.
-        taken: ranges that a network without one of its own must not get.
+        spec: specification of the network.
+        tag: owner of the network.
+        taken: ranges that a network without a given range must not get.
 
     Raises:
         VimError: no name, or a wrong range, gateway or MTU.

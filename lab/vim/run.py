@@ -12,7 +12,7 @@ def tool(argv: Sequence[str], stdin: str | None = None) -> str:
     """Run a tool to its end and return what it printed.
 
     Raises:
-        VimError: the tool is not installed, or failed (with the first line of its complaint).
+        VimError: the tool is not installed, or failed (with the first line of its error).
     """
     try:
         done = subprocess.run(

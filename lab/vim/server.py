@@ -50,15 +50,15 @@ _ENVIRONMENT = {
 }
 
 
-#: User ids of containers, which nobody else uses, from here on (systemd's UIDS-GIDS.md).
+#: First user id for containers; the ids from here on are free (systemd's UIDS-GIDS.md).
 FIRST_USER = 0x80000
 
 
 @functools.cache
 def why_shared_users() -> str:
-    """Why root of a VDU has to be root of the machine here; "" where a VDU has users of its own.
+    """Why root of a VDU must be root of the machine here; "" if a VDU has its own users.
 
-    Tried once per process: file systems and kernels differ in what they can (idmapped mounts
+    Tested once per process, because file systems and kernels differ (idmapped mounts
     below an overlay: Linux 5.19).
     """
     words = [sys.executable, "-I", "-S", "-E", vdu_program.__file__, "--try-users"]
@@ -120,9 +120,9 @@ class Vdu:
 
     @property
     def users(self) -> int | None:
-        """The user of the machine that the VDU's root is; None without a user namespace.
+        """The user of the machine that acts as the VDU's root; None without a user namespace.
 
-        As systemd-nspawn chooses it: by the name, out of what nobody else uses (UIDS-GIDS.md).
+        It is chosen as by systemd-nspawn: by the name, from the free ids (UIDS-GIDS.md).
         """
         if why_shared_users():
             return None
@@ -218,8 +218,8 @@ class Vdu:
             )
         (self.directory / "run.json").unlink(missing_ok=True)
         with open(self.directory / "keeper.log", "ab") as log:
-            # Not waited for: it outlives this process on purpose. -I -S -E: nothing of this
-            # process's Python environment matters to it.
+            # Do not wait for it: it must live longer than this process. -I -S -E: it ignores the
+            # Python environment of this process.
             keeper = subprocess.Popen(
                 [
                     sys.executable,
@@ -290,7 +290,7 @@ class Vdu:
     # --- observation -------------------------------------------------------------------------
 
     def running(self) -> Running:
-        """The keeper's word, without what is no longer true."""
+        """The keeper's report, without outdated data."""
         told = read_json(self.directory / "run.json") or {}
 
         def alive(key: str) -> ProcessRef | None:
@@ -358,16 +358,16 @@ class Vdu:
         return " | ".join(done.stdout.strip().splitlines())
 
     def _other_groups(self) -> list[Path]:
-        """Groups beside the server's own that hold a part of its limits."""
+        """Groups in addition to the server's own that carry a part of its limits."""
         other = cgroups.cpu1_group(self.group)
         return [] if other is None else [other]
 
     @contextlib.contextmanager
     def _joining(self) -> Iterator[list[int]]:
-        """Open the member lists of the groups whose limits hold for what runs inside.
+        """Open the member lists of the groups whose limits apply inside the server.
 
-        What a console runs takes part in the flavour as any other process of the VDU does. It gets
-        open files, as nsenter itself has to stay outside, see `_end_console`.
+        The flavour limits a console's command like any other process of the VDU. The command gets
+        open files, because nsenter itself must stay outside, see `_end_console`.
         """
         leaf = self.group / "console"
         with contextlib.suppress(OSError):

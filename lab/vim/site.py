@@ -1,10 +1,9 @@
 """The site of a VIM: a router with floating addresses, and its uplink to the other sites.
 
-Each VIM with an external network has a router in a network namespace of its own. It has the
-gateway address of the networks that are attached to it, and translates addresses as OpenStack's
-does: one to one for floating addresses, to its own external address for everybody else. Uplinks
-end in one namespace for all sites, which knows external and routed ranges only, so that private
-ranges of two sites may be equal.
+Each VIM with an external network has a router in a separate network namespace. The router has the
+gateway addresses of its networks, and translates addresses as OpenStack's does: one to one for
+floating addresses, to its own external address for all others. All uplinks end in one namespace. It
+knows only external and routed ranges, so that two sites may have the same private ranges.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from lab.vim.model import Network
 from lab.vim.run import ip_batch, tool
 from lab.vim.store import Uplink
 
-#: Between sites; shared address space (RFC 6598) is nobody's own.
+#: Range between sites: shared address space (RFC 6598), which no site uses itself.
 _TRANSIT = "100.64"
 UPLINK = "uplink"
 _QUEUE_MS = 50
@@ -43,7 +42,7 @@ class Site:
     directory: Path
 
     def make(self, external: str, routed: Iterable[str], uplink: Uplink) -> None:
-        """Make router and uplink; what is there stays.
+        """Make router and uplink, if they are missing.
 
         Raises:
             VimError: the wire does not come up.

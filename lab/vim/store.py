@@ -73,7 +73,7 @@ class Home:
 
 @contextlib.contextmanager
 def locked(path: Path, timeout: float = 120.0) -> Iterator[None]:
-    """Hold an exclusive lock file; excludes other processes and other threads alike.
+    """Hold an exclusive lock file; this excludes other processes and other threads.
 
     Raises:
         VimError: another holds it for longer than ``timeout`` seconds.
@@ -86,7 +86,7 @@ def locked(path: Path, timeout: float = 120.0) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object from a file that is replaced atomically; None when it holds none."""
+    """A JSON object from a file that is replaced atomically; None if there is no object."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -102,7 +102,7 @@ class ServerRecord(BaseModel):
     vcpus: int
     ram_mib: int
     disk_gb: int
-    #: Set once the disk holds the image; a server without is what a killed create left.
+    #: Set when the disk has the image; without it, a killed create left the server.
     made: bool = False
 
 
@@ -116,7 +116,7 @@ class Image(BaseModel):
 
 
 class Uplink(BaseModel):
-    """A site's connection to the others: what it adds to a round trip, and its rate each way."""
+    """A site's connection to the others: its part of a round trip, and its rate each way."""
 
     model_config = ConfigDict(extra="forbid")
     rate_mbit: float = Field(default=0, ge=0, le=10_000)
@@ -136,7 +136,7 @@ class SiteNetwork(BaseModel):
     routed: bool = True
     nat: bool = True
     floating: dict[str, str] = Field(default_factory=dict)
-    #: Ranges the servers are told to reach through the network's gateway (DHCP's option 121).
+    #: Ranges that servers reach through the network's gateway (DHCP's option 121).
     host_routes: list[str] = Field(default_factory=list)
     mtu: int = 1500
 

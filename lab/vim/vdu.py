@@ -1,4 +1,4 @@
-"""The keeper of one VDU: a program of its own, started with the path of a JSON file.
+"""The keeper of one VDU: a separate program, started with the path of a JSON file.
 
     python -I -S -E vdu.py <server directory>/vdu.json
 
@@ -7,7 +7,7 @@ machine's root), connects its NICs, writes its console to a file, and boots it a
 reboots. It ends when the system powers off or is killed. It uses the standard library only and
 imports nothing of the lab, so that ten of them start fast and stay small.
 
-What it does it tells in ``run.json`` beside its configuration::
+It reports its state in ``run.json`` beside its configuration::
 
     {"state": "starting" | "running" | "off" | "error", "error": "...", "boots": 1,
      "keeper": [pid, start time], "init": [pid, start time] | null}
@@ -50,7 +50,7 @@ MOVE_MOUNT_F_EMPTY_PATH = 4
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
 SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_MOUNT_SETATTR = 428, 429, 442  # everywhere the same
 
-#: Users and groups of a VDU: 0 to 65535, on the machine from a number of its own upwards.
+#: Users and groups of a VDU: 0 to 65535; on the machine they start at a number per VDU.
 USERS = 65536
 
 #: Capabilities a VDU never has, not even over itself: it has no use for them (capabilities(7)).
@@ -250,10 +250,10 @@ def _mount_proc(proc: Path) -> None:
 
 
 def mount_disk(config: dict[str, Any], users: int | None) -> None:
-    """Mount what is on the VDU's disk, still as the machine's root, and go there.
+    """Mount the VDU's disk, still as the machine's root, and change into it.
 
-    ``binds`` of the configuration are directories of the machine to show, read-only, by path in
-    the VDU. ``users`` is a descriptor of the VDU's user namespace.
+    ``binds`` of the configuration are directories of the machine that the VDU shows read-only, by
+    path in the VDU. ``users`` is a descriptor of the VDU's user namespace.
     """
     disk, lower = Path(config["disk"]), config["lower"]
     root = disk / "root"
@@ -364,7 +364,7 @@ class BootError(Exception):
 def connect(config: dict[str, Any], pid: int) -> None:
     """Put the VDU's NICs into its network namespace, with addresses and default routes.
 
-    This stands for the DHCP of a cloud: addresses, gateway and MTU are those of the ports.
+    This replaces the DHCP of a cloud: addresses, gateway and MTU are those of the ports.
     """
     fabric, outside, inside = config["fabric"], [], ["link set lo up"]
     for metric, port in enumerate(config["ports"]):
@@ -395,7 +395,7 @@ def _batch(argv: list[str], commands: list[str], check: bool = True) -> None:
 
 
 class Console:
-    """The VDU's console: a terminal whose output goes to a file that does not grow for ever."""
+    """The VDU's console: a terminal that writes to a file of limited size."""
 
     def __init__(self, path: Path) -> None:
         """Open a terminal pair; the other end stays open so that a reboot loses nothing."""

@@ -1,10 +1,9 @@
 """A long wire between two network namespaces: constant delay, limited rate, bounded queue.
 
-Run by path with nothing of the lab imported: ``wire.py CONFIG``. Each end is a TUN device; what is
-read from one is written to the other when its time has come. Packets keep their offload headers
+It runs by path and imports nothing of the lab: ``wire.py CONFIG``. Each end is a TUN device. A
+packet read from one end is written to the other after the delay. Packets keep their offload headers
 (virtio-net), so that a burst of TCP or UDP segments is one read and one write: 200 Mbit/s cost a
-few percent of a processor. It stands where netem and a shaper would, of which a kernel may have
-neither.
+few percent of a processor. It replaces netem and a shaper, which some kernels lack.
 
 CONFIG is JSON: ``cgroup`` (a group to join), ``ready`` (a file to make when the wire works),
 ``rate_mbit`` (0: no limit), ``delay_ms`` (one way), ``queue_ms`` (what waits longer for its turn is
@@ -65,7 +64,7 @@ def open_tun(device: str) -> int:
 
 
 def size_on_wire(frame: bytes) -> int:
-    """Bytes of IP the frame stands for: the headers of a burst count once a segment."""
+    """Bytes of IP in the frame's segments: the headers of a burst count once per segment."""
     _, kind, header_length, segment = struct.unpack_from("=BBHH", frame)
     size = len(frame) - HEADER
     if kind and segment and size > header_length:
@@ -85,7 +84,7 @@ class Direction:
         self.waiting: collections.deque[tuple[float, bytes]] = collections.deque()
 
     def take(self) -> None:
-        """Read what is there and give each packet its time of arrival."""
+        """Read the waiting packets and set each packet's time of arrival."""
         for _ in range(BATCH):
             try:
                 frame = os.read(self.source, FRAME)
@@ -99,7 +98,7 @@ class Direction:
             self.waiting.append((self.free + self.delay, frame))
 
     def give(self, now: float) -> None:
-        """Write what has arrived by now."""
+        """Write the packets that have arrived by now."""
         while self.waiting and self.waiting[0][0] <= now:
             with contextlib.suppress(OSError):  # down, or full: lost, as on any wire
                 os.write(self.target, self.waiting[0][1])

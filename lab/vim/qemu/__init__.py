@@ -1,5 +1,5 @@
-"""VDUs as virtual machines of QEMU, each with a kernel of its own.
+"""VDUs as virtual machines of QEMU, each with its own kernel.
 
-The other kind of VDU is in :mod:`lab.vim.server`. Which one an account has is decided when it is
-made, see :mod:`lab.vim.kind`.
+The other kind of VDU is in :mod:`lab.vim.server`. The kind is chosen when an account is made, see
+:mod:`lab.vim.kind`.
 """

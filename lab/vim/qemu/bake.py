@@ -1,8 +1,8 @@
-"""Making an image of a VDU from the distribution's packages: what Day-0 would install is in it.
+"""Makes an image of a VDU from the distribution's packages, with the packages of Day-0.
 
-The image is of the machine's own distribution, bootable by BIOS (GRUB in the gap before the
-partition, which needs no mounting and no loop device), with cloud-init and a guest agent. A cloud
-takes it as it is; the lab's virtual machines start from it.
+The image has the machine's own distribution, cloud-init and a guest agent. BIOS can boot it: GRUB
+is in the gap before the partition, which needs no mount and no loop device. A cloud can use it
+unchanged, and the lab's virtual machines start from it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ STORE = _REPOSITORY / ".cache" / "images"
 
 Tell = Callable[[str], None]
 
-#: What a cloud image has beside Day-0's packages.
+#: Packages of a cloud image in addition to those of Day-0.
 _BASE = (
     "apparmor", "ca-certificates", "cloud-guest-utils", "cloud-init", "dbus", "e2fsprogs", "fdisk",
     "grub-pc-bin", "initramfs-tools", "iproute2", "isc-dhcp-client", "kmod", "libpam-systemd",
     "netbase", "openssh-server", "procps", "qemu-guest-agent", "sudo", "systemd-sysv", "udev",
 )  # fmt: skip
-#: Kernel, and what stands for the resolver where that is a package of its own, by distribution.
+#: Kernel, and the resolver if it is a separate package, by distribution.
 _OWN = {
     "debian": ("linux-image-cloud-amd64", "systemd-resolved"),
     "ubuntu": ("linux-image-virtual",),
@@ -297,7 +297,7 @@ def _configure(root: Path, uuid: str) -> None:
 
 
 def _partition(root: Path, raw: Path, uuid: str) -> None:
-    """Write a disk with one partition that holds a root, and a boot loader before it."""
+    """Write a disk with one partition for the root file system, and a boot loader before it."""
     used = int(_run(["du", "--summarize", "--block-size=1", str(root)]).split()[0])
     size = -(-int(used * 1.15 + 256 * _MIB) // _MIB)
     with raw.open("wb") as stream:

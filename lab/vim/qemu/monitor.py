@@ -139,7 +139,7 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
 
 
 def read_file(directory: Path, path: str) -> bytes | None:
-    """Return a file of the guest, or None when it has none of this name.
+    """Return a file of the guest, or None if it is missing.
 
     Raises:
         SilentError: no agent answers.

@@ -6,9 +6,9 @@ The parts of a server and where they are:
   configuration drive;
 - ``<vim>/servers/<id>/{vm.json, pid, qemu.log, console.log, qmp.sock, agent.sock}``;
 - the control group ``<prefix>/<id>`` with QEMU in it;
-- devices ``p<...>`` in the fabric namespace, taps that QEMU holds.
+- devices ``p<...>`` in the fabric namespace: taps that QEMU has open.
 
-What happens inside is seen, and a console's commands are run, through the guest agent.
+The guest agent shows the state inside, and runs a console's commands.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from lab.vim.store import Config, Image, ServerRecord, read_json
 
 #: Seconds a system has to shut down before its power is cut, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 60.0
-#: What QEMU itself needs beside a guest's memory, MiB.
+#: Memory of QEMU itself, in addition to the guest's, MiB.
 _OVERHEAD = 160
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = [_PATH, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb"]
 _RESULT = "/run/cloud-init/result.json"
-#: PCI slots of what is not a NIC: NICs have those from FIRST_NIC_SLOT on, as in a cloud.
+#: PCI slots of all devices except NICs. NICs start at FIRST_NIC_SLOT, as in a cloud.
 _DISK, _CHANNEL, _RANDOM, _DRIVE = "0x2", "0x1d", "0x1e", "0x1f"
 
 
