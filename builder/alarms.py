@@ -1,9 +1,9 @@
-"""Alarms of VNFDs, for whoever has a receiver of their notifications.
+"""Alarms of VNFDs, for operators with a receiver of their notifications.
 
 OSM 19 makes a rule of its Prometheus from a VDU's alarm: it compares `osm_<performance metric>`
 of the VDU with a value, and posts to the alarm's URLs. A URL belongs to a site and not to a
-package, so packages have alarms only where the build is told one. operate/prometheus/osm.yaml
-records the metric from those of our exporters.
+package. So packages have alarms only if the build gets a URL. operate/prometheus/osm.yaml records
+this metric from the metrics of our exporters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def receiver(text: str) -> str:
     """Return the URL of a receiver.
 
     Raises:
-        BuildError: It is none that OSM could post to.
+        BuildError: OSM cannot post to this URL.
     """
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or " " in text:
@@ -30,10 +30,10 @@ def receiver(text: str) -> str:
 
 
 def with_alarms(document: dict[str, Any], url: str) -> dict[str, Any]:
-    """Return a VNFD whose VDUs tell `url` when a peer is down, and when all are up again.
+    """Return a VNFD whose VDUs notify `url` when a peer is down, and when all are up again.
 
-    A VDU has one alarm and no more: where there are several, OSM changes the state of the first it
-    finds, whichever fired.
+    A VDU has one alarm only. With several, OSM changes the state of the first it finds, whichever
+    fired.
     """
     document = copy.deepcopy(document)
     for vdu in document["vnfd"]["vdu"]:

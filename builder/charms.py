@@ -62,10 +62,10 @@ class Charm:
 
 
 def load(tree: Tree, name: str) -> Charm:
-    """Read `charms/<name>/charm.yaml` and merge it with what all charms share.
+    """Read `charms/<name>/charm.yaml` and merge it with the common parts of all charms.
 
     Raises:
-        BuildError: There is no such charm, or one of its files is not what it must be.
+        BuildError: There is no such charm, or one of its files is invalid.
     """
     if name not in tree.charms():
         raise BuildError(f"no charm {name}; allowed are {', '.join(tree.charms())}")
@@ -114,7 +114,7 @@ def load(tree: Tree, name: str) -> Charm:
 
 
 def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Add a charm's own actions; one that is there gets the parameters added."""
+    """Add a charm's own actions; an existing action gets the additional parameters."""
     merged = copy.deepcopy(common)
     for name, action in own.items():
         if name in merged and "description" not in action:

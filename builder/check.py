@@ -41,7 +41,7 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
     """Return the problems of every parameter file, checked with each service or slice it fits.
 
     A file fits the services that have exactly its members, and the slices that have exactly its
-    services and, where one has it, its 5QI; one that fits none is a problem.
+    services and, if the file has a 5QI, this 5QI. A file that fits nothing is a problem.
     """
     found = []
     for path in sorted(folder.glob("*.yaml")):
@@ -88,7 +88,7 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
             packages=catalog.packages,
         )
         told.append(validate_params("nsi", document, alone, name))
-    # Templates of equal services differ in their 5QI: the file is for those it agrees with.
+    # Templates with equal services differ in their 5QI: the file fits those with its 5QI.
     agreeing = [one for one in told if not any(p.code == "params-five-qi" for p in one)]
     return [problem for one in agreeing or told for problem in one]
 

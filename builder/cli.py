@@ -172,7 +172,7 @@ def agree(files: tuple[Path, ...]) -> None:
 
 
 def _good(problems: list[Problem], strict: bool) -> bool:
-    """Print problems, one a line; return whether none of them counts."""
+    """Print problems, one per line; return whether the result counts as valid."""
     for problem in problems:
         click.echo(f"{problem.severity}: {problem.path}: {problem.sentence}", err=True)
     return not any(strict or problem.severity == "refused" for problem in problems)

@@ -1,8 +1,8 @@
-"""Deployments over several sites: one file that says what is where, made into OSM's parameters.
+"""Deployments over several sites: one file with the place of each VNF gives OSM's parameters.
 
 OSM spreads the same facts over four places of a parameter file: `vnf[].vim_account`, a dictionary
 of network names for each link that crosses, fixed addresses of its ends, and the gateways in
-`additionalParams`. A deployment file has them in one, and what does not fit is an error here.
+`additionalParams`. A deployment file has them in one place, and contradictions are an error here.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _link(
 
 def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
     """Return the instantiation parameter with the gateway of the link over a connection point."""
-    # What leads nowhere is for the validator to report, which sees the same descriptors.
+    # Unresolved references are skipped here; the validator reports them.
     places = {
         (e["int-cpd"]["vdu-id"], e["int-cpd"]["cpd"]) for e in vnfd["ext-cpd"] if e["id"] == point
     }

@@ -1,16 +1,16 @@
-"""Source descriptors: SOL006 YAML with four tags for what would otherwise be copied.
+"""Source descriptors: SOL006 YAML with four tags that replace repeated text.
 
 - `!day-1 {execution-environment-ref, charm, links: {link: interface}[, named-by: parameter]}`
-  becomes the initial-config-primitive list: `config` with the login, then one `configure` a link,
-  then `configure-nf` where the charm runs a network function. With `named-by`, the name of a link
-  that the charm does not have comes from that instantiation parameter;
-  `network-function: {parameter: value}` gives values that the descriptor knows. Links that
-  `clear: [link]` names have technology `none`. With `standby: true` a gateway's own
-  `configure-standby` comes last, with an instantiation parameter each; any other VNF gets the
-  addresses of a gateway pair from the instantiation parameter `vpn_standby_gateways`.
+  becomes the initial-config-primitive list: `config` with the login, then one `configure` per link,
+  then `configure-nf` if the charm runs a network function. With `named-by`, the name of a link that
+  the charm does not have comes from that instantiation parameter; `network-function: {parameter:
+  value}` gives values that the descriptor knows. Links that `clear: [link]` names have technology
+  `none`. With `standby: true` a gateway's own `configure-standby` comes last, with an instantiation
+  parameter each; any other VNF gets the addresses of a gateway pair from the instantiation
+  parameter `vpn_standby_gateways`.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
-- `!subnets {virtual link: range}` becomes virtual-link-profile, a profile a link.
+- `!subnets {virtual link: range}` becomes virtual-link-profile, one profile per link.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Do the network functions of one parameter file agree? Asked before OSM is.
+"""Checks, before OSM does, that the network functions of one parameter file agree.
 
 A core whose MME and HSS name different realms, or whose eNB is in another tracking area, comes up
-and then serves nobody. What has to be the same stands in several VNFs' parameters; here it is
-compared, for files that the build made and for files that were edited.
+and then serves no UE. Several VNFs have parameters that must be equal. This module compares them,
+in files that the build made and in edited files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
-#: Parameters that all network functions having them must agree on, and what they mean.
+#: Parameters that must be equal in all network functions that have them, and their meaning.
 SAME = {
     "nf_software": "network function software",
     "nf_mcc": "mobile country code",

@@ -19,7 +19,7 @@ BEGIN, END = "-----BEGIN CMS-----", "-----END CMS-----"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a manifest says.
+    """Content of a manifest (SOL004).
 
     Attributes:
         digests: Algorithm and hexadecimal digest by path in the package.
@@ -70,7 +70,7 @@ def parse(data: bytes) -> Manifest:
     """Read a manifest.
 
     Raises:
-        BuildError: A line is none of a manifest's, or a digest is not complete.
+        BuildError: A line does not belong into a manifest, or a digest is incomplete.
     """
     try:
         text = data.decode("utf-8")
@@ -98,7 +98,7 @@ def parse(data: bytes) -> Manifest:
 
 
 def differences(manifest: Manifest, files: Mapping[str, bytes]) -> list[str]:
-    """Return a sentence for each file that is not as the manifest says; none where all are."""
+    """Return a sentence for each file that differs from the manifest."""
     told = [f"{path}: the manifest has no digest of it" for path in files.keys() - manifest.digests]
     for path, (algorithm, digest) in manifest.digests.items():
         if path not in files:

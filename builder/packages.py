@@ -75,15 +75,15 @@ def build(
 ) -> list[Path]:
     """Build packages into `target` and all parameter files into `target`/params.
 
-    Beside each archive stands its content, in a folder of the package's name.
+    Each archive's content is also written to a folder beside it, with the package's name.
 
     Args:
         tree: Source tree.
-        target: Folder, made where missing.
-        names: Packages, all where empty.
-        architecture: Of the proxy machines, for the vendored wheels.
+        target: Folder, made if missing.
+        names: Packages, all if empty.
+        architecture: Architecture of the proxy machines, for the vendored wheels.
         progress: Called with the name of each package before it is built.
-        alarm_url: Where VDUs' alarms go; VNFDs have none where it is empty.
+        alarm_url: Receiver of the VDUs' alarms; if it is empty, VNFDs have no alarms.
 
     Returns:
         The archives.

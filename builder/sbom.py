@@ -22,12 +22,12 @@ def write(tree: Tree, path: Path, architecture: str) -> None:
     """Write the bill of materials: each vendored wheel with version and SHA-256.
 
     Args:
-        tree: Source tree, whose pins are read.
-        path: The file.
-        architecture: Of the proxy machines.
+        tree: Source tree with the pins of the wheels.
+        path: File to write.
+        architecture: Architecture of the proxy machines.
 
     Raises:
-        BuildError: A file of pins is not what it must be.
+        BuildError: A file of pins is invalid.
     """
     bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"osm-vpnaas/{tree.version}"))
     name = "osm-vpnaas"

@@ -138,7 +138,7 @@ def verify(path: Path, trust: Path) -> list[str]:
 def _sealed(
     package: Package, files: Mapping[str, Entry], name: str, signer: Signer
 ) -> dict[str, Entry]:
-    """Return the manifest and the certificate that belong beside some files."""
+    """Return the manifest and the certificate for some files."""
     certificate = Entry(_certificate(signer.certificate))
     about = manifest.metadata(package.kind, _body(package), RELEASED)
     covered = _bytes({**files, name + CERTIFICATE: certificate})

@@ -140,7 +140,7 @@ def load(path: Path) -> Site:
     """Read a site file.
 
     Raises:
-        BuildError: It is not what it must be.
+        BuildError: The file is invalid.
     """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -252,7 +252,7 @@ def _nf_params(site: Site, member: str, software: str) -> dict[str, Any]:
             "second_dns": str(data.second_dns),
             "ue_mtu": data.ue_mtu,
         },
-        # OSM takes any text but "false" and the like for true.
+        # OSM takes every text except "false" and similar ones for true.
         "spgwu": {**user_plane, "sgi_nat": "true" if data.sgi_nat else "false"},
     }
     for enb, number in {"enb": site.radio.enb_id, **site.radio.more_enbs}.items():

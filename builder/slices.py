@@ -16,7 +16,7 @@ QOS = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
 
 
 class Rates(BaseModel):
-    """What a link of a slice is to get besides the 5QI of its template, in Mbit/s; 0 is none."""
+    """Rates of a slice's link in addition to its template's 5QI, in Mbit/s; 0 is none."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -86,7 +86,7 @@ def parameter_file(
 
 
 def _enforce(document: dict[str, Any], link: str, five_qi: int, rates: Rates, where: str) -> None:
-    """Give a link its 5QI at every member that has it, as OSM itself hands it to none."""
+    """Set a link's 5QI at every member of the link, because OSM gives it to no member."""
     wanted = {"five_qi": five_qi, **rates.model_dump()}
     members = [
         member["additionalParams"]

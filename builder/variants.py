@@ -157,7 +157,7 @@ def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
     }
     members = list(named.values())
     for key, value in derived.additional_params.items():
-        # A member without links, such as a UE, has none of their parameters.
+        # A member without links, such as a UE, does not have the parameters of links.
         having = [params for params in members if key in params]
         if not having:
             raise BuildError(f"{where}: additional-params: {derived.of} has no parameter {key}")

@@ -109,10 +109,10 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
 
 
 def wheels(tree: Tree, architecture: str = ARCHITECTURES[0]) -> list[Wheel]:
-    """Return what is vendored for an architecture, from the pins.
+    """Return the vendored wheels of an architecture, from the pins.
 
     Raises:
-        BuildError: The pins of the backends are not what they must be.
+        BuildError: The pins of the backends are invalid.
     """
     found: list[Wheel] = []
     text = (tree.common / "requirements.txt").read_text(encoding="utf-8")

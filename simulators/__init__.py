@@ -1,7 +1,6 @@
 """Simulators of the network functions of a 4G EPC that speak the real protocols on the wire.
 
-Each of them stands for one container image that an offline machine cannot pull: the HSS (S6a), the
-MME (S6a, S11, S1-C), the SPGW-C (S11, SXab), the SPGW-U (SXab, S1-U, SGi), an eNB and a UE. They
-read the configuration files of the images they stand for; charms and packages do not know the
-difference.
+Each simulator replaces one container image that an offline machine cannot pull: the HSS (S6a), the
+MME (S6a, S11, S1-C), the SPGW-C (S11, SXab), the SPGW-U (SXab, S1-U, SGi), an eNB and a UE. It
+reads the same configuration files as the image. Charms and packages do not know the difference.
 """

@@ -81,13 +81,13 @@ class Ue:
         self.tell("DownlinkNASTransport", nas=octets)
 
     def check(self) -> None:
-        """Go no further for a UE whose connection is gone.
+        """Stop the procedure of a UE that lost its connection.
 
         Its task is cancelled then, but ``asyncio.wait_for`` before Python 3.12 drops a cancellation
         that meets the answer it waits for.
 
         Raises:
-            EpcError: that is so.
+            EpcError: the connection is gone.
         """
         if not self.connected:
             raise EpcError(f"UE {self.imsi or self.mme_id} left meanwhile.")
@@ -96,7 +96,7 @@ class Ue:
         """The next S1AP message about the UE.
 
         Raises:
-            EpcError: its connection is gone, or none comes in time.
+            EpcError: its connection is gone, or no message comes in time.
         """
         self.check()
         try:
@@ -174,7 +174,7 @@ async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
 
     Raises:
         RejectedError: the UE is refused.
-        EpcError: it does not answer, or answers what it may not.
+        EpcError: it does not answer, or its answer is not allowed.
     """
     request = nas.AttachRequest.decode(octets)
     apn, _ = nas.apn_of(request.esm)
@@ -405,7 +405,7 @@ def session_gone(mme: Mme, ue: Ue) -> gtpc.Session | None:
 
 
 def release(mme: Mme, ue: Ue, cause: tuple[str, str]) -> None:
-    """Release the UE's S1 connection; what is left is done when the eNB confirms."""
+    """Release the UE's S1 connection; the rest follows when the eNB confirms."""
     if not ue.connected:
         return
     ids = {"mME-UE-S1AP-ID": ue.mme_id, "eNB-UE-S1AP-ID": ue.enb_id}

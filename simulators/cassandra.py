@@ -1,7 +1,7 @@
-"""What stands for Cassandra: CQL tables kept by SQLite, served by the binary protocol on 9042.
+"""Replaces Cassandra: CQL tables in SQLite, served by the binary protocol on port 9042.
 
-It takes the statements that the HSS, its provisioning and its operators use, and refuses others as
-Cassandra refuses what it cannot parse. One node, no replication, no consistency levels.
+It accepts the statements that the HSS, its provisioning and its operators use. It refuses others
+with Cassandra's syntax error. It is one node without replication and consistency levels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Configuration files of the images, read into the simulators' configurations.
 
-Only what a simulator does something with is looked at; a value that is missing or wrong is a
-sentence that names the file and the key.
+It checks only the values that a simulator uses. The error for a missing or wrong value names the
+file and the key.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _libconfig(path: str | Path) -> _File:
 
 @dataclass(frozen=True)
 class FreeDiameter:
-    """What counts of a freeDiameter configuration.
+    """The used part of a freeDiameter configuration.
 
     Attributes:
         identity, realm, address, port: the node itself.
@@ -181,7 +181,7 @@ class HssConfig:
 
 
 def hss(path: str | Path) -> HssConfig:
-    """Read hss_rel14.json and what it names."""
+    """Read hss_rel14.json and the files that it names."""
     file = _json(path)
     node = free_diameter(file.get("common", "fdcfg"))
     accept: tuple[str, ...] = ()
@@ -247,12 +247,12 @@ def mme_config(path: str | Path) -> mme.Config:
     )
 
 
-#: The simulators' loggers and the components of Magma's MME whose levels count for them.
+#: The simulators' loggers and the components of Magma's MME that set their levels.
 _MME_LOGGERS = {"udp": "UDP", "diameter": "S6A"}
 
 
 def mme_levels(path: str | Path) -> dict[str, int]:
-    """The log level of each logger out of mme.conf; what is not named logs at DEBUG."""
+    """The log level of each logger from mme.conf; a logger that it does not name logs at DEBUG."""
     levels = _libconfig(path).find("MME", "LOGGING", default={})
 
     def level(component: str) -> int:

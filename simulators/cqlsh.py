@@ -1,6 +1,6 @@
-"""cqlsh: runs the statements on standard input, prints what they answer.
+"""cqlsh: runs the statements on standard input and prints their results.
 
-Exit codes are those of Cassandra's: 1 when there is no server, 2 when a statement was wrong.
+The exit codes are those of Cassandra's cqlsh: 1 without a server, 2 for a wrong statement.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ INVALID_AVP_VALUE = constants.E_RESULT_CODE_DIAMETER_INVALID_AVP_VALUE
 
 #: Seconds of silence after which a watchdog request is sent (RFC 3539 section 3.4.1).
 WATCHDOG = 30.0
-#: Seconds between attempts to reach a peer (Tc of RFC 6733 section 2.1, whose default is 30).
+#: Seconds between attempts to reach a peer (Tc of RFC 6733 section 2.1; its default is 30).
 RECONNECT = 2.0
 #: Seconds a peer has to answer a request.
 ANSWER = 10.0
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         if not self.opened.done():
             self.opened.set_exception(error)
-            self.opened.exception()  # nobody may be waiting any more
+            self.opened.exception()  # the caller may have stopped waiting
         if self._watchdog is not None:
             self._watchdog.cancel()
         if not self.closed.done():

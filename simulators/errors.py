@@ -2,7 +2,7 @@
 
 
 class EpcError(Exception):
-    """A network function cannot do what is asked of it; the text says why."""
+    """A network function cannot carry out a request; the text says why."""
 
 
 class ProtocolError(EpcError):

@@ -16,7 +16,7 @@ class Plmn:
     mnc: str
 
     def __post_init__(self) -> None:
-        """Refuse what is not digits of the right number."""
+        """Refuse a text that is not the right number of digits."""
         if not re.fullmatch(r"\d{3}", self.mcc) or not re.fullmatch(r"\d{2,3}", self.mnc):
             raise EpcError(f"PLMN {self.mcc}/{self.mnc}: an MCC has 3 digits, an MNC 2 or 3.")
 

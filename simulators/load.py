@@ -5,8 +5,9 @@
 The request: ``enb`` (address), ``first_imsi``, ``k``, ``opc`` (hexadecimal), ``plmn`` (MCC/MNC),
 ``count`` (UEs), ``rate`` (attaches begun per second; 0: the next begins when one is done), ``hold``
 (attached UEs stay until all are done; else each detaches at once). A UE whose attach fails tries
-again, as TS 24.301 says. The answer, JSON on standard output, tells how many attached, how many
-never did (lost), for what reasons attempts failed, and how long it took from the first attempt.
+again, as TS 24.301 says. The answer is JSON on standard output: the number of UEs that attached,
+the number that never did (lost), the reasons of failed attempts, and the time since the first
+attempt.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Load:
     ended: float = 0.0
 
     async def one(self, made: ue.Ue, hold: bool) -> None:
-        """Attach a UE, and detach it unless it shall stay."""
+        """Attach a UE, and detach it if it is not to stay."""
         began = time.monotonic()
         for attempt in range(1, ATTEMPTS + 1):
             try:

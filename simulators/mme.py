@@ -118,7 +118,7 @@ class Mme:
             task.cancel()
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
-        """Run a coroutine beside the others until the MME stops."""
+        """Run a coroutine in parallel to the others until the MME stops."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

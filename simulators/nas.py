@@ -111,7 +111,7 @@ class Reader:
         return found
 
 
-#: Sizes of optional elements without a length: EMM cause, T3423 and the like.
+#: Sizes of optional elements without a length, such as EMM cause and T3423.
 _FIXED = {0x13: 5, 0x17: 1, 0x19: 3, 0x52: 5, 0x53: 1, 0x59: 1, 0x5B: 1, 0x5C: 2}
 
 
@@ -348,7 +348,7 @@ def failure_of(octets: bytes) -> tuple[int, bytes]:
 
 
 def security_command(eea: int, eia: int, key: int, capability: bytes) -> bytes:
-    """Security Mode Command with the capabilities the UE told, so that it can compare."""
+    """Security Mode Command with the UE's reported capabilities, so that the UE can compare."""
     replayed = capability[:2]
     return bytes([EMM, SECURITY_COMMAND, eea << 4 | eia, key]) + _lv(replayed)
 

@@ -271,9 +271,9 @@ def pdrs_of(message: Message) -> tuple[Pdr, ...]:
 
 
 def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
-    """Where a request's forwarding rules send packets, by their identifiers: TEID and address.
+    """Targets (TEID and address) of a request's forwarding rules, by rule identifier.
 
-    None stands for a rule that drops packets, or sends them on without a tunnel.
+    None is a rule that drops packets, or forwards them without a tunnel.
 
     Raises:
         ProtocolError: a tunnel is not GTP-U over IPv4.

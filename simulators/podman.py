@@ -34,7 +34,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Image:
-    """An image: simulators by the paths of the programs they stand for, its entry point."""
+    """An image: simulators by the paths of the programs that they replace, and its entry point."""
 
     programs: dict[str, str]
     entrypoint: tuple[str, ...] = ()
@@ -250,7 +250,7 @@ def _become(wanted: Run, image: Image) -> NoReturn:
             own = list(image.entrypoint)
             words = wanted.words if wanted.words[:1] == own else own + wanted.words
         environment = {"PATH": PATH, "HOME": "/root", "container": "podman"} | wanted.environment
-        # An image knows its age; a simulator is told.
+        # An image knows its age; a simulator gets it as a parameter.
         tag = wanted.image.rpartition("/")[2].partition("@")[0].partition(":")[2]
         environment["SIMULATORS_TAG"] = tag
         os.umask(0o022)

@@ -1,8 +1,8 @@
-"""The programs in the images: each reads its configuration and runs until it is told to end.
+"""The programs in the images: each reads its configuration and runs until a signal ends it.
 
     python -m simulators.programs NAME [WORD]...
 
-The words are those of the program it stands for.
+The words are the arguments of the program that it replaces.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def hss(words: list[str]) -> None:
 
 
 async def _management(port: int) -> asyncio.Server:
-    """Management by HTTP on every address, which nobody here asks anything."""
+    """Management by HTTP on every address; no client uses it here."""
     return await asyncio.start_server(lambda reader, writer: writer.close(), None, port)
 
 
@@ -84,7 +84,7 @@ async def mme(words: list[str]) -> None:
 
     file = _file(words, "-c")
     if os.environ.get("GLOG_logtostderr", "0") not in _YES:  # noqa: SIM112 - its name
-        # glog's own file is in the container, where nobody looks.
+        # glog's own file stays in the container and is not read.
         logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
     _levels(configs.mme_levels(file))
     made = Mme(configs.mme_config(file))
@@ -162,7 +162,7 @@ async def ue(words: list[str]) -> None:
 
 
 async def sctpd(words: list[str]) -> None:
-    """sctpd: holds the socket that its MME waits for; the MME here speaks SCTP by itself."""
+    """sctpd: opens the socket that its MME waits for; the MME here does SCTP itself."""
     path = "/tmp/sctpd_downstream.sock"  # noqa: S108 - the image's own path, in its own /tmp
     server = await asyncio.start_unix_server(lambda reader, writer: None, path)
     await _until_told(server.close)

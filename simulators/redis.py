@@ -1,4 +1,4 @@
-"""What stands for Redis: the commands to ask whether it lives and to keep a value, in memory."""
+"""Replaces Redis: the commands for a health check and for values in memory."""
 
 from __future__ import annotations
 

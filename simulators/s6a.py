@@ -177,7 +177,7 @@ def with_subscription(answer: Any, one: Subscriber) -> Any:
 
 
 def check(answer: Any) -> None:
-    """Raise RefusedError unless the answer says success."""
+    """Raise RefusedError if the answer does not report success."""
     code = answer.result_code
     experimental = getattr(answer, "experimental_result", None)
     if code is None and experimental is not None:

@@ -1,8 +1,8 @@
-"""SCTP associations (RFC 9260) for S1AP: the kernel's where there is one, else usrsctp's.
+"""SCTP associations (RFC 9260) for S1AP, by the kernel if it has SCTP, else by usrsctp.
 
-Either way packets are SCTP over IP (protocol 132). Where the kernel speaks SCTP it must be the one
-to do so, for it would abort the associations of another stack; where it does not, libusrsctp does
-the protocol in this process and a raw socket carries its packets.
+In both cases packets are SCTP over IP (protocol 132). A kernel with SCTP would abort the
+associations of another stack, so it must be used. Without it, libusrsctp runs the protocol in this
+process and a raw socket carries its packets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SCTP by libusrsctp over a raw IP socket.
 
-The library runs without threads of its own: its packets come and go through this process's event
-loop (``AF_CONN`` addresses, which stand for whatever carries the packets), and so do its timers.
+The library runs without its own threads: this process's event loop carries its packets and runs its
+timers. ``AF_CONN`` addresses represent the carrier of the packets.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Stack:
     # -- packets ----------------------------------------------------------------------------------
 
     def path(self, local: str, remote: str) -> int:
-        """The number that stands for a pair of addresses in the library's AF_CONN addresses."""
+        """The number of a pair of addresses in the library's AF_CONN addresses."""
         number = self._paths.get((local, remote))
         if number is None:
             number = next(self._numbers)

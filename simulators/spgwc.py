@@ -31,14 +31,14 @@ class Pdn:
 
 @dataclass(frozen=True)
 class Config:
-    """How the SPGW-C is set up.
+    """Configuration of the SPGW-C.
 
     Attributes:
         s11: S11 address.
         sx: SXab address.
-        pdns: packet data networks; an APN that matches none is refused.
-        dns: name servers that UEs are told.
-        mtu: MTU that UEs are told.
+        pdns: packet data networks; an unknown APN is refused.
+        dns: name servers for UEs.
+        mtu: MTU for UEs, in bytes.
         ups: Node IDs of SPGW-Us that may associate, empty for any.
         rest: TCP port of management by HTTP on every address, 0 for none.
     """
@@ -160,7 +160,7 @@ class Spgwc:
                 log.error("SPGW-U %s at %s is not configured", node, peer[0])
                 value = pfcp.REJECTED
             elif self.up is not None:
-                # As OAI's: one that has restarted waits until the old association is lost.
+                # As in OAI: a restarted SPGW-C waits until the old association is lost.
                 value = pfcp.REJECTED
             else:
                 self._join(node, peer[0], stamp)
@@ -388,7 +388,7 @@ def options(dns: tuple[str, ...], mtu: int) -> bytes:
 
 
 def options_of(octets: bytes) -> tuple[tuple[str, ...], int | None]:
-    """Name servers and MTU out of options; what is not known is skipped."""
+    """Name servers and MTU from options; unknown options are skipped."""
     dns, mtu, at = [], None, 1
     while at + 3 <= len(octets):
         kind, size = int.from_bytes(octets[at : at + 2], "big"), octets[at + 2]

@@ -7,7 +7,7 @@ _RULE = "=" * 39 + " STATISTICS " + "=" * 44
 
 
 class Statistics:
-    """Counts of what is connected."""
+    """Counts of connected peers."""
 
     def __init__(self) -> None:
         """Nothing is connected."""

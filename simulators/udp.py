@@ -44,7 +44,7 @@ class Endpoint(asyncio.DatagramProtocol):
     """A UDP socket that asks and answers."""
 
     def __init__(self, codec: Codec, handler: Handler) -> None:
-        """Hand requests to ``handler``; what it returns is the response."""
+        """Pass requests to ``handler``; its return value is the response."""
         self.codec = codec
         self.handler = handler
         self._transport: asyncio.DatagramTransport | None = None

@@ -162,7 +162,7 @@ class Ue:
         return plain
 
     async def until_released(self) -> bool:
-        """Wait until the UE is no longer attached; True when the network wants it back."""
+        """Wait until the UE is detached; return True if the network wants it to attach again."""
         while True:
             try:
                 octets = await self._receive()

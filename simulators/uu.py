@@ -1,4 +1,4 @@
-"""What stands for the radio: frames over TCP between UEs and an eNB.
+"""Replaces the radio: frames over TCP between UEs and an eNB.
 
 The images' radio simulator exchanges samples over a TCP connection to port 4043 of the eNB; here
 the same connection carries frames, NAS messages and packets, of any number of UEs.

@@ -1,4 +1,4 @@
-"""Says what OSM 19 refuses in a package, and what it accepts and then fails on or ignores."""
+"""Finds what OSM 19 refuses in a package, and what it accepts and later fails on or ignores."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ OLD_FORMAT = "ERROR: Unsupported descriptor format. Please, use an ETSI SOL006 d
 
 
 def validate_package(path: Path, catalog: Catalog | None = None) -> list[Problem]:
-    """Return everything that is wrong with a package; none where it is good.
+    """Return all problems of a package; none if it is valid.
 
     Args:
         path: Folder, tar.gz, zip or a descriptor alone.
-        catalog: What else is onboarded; an NSD's VNFDs are looked up there.
+        catalog: The other onboarded packages; an NSD's VNFDs are looked up there.
     """
     try:
         package = read(path)

@@ -97,14 +97,14 @@ class Config(_Open):
 
 @dataclass(frozen=True)
 class Charm:
-    """What a charm folder declares.
+    """Declarations of a charm folder.
 
     Attributes:
-        name: Of the folder.
+        name: Name of the folder.
         folder: Its path in the package, with a slash at the end.
-        metadata, actions, config: None where the file is broken, so that nothing else is said of
-            what it would declare.
-        broken: (file, reason) of each broken file.
+        metadata, actions, config: Content of the file. None if the file is invalid, so that its
+            declarations cause no further problems.
+        broken: (file, reason) of each invalid file.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Charm:
     broken: list[tuple[str, str]] = field(default_factory=list)
 
     def endpoint(self, name: str) -> tuple[str, str] | None:
-        """Return (role, interface) of a relation endpoint, None where it has none."""
+        """Return (role, interface) of a relation endpoint, None if the charm lacks it."""
         if self.metadata is not None:
             for role in ("provides", "requires", "peers"):
                 ends: Endpoints = getattr(self.metadata, role)

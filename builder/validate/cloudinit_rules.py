@@ -42,9 +42,9 @@ def environment() -> Environment:
 
 
 def variables(text: str) -> set[str]:
-    """Return the names a cloud-init file needs beside OSM, none where it is no template.
+    """Return the names a cloud-init file needs beyond OSM's own; none if it is no template.
 
-    A name that is only used where it `is defined`, or with a default, is not needed.
+    A name is not needed if it is used only after `is defined` or with a default.
     """
     try:
         tree = environment().parse(text)
@@ -54,7 +54,7 @@ def variables(text: str) -> set[str]:
 
 
 def _needed(node: nodes.Node, guarded: frozenset[str]) -> set[str]:
-    """Return the names below a node whose absence would be an error."""
+    """Return the names below a node that must be defined."""
     if isinstance(node, nodes.Name):
         return {node.name} - guarded
     skipped: list[nodes.Node] = []
@@ -87,7 +87,7 @@ def files_of(package: Package, body: dict[str, object]) -> dict[str, str]:
 
 @rule("vnfd")
 def cloud_init(ctx: Context) -> Iterator[Problem]:
-    """The file is there, and OSM's rendering leaves it what it was meant to be."""
+    """Check that the file exists, and that OSM's rendering does not change its meaning."""
     done = set()
     for place, vdu in ctx.vdus():
         if (vdu.get("supplemental-boot-data") or {}).get("boot-data-drive"):
@@ -186,7 +186,7 @@ def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Prob
 
 
 def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
-    """Check a cloud-config as it may come out: every condition met, and none."""
+    """Check the possible results of a template: with all conditions true, and with all false."""
     if not text.startswith("#cloud-config"):
         return
     for met in (True, False):

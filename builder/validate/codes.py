@@ -8,12 +8,12 @@ Severity = Literal["refused", "silent"]
 
 
 class Code(NamedTuple):
-    """What a code stands for.
+    """Meaning of a code.
 
     Attributes:
         severity: See Problem.
         meaning: What OSM does.
-        remedy: How to put it right.
+        remedy: How to correct it.
     """
 
     severity: Severity

@@ -51,7 +51,7 @@ class Catalog:
     nsts: dict[str, Document] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Bring what was given into the form rules expect."""
+        """Bring the input into the form that rules expect."""
         self.vnfds = _all_checked("vnfd", self.vnfds)
         self.nsds = _all_checked("nsd", self.nsds)
         self.nsts = _all_checked("nst", self.nsts)
@@ -74,7 +74,7 @@ class Catalog:
             self.packages[name] = package
 
     def add_descriptor(self, kind: str, body: Any) -> str:
-        """Add a VNFD, NSD or NST unless its id is known; return its id, "" where it is unusable."""
+        """Add a VNFD, NSD or NST if its id is new; return its id, "" if it is unusable."""
         table = {"vnfd": self.vnfds, "nsd": self.nsds, "nst": self.nsts}.get(kind)
         if table is None:
             return ""
@@ -205,5 +205,5 @@ def ids(items: Any, key: str = "id") -> set[str]:
 
 
 def choices(known: Iterable[str]) -> str:
-    """Return what is allowed as a sentence holds it."""
+    """Return the allowed values as part of a sentence."""
     return ", ".join(sorted(known)) or "none is defined"

@@ -105,7 +105,7 @@ def healed_parameters(ctx: Context) -> Iterator[Problem]:
 
 @rule("nsd")
 def record_of_service(ctx: Context) -> Iterator[Problem]:
-    """The record of a service needs a name, and members whose index is text."""
+    """The record of a service needs a name, and members with a text as index."""
     if ctx.body.get("name") is None:
         sentence = f"name is missing, and NBI fails without (KeyError); allowed: {ctx.body['id']!r}"
         yield ctx.problem("silent", "ns-no-name", "", sentence)

@@ -30,7 +30,7 @@ def load(text: str | bytes) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        # Before anything is made of it: merge keys (<<) copy what their aliases stand for.
+        # Check this before construction, because merge keys (<<) copy the content of their aliases.
         bounded(node)
         return loader.construct_document(node)
     except RecursionError:

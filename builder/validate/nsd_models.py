@@ -1,6 +1,6 @@
 """Models of an NSD in OSM's flavour (SOL 006), down to profiles of VNFs and virtual links.
 
-See `vnfd_models` for what is checked here and what is not.
+`vnfd_models` explains the limits of these checks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Models of a network slice template, in OSM's own form.
 
-See `vnfd_models` for what is checked here and what is not.
+`vnfd_models` explains the limits of these checks.
 """
 
 from __future__ import annotations

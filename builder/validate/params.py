@@ -32,8 +32,8 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     Args:
         kind: "ns" or "nsi".
         document: The parameters.
-        catalog: Holds the NSD or NST; where it holds several, the one that `nsdId` or `nstId`
-            names. Without, only the form of the parameters is looked at.
+        catalog: Contains the NSD or NST. If it contains several, `nsdId` or `nstId` selects one.
+            Without a catalog, only the form of the parameters is checked.
         name: Name of the file, for messages.
     """
     where = name or "parameters"
@@ -239,7 +239,7 @@ def _several_vims(request: Request) -> Iterator[Problem]:
     service_wim = {request.document.get(key) for key in ("wimAccountId", "wim_account")}
     for link in request.nsd.get("virtual-link-desc") or ():
         spans = _spans(request, link["id"], vims, default)
-        # Each VIM has a management network of its own, which OSM finds without being told.
+        # Each VIM has its own management network, which OSM finds without a parameter.
         if len(spans) < 2 or link.get("mgmt-network"):
             continue
         place, params = given.get(link["id"], ("vld", {}))
@@ -270,10 +270,10 @@ def _spans(request: Request, link: str, vims: dict[str, str], default: str) -> s
 
 
 def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
-    """Fixed addresses at another VIM than the service's need a network that is there before.
+    """Fixed addresses at a VIM other than the service's need an existing network.
 
-    LCM gives `ip-profile` to the service's VIM alone. Of a member whose VIM `vnf` names, RO is told
-    the name of the network; without one it makes a network with any 192.168.x.0/24.
+    LCM gives `ip-profile` only to the service's VIM. For a member with another VIM in `vnf`, RO
+    gets the name of the network. Without a name it makes a network with any 192.168.x.0/24.
     """
     named = {
         entry["member-vnf-index"]: str(entry.get("vim_account") or entry.get("vimAccountId"))

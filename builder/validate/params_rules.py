@@ -1,7 +1,7 @@
-"""More rules for instantiation parameters: what NBI looks up, and values that fit nothing.
+"""More rules for instantiation parameters: NBI's look-ups, and values that match nothing.
 
-A value of `additionalParams` passes NBI whatever it is; a wrong one shows an hour later, as a
-failed primitive. With the packages at hand it can be held against the charm's action before.
+NBI accepts every value in `additionalParams`. A wrong value shows an hour later, as a failed
+primitive. The packages are known here, so these rules compare it with the charm's action first.
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ __all__ = ["Problem", "Severity"]
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong.
+    """One problem of a package.
 
     Attributes:
         path: Package or file, then the place inside, such as "hss_vnfd.yaml: vnfd/df[0]/id".
         severity: "refused": OSM's northbound interface rejects the package. "silent": OSM takes
             it, and it fails or is ignored later.
         code: Stable name of the rule, see docs/reference/validator.md.
-        sentence: What is wrong and what is allowed.
-        osm_message: Text OSM's own rejection has, "" where it has none.
+        sentence: The problem and the allowed values.
+        osm_message: Text of OSM's own rejection, "" if there is none.
     """
 
     path: str

@@ -38,7 +38,7 @@ UNREADABLE = (
 
 
 class PackageError(Exception):
-    """The package cannot be read at all; carries the Problem."""
+    """The package cannot be read; carries the Problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.sentence)
@@ -91,7 +91,7 @@ class Package:
         if isinstance(self.document, dict):
             self.kind = next((kind for key, kind in KINDS.items() if key in self.document), "")
             if not self.kind and "id" in self.document:
-                # Without an envelope: whom NBI is told it is; here its own keys say so.
+                # Without an envelope: NBI gets the kind from its client; here the keys show it.
                 self.kind = next((kind for key, kind in BARE.items() if key in self.document), "")
 
     def folder(self, what: str) -> str:
@@ -138,7 +138,7 @@ def read(path: Path) -> Package:
     """Read a folder, tar.gz, zip or single descriptor.
 
     Raises:
-        PackageError: It is none of these, unsafe, too large, or has not exactly one descriptor.
+        PackageError: It is of another kind, unsafe or too large, or has not exactly one descriptor.
     """
     reader = _reader(path)
     try:

@@ -1,4 +1,4 @@
-"""Rules for relations; OSM checks none of this, and swallows what Juju says of it."""
+"""Rules for relations; OSM does not check this, and drops Juju's errors about it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _sides(place: str, relation: Document) -> list[Side]:
 def _in_service(
     ctx: Context, side: Side, members: dict[str, str]
 ) -> Generator[Problem, None, Found | None]:
-    """Say what is wrong with an end of an NSD's relation; return Found or None."""
+    """Report the problems of an end of an NSD's relation; return Found or None."""
     own = str(ctx.body["id"])
     if not side.member or (side.member == own and own not in members):
         name = ((ctx.body.get("ns-configuration") or {}).get("juju") or {}).get("charm")
@@ -126,7 +126,7 @@ def _in_service(
     vnfd_id = members[side.member]
     vnfd = ctx.catalog.vnfds.get(vnfd_id)
     if vnfd is None:
-        return None  # another rule says so
+        return None  # another rule reports this
     entries = {entry["id"]: entry for _, entry in day12_of("", vnfd["df"][0])}
     name = yield from _environment(ctx, side, entries.get(side.vdu or vnfd_id), vnfd_id)
     package = ctx.catalog.packages.get(vnfd_id)
@@ -134,7 +134,7 @@ def _in_service(
 
 
 def _in_function(ctx: Context, side: Side) -> Generator[Problem, None, Found | None]:
-    """Say what is wrong with an end of a VNFD's relation; return Found or None."""
+    """Report the problems of an end of a VNFD's relation; return Found or None."""
     own = str(ctx.body["id"])
     wanted = side.vdu or side.member or own
     known = {own} | ids(ctx.body.get("vdu"))
@@ -150,7 +150,7 @@ def _in_function(ctx: Context, side: Side) -> Generator[Problem, None, Found | N
 def _environment(
     ctx: Context, side: Side, entry: Document | None, whose: str
 ) -> Generator[Problem, None, str]:
-    """Return the charm's name at an end, "" where there is none, after saying so."""
+    """Return the charm's name at an end; if there is none, report it and return ""."""
     listed = (entry or {}).get("execution-environment-list") or []
     for environment in listed:
         name = (environment.get("juju") or {}).get("charm")

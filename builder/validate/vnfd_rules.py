@@ -193,7 +193,7 @@ def resources(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def interfaces(ctx: Context) -> Iterator[Problem]:
-    """`position` on some NICs only, or twice, gives an order nobody meant."""
+    """`position` on some NICs only, or twice, gives an unexpected order."""
     for place, vdu in ctx.vdus():
         nics = [
             nic
