@@ -41,7 +41,7 @@ def write(name: str, document: dict[str, Any], out: Path) -> Path:
 
 
 def show_goals(goals: list[Goal], console: Console) -> None:
-    """Print goals and what was met."""
+    """Print goals, and whether they were met."""
     view = Table(title="Goals")
     for heading in ("figure", "goal", "measured", "met"):
         view.add_column(heading)

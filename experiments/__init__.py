@@ -1,1 +1,1 @@
-"""Experiments on the lab: what isolates two slices, what it costs, and a report of both."""
+"""Experiments on the lab: the isolation of two slices, its cost, and a report of both."""

@@ -49,10 +49,10 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
     """Return all runs of a profile in their order.
 
     Args:
-        profile: what the campaign is made of.
-        seed: of the order.
-        repetitions: of what is measured, where not the profile's own. Rounds of fewer are the first
-            ones of more, so that a campaign can go on with more.
+        profile: experiments and cells of the campaign.
+        seed: seed of the order.
+        repetitions: number of repetitions, if not the profile's. The rounds of a smaller number are
+            the first rounds of a larger one, so that a campaign can continue with more.
     """
     steps = [Planned(cell, 0, order) for order, cell in enumerate(profile.first)]
     rounds = profile.repetitions if repetitions is None else repetitions
@@ -88,7 +88,7 @@ def names(cell: Cell) -> set[str]:
 
 
 def beside(steps: Iterable[Planned]) -> list[str]:
-    """Return the set-ups beside the slices that runs need."""
+    """Return the set-ups that runs need in addition to the slices."""
     needed = {str(step.cell.params.get("slice")) for step in steps}
     return [name for name in (setups.DOUBLE, setups.SITES, setups.EPC) if name in needed]
 

@@ -1,10 +1,11 @@
-"""What each underlay shows while its link carries traffic (experiment `confidentiality`).
+"""Captures each underlay while its link carries traffic (experiment `confidentiality`).
 
-Where the network functions of a slice run, UEs attach through them; else one Diameter request made
-here stands for that.
+If the network functions of a slice run, UEs attach through them. Else the experiment sends one
+Diameter request instead.
 
-The control is the same traffic between the same VNFs over the same wires without a VPN: it must
-show protocols and the subscriber's IMSI in clear, or the experiment could not have failed.
+The control is the same traffic between the same VNFs over the same wires without a VPN. It must
+show protocols and the subscriber's IMSI in clear. Otherwise the experiment could not detect a
+failure.
 """
 
 from __future__ import annotations

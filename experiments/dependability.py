@@ -1,8 +1,8 @@
-"""What a fault in one slice does to another (experiment `dependability`).
+"""Effects of a fault in one slice on another slice (experiment `dependability`).
 
-Numbered datagrams pass through a tunnel of the neighbour 200 times a second while something of the
-victim is killed. The neighbour must lose none. That the fault is real shows on the victim's own
-stream, which breaks (or, where only the charm is killed, must not).
+200 numbered datagrams per second pass through a tunnel of the neighbour while a part of the victim
+is killed. The neighbour must not lose any. The victim's own stream proves that the fault is real:
+it must break. If only the charm is killed, it must not break.
 """
 
 from __future__ import annotations

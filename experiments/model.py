@@ -35,10 +35,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Run:
-    """One repetition of a cell and what it gave.
+    """One repetition of a cell and its result.
 
     Attributes:
-        key: of the cell.
+        key: key of the cell.
         repetition: counted from 0.
         order: position in the order in which the runs of the campaign were made.
         started: seconds since the epoch.
@@ -100,10 +100,10 @@ def _cpu() -> str:
 
 
 def environment(root: Path) -> dict[str, Any]:
-    """Return what a figure depends on besides its parameters; equal for all runs of a campaign.
+    """Return the environment that figures depend on; it is equal for all runs of a campaign.
 
     Args:
-        root: of the source tree, whose commit is told where it is a git work tree.
+        root: root of the source tree; its commit is included if it is a git work tree.
     """
     dataplane = probe()
     commit = _first_line("git", "-C", str(root), "describe", "--always", "--dirty")

@@ -48,7 +48,7 @@ def _performance(links: Sequence[str], seconds: int) -> list[Cell]:
 
 
 def _beside(name: str, links: Sequence[str], seconds: int) -> list[Cell]:
-    """Return the cells of a service beside the slices, which has no neighbour of its own."""
+    """Return the cells of a service outside the slices; it has no neighbour."""
     return [
         Cell(
             "performance",

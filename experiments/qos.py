@@ -2,10 +2,10 @@
 
 The uplink of S1-U of both slices crosses one bottleneck in the network: a token bucket with one
 first-in-first-out queue, as a switch port or an inter-site line has. eMBB sends TCP as fast as it
-can. URLLC sends small datagrams at a steady rate, whose delay in one direction is what counts.
+can. URLLC sends small datagrams at a steady rate. The result is their delay in one direction.
 
-Enforced is what the parameters of nsi-create alone put into force; nobody presses a primitive. The
-control is the same with the 5QIs taken away: eMBB's packets fill the queue and URLLC's wait in it.
+The parameters of nsi-create alone enforce the 5QIs; no primitive is called. The control is the same
+without 5QIs: eMBB's packets fill the queue and URLLC's wait in it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ RATE = 200.0
 
 @contextlib.contextmanager
 def bottleneck(bed: Testbed, mbps: int) -> Iterator[None]:
-    """Lead what the eNBs of all slices send over S1-U through one queue while the block runs.
+    """Send the S1-U packets of all slices' eNBs through one queue while the block runs.
 
-    The ports' ingress is redirected to one intermediate device (ifb), whose egress goes on where
-    the frames were going. Nothing on the VDUs knows of it.
+    The ports' ingress is redirected to one intermediate device (ifb). Its egress sends the frames
+    to their destinations. The VDUs do not know about it.
     """
     ports = []
     for found in bed.slices.values():

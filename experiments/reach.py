@@ -1,11 +1,11 @@
-"""Who reaches whom who should not (experiment `reach`).
+"""Which VNFs reach VNFs that they must not reach (experiment `reach`).
 
-From every VNF, every address of every VNF it has no link with, in the same slice and in others, is
-tried: as routes lead, by force through the far management interface, and with the inner address of
-one of the target's own peers as a forged source. TCP attempts say whether a connection opened; UDP
-attempts carry a token, and what counts is whether the target's program received it.
+Every VNF tries every address of all VNFs without a link to it, in the same slice and in others. It
+tries in three ways: by its routes, through the far management interface, and with a forged source
+(the inner address of one of the target's peers). A TCP attempt tells whether a connection opened. A
+UDP attempt carries a token, and the result is whether the target's program received it.
 
-The control is the peer that may: the same listeners, asked through the tunnel, must answer.
+The control is the allowed peer: the same listeners must answer it through the tunnel.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ RADIO = 4043
 
 
 def by_design(found: Mapping[str, Any]) -> bool:
-    """Tell whether what was reached may be.
+    """Tell whether an attempt was allowed to reach its target.
 
     OSM and Juju log in over the management network, which all slices share. The simulated radio
-    takes the place of the air, in which anybody may transmit.
+    replaces the air, where any station may transmit.
     """
     if found["address"] != "management" or found["protocol"] != "tcp":
         return False
@@ -135,7 +135,7 @@ asyncio.run(main())
 
 
 def addresses(found: Slice, vnf: Vnf) -> dict[str, str]:
-    """Return the addresses of a VNF by what they are: management, outer/LINK, inner/LINK."""
+    """Return the addresses of a VNF by their role: management, outer/LINK, inner/LINK."""
     table = {vnf.management: "management"}
     for kind, known in (("outer", found.addresses.outer), ("inner", found.addresses.inner)):
         for (name, link), address in known.items():
@@ -152,7 +152,7 @@ def related(found: Slice, one: Vnf, other: Vnf) -> bool:
 
 
 def own(found: Slice, vnf: Vnf) -> list[str]:
-    """Return a VNF's addresses inside its tunnels; a UE has none."""
+    """Return a VNF's addresses inside its tunnels; none for a UE."""
     table = addresses(found, vnf).items()
     return [address for address, kind in table if kind.startswith("inner/")]
 
@@ -205,7 +205,7 @@ def _requests(
 
 
 def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool]:
-    """Try all that must not work, and that what must work does.
+    """Check that all forbidden attempts fail, and that all allowed ones work.
 
     Args:
         bed: with the slices.
@@ -214,8 +214,8 @@ def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool
         patience: seconds a TCP attempt may stay without an answer.
 
     Returns:
-        How many attempts ended how, and every one that reached something; whether none did but
-        those open by design, while every control did.
+        The number of attempts by result, and every attempt that reached a target. Also whether only
+        those open by design did, and every control did.
     """
     everyone = bed.all_vnfs()
     tried = sorted({port for vnf in everyone for port in listening(vnf)} | set(SERVICES))

@@ -1,8 +1,8 @@
-"""A stolen key, and what is left of it once the peer is deleted (experiment `revocation`).
+"""A stolen key must stop working when the peer is deleted (experiment `revocation`).
 
 The thief is a VDU of the other slice with a copy of a manual peer's private key. It reaches the
-victim's tunnel over the management network, on which WireGuard listens too, and works until an
-operator deletes the peer. From that moment on nothing of it may arrive.
+victim's tunnel over the management network, because WireGuard listens there too. The key works
+until an operator deletes the peer. After that, no packet of the thief may arrive.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LIMIT = 60.0
 
 
 def _address(inner: str) -> str:
-    """Return an address of the link's subnet that none of its ends has."""
+    """Return a free address in the link's subnet."""
     return inner.rsplit(".", 1)[0] + ".66"
 
 
 def _set_up(thief: Vnf, own: str, server: Vnf, public: str, inner: str) -> str:
-    """Make a WireGuard interface with a key of its own; return the public key."""
+    """Make a WireGuard interface with a new key; return the public key."""
     script = "umask 077; wg genkey > /run/thief.key; wg pubkey < /run/thief.key"
     key = thief.out("sh", "-c", script).strip()
     if thief.run("ip", "link", "add", INTERFACE, "type", "wireguard").returncode:
@@ -48,8 +48,8 @@ def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str
         seconds: that the thief goes on sending after the deletion.
 
     Returns:
-        How much of the stream arrived, and how long after the primitive had ended the last of it
-        did; whether some arrived before and none after.
+        How much of the stream arrived, and the time from the end of the primitive to the last
+        packet. Also whether packets arrived before the deletion and none after it.
     """
     server, robber = bed.slices[victim]["hss"], bed.slices[thief]["hss"]
     inner = bed.slices[victim].inner("hss", LINK)

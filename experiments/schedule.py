@@ -1,7 +1,7 @@
-"""The order of runs: every repetition is a round over all cells, each in an order of its own.
+"""The order of runs: every repetition is a round over all cells, in a new order each time.
 
-Interleaving keeps what drifts on a machine (temperature, other work) from falling on one cell only;
-the order is a pure function of the seed, so that an interrupted campaign goes on with it.
+So drift of the machine (temperature, other work) does not affect one cell only. The order depends
+only on the seed, so that an interrupted campaign continues in the same order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a campaign measures beside its two slices: an EPC with double resources, one over two sites.
+"""Services measured in addition to the two slices: an EPC with double resources, one on two sites.
 
 Both are network services as an operator makes them: `epc_ns_double` names VNFDs with twice the vCPU
 and memory, and `epc_multisite.yaml` places the HSS at another VIM.
@@ -63,7 +63,7 @@ class Service:
 
 
 def packages(dist: Path, names: Iterable[str]) -> list[Path]:
-    """Return the packages of set-ups beside those of the slices, in the order to onboard them."""
+    """Return the packages of set-ups, without those of the slices, in the order to onboard them."""
     if EPC in names:
         return [dist / "epc_ns.tar.gz"]
     if DOUBLE not in names:

@@ -1,9 +1,9 @@
 """UEs that register with a slice's network functions (experiment `signalling`).
 
-A program on the eNB's VDU stands for UEs, which attach one after another through the slice's own
-MME and HSS. The service response times of S6a are what the MME's primitive `measure-s6a` sees on
-the wire meanwhile: time from an Authentication-Information or Update-Location request to its
-answer (TS 29.272).
+A program on the eNB's VDU simulates UEs. They attach one after another through the slice's own MME
+and HSS. Meanwhile the MME's primitive `measure-s6a` measures the service response times of S6a on
+the wire: the time from an Authentication-Information or Update-Location request to its answer (TS
+29.272).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
 
     Args:
         bed: with the slices, whose network functions run.
-        slice: whose.
+        slice: slice to measure.
         path: "tunnel", or "underlay" with S6a set to technology `none` for the time of the run.
         ues: how many register.
 

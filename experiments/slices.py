@@ -1,9 +1,9 @@
 """The two slices of a campaign: eMBB and URLLC, each a template, a service and parameters.
 
-The first is the built template with the built parameters. The second has address ranges of its own,
-so that an address tells whose it is: a probe to an address of slice B that slice A has too would
-stay in slice A and prove nothing. OSM takes the subnets of a slice's links from the NSD only, so a
-second NSD is made of the built one, as an operator would, and a template that names it.
+The first is the built template with the built parameters. The second has other address ranges, so
+that each address belongs to one slice. If slice A had the same address, a probe from A to B would
+stay in A and prove nothing. OSM takes the subnets of a slice's links from the NSD only. So a second
+NSD is made from the built one, as an operator would do, with a template that names it.
 """
 
 from __future__ import annotations

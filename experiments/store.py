@@ -1,9 +1,9 @@
-"""A campaign on disk: what it is made of, and one JSON file per run.
+"""A campaign on disk: its description, and one JSON file per run.
 
     DIR/campaign.json                       profile, seed, environment
     DIR/runs/EXPERIMENT-KEY-REPETITION.json
 
-A run's file appears whole or not at all, so that an interrupted campaign goes on where it was.
+A run's file appears whole or not at all, so that an interrupted campaign can continue.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class Campaign:
         self._file = directory / "campaign.json"
 
     def begin(self, profile: str, seed: int, environment: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make the campaign, or go on with one that is there; return its description.
+        """Make a campaign, or continue an existing one; return its description.
 
         Raises:
-            click.ClickException: what is there was made with something else, so that figures of two
+            click.ClickException: the existing campaign has another description, so that figures of
+            two
                 kinds would be mixed.
         """
         wanted = {"profile": profile, "seed": seed, "environment": dict(environment)}

@@ -149,7 +149,7 @@ class Slice:
 
     Attributes:
         parameters: What its service was instantiated with.
-        links: Those between its VNFs, the one that tells of subscribers first.
+        links: Links between its VNFs; the first carries subscriber data.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Slice:
         return self.addresses.inner[vnf, link]
 
     def target(self, link: str, path: str) -> str:
-        """Return the far end's address of a link, for traffic in the tunnel or beside it."""
+        """Return the far end's address of a link, for traffic inside or outside the tunnel."""
         table = self.addresses.inner if path == "tunnel" else self.addresses.outer
         return table[self.links[link].far, link]
 
@@ -196,7 +196,7 @@ class InBackground:
     """A function in a thread; `result` gives its value or raises its error.
 
     Attributes:
-        patience: Seconds for which `result` waits unless told otherwise.
+        patience: Seconds that `result` waits by default.
     """
 
     patience = 300.0
@@ -215,7 +215,7 @@ class InBackground:
 
     @property
     def ended(self) -> bool:
-        """Whether it has come to an end."""
+        """Whether it has ended."""
         return not self._thread.is_alive()
 
     def result(self, timeout: float | None = None) -> Any:
@@ -239,7 +239,7 @@ def dashed(params: Mapping[str, object]) -> dict[str, object]:
 
 
 class Testbed:
-    """A lab of its own with the slices of an experiment."""
+    """A separate lab with the slices of an experiment."""
 
     __test__ = False  # Its name is the trade's word, not pytest's.
 

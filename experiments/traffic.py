@@ -98,7 +98,7 @@ _TIMES = re.compile(r"time=([\d.]+) ms")
 
 
 def echoes(near: Vnf, address: str, count: int, interval_ms: int) -> dict[str, Any]:
-    """Return round trip times in ms of echo requests, and how many got no answer.
+    """Return round trip times in ms of echo requests, and the number without an answer.
 
     Raises:
         click.ClickException: none came back.
@@ -234,7 +234,7 @@ class Stream:
 
 
 class Flow:
-    """A stream that runs beside what the block does; `result` waits for its end."""
+    """A stream that runs in parallel to the block; `result` waits for its end."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class Flow:
         self._sender = InBackground(lambda: near.python(SEND, send, limit + 20))
 
     def stop(self) -> None:
-        """Let both ends finish now, before their time; what is on its way still arrives."""
+        """Let both ends finish now, before their time; packets on the way still arrive."""
         near, far = self._ends
         near.out("touch", self._stop)
         far.out("touch", f"{self._stop}-receiver")
@@ -273,7 +273,7 @@ class Flow:
 
 @contextmanager
 def load(near: Vnf, far: Vnf, address: str, seconds: int, *options: str) -> Iterator[None]:
-    """Run iperf3 beside the block, until the block ends or for `seconds`.
+    """Run iperf3 in parallel to the block, until the block ends or for `seconds`.
 
     Raises:
         click.ClickException: it ended before the block did, so that the block was not under load.
@@ -287,7 +287,7 @@ def load(near: Vnf, far: Vnf, address: str, seconds: int, *options: str) -> Iter
         yield
         ended = running.ended
     finally:
-        # Both ends: a client whose path is gone would not tell its server.
+        # End both: a client without a path cannot inform its server.
         for end in (near, far):
             end.run("pkill", "-INT", "-f", f"^iperf3 .*-p {port}( |$)")
         told = running.result()

@@ -1,7 +1,7 @@
-"""What is on a wire, as Wireshark's dissectors see it.
+"""The traffic on a wire, as Wireshark's dissectors see it.
 
-tshark is told nothing of ports or of what to expect: it recognises WireGuard by the form of its
-messages. So a frame counts as protected because an independent program says that it is.
+tshark gets no ports and no hints: it recognises WireGuard by the form of its messages. So an
+independent program decides that a frame is protected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Wire:
 
     @property
     def clear(self) -> dict[str, int]:
-        """Frames that are neither protected nor address resolution."""
+        """Frames that are not protected and not address resolution."""
         return {k: n for k, n in self.frames.items() if k not in PROTECTED | NEIGHBOURS}
 
     @property

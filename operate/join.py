@@ -1,8 +1,8 @@
-"""Join a link of two network services, which OSM cannot: it relates charms of one service only.
+"""Join a link of two network services. OSM cannot do so: it relates charms of one service only.
 
-Each end is told the other's public key by the primitive ``add-peer``, and the network function
-there by ``add-function``: all that a relation would carry. Keys come into being on the VDUs, so
-this is possible after both services run and not before.
+Each end gets the other's public key by the primitive ``add-peer``, and the other network function
+by ``add-function``. A relation would carry the same data. Keys come into being on the VDUs, so this
+is possible after both services run and not before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class End:
         link: Its link.
         instance: Its VDU and count index, where each instance has a charm of its own.
         address: Where the other end reaches it, where there is such an address.
-        prefixes: What lies behind it.
+        prefixes: Prefixes behind it.
     """
 
     ns: str
@@ -85,7 +85,7 @@ def _prefix(text: str) -> str:
 
 @dataclass(frozen=True)
 class State:
-    """What an end tells of itself; `function` is its network function, None where it has none."""
+    """Data of an end; `function` is its network function, or None."""
 
     public_key: str
     inner_address: str

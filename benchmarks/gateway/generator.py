@@ -1,4 +1,4 @@
-"""A closed loop of UDP frames: so many under way, never more, as fast as the path takes them.
+"""A closed loop of UDP frames: a fixed number on the way, as fast as the path takes them.
 
 Frames are put on the wire by sendmmsg(2) on a packet socket, 2 to 4 ms of Python for a thousand
 calls of 32 frames. What arrived is the packet counter of the last device, so that nobody has to
@@ -259,7 +259,7 @@ class Loop:
             sent["up"] += self._up.send(count - down)
 
     def _drain(self, start: int, sent: int) -> int:
-        """Wait for what is under way; return how many never came."""
+        """Wait for frames on the way; return the number of lost ones."""
         last, moved = -1, time.monotonic()
         while time.monotonic() - moved < STALL:
             count = self.arrived() - start

@@ -79,7 +79,7 @@ def header(macs: tuple[bytes, bytes], source: str, target: str, size: int, port:
         macs: destination and source.
         source: IPv4 address.
         target: IPv4 address.
-        size: of the whole frame without checksum.
+        size: size of the whole frame in bytes, without checksum.
         port: UDP source port; the UDP checksum is zero, which means none.
     """
     length = size - ETHERNET

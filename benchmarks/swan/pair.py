@@ -138,7 +138,7 @@ class Pair(Block):
 
     def start_gateway(self, name: str) -> None:
         """Start the daemon of a gateway, with a key of its own under the common identity."""
-        # Peers may come one by one after each other's storms; none is to be kept waiting.
+        # Peers may arrive one after another; no peer should wait.
         tuned = GatewayTuning(self.count).settings()
         daemon = Charon(self.spaces, name, self.folder, tuned)
         self.daemons[name] = daemon.start()
@@ -307,7 +307,7 @@ class Pair(Block):
             self.spaces.run(name, "nft", "delete table ip split")
 
     def part(self, name: str) -> None:
-        """Let a gateway neither hear nor say VRRP any more, while all else passes."""
+        """Block VRRP to and from a gateway; all other packets pass."""
         self.spaces.run(name, "nft", _PARTED.format(input="drop", output="drop"))
 
     def rejoin(self, name: str) -> None:

@@ -61,10 +61,10 @@ _FINE = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 
 
 
 def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: str) -> str:
-    """Plot ratios as points with their confidence intervals, published ones beside ours.
+    """Plot ratios as points with their confidence intervals, together with published ones.
 
-    What has one label stands in one row. The axis is logarithmic: half and double are equally far
-    from one.
+    Ratios with the same label are in one row. The axis is logarithmic: half and double are equally
+    far from one.
     """
     labels = list(dict.fromkeys(r.label for r in (*ours, *published)))
     rows = {label: y for y, label in enumerate(reversed(labels))}

@@ -328,7 +328,7 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _figure(value: Estimate | None) -> dict[str, str]:
-    """Return a mean and its interval as text, each on a line of its own."""
+    """Return a mean and its interval as text, each on its own line."""
     if value is None:
         return {"mean": "-", "interval": ""}
     mean, _, interval = str(value).partition(" (")

@@ -87,7 +87,7 @@ def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
 
 
 def neighbour_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
-    """Return, per slice, link and path, the figure beside a saturated neighbour over that alone."""
+    """Return, per slice, link and path, the ratio with a saturated neighbour to without."""
     table = samples(runs, metric)
     found = []
     for (name, link, path, load), values in sorted(table.items()):

@@ -89,7 +89,7 @@ class Nbi:
         return told
 
     def get(self, path: str) -> Any:
-        """Return what is there.
+        """Return the answer to a GET request.
 
         Raises:
             Refused: OSM refuses, status 404 where there is nothing.
@@ -129,7 +129,7 @@ class Nbi:
         return str(self._with_token("POST", path, data=data, headers=headers)["id"])
 
     def find(self, path: str, **fields: str) -> Document | None:
-        """Return the first entry of a list with these values, None where there is none.
+        """Return the first entry of a list with these values, or None.
 
         Raises:
             Refused, Unreachable: see :meth:`get`.

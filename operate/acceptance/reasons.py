@@ -1,4 +1,4 @@
-"""What is behind an operation that failed, and the command that mends it.
+"""Causes of failed operations, and the commands that correct them.
 
 The texts are those of OSM's RO and LCM, and of OpenStack's drivers in RO.
 """
@@ -95,5 +95,5 @@ _KNOWN: tuple[tuple[str, Remedy], ...] = (
 
 
 def remedy(text: str) -> Remedy | None:
-    """Return what is behind OSM's text, None where nobody has met it yet."""
+    """Return the cause of OSM's error text, None if it is unknown."""
     return next((known for pattern, known in _KNOWN if re.search(pattern, text)), None)

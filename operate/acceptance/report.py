@@ -16,13 +16,13 @@ State = Literal["passed", "failed", "unknown", "skipped"]
 
 @dataclass
 class Step:
-    """One thing that was looked at.
+    """One check and its result.
 
     Attributes:
-        title: What.
-        state: How it ended; `unknown` where the API does not tell.
+        title: Name of the check.
+        state: Result; `unknown` if the API does not tell.
         sentence: What was found.
-        command: What mends it.
+        command: Command that corrects the problem.
         detail: OSM's own words.
         seconds: How long it took.
     """

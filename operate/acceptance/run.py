@@ -1,4 +1,4 @@
-"""The run: what must be there, the smallest service with every primitive, then a slice.
+"""The run: checks what must exist, the smallest service with every primitive, then a slice.
 
 Whatever it makes on the OSM has a name of its own and is deleted at the end, also after a failure.
 """
@@ -128,7 +128,7 @@ class Acceptance:
             raise Stopped(step.sentence)
         with self._step("VIM account") as step:
             self._check_vim(step)
-        # Without it nothing works, but an older OSM has one that is on no list.
+        # Nothing works without it, but an older OSM has one that it does not list.
         with self._step("VCA") as step:
             self._check_vca(step)
         with self._step("quotas", needed=False) as step:
@@ -411,7 +411,7 @@ class Acceptance:
             time.sleep(self.nbi.pause)
 
     def _clean_up(self) -> None:
-        """Delete what this run made and is still there, what was made last first."""
+        """Delete everything that this run made and that still exists, the newest first."""
         left = []
         while self._undo:
             name, undo = self._undo.pop()
