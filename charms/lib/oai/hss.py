@@ -36,7 +36,7 @@ def subscription(params: Hss, secrets: Secrets, opc: str) -> Dict[str, Any]:
 
 
 def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
-    """Render everything; the HSS waits for nobody."""
+    """Render everything; the HSS does not wait for a peer."""
     address = ends["s6a"].ip
     document = {
         "common": {"fdcfg": ETC + "/hss_rel14_fd.conf"},

@@ -83,7 +83,7 @@ def _parts(pool: str, count: int) -> List[str]:
 
 
 def software(params: SpgwC, ends: Ends) -> Software:
-    """Render everything; the SPGW-C waits for nobody."""
+    """Render everything; the SPGW-C does not wait for a peer."""
     return Software(
         containers=(
             Container(

@@ -162,7 +162,7 @@ def _gateway_steps(
 ) -> Tuple[List[Step], List[Step], List[str]]:
     """Return the gateway's steps before its links and after them, and its problems."""
     if charm_state.gateway is None or any(plan.unusable for plan in links.values()):
-        # What a link that cannot be used should be is not known; what protects it stays.
+        # The wanted state of an unusable link is unknown, so its present protection stays.
         return [], [], []
     secured = [plan for plan in links.values() if plan.params.technology in KEYED]
     ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
