@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from oai.charm import NfCharm
 from vpnaas.actions import declared
-from vpnaas.charm import VnfCharm
 
 from builder import charms
 from builder.errors import BuildError
@@ -175,7 +175,7 @@ def class_of(folder: Path) -> type:
 
 
 def test_every_action_has_a_handler_and_every_handler_an_action(unpacked, tree):
-    common = declared(VnfCharm)
+    common = declared(NfCharm)
     for folder in charm_folders(unpacked):
         actions = yaml.safe_load((folder / "actions.yaml").read_text())
         charm = declared(class_of(folder))
