@@ -294,4 +294,4 @@ def test_a_machine_that_accepts_and_says_nothing_is_given_up(
     assert problems(run) == []
     assert run.statuses[-1][0] == "blocked"
     assert is_sentence(run.statuses[-1][1])
-    assert run.seconds < 25
+    assert run.seconds < 45  # of which 30 are the limit of a key exchange

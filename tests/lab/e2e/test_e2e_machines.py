@@ -27,7 +27,7 @@ from e2e_support import (
 from experiments import testbed
 from experiments.traffic import Flow
 
-pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

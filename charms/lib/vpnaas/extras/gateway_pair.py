@@ -297,14 +297,14 @@ def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
     steps += _away_steps(away, results)
     units = {standby.WATCH_UNIT, standby.DAEMON_DROPIN, standby.KEEPALIVED_DROPIN}
     if changed & units:
-        steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=30))
+        steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("pair/enabled").split()
     if enabled != ["enabled", "enabled"]:
         words = ("systemctl", "enable", KEEPALIVED, WATCH)
         steps.append(run("pair/apply/enable", *words, timeout=60))
     alive = (results.output("pair/active").split("\n") + ["", ""])[:2]
     if changed & {standby.WATCH_UNIT, standby.WATCH_PROGRAM} or alive[1].strip() != "active":
-        steps.append(run("pair/apply/watch", "systemctl", "restart", WATCH, timeout=30))
+        steps.append(run("pair/apply/watch", "systemctl", "restart", WATCH, timeout=90))
     if alive[0].strip() != "active" or standby.KEEPALIVED_DROPIN in changed:
         steps.append(run("pair/apply/vrrp", "systemctl", "restart", KEEPALIVED, timeout=60))
     else:
@@ -392,6 +392,6 @@ def absent() -> List[Step]:
         + [remove("pair/no" + path, path) for path in paths]
         + [
             run("pair/unload", *table, any_exit=True),
-            run("pair/reload", "systemctl", "daemon-reload", any_exit=True, timeout=30),
+            run("pair/reload", "systemctl", "daemon-reload", any_exit=True, timeout=90),
         ]
     )

@@ -107,11 +107,11 @@ def steps_to(
         steps.append(write("monitoring/put" + path, path, program))
     if results.text("monitoring/unit") != text:
         steps.append(write("monitoring/put-unit", UNIT_FILE, text))
-        steps.append(run("monitoring/reload", "systemctl", "daemon-reload", timeout=30))
+        steps.append(run("monitoring/reload", "systemctl", "daemon-reload", timeout=90))
     if (results.out("monitoring/enabled") or "").strip() != "enabled":
-        steps.append(run("monitoring/enable", "systemctl", "enable", UNIT, timeout=30))
+        steps.append(run("monitoring/enable", "systemctl", "enable", UNIT, timeout=90))
     if steps or (results.out("monitoring/active") or "").strip() != "active":
-        steps.append(run("monitoring/restart", "systemctl", "restart", UNIT, timeout=30))
+        steps.append(run("monitoring/restart", "systemctl", "restart", UNIT, timeout=90))
     return steps
 
 
@@ -119,7 +119,7 @@ def absent() -> List[Step]:
     """Return the steps that take the exporter away."""
     off = ("systemctl", "disable", "--now", UNIT)
     return [
-        run("monitoring/off", *off, any_exit=True, timeout=30),
+        run("monitoring/off", *off, any_exit=True, timeout=90),
         remove("monitoring/no-unit", UNIT_FILE),
         remove("monitoring/no-program", PROGRAM_FILE),
         remove("monitoring/no-parser", PARSER_FILE),

@@ -244,21 +244,21 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
         return []
     steps = [
         write("qos/put-unit", UNIT_FILE, UNIT_TEXT),
-        run("qos/reload", "systemctl", "daemon-reload", timeout=30),
+        run("qos/reload", "systemctl", "daemon-reload", timeout=90),
         # This uses the old files, so that it also clears interfaces that are shaped no more.
-        run("qos/stop", "systemctl", "stop", UNIT, any_exit=True, timeout=30),
+        run("qos/stop", "systemctl", "stop", UNIT, any_exit=True, timeout=90),
     ]
     steps += [
         write("qos/put/" + path.rpartition("/")[2], path, text)
         for path, text in sorted(files.items())
     ]
-    return steps + [run("qos/start", "systemctl", "enable", "--now", UNIT, timeout=30)]
+    return steps + [run("qos/start", "systemctl", "enable", "--now", UNIT, timeout=90)]
 
 
 def absent() -> List[Step]:
     """Return the steps that take everything away."""
     stop = ("systemctl", "disable", "--now", UNIT)
-    steps = [run("qos/off", *stop, any_exit=True, timeout=30)]
+    steps = [run("qos/off", *stop, any_exit=True, timeout=90)]
     for path in (NFT_FILE, TC_FILE, LEAVES_FILE, OFF_FILE, UNIT_FILE):
         steps.append(remove("qos/no/" + path.rpartition("/")[2], path))
     return steps

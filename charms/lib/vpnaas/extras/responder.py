@@ -159,8 +159,8 @@ def steps_to(
             write(at + "put-socket", _socket_file(link), socket),
             # `enable` also makes systemd read the files. A failure here is ignored: a VDU whose
             # image lacks iperf3 still gets its tunnel.
-            run(at + "enable", "systemctl", "enable", name, any_exit=True, timeout=30),
-            run(at + "restart", "systemctl", "restart", name, any_exit=True, timeout=30),
+            run(at + "enable", "systemctl", "enable", name, any_exit=True, timeout=90),
+            run(at + "restart", "systemctl", "restart", name, any_exit=True, timeout=90),
         ]
     return steps
 

@@ -93,14 +93,14 @@ class BootTable:
             write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
             run(self.name + "/load", "nft", "-f", self.file),
-            run(self.name + "/enable", "systemctl", "enable", self.unit, timeout=30),
+            run(self.name + "/enable", "systemctl", "enable", self.unit, timeout=90),
         ]
 
     def absent(self) -> List[Step]:
         """Return the steps that take it away."""
         delete = ("nft", "delete", "table", "inet", self.table)
         return [
-            run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=30),
+            run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=90),
             run(self.name + "/delete", *delete, any_exit=True),
             remove(self.name + "/no-unit", self.unit_file),
             remove(self.name + "/no-file", self.file),

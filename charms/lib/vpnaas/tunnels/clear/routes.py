@@ -117,15 +117,15 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
         make_directory(link + "/apply/lib", HOLD_PROGRAM.rpartition("/")[0], 0o755),
         write(link + "/apply/holder", HOLD_PROGRAM, source("hold.py"), 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
-        run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30),
+        run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90),
         # Stop with the old file first. This removes addresses and routes that are not wanted any
         # more.
-        run(link + "/apply/stop", "systemctl", "stop", unit(link), any_exit=True, timeout=30),
+        run(link + "/apply/stop", "systemctl", "stop", unit(link), any_exit=True, timeout=90),
         write(link + "/apply/up", up_file(link), up),
         write(
             link + "/apply/down", base + "/clear.down", render(params, underlay, peers, down=True)
         ),
-        run(link + "/apply/start", "systemctl", "enable", "--now", unit(link), timeout=30),
+        run(link + "/apply/start", "systemctl", "enable", "--now", unit(link), timeout=90),
         write(link + "/apply/record", base + "/applied.json", record(peers), 0o600),
     ]
 

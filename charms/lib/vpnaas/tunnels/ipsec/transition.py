@@ -78,14 +78,14 @@ def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -
     steps += wanted.certificates
     steps += _secrets(wanted, state)
     if changed & {UNIT_FILE, KEEPER_FILE, DROPIN_FILE}:
-        steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=30))
+        steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90))
     if not state.enabled or changed & {UNIT_FILE, KEEPER_FILE, PROGRAM_FILE}:
         names = [DAEMON, KEEPER, unit(link)]
         steps.append(run(link + "/apply/enable", "systemctl", "enable", *names, timeout=60))
     steps += _interface_changes(wanted, state)
     steps += _daemon_changes(wanted, state, changed, made, conf)
     if changed & {KEEPER_FILE, PROGRAM_FILE} or not state.enabled:
-        steps.append(run(link + "/apply/keeper", "systemctl", "restart", KEEPER, timeout=30))
+        steps.append(run(link + "/apply/keeper", "systemctl", "restart", KEEPER, timeout=90))
     return steps + recording(link, wanted.peers, state, bool(steps))
 
 

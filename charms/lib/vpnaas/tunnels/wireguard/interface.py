@@ -291,7 +291,7 @@ def steps_to(wanted: Configuration, state: State) -> List[Step]:
     if state.file != text:
         steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
     if not state.enabled:
-        steps.append(run(link + "/apply/enable", "systemctl", "enable", unit(link), timeout=30))
+        steps.append(run(link + "/apply/enable", "systemctl", "enable", unit(link), timeout=90))
     if state.live is None:
         # `restart`: the unit may count as active although somebody deleted the interface.
         steps.append(run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60))
