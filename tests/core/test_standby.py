@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,10 +39,10 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
         "advert_int 1.05",
         "priority 60",
         "10.9.0.254/24 dev ens5",
-        f'notify_master "{standby.TURN_PROGRAM} active s1c s1u"',
+        f'notify_master "{standby.TURN_PROGRAM} claim s1c s1u"',
         f'notify_master_rx_lower_pri "{standby.TURN_PROGRAM} claim s1c s1u"',
         "vrrp_higher_prio_send_advert true",
-        f'notify_fault "{standby.TURN_PROGRAM} fault"',
+        f'vrrp_notify_fifo_script "{standby.TURN_PROGRAM} record"',
         f'file "{standby.HEALTH_FILE}"',
     ):
         assert line in text
@@ -78,6 +83,24 @@ def test_a_primary_without_tunnels_never_beats_a_standby_with_all() -> None:
 def test_programs_of_a_pair_use_the_files_that_the_charm_looks_at() -> None:
     assert gateway_watch.AWAY == standby.AWAY_FILE
     assert f"record={standby.RECORD_FILE}\n" in source("gateway_turn.sh")
+
+
+def test_changes_in_quick_succession_are_recorded_in_their_order(tmp_path: Path) -> None:
+    """Notify programs of keepalived run side by side, so that a late one may have the last word."""
+    record, fifo, program = tmp_path / "here/standby", tmp_path / "turns", tmp_path / "turn"
+    program.write_text(source("gateway_turn.sh").replace(standby.RECORD_FILE, str(record)))
+    os.mkfifo(fifo)
+    with subprocess.Popen(("sh", program, "record", fifo)) as reader:
+        with fifo.open("w", encoding="ascii") as told:
+            for state in ("BACKUP", *("MASTER", "BACKUP") * 20, "MASTER", "MASTER_RX_LOWER_PRI"):
+                told.write(f'INSTANCE "secgw" {state} 210\n')
+                told.flush()
+        assert reader.wait(30) == 0
+    state, since, takeovers = record.read_text(encoding="ascii").split()
+    assert (state, takeovers) == ("active", "21")
+    assert 0 <= time.time() - int(since) < 60
+    # No change is told beside the FIFO.
+    assert not re.search("notify_(backup|fault|stop) ", keepalived_conf(gateway()))
 
 
 def test_the_unit_of_the_watch_has_all_its_arguments() -> None:

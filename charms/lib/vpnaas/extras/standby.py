@@ -36,6 +36,7 @@ FIREWALL_FILE = "/etc/osm-vpnaas/standby.nft"
 FIREWALL_TABLE = "osm_vpnaas_standby"
 WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
 TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
+TURN_FIFO = "/run/osm-vpnaas-turns"
 WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
 DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
 KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"
@@ -99,14 +100,16 @@ def keepalived_conf(
     Args:
         standby: The gateway.
         health: File with the value its priority grows by.
-        claim: Command that makes our CHILD_SAs the newest, where that is not to be recorded.
+        claim: Command that makes our CHILD_SAs the newest, where changes are not to be recorded.
     """
-    on_master = claim or turn_command("active", *standby.children)
-    on_lower = claim or turn_command("claim", *standby.children)
-    others = "".join(
-        '    notify_{} "{}"\n'.format(event, " ".join(turn_command(state)))
-        for event, state in (("backup", "standby"), ("fault", "fault"), ("stop", "stopped"))
-        if claim is None
+    on_master = " ".join(claim or (TURN_PROGRAM, "claim") + standby.children)
+    fifo = (
+        ""
+        if claim
+        else """    # Notify programs run side by side; the FIFO tells the changes in their order.
+    vrrp_notify_fifo {}
+    vrrp_notify_fifo_script "{} record"
+""".format(TURN_FIFO, TURN_PROGRAM)
     )
     return """{head}global_defs {{
     vrrp_version 3
@@ -121,7 +124,7 @@ def keepalived_conf(
     vrrp_priority -20
     enable_script_security
     script_user root
-}}
+{fifo}}}
 track_file tunnels {{
     file "{health}"
     weight 1
@@ -147,8 +150,8 @@ vrrp_instance secgw {{
     }}
     notify_master "{on_master}"
     # The other one was active as well until now, and peers may still use its CHILD_SAs.
-    notify_master_rx_lower_pri "{on_lower}"
-{others}}}
+    notify_master_rx_lower_pri "{on_master}"
+}}
 """.format(
         head=generated.HEAD,
         health=health,
@@ -160,20 +163,14 @@ vrrp_instance secgw {{
         own=standby.own,
         other=standby.other,
         virtual=standby.virtual,
-        on_master=" ".join(on_master),
-        on_lower=" ".join(on_lower),
-        others=others,
+        on_master=on_master,
+        fifo=fifo,
     )
 
 
 def claim_command(child: str) -> Tuple[str, ...]:
     """Return what makes the CHILD_SAs of one name the newest, without waiting for it."""
     return ("/usr/sbin/swanctl", "--rekey", "--child", child)
-
-
-def turn_command(state: str, *children: str) -> Tuple[str, ...]:
-    """Return what keepalived runs when a gateway comes into a state."""
-    return (TURN_PROGRAM, state) + children
 
 
 def health(up: int, peers: int) -> int:

@@ -1,32 +1,47 @@
 #!/bin/sh
-# Told by keepalived of a change: claim the peers where we are active, keep a record.
-# Usage: gateway-turn active|standby|fault|stopped|claim [CHILD...]
-#        gateway-turn left ADDRESS    wait until ADDRESS is not ours any more, 5 s at most
+# Run by keepalived: claim the peers where we are active, keep a record of changes.
+# Usage: gateway-turn claim CHILD...   make our CHILD_SAs the newest
+#        gateway-turn record FIFO      record the changes that keepalived writes to FIFO
+#        gateway-turn left ADDRESS     wait until ADDRESS is not ours any more, 5 s at most
 record=/var/lib/osm-vpnaas/standby
-state=$1
-shift
-if [ "$state" = left ]; then
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
-        [ -n "$(ip -o address show to "$1")" ] || exit 0
-        sleep 0.2
-    done
-    exit 1
-fi
-for child in "$@"; do
-    /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 &
-done
-if [ "$state" != claim ]; then
-    mkdir -p "${record%/*}"
-    exec 9>>"$record.lock"
-    flock 9
-    before='' since='' taken=''
-    [ -r "$record" ] && read -r before since taken <"$record"
+
+take_down() {
+    before='' taken=''
+    [ -r "$record" ] && read -r before _ taken <"$record"
     case $taken in "" | *[!0-9]*) taken=0 ;; esac
-    if [ "$before" != "$state" ]; then
-        since=$(date +%s)
-        [ "$state" = active ] && taken=$((taken + 1))
-        printf '%s %s %s\n' "$state" "$since" "$taken" >"$record.new"
-        mv "$record.new" "$record"
-    fi
-fi
-wait
+    [ "$before" != "$1" ] || return 0
+    [ "$1" = active ] && taken=$((taken + 1))
+    printf '%s %s %s\n' "$1" "$(date +%s)" "$taken" >"$record.new"
+    mv "$record.new" "$record"
+}
+
+case $1 in
+    claim)
+        shift
+        for child in "$@"; do
+            /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 &
+        done
+        wait
+        ;;
+    record)
+        # The last change is that keepalived stops; the FIFO ends then.
+        trap '' TERM
+        mkdir -p "${record%/*}"
+        # Lines are: INSTANCE "NAME" STATE PRIORITY
+        while read -r _ _ state _; do
+            case $state in
+                MASTER) take_down active ;;
+                BACKUP) take_down standby ;;
+                FAULT) take_down fault ;;
+                STOP) take_down stopped ;;
+            esac
+        done <"$2"
+        ;;
+    left)
+        for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
+            [ -n "$(ip -o address show to "$2")" ] || exit 0
+            sleep 0.2
+        done
+        exit 1
+        ;;
+esac
