@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
 from simulators.identity import Plmn, Tai, digits_of, tbcd
-from simulators.tlv import Ie, Message, address, labels, name_of, need, number, packed
+from simulators.tlv import Codec, Ie, Message, address, labels, name_of, need, number, packed
 
 PORT = 2123
 
@@ -48,38 +48,6 @@ S1U_ENB, S1U_SGW, S5_PGW_U, S5_PGW_C, S11_MME, S11_SGW = 0, 1, 5, 7, 10, 11
 _EUTRAN, _IPV4 = 6, 1
 
 
-class _Codec:
-    """Octets of GTPv2-C (sections 5.1 and 8.2)."""
-
-    def encode(self, message: Message) -> bytes:
-        """The message's octets."""
-        body = message.sequence.to_bytes(3, "big") + b"\0" + encode_ies(message.ies)
-        flags = 0x40
-        if message.endpoint is not None:
-            body = message.endpoint.to_bytes(4, "big") + body
-            flags |= 0x08
-        return bytes([flags, message.type]) + len(body).to_bytes(2, "big") + body
-
-    def decode(self, octets: bytes) -> Message:
-        """The message of a datagram."""
-        if len(octets) < 8 or octets[0] >> 5 != 2:
-            raise ProtocolError("not GTPv2-C")
-        length = int.from_bytes(octets[2:4], "big")
-        start = 12 if octets[0] & 0x08 else 8
-        if length + 4 > len(octets) or length + 4 < start:
-            raise ProtocolError("a GTPv2-C message is shorter than its length says")
-        endpoint = int.from_bytes(octets[4:8], "big") if octets[0] & 0x08 else None
-        sequence = int.from_bytes(octets[start - 4 : start - 1], "big")
-        return Message(octets[1], endpoint, decode_ies(octets[start : length + 4]), sequence)
-
-    def is_request(self, kind: int) -> bool:
-        """True for the type of a request."""
-        return kind in _REQUESTS
-
-
-CODEC = _Codec()
-
-
 def encode_ies(ies: Iterable[Ie]) -> bytes:
     """The octets of information elements."""
     return b"".join(
@@ -104,6 +72,10 @@ def decode_ies(octets: bytes) -> tuple[Ie, ...]:
         found.append(Ie(octets[at], octets[at + 4 : at + 4 + size], octets[at + 3] & 0x0F))
         at += 4 + size
     return tuple(found)
+
+
+CODEC = Codec("GTPv2-C", 2, 0x08, 4, _REQUESTS, encode_ies, decode_ies)
+"""TS 29.274, sections 5.1 and 8.2."""
 
 
 @dataclass(frozen=True)

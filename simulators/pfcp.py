@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
-from simulators.tlv import Ie, Message, address, find, labels, name_of, need, number, packed
+from simulators.tlv import Codec, Ie, Message, address, find, labels, name_of, need, number, packed
 
 PORT = 8805
 
@@ -39,38 +39,6 @@ _NTP = 2208988800  # seconds from 1900 to 1970
 UPLINK, DOWNLINK = 1, 2  # our numbers of PDRs and FARs
 
 
-class _Codec:
-    """Octets of PFCP (sections 7.2 and 8.1)."""
-
-    def encode(self, message: Message) -> bytes:
-        """The message's octets."""
-        body = message.sequence.to_bytes(3, "big") + b"\0" + encode_ies(message.ies)
-        flags = 0x20
-        if message.endpoint is not None:
-            body = message.endpoint.to_bytes(8, "big") + body
-            flags |= 1
-        return bytes([flags, message.type]) + len(body).to_bytes(2, "big") + body
-
-    def decode(self, octets: bytes) -> Message:
-        """The message of a datagram."""
-        if len(octets) < 8 or octets[0] >> 5 != 1:
-            raise ProtocolError("not PFCP")
-        length = int.from_bytes(octets[2:4], "big")
-        start = 16 if octets[0] & 1 else 8
-        if length + 4 > len(octets) or length + 4 < start:
-            raise ProtocolError("a PFCP message is shorter than its length says")
-        endpoint = int.from_bytes(octets[4:12], "big") if octets[0] & 1 else None
-        sequence = int.from_bytes(octets[start - 4 : start - 1], "big")
-        return Message(octets[1], endpoint, decode_ies(octets[start : length + 4]), sequence)
-
-    def is_request(self, kind: int) -> bool:
-        """True for the type of a request."""
-        return kind in _REQUESTS
-
-
-CODEC = _Codec()
-
-
 def encode_ies(ies: Iterable[Ie]) -> bytes:
     """The octets of information elements."""
     return b"".join(
@@ -95,6 +63,10 @@ def decode_ies(octets: bytes) -> tuple[Ie, ...]:
         found.append(Ie(kind, octets[at + 4 : at + 4 + size]))
         at += 4 + size
     return tuple(found)
+
+
+CODEC = Codec("PFCP", 1, 0x01, 8, _REQUESTS, encode_ies, decode_ies)
+"""TS 29.244, sections 7.2 and 8.1."""
 
 
 def timestamp(moment: float | None = None) -> int:

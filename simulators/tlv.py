@@ -8,7 +8,7 @@ result in the tests.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
@@ -43,6 +43,55 @@ class Message:
             MissingError: there is none.
         """
         return need(self.ies, kind, instance)
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Octets of messages, whose headers differ in three numbers only.
+
+    Attributes:
+        name: Of the protocol, for errors.
+        version: In the first three bits.
+        flag: Bit of the first octet which says that there is an endpoint.
+        width: Octets of the endpoint: 4 for a TEID, 8 for a SEID.
+        requests: Types of requests.
+        encode_ies: Returns the octets of information elements.
+        decode_ies: Reads them.
+    """
+
+    name: str
+    version: int
+    flag: int
+    width: int
+    requests: Container[int]
+    encode_ies: Callable[[Iterable[Ie]], bytes]
+    decode_ies: Callable[[bytes], tuple[Ie, ...]]
+
+    def encode(self, message: Message) -> bytes:
+        """The message's octets."""
+        body = message.sequence.to_bytes(3, "big") + b"\0" + self.encode_ies(message.ies)
+        flags = self.version << 5
+        if message.endpoint is not None:
+            body = message.endpoint.to_bytes(self.width, "big") + body
+            flags |= self.flag
+        return bytes([flags, message.type]) + len(body).to_bytes(2, "big") + body
+
+    def decode(self, octets: bytes) -> Message:
+        """The message of a datagram."""
+        if len(octets) < 8 or octets[0] >> 5 != self.version:
+            raise ProtocolError(f"not {self.name}")
+        length = int.from_bytes(octets[2:4], "big")
+        addressed = bool(octets[0] & self.flag)
+        start = 8 + self.width if addressed else 8
+        if length + 4 > len(octets) or length + 4 < start:
+            raise ProtocolError(f"a {self.name} message is shorter than its length says")
+        endpoint = int.from_bytes(octets[4 : 4 + self.width], "big") if addressed else None
+        sequence = int.from_bytes(octets[start - 4 : start - 1], "big")
+        return Message(octets[1], endpoint, self.decode_ies(octets[start : length + 4]), sequence)
+
+    def is_request(self, kind: int) -> bool:
+        """True for the type of a request."""
+        return kind in self.requests
 
 
 class MissingError(ProtocolError):
