@@ -1,8 +1,10 @@
-"""Errors of the lab's northbound and lifecycle sides."""
+"""Errors of the lab's northbound and lifecycle sides, and what damaged records are told by."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
+
+from pydantic import ValidationError
 
 
 class NbiError(Exception):
@@ -23,3 +25,12 @@ class NbiError(Exception):
 
 class LcmError(Exception):
     """A step of an operation failed; the text is OSM's own where OSM has one."""
+
+
+def fault(error: ValidationError) -> str:
+    """Return what is wrong with a record of the lab, for "the record FILE ..."."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"lacks '{where}'"
+    return f"is damaged at '{where}'" if where else "is damaged"

@@ -15,8 +15,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from lab import files
-from lab.errors import NbiError
+from lab.errors import NbiError, fault
+from lab.records import kinds
 
 Document = dict[str, Any]
 
@@ -31,7 +34,18 @@ NSIS = "nsis"
 NSIOPS = "nsilcmops"
 CREATED = "created_packages"
 """Packages that were announced and whose content is still to come."""
-_COLLECTIONS = (VIMS, VNFDS, NSDS, NSRS, VNFRS, OPS, NSTS, NSIS, NSIOPS, CREATED)
+_KINDS: dict[str, type[BaseModel]] = {
+    VIMS: kinds.Vim,
+    VNFDS: kinds.Vnfd,
+    NSDS: kinds.Nsd,
+    NSRS: kinds.Nsr,
+    VNFRS: kinds.Vnfr,
+    OPS: kinds.NsOperation,
+    NSTS: kinds.Package,
+    NSIS: kinds.Nsi,
+    NSIOPS: kinds.NsiOperation,
+    CREATED: kinds.Created,
+}
 
 
 @contextmanager
@@ -68,7 +82,7 @@ class Store:
         self.root = home / "nbi"
 
     def _path(self, collection: str, key: str) -> Path:
-        if collection not in _COLLECTIONS:
+        if collection not in _KINDS:
             raise ValueError(f"no such collection: {collection}")
         return self.root / collection / f"{key}.json"
 
@@ -96,17 +110,20 @@ class Store:
         return self._parsed(collection, key, text)
 
     def _parsed(self, collection: str, key: str, text: str) -> Document:
+        wrong = "is damaged"
         try:
-            document = json.loads(text)
+            document: Document = json.loads(text)
+            _KINDS[collection].model_validate(document)
+            if document["_id"] == key:
+                return document
+        except ValidationError as error:
+            wrong = fault(error)
         except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict) or document.get("_id") != key:
-            raise NbiError(
-                f"the lab's record {self._path(collection, key)} is damaged: remove it, or clean "
-                "the lab",
-                HTTPStatus.INTERNAL_SERVER_ERROR,
-            )
-        return document
+            pass
+        raise NbiError(
+            f"the lab's record {self._path(collection, key)} {wrong}: remove it, or clean the lab",
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+        )
 
     def get(self, collection: str, key: str) -> Document:
         """Return the document with that ``_id``.

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from lab import files
+from lab.errors import fault
 from lab.vca.errors import ModelBusyError, NotFoundError, VcaError
 from lab.vca.state import ActionDocument, ModelDocument
 
@@ -46,10 +47,8 @@ class Store:
         except FileNotFoundError:
             raise NotFoundError(f'model "{self.directory.name}" not found') from None
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
             raise VcaError(
-                f"{self.path} is damaged at {where or 'its start'}: {first['msg']}"
+                f"the lab's record {self.path} {fault(error)}: delete the service, or clean the lab"
             ) from error
 
     def load(self) -> None:
@@ -118,7 +117,9 @@ class Store:
         try:
             return ActionDocument.model_validate_json(path.read_bytes())
         except ValidationError as error:
-            raise VcaError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
+            raise VcaError(
+                f"the lab's record {path} {fault(error)}: remove it, or clean the lab"
+            ) from error
 
 
 class ProcessLock:

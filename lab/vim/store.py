@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lab import files
+from lab.errors import fault
 from lab.vim.errors import VimError
 from lab.vim.model import Network, Server
 
@@ -200,10 +201,7 @@ class Stored(Generic[Document]):
         except FileNotFoundError:
             raise VimError(f"The lab's record {self.path} does not exist.") from None
         except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "its start"
-            raise VimError(
-                f"The lab's record {self.path} is damaged at '{where}': clean the lab."
-            ) from None
+            raise VimError(f"The lab's record {self.path} {fault(error)}: clean the lab.") from None
 
     def write(self, document: Document) -> None:
         """Replace the document."""

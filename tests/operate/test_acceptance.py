@@ -67,7 +67,15 @@ class Outcome:
             nsr["_admin"]["nsState"] = "INSTANTIATED"
             nsr["nsState"] = "BROKEN" if self.instantiate else "READY"
             nsr["_admin"]["deployed"]["VCA"] = [
-                {"member-vnf-index": "server", "application": "vpn-ee-z0-server-vnf"}
+                {
+                    "application": "vpn-ee-z0-server-vnf",
+                    "ee_id": None,
+                    "charm_name": "vpn-server",
+                    "member-vnf-index": "server",
+                    "vdu_id": None,
+                    "vdu_count_index": None,
+                    "status": "READY",
+                }
             ]
 
         def member(vnfr: Document) -> None:

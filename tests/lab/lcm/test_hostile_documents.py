@@ -14,8 +14,9 @@ from lab.errors import NbiError
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import load_mapping
 from lab.nbi.validation import BuilderValidator
-from lab.records.store import NSRS, OPS, VNFDS, Store
-from lab.vim.store import read_json
+from lab.records.store import NSRS, OPS, VIMS, VNFDS, Store
+from lab.vim.errors import VimError
+from lab.vim.store import Account, State, Stored, read_json
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
@@ -59,7 +60,7 @@ DAMAGED = {
     "empty": b"",
     "cut": b'{"_id": "one", "name',
     "list": b"[]",
-    "another's": b'{"_id": "two"}',
+    "another's": b'{"_id": "two", "name": "two", "_admin": {"created": 1.0}}',
     "binary": b"\xff\xfe\x00",
     "deep": b"[" * 100_000,
 }
@@ -68,14 +69,25 @@ DAMAGED = {
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_a_damaged_record_is_named(tmp_path: Path, kind: str) -> None:
     store = Store(tmp_path)
-    path = tmp_path / "nbi" / NSRS / "one.json"
+    path = tmp_path / "nbi" / VIMS / "one.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(DAMAGED[kind])
-    for look in (lambda: store.all(NSRS), lambda: store.get(NSRS, "one")):
+    for look in (lambda: store.all(VIMS), lambda: store.get(VIMS, "one")):
         with pytest.raises(NbiError, match=f"the lab's record {path} is damaged"):
             look()
-    assert store.sound(NSRS) == []
+    assert store.sound(VIMS) == []
     assert read_json(path) is None or kind == "another's"
+
+
+def test_a_record_of_the_vim_that_lacks_something_is_named(tmp_path: Path) -> None:
+    for kind, text, lacks in (
+        (Account, '{"name": "lab", "config": {}}', "number"),
+        (State, '{"networks": {}, "servers": {"one": {"vcpus": 1}}}', "servers.one.server"),
+    ):
+        path = tmp_path / f"{kind.__name__}.json"
+        path.write_text(text)
+        with pytest.raises(VimError, match=f"record {path} lacks '{lacks}': clean the lab"):
+            Stored(path, kind).read()
 
 
 def test_a_lab_with_damaged_records_is_cleaned(tmp_path: Path) -> None:

@@ -57,14 +57,16 @@ class World:
                     "name": descriptor["id"],
                     "descriptor": descriptor,
                     "folder": f"packages/{key}/pkg",
-                    "_admin": admin(),
+                    "_admin": {**admin(), "revision": 1, "revisions": {}},
                 },
             )
         nsd_document = store.get(NSDS, "n")
         self.nsr = new_nsr(self.request, nsd_document, "")
         svc = model.service(self.nsr, store)
+        vnfrs = new_vnfrs(self.nsr, svc.vnfds, svc.plan, self.request)
+        self.nsr["constituent-vnfr-ref"] = [record["_id"] for record in vnfrs]
         store.put(NSRS, self.nsr)
-        for record in new_vnfrs(self.nsr, svc.vnfds, svc.plan, self.request):
+        for record in vnfrs:
             store.put(VNFRS, record)
         operation = new_operation(self.nsr, "instantiate", self.request)
         store.put(OPS, operation)

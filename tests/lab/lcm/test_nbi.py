@@ -101,7 +101,7 @@ def _count(home: Path, times: int) -> None:
 
 def test_updates_of_several_processes_are_not_lost(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put(VIMS, {"_id": "v", "n": 0, "_admin": admin()})
+    store.put(VIMS, {"_id": "v", "name": "v", "n": 0, "_admin": admin()})
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=_count, args=(tmp_path, 50)) for _ in range(3)]
     for worker in workers:
@@ -123,7 +123,7 @@ def test_lock_gives_up_with_a_sentence(tmp_path: Path) -> None:
 
 def test_failed_change_leaves_the_document(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put(VIMS, {"_id": "v", "n": 0, "_admin": admin()})
+    store.put(VIMS, {"_id": "v", "name": "v", "n": 0, "_admin": admin()})
     with pytest.raises(TypeError):
         store.update(VIMS, "v", lambda d: d.update(n=object()))
     assert store.get(VIMS, "v")["n"] == 0
@@ -138,10 +138,10 @@ def test_strange_names_are_not_found(tmp_path: Path, name: str) -> None:
 def test_name_that_two_documents_share(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for key in ("a", "b"):
-        store.put(VNFDS, {"_id": key, "id": key, "name": "same", "_admin": admin()})
+        store.put(VIMS, {"_id": key, "name": "same", "_admin": admin()})
     with pytest.raises(NbiError, match="not unique, use one of the ids a, b"):
-        store.resolve(VNFDS, "same")
-    assert store.resolve(VNFDS, "b")["_id"] == "b"
+        store.resolve(VIMS, "same")
+    assert store.resolve(VIMS, "b")["_id"] == "b"
 
 
 # -- catalogue -------------------------------------------------------------------------------------

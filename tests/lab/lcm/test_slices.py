@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 from support.lcm_fakes import FakeBackends, nsd, vnfd
 
+from lab.cli.commands import main
 from lab.errors import NbiError
 from lab.lcm.slices import SliceOperations, deployed_links, service_links
 from lab.lcm.timeouts import Timeouts
@@ -19,7 +22,19 @@ from lab.nbi.validation import BuilderValidator
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Journal, Tail
-from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Store
+from lab.records.store import (
+    CREATED,
+    NSDS,
+    NSIOPS,
+    NSIS,
+    NSRS,
+    NSTS,
+    OPS,
+    VIMS,
+    VNFDS,
+    VNFRS,
+    Store,
+)
 
 
 class NoValidator(BuilderValidator):
@@ -250,3 +265,74 @@ def test_a_template_needs_its_services(tmp_path: Path) -> None:
     with pytest.raises(NbiError, match="'nsd-ref'='an_ns' references a non existing nsd"):
         engine.catalogue.onboard(NSTS, file)
     assert engine.store.all(NSTS) == []
+
+
+def _parts(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every key of a record; what descriptors and requests hold is their own."""
+    found = []
+    inner = ("descriptor", "nsd", "network-slice-template", "operationParams", "_id")
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, below in items:
+        found.append((*way, key))
+        opaque = key in inner or str(key).startswith(("inst", "additionalParams"))
+        if isinstance(below, dict | list) and not opaque:
+            found += _parts(below, (*way, key))
+    return found
+
+
+VERBS = [
+    ["vim-list"], ["vnfpkg-list"], ["nspkg-list"], ["nst-list"], ["ns-list"], ["nsi-list"],
+    ["vnf-list"], ["ns-show", "one.hub"], ["ns-op-list", "one.hub"], ["nsi-show", "one"],
+    ["nsi-op-list", "one"], ["vnf-show", "one.hub/1"], ["ns-delete", "one.hub"],
+    ["ns-action", "one.hub", "--vnf_name", "1", "--action_name", "touch", "--params", "{file: x}"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [VIMS, VNFDS, NSDS, NSTS, NSRS, VNFRS, OPS, NSIS, NSIOPS])
+def test_a_record_that_lacks_anything_is_a_sentence(
+    slices: Slices, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(slices, "one")
+    store, home = slices.store, str(slices.store.home)
+
+    def verbs() -> list[str]:
+        """Run all; return what the refused ones say. A traceback fails the test."""
+        for words in VERBS:
+            try:
+                main(["--home", home, *words])
+            except SystemExit as end:
+                assert end.code in (0, 1)
+        return capsys.readouterr().err.splitlines()
+
+    record = store.all(kind)[0]
+    path = store.root / kind / f"{record['_id']}.json"
+    told = 0
+    for way in _parts(record):
+        cut = copy.deepcopy(record)
+        holder = functools.reduce(lambda value, key: value[key], way[:-1], cut)
+        del holder[way[-1]]
+        path.write_text(json.dumps(cut))
+        try:
+            store.get(kind, record["_id"])
+        except NbiError as error:
+            told += 1
+            assert str(error).startswith(f"the lab's record {path} lacks '")
+            assert ".".join(map(str, way)) in str(error)
+            assert str(error).endswith("': remove it, or clean the lab")
+        else:
+            assert not any(str(path) in line for line in verbs())
+    assert told
+    path.write_text(json.dumps({**record, "_admin": []}))
+    assert any(f"{path} is damaged at '_admin'" in line for line in verbs())
+
+
+def test_an_announced_package_that_lacks_anything_is_a_sentence(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    states = {"onboardingState": "CREATED", "operationalState": "DISABLED"}
+    whole = {**admin(), **states, "usageState": "NOT_IN_USE", "kind": VNFDS}
+    store.put(CREATED, {"_id": "one", "_admin": whole})
+    assert store.get(CREATED, "one")["_admin"]["kind"] == VNFDS
+    for key in [*states, "usageState", "kind", "created"]:
+        store.put(CREATED, {"_id": "one", "_admin": {k: whole[k] for k in whole if k != key}})
+        with pytest.raises(NbiError, match=f"one.json lacks '_admin.{key}': remove it"):
+            store.get(CREATED, "one")

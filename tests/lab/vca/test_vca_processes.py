@@ -256,12 +256,17 @@ def test_destroy_does_not_wait_for_charms_that_fail(tmp_path: Path) -> None:
     assert controller.models() == []
 
 
-def test_a_damaged_document_is_one_clear_error_and_can_be_destroyed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"), [('{"uuid": 5', "is damaged:"), ('{"name": "m"}', "lacks 'uuid':")]
+)
+def test_a_damaged_document_is_one_clear_error_and_can_be_destroyed(
+    tmp_path: Path, text: str, says: str
+) -> None:
     controller = Controller(tmp_path / "h", settings=QUICK)
     model = controller.add_model("m")
-    (model.paths.model / "model.json").write_text('{"uuid": 5')
+    (model.paths.model / "model.json").write_text(text)
     for call in (model.start, model.status):
-        with pytest.raises(VcaError, match=r"model.json is damaged at its start"):
+        with pytest.raises(VcaError, match=rf"model.json {says} delete the service, or clean"):
             call()
     controller.destroy_model("m")
     assert controller.models() == []
