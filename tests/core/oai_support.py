@@ -1,4 +1,4 @@
-"""An EPC as the renderers see it."""
+"""An EPC and a 5G core as the renderers see them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ OP = "1006020f0a478bf6b699f15c062e42b3"
 K = "449c4b91aeacd0ace182cf3a5a72bfa1"
 """Public test keys."""
 SECRETS = Secrets(OP, K)
+DATABASE = "5e" * 16
 REALM = "epc.mnc088.mcc242.3gppnetwork.org"
 NETWORK = {"mcc": "242", "mnc": "88", "realm": REALM}
 GIVEN: dict[str, dict[str, Any]] = {
@@ -46,6 +47,27 @@ GIVEN: dict[str, dict[str, Any]] = {
         "msisdn": "24288880000000",
     },
 }
+PLMN_5G = {"mcc": "242", "mnc": "88"}
+SLICE = {**PLMN_5G, "slice": "1-000001", "dnn": "internet", "ue-pool": "10.46.0.0/16"}
+GIVEN_5G: dict[str, dict[str, Any]] = {
+    "amf": {
+        **PLMN_5G,
+        "tac": 40960,
+        "amf-region": 1,
+        "amf-set": 1,
+        "amf-pointer": 1,
+        "slices": "1-000001/internet/6,2-000002/factory/82",
+        "first-imsi": "242881234500000",
+        "subscribers": 16,
+    },
+    "smf": {**SLICE, "dns": "192.0.2.53", "second-dns": "198.51.100.53", "ue-mtu": 1354},
+    "upf": {**SLICE, "n6-interface": "ens6", "n6-nat": True},
+    "gnb": {**PLMN_5G, "tac": 40960, "gnb-id": 3584, "slices": "1-000001,2-000002"},
+    "nr-ue": {**PLMN_5G, "imsi": "242881234500000", "sessions": "1-000001/internet"},
+}
+GIVEN |= GIVEN_5G
+UES = ("ue", "nr-ue")
+KEYED = ("hss", "ue", "amf", "nr-ue")
 ADDRESSES = {
     ("hss", "s6a"): "172.16.6.129/24",
     ("mme", "s6a"): "172.16.6.2/24",
@@ -57,6 +79,14 @@ ADDRESSES = {
     ("spgwu", "s1u"): "192.168.248.159/24",
     ("enb", "s1c"): "192.168.247.10/24",
     ("enb", "s1u"): "192.168.248.10/24",
+    ("amf", "n2"): "172.16.20.10/24",
+    ("gnb", "n2"): "172.16.20.40/24",
+    ("upf", "n3"): "172.16.21.30/24",
+    ("gnb", "n3"): "172.16.21.40/24",
+    ("smf", "n4"): "172.16.22.20/24",
+    ("upf", "n4"): "172.16.22.30/24",
+    ("amf", "sbi"): "172.16.23.10/24",
+    ("smf", "sbi"): "172.16.23.20/24",
 }
 
 
@@ -87,10 +117,11 @@ def parts(kind: str, ready: bool = True) -> dict[str, tuple[tuple[str, Part], ..
     }
 
 
-def air() -> dict[str, tuple[tuple[str, Part], ...]]:
-    """Return what a UE hears of its eNB."""
-    told = of("enb", params("enb"), True)
-    return {"uu": (("enb", attr.evolve(told, address="192.168.77.10")),)}
+def air(kind: str = "ue") -> dict[str, tuple[tuple[str, Part], ...]]:
+    """Return what a UE hears of its eNB or gNB."""
+    station = "enb" if kind == "ue" else "gnb"
+    told = of(station, params(station), True)
+    return {"uu": ((station, attr.evolve(told, address="192.168.77.10")),)}
 
 
 def situation(kind: str, **changes: Any) -> plan.Situation:
@@ -98,9 +129,9 @@ def situation(kind: str, **changes: Any) -> plan.Situation:
         "kind": kind,
         "params": params(kind),
         "ends": ends(kind),
-        "parts": parts(kind) if kind != "ue" else air(),
+        "parts": air(kind) if kind in UES else parts(kind),
         "link_units": tuple(f"wg-quick@wg-{link}.service" for link in sorted(ends(kind))),
-        "given": SECRETS if kind in ("hss", "ue") else None,
+        "given": SECRETS if kind in KEYED else None,
     }
     return plan.Situation(**{**given, **changes})
 
@@ -108,6 +139,6 @@ def situation(kind: str, **changes: Any) -> plan.Situation:
 def rendered(kind: str, **changes: Any) -> dict[str, str]:
     """Return every file of a network function by its path."""
     asked = situation(kind, **changes)
-    software = plan.build(asked, SECRETS, opc(K, OP))
+    software = plan.build(asked, attr.evolve(SECRETS, database=DATABASE), opc(K, OP))
     files = units.all_files(software, "/usr/bin/podman", asked.params.registry, asked.link_units)
     return {path: file.text for path, file in files.items()}

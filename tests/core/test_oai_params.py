@@ -107,6 +107,7 @@ def test_keys_are_masked_and_never_part_of_a_repr() -> None:
     assert text == "a ******** b ********"
     assert K not in repr(SECRETS)
     assert nf.Secrets.from_json(SECRETS.to_json()) == SECRETS
+    assert "5e5e" not in attr.evolve(SECRETS, database="5e5e").to_json()
     assert not nf.Secrets.from_json("{}")
     assert not nf.Secrets.from_json('{"operator_key": "x", "subscriber_key": "y"}')
 
@@ -136,7 +137,7 @@ def test_a_part_is_read_back_and_nothing_secret_is_in_it(kind: str) -> None:
     "change",
     [
         {"nf-version": "2"},
-        {"nf-kind": "amf"},
+        {"nf-kind": "pcrf"},
         {"nf-realm": "a b"},
         {"nf-plmn": "24288; x"},
         {"nf-ready": "maybe"},

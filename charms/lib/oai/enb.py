@@ -155,8 +155,8 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
     lines = [
         'Active_eNBs = ( "{}" );'.format(NAME),
         'Asn1_verbosity = "none";',
-        _list("eNBs", station),
-        _list(
+        libconfig_list("eNBs", station),
+        libconfig_list(
             "MACRLCs",
             {
                 "num_cc": 1,
@@ -167,8 +167,8 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
                 "puCch10xSnr": 160,
             },
         ),
-        _list("L1s", {"num_cc": 1, "tr_n_preference": "local_mac"}),
-        _list(
+        libconfig_list("L1s", {"num_cc": 1, "tr_n_preference": "local_mac"}),
+        libconfig_list(
             "RUs",
             {
                 "local_rf": "yes",
@@ -182,7 +182,7 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
                 "eNB_instances": Raw("[0]"),
             },
         ),
-        _list(
+        libconfig_list(
             "THREAD_STRUCT",
             {"parallel_config": "PARALLEL_SINGLE_THREAD", "worker_config": "WORKER_ENABLE"},
         ),
@@ -195,7 +195,7 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
     return "\n".join(lines)
 
 
-def _list(name: str, group: Dict[str, Any]) -> str:
+def libconfig_list(name: str, group: Dict[str, Any]) -> str:
     """Return a list of one group; libconfig wants no semicolon after a group in a list."""
     body = block("", group).split("\n", 1)[1].rstrip()
     return "{} =\n(\n{}\n);\n".format(name, body.rstrip(";"))

@@ -13,7 +13,6 @@ from .charm import NfCharm
 from .milenage import opc
 from .model import SECRETS_FILE
 from .params import Hss, Secrets, SpgwU
-from .ue import DEVICE
 
 LOG_BYTES = 1 << 18
 
@@ -170,7 +169,7 @@ class UeCharm(CellCharm):
         test = pdn.Throughput.parse(given)
         self._configured()
         with self._vdu() as vdu:
-            own = self._address(vdu, DEVICE, pdn.not_attached())
+            own = self._address(vdu, pdn.DEVICE, pdn.not_attached())
             results = vdu.execute([pdn.throughput_step(test, own)], exclusive=False)
         return pdn.throughput(test, own, results)
 
@@ -179,6 +178,6 @@ class UeCharm(CellCharm):
         test = pdn.Latency.parse(given)
         self._configured()
         with self._vdu() as vdu:
-            own = self._address(vdu, DEVICE, pdn.not_attached())
+            own = self._address(vdu, pdn.DEVICE, pdn.not_attached())
             results = vdu.execute([pdn.latency_step(test, own)], exclusive=False)
         return pdn.latency(test, own, results)

@@ -18,6 +18,23 @@ IMAGES: Dict[str, Tuple[str, str]] = {
     "spgwu": ("oaisoftwarealliance/oai-spgwu-tiny", "v1.5.1"),
     "enb": ("oaisoftwarealliance/oai-enb", "2022.w46"),
     "ue": ("oaisoftwarealliance/oai-lte-ue", "2022.w46"),
+    "mysql": ("library/mysql", "9.6.0"),
+    "nrf": ("oaisoftwarealliance/oai-nrf", "v2.2.1"),
+    "udr": ("oaisoftwarealliance/oai-udr", "v2.2.1"),
+    "udm": ("oaisoftwarealliance/oai-udm", "v2.2.1"),
+    "ausf": ("oaisoftwarealliance/oai-ausf", "v2.2.1"),
+    "amf": ("oaisoftwarealliance/oai-amf", "v2.2.1"),
+    "smf": ("oaisoftwarealliance/oai-smf", "v2.2.1"),
+    "upf": ("oaisoftwarealliance/oai-upf", "v2.2.1"),
+    # Of one build: the simulated radio is no standard.
+    "gnb": (
+        "oaisoftwarealliance/oai-gnb",
+        "sha256:afb4d40130632502c74e166e52663c49a3ac183b3983f1132a97d49bbdf7281e",
+    ),
+    "nr-ue": (
+        "oaisoftwarealliance/oai-nr-ue",
+        "sha256:54368b56e1a506d9be91a72c1d9330247d49358e16b154df2481ec192e4cc1ec",
+    ),
 }
 """Name below the registry prefix, and tag or digest, by container."""
 

@@ -8,6 +8,8 @@ from vpnaas.base import fields
 BASE = "/etc/osm-vpnaas/nf"
 TLS = BASE + "/tls"
 SECRETS_FILE = BASE + "/secrets.json"
+DATABASE_FILE = BASE + "/database-password"
+"""Made on the VDU, for functions of the same VDU."""
 LIBRARY = "/usr/local/lib/osm-vpnaas"
 
 

@@ -12,7 +12,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import AUTO, NOTHING
 
-from . import values
+from . import nssai, values
 from .images import DEFAULT_PREFIX, Registry
 from .values import Plmn
 
@@ -31,14 +31,22 @@ Given = Mapping[str, Any]
 
 @attr.frozen
 class Secrets:
-    """Keys of the operator (OP, TS 35.206) and of the subscribers (K, TS 33.401), hexadecimal."""
+    """Keys of the operator (OP, TS 35.206) and of the subscribers (K, TS 33.401), hexadecimal.
+
+    Attributes:
+        operator_key: OP.
+        subscriber_key: K.
+        database: Password of the database, which has a file of its own.
+    """
 
     operator_key: str = attr.field(default="", repr=False)
     subscriber_key: str = attr.field(default="", repr=False)
+    database: str = attr.field(default="", repr=False)
 
     def to_json(self) -> str:
-        """Return the text of the file on the VDU."""
-        return json.dumps(attr.asdict(self), sort_keys=True) + "\n"
+        """Return the text of the file on the VDU, which has the keys."""
+        keys = {"operator_key": self.operator_key, "subscriber_key": self.subscriber_key}
+        return json.dumps(keys, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: Optional[str]) -> "Secrets":
@@ -71,7 +79,7 @@ class Common:
 
     Attributes:
         plmn: Network it belongs to.
-        realm: Diameter realm, also the domain of names.
+        realm: Diameter realm, also the domain of names; "" in 5GS, which has none.
         software: "oai", or "none" for a machine with links only.
         image_prefix: Registry of the container images.
         image_pins: Their tags or digests where others than the charm's are wanted, as text.
@@ -79,7 +87,7 @@ class Common:
     """
 
     plmn: Plmn
-    realm: str
+    realm: str = ""
     software: str = OAI
     image_prefix: str = DEFAULT_PREFIX
     image_pins: str = ""
@@ -160,6 +168,87 @@ class Ue(Common):
     resource_blocks: int = 25
 
 
+@attr.frozen
+class Amf(Common):
+    """What slices share: AMF, NRF, AUSF, UDM, UDR and database, with their first subscribers.
+
+    Region, set and pointer make the AMF's GUAMI (TS 23.003 clause 2.10.1). Every subscriber of the
+    range may use every slice.
+    """
+
+    tac: int = 0
+    amf_region: int = 1
+    amf_set: int = 1
+    amf_pointer: int = 1
+    slices: str = ""
+    first_imsi: str = ""
+    subscribers: int = 0
+    ambr_mbps: int = 1000
+
+    @property
+    def sessions(self) -> Tuple[nssai.Session, ...]:
+        """Return the slices with their data networks and 5QIs."""
+        return nssai.parse("slices", self.slices, 3)
+
+
+@attr.frozen
+class SliceOfDnn(Common):
+    """A network function of one slice."""
+
+    slice: str = ""
+    dnn: str = ""
+    ue_pool: str = ""
+
+    @property
+    def snssai(self) -> nssai.Snssai:
+        """Return the slice."""
+        return nssai.snssai("slice", self.slice)
+
+
+@attr.frozen
+class Smf(SliceOfDnn):
+    """Session Management Function of a slice."""
+
+    dns: str = ""
+    second_dns: str = ""
+    ue_mtu: int = 0
+
+
+@attr.frozen
+class Upf(SliceOfDnn):
+    """User Plane Function of a slice."""
+
+    n6_interface: str = ""
+    n6_nat: bool = True
+
+
+@attr.frozen
+class Gnb(Common):
+    """5G base station with a simulated radio."""
+
+    tac: int = 0
+    gnb_id: int = 0
+    slices: str = ""
+
+    @property
+    def snssais(self) -> Tuple[nssai.Snssai, ...]:
+        """Return the slices it supports."""
+        return tuple(one.slice for one in nssai.parse("slices", self.slices, 1))
+
+
+@attr.frozen
+class NrUe(Common):
+    """5G user equipment with a simulated radio."""
+
+    imsi: str = ""
+    sessions: str = ""
+
+    @property
+    def wanted(self) -> Tuple[nssai.Session, ...]:
+        """Return the PDU sessions it is to establish."""
+        return nssai.parse("sessions", self.sessions, 2)
+
+
 P = TypeVar("P", bound=Common)
 
 
@@ -189,10 +278,16 @@ class _Reader:
 
 
 def _common(reader: _Reader) -> Dict[str, Any]:
+    """Return what network functions of EPS have in common."""
+    realm = values.realm(reader.at("realm"), reader.text("realm"))
+    return dict(_common_5g(reader), realm=realm)
+
+
+def _common_5g(reader: _Reader) -> Dict[str, Any]:
+    """Return what all network functions have in common."""
     at = reader.at
     return {
         "plmn": values.plmn(at(""), reader.text("mcc"), reader.text("mnc")),
-        "realm": values.realm(at("realm"), reader.text("realm")),
         "software": fields.choice(at("software"), reader.text("software", OAI), SOFTWARE),
         "image_prefix": values.image_prefix(
             at("image-prefix"), reader.text("image-prefix", DEFAULT_PREFIX)
@@ -202,15 +297,21 @@ def _common(reader: _Reader) -> Dict[str, Any]:
     }
 
 
-def _hss(reader: _Reader) -> Hss:
-    at, common = reader.at, _common(reader)
-    first = values.imsi_of(at("first-imsi"), reader.text("first-imsi"), common["plmn"])
+def _range(reader: _Reader, network: Plmn) -> Tuple[str, int]:
+    """Return first IMSI and number of the subscribers to start with."""
+    first = values.imsi_of(reader.at("first-imsi"), reader.text("first-imsi"), network)
     count = reader.number("subscribers", 0, MAX_SUBSCRIBERS)
     last = int(first) + max(count - 1, 0)
-    if str(last).zfill(15)[: len(str(common["plmn"]))] != str(common["plmn"]):
+    if str(last).zfill(15)[: len(str(network))] != str(network):
         raise InputError(
-            at("subscribers"), "{} from {} leave the network".format(count, first), "fewer"
+            reader.at("subscribers"), "{} from {} leave the network".format(count, first), "fewer"
         )
+    return first, count
+
+
+def _hss(reader: _Reader) -> Hss:
+    at, common = reader.at, _common(reader)
+    first, count = _range(reader, common["plmn"])
     return Hss(
         first_imsi=first,
         first_msisdn=values.msisdn(at("first-msisdn"), reader.text("first-msisdn")),
@@ -286,7 +387,76 @@ def _ue(reader: _Reader) -> Ue:
     )
 
 
+def _amf(reader: _Reader) -> Amf:
+    common = _common_5g(reader)
+    first, count = _range(reader, common["plmn"])
+    return Amf(
+        tac=values.tac_5g(reader.at("tac"), reader.given.get("tac")),
+        amf_region=reader.number("amf-region", 0, 255, 1),
+        amf_set=reader.number("amf-set", 0, 1023, 1),
+        amf_pointer=reader.number("amf-pointer", 0, 63, 1),
+        slices=nssai.canonical(reader.at("slices"), reader.text("slices"), 3),
+        first_imsi=first,
+        subscribers=count,
+        ambr_mbps=reader.number("ambr-mbps", 1, 4000000, 1000),
+        **common,
+    )
+
+
+def _of_slice(reader: _Reader) -> Dict[str, Any]:
+    at = reader.at
+    return dict(
+        _common_5g(reader),
+        slice=str(nssai.snssai(at("slice"), reader.text("slice"))),
+        dnn=values.apn(at("dnn"), reader.text("dnn")),
+        ue_pool=str(values.pool(at("ue-pool"), reader.text("ue-pool"))),
+    )
+
+
+def _smf(reader: _Reader) -> Smf:
+    at = reader.at
+    return Smf(
+        dns=values.ipv4(at("dns"), reader.text("dns")),
+        second_dns=values.ipv4(at("second-dns"), reader.text("second-dns")),
+        ue_mtu=reader.number("ue-mtu", 576, 9000),
+        **_of_slice(reader),
+    )
+
+
+def _upf(reader: _Reader) -> Upf:
+    at = reader.at
+    return Upf(
+        n6_interface=fields.network_interface(at("n6-interface"), reader.text("n6-interface")),
+        n6_nat=fields.boolean(at("n6-nat"), reader.given.get("n6-nat", True)),
+        **_of_slice(reader),
+    )
+
+
+def _gnb(reader: _Reader) -> Gnb:
+    return Gnb(
+        tac=values.tac_5g(reader.at("tac"), reader.given.get("tac")),
+        # OAI gives the gNB identity of the NG Setup 28 bits (TS 38.413 clause 9.3.1.6: 22 to 32).
+        gnb_id=reader.number("gnb-id", 0, 0xFFFFFFF),
+        slices=nssai.canonical(reader.at("slices"), reader.text("slices"), 1),
+        **_common_5g(reader),
+    )
+
+
+def _nr_ue(reader: _Reader) -> NrUe:
+    at, common = reader.at, _common_5g(reader)
+    return NrUe(
+        imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
+        sessions=nssai.canonical(at("sessions"), reader.text("sessions"), 2),
+        **common,
+    )
+
+
 _PARSERS: Dict[str, Callable[[_Reader], Common]] = {
+    "amf": _amf,
+    "smf": _smf,
+    "upf": _upf,
+    "gnb": _gnb,
+    "nr-ue": _nr_ue,
     "hss": _hss,
     "mme": _mme,
     "spgwc": _spgwc,
@@ -295,9 +465,9 @@ _PARSERS: Dict[str, Callable[[_Reader], Common]] = {
     "ue": _ue,
 }
 KINDS: Tuple[str, ...] = tuple(_PARSERS)
-LEVELLED = ("mme", "spgwu", "enb", "ue")
+LEVELLED = ("mme", "spgwu", "enb", "ue", "amf", "smf", "upf", "gnb", "nr-ue")
 """Network functions whose configuration has a log level; the others of OAI have one level only."""
-WITH_SECRETS = ("hss", "ue")
+WITH_SECRETS = ("hss", "ue", "amf", "nr-ue")
 """Network functions that need the keys."""
 
 

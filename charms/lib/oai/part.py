@@ -6,14 +6,14 @@ databag is the other side's to write.
 """
 
 import json
-from typing import Dict, List, Mapping, Optional
+from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 
-from . import values
-from .params import Common, Enb, Hss, Mme, SpgwC, SpgwU
+from . import nssai, values
+from .params import Amf, Common, Enb, Gnb, Hss, Mme, NrUe, SliceOfDnn, SpgwC, SpgwU
 from .spgwc import gateway_name
 
 PREFIX = "nf-"
@@ -33,9 +33,22 @@ EXPECTED = {
     ("enb", "s1u"): "spgwu",
     ("enb", "uu"): "ue",
     ("ue", "uu"): "enb",
+    ("amf", "n2"): "gnb",
+    ("amf", "sbi"): "smf",
+    ("smf", "sbi"): "amf",
+    ("smf", "n4"): "upf",
+    ("upf", "n4"): "smf",
+    ("upf", "n3"): "gnb",
+    ("gnb", "n2"): "amf",
+    ("gnb", "n3"): "upf",
+    ("gnb", "uu"): "nr-ue",
+    ("nr-ue", "uu"): "gnb",
 }
 """Kind of network function at the other end, by own kind and link."""
 
+
+WITH_SLICES = ("amf", "smf", "upf", "gnb", "nr-ue")
+"""Network functions of 5GS."""
 
 FUNCTION = "-function"
 """What the name of a relation between network functions has after that of their link.
@@ -54,14 +67,15 @@ class Part:
     """What one network function tells another.
 
     Attributes:
-        kind: "hss", "mme", "spgwc", "spgwu", "enb" or "ue".
-        realm: Diameter realm.
+        kind: One of those in `EXPECTED`.
+        realm: Diameter realm, "" in 5GS.
         plmn: Digits of MCC and MNC.
         ready: Whether it can be talked to.
         tac: Tracking area, "" where it has none.
         apn: Default APN, "" where it has none.
         ue_pool: Prefix of the UEs, "" where it has none.
         gateway: Name of the user plane, "" where it has none.
+        slices: Those it serves, as `oai.nssai` writes them, "" in EPS.
         address: Where it is reached. At the other end of a link it is the address admitted there.
     """
 
@@ -74,6 +88,7 @@ class Part:
     ue_pool: str = ""
     gateway: str = ""
     address: str = ""
+    slices: str = ""
 
 
 def of(kind: str, params: Common, ready: bool) -> Part:
@@ -86,14 +101,29 @@ def of(kind: str, params: Common, ready: bool) -> Part:
         realm=params.realm,
         plmn=str(params.plmn),
         ready=ready,
-        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb)) else "",
+        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb, Amf, Gnb)) else "",
         apn=params.apn if isinstance(params, (Hss, SpgwC)) else "",
-        ue_pool=params.ue_pool if isinstance(params, (SpgwC, SpgwU)) else "",
+        ue_pool=params.ue_pool if isinstance(params, (SpgwC, SpgwU, SliceOfDnn)) else "",
         gateway=gateway,
+        slices=_slices(params),
     )
 
 
-_FIELDS = ("kind", "realm", "plmn", "tac", "apn", "ue_pool", "gateway", "address")
+def _slices(params: Common) -> str:
+    """Return the slices of a network function, with their DNNs where it has them."""
+    served: Tuple[nssai.Session, ...] = ()
+    if isinstance(params, Amf):
+        served = tuple(attr.evolve(one, five_qi=0) for one in params.sessions)
+    elif isinstance(params, SliceOfDnn):
+        served = (nssai.Session(params.snssai, params.dnn),)
+    elif isinstance(params, Gnb):
+        served = tuple(nssai.Session(one) for one in params.snssais)
+    elif isinstance(params, NrUe):
+        served = params.wanted
+    return nssai.text(served)
+
+
+_FIELDS = ("kind", "realm", "plmn", "tac", "apn", "ue_pool", "gateway", "address", "slices")
 
 
 def encode(part: Optional[Part]) -> Dict[str, str]:
@@ -124,17 +154,19 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         raise InputError(
             at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
         )
-    kinds = sorted(set(EXPECTED.values()))
+    kind = fields.choice(at("kind"), text("kind"), sorted(set(EXPECTED.values())))
+    area = values.tac_5g if kind in WITH_SLICES else values.tac
     return Part(
-        kind=fields.choice(at("kind"), text("kind"), kinds),
-        realm=values.realm(at("realm"), text("realm")),
+        kind=kind,
+        realm="" if kind in WITH_SLICES else values.realm(at("realm"), text("realm")),
         plmn=str(values.plmn_text(at("plmn"), text("plmn"))),
         ready=fields.choice(at("ready"), text("ready"), READY) == "yes",
-        tac=str(values.tac(at("tac"), text("tac"))) if text("tac") else "",
+        tac=str(area(at("tac"), text("tac"))) if text("tac") else "",
         apn=values.apn(at("apn"), text("apn")) if text("apn") else "",
         ue_pool=str(values.pool(at("ue-pool"), text("ue-pool"))) if text("ue-pool") else "",
         gateway=values.realm(at("gateway"), text("gateway")) if text("gateway") else "",
         address=values.ipv4(at("address"), text("address")) if text("address") else "",
+        slices=nssai.text(nssai.told(at("slices"), text("slices"))) if text("slices") else "",
     )
 
 
@@ -211,4 +243,9 @@ def disagreements(own: Part, other: Part, link: str, label: str) -> List[str]:
             found.append(
                 "{}: {} of {} is {}; allowed: {}, as here".format(link, title, label, theirs, mine)
             )
+    if own.slices and other.slices and expected == other.kind:
+        differing = nssai.disagreement(own.slices, other.slices)
+        if differing:
+            form = "{}: {} of {} is {}; allowed: {}, as here"
+            found.append(form.format(link, differing, label, other.slices, own.slices))
     return found

@@ -15,12 +15,43 @@ from vpnaas.extras import measure
 from vpnaas.vdu.steps import Results, Step, run
 
 from . import values
-from .ue import DEVICE
 
+DEVICE = "oaitun_ue1"
+"""Tun device of a UE's first connection."""
+TABLE = "osm_vpnaas_sgi"
 SERVER_PORT = 5201
 SERVER_UNIT = "osm-vpnaas-sgi-server.service"
 LONGEST = 1500
 """Seconds of a measurement; OSM gives an action no more than half an hour."""
+
+
+RULES = """table ip {table}
+delete table ip {table}
+table ip {table} {{
+    chain input {{
+        type filter hook input priority filter; policy accept;
+        iifname "{interface}" tcp dport {server} drop
+        iifname "{interface}" udp dport {server} drop
+    }}
+{nat}}}
+"""
+NAT = """    chain postrouting {{
+        type nat hook postrouting priority srcnat; policy accept;
+        ip saddr {pool} oifname "{interface}" masquerade
+    }}
+"""
+
+
+def rules(interface: str, pool: str, nat: bool) -> str:
+    """Return the nftables script of a user plane, for UE traffic and for `serve-throughput`.
+
+    Args:
+        interface: To the data network.
+        pool: Prefix of the UEs.
+        nat: Whether UEs appear there with the VDU's own address.
+    """
+    translation = NAT.format(pool=pool, interface=interface) if nat else ""
+    return RULES.format(table=TABLE, interface=interface, server=SERVER_PORT, nat=translation)
 
 
 @attr.frozen

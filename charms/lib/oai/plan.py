@@ -16,20 +16,25 @@ from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
-from . import enb, hss, mme, spgwc, spgwu, ue, units
+from . import amf, enb, gnb, hss, mme, nr_ue, smf, spgwc, spgwu, ue, units, upf
 from .images import Registry
-from .model import BASE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
+from .model import BASE, DATABASE_FILE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
 from .params import (
     NONE,
     WITH_SECRETS,
+    Amf,
     Common,
     Enb,
+    Gnb,
     Hss,
     Mme,
+    NrUe,
     Secrets,
+    Smf,
     SpgwC,
     SpgwU,
     Ue,
+    Upf,
     expect,
     masked,
 )
@@ -49,6 +54,11 @@ NEEDS: Mapping[str, Mapping[str, bool]] = {
     "spgwu": {"sxab": True, "s1u": False},
     "enb": {"s1c": True, "s1u": False},
     "ue": {},
+    "amf": {"n2": False, "sbi": False},
+    "smf": {"sbi": True, "n4": False},
+    "upf": {"n4": True, "n3": False},
+    "gnb": {"n2": True, "n3": False},
+    "nr-ue": {},
 }
 """Links a network function needs, and whether it has to know the other one's address."""
 GATES: Mapping[str, Tuple[str, ...]] = {
@@ -56,6 +66,10 @@ GATES: Mapping[str, Tuple[str, ...]] = {
     "spgwu": ("sxab",),
     "enb": ("s1c",),
     "ue": ("uu",),
+    "smf": ("sbi",),
+    "upf": ("n4",),
+    "gnb": ("n2",),
+    "nr-ue": ("uu",),
 }
 """Links over which another one must have said that it is ready before the first start."""
 CONTAINERS: Mapping[str, Tuple[str, ...]] = {
@@ -65,7 +79,14 @@ CONTAINERS: Mapping[str, Tuple[str, ...]] = {
     "spgwu": ("spgwu",),
     "enb": ("enb",),
     "ue": ("ue",),
+    "amf": ("mysql", "nrf", "udr", "udm", "ausf", "amf"),
+    "smf": ("smf",),
+    "upf": ("upf",),
+    "gnb": ("gnb",),
+    "nr-ue": ("nr-ue",),
 }
+STATIONS: Mapping[str, str] = {"ue": "eNB", "nr-ue": "gNB"}
+"""What a UE has to be told the address of."""
 KEY_BITS = 3072
 
 Opc = Callable[[str, str], str]
@@ -179,19 +200,29 @@ def build(situation: Situation, secrets: Secrets, opc: str) -> Software:
         return spgwu.software(expect(SpgwU, params), ends)
     if kind == "enb":
         return enb.software(expect(Enb, params), ends)
-    return ue.software(expect(Ue, params), station(situation), secrets, opc)
+    if kind == "ue":
+        return ue.software(expect(Ue, params), station(situation), secrets, opc)
+    if kind == "amf":
+        return amf.software(expect(Amf, params), ends, secrets, opc)
+    if kind == "smf":
+        return smf.software(expect(Smf, params), ends)
+    if kind == "upf":
+        return upf.software(expect(Upf, params), ends)
+    if kind == "gnb":
+        return gnb.software(expect(Gnb, params), ends)
+    return nr_ue.software(expect(NrUe, params), station(situation), secrets, opc)
 
 
 def station(situation: Situation) -> str:
-    """Return the address of the eNB that a UE is related to, "" where it is not known."""
+    """Return the address of the eNB or gNB a UE is related to, "" where it is not known."""
     return next((told.address for _, told in situation.parts.get("uu", ()) if told.address), "")
 
 
 def lacking(situation: Situation) -> List[str]:
     """Return what is missing before the network function can be rendered."""
     found = []
-    if situation.kind == "ue" and not station(situation):
-        found.append("waiting for the eNB")
+    if situation.kind in STATIONS and not station(situation):
+        found.append("waiting for the {}".format(STATIONS[situation.kind]))
     for link, address in sorted(NEEDS[situation.kind].items()):
         end = situation.ends.get(link)
         if end is None:
@@ -218,16 +249,30 @@ def observe_steps(situation: Situation) -> List[Step]:
     for name in CONTAINERS[situation.kind]:
         steps.append(read("nf/unit/" + name, units.unit_path(name)))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
-    if situation.params.software == NONE or lacking(situation):
+    if situation.params.software == NONE:
+        return steps
+    if situation.kind == "amf":
+        steps += database_steps()
+    if lacking(situation):
         return steps
     for index, path in enumerate(_paths(situation)):
         steps.append(read("nf/file/{}".format(index), path))
     return steps
 
 
+def database_steps() -> List[Step]:
+    """Return the steps that make the password of the database, once, and read it."""
+    make = ("openssl", "rand", "-hex", "-out", DATABASE_FILE, "16")
+    return [
+        make_directory("nf/database/folder", BASE, 0o700),
+        run("nf/database/make", *make, unless=DATABASE_FILE),
+        read("nf/database", DATABASE_FILE),
+    ]
+
+
 def _paths(situation: Situation) -> List[str]:
     """Return the files to look at; which ones there are does not depend on the keys."""
-    blank = Secrets("0" * 32, "0" * 32)
+    blank = Secrets("0" * 32, "0" * 32, "0" * 32)
     software = build(situation, blank, "0" * 32)
     return sorted(units.all_files(software, "/usr/bin/podman", Registry(), ()))
 
@@ -251,9 +296,10 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
     waiting = lacking(situation)
     if waiting:
         return Plan(tuple(keep), waiting=tuple(waiting), problems=situation.problems)
+    secrets = attr.evolve(secrets, database=(results.text("nf/database") or "").strip())
     derived = opc(secrets.subscriber_key, secrets.operator_key) if secrets else ""
     software = build(situation, secrets, derived)
-    hidden = (secrets.operator_key, secrets.subscriber_key, derived)
+    hidden = (secrets.operator_key, secrets.subscriber_key, derived, secrets.database)
     files = units.all_files(software, path, situation.params.registry, situation.link_units)
     running = any(results.text("nf/started/" + c.name) is not None for c in software.containers)
     gates = [] if running else closed_gates(situation)

@@ -1,31 +1,14 @@
 """User plane of SGW and PGW: a switch in user space between GTP-U and the tun device `pdn`."""
 
+from . import pdn
 from .model import Check, Container, Ends, File, Software, block, conf, first_peer
 from .params import SpgwU
-from .pdn import SERVER_PORT
 from .spgwc import gateway_name
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
 DEVICE = "pdn"
-TABLE = "osm_vpnaas_sgi"
 LEVELS = {"error": "error", "warning": "warning", "info": "info", "debug": "debug"}
 """Names of spdlog's levels; without one the SPGW-U logs nothing."""
-
-RULES = """table ip {table}
-delete table ip {table}
-table ip {table} {{
-    chain input {{
-        type filter hook input priority filter; policy accept;
-        iifname "{interface}" tcp dport {server} drop
-        iifname "{interface}" udp dport {server} drop
-    }}
-{nat}}}
-"""
-NAT = """    chain postrouting {{
-        type nat hook postrouting priority srcnat; policy accept;
-        ip saddr {pool} oifname "{interface}" masquerade
-    }}
-"""
 
 
 def _interface(name: str, address: str, priority: int) -> object:
@@ -76,13 +59,6 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
     return text.replace("SPGW-U :", "SPGW-U =", 1)
 
 
-def rules(params: SpgwU) -> str:
-    """Return the nftables script for UE traffic to SGi, and for who reaches `serve-throughput`."""
-    interface = params.sgi_interface
-    nat = NAT.format(pool=params.ue_pool, interface=interface) if params.sgi_nat else ""
-    return RULES.format(table=TABLE, interface=interface, server=SERVER_PORT, nat=nat)
-
-
 def software(params: SpgwU, ends: Ends) -> Software:
     """Render everything; the address of the SPGW-C is that of the related one."""
     control = first_peer(ends, "sxab")
@@ -102,5 +78,5 @@ def software(params: SpgwU, ends: Ends) -> Software:
             Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),
             Check("interface", "no interface {} for SGi yet".format(DEVICE), unit=DEVICE),
         ),
-        rules=rules(params),
+        rules=pdn.rules(params.sgi_interface, params.ue_pool, params.sgi_nat),
     )

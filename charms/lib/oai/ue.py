@@ -3,10 +3,10 @@
 from .enb import LEVELS, MHZ, rfsim_options
 from .model import Check, Container, File, Raw, Software, block, conf
 from .params import Secrets, Ue
+from .pdn import DEVICE
 
 FILE = "/opt/oai-lte-ue/etc/ue_usim.conf"
 START = "/opt/oai-lte-ue/bin/start-ue.sh"
-DEVICE = "oaitun_ue1"
 IMEI = "356113022094149"
 """A number from the test range of OAI's own examples."""
 

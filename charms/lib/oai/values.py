@@ -141,6 +141,11 @@ def tac(where: str, value: object) -> int:
     return fields.integer(where, value, 1, 65533)
 
 
+def tac_5g(where: str, value: object) -> int:
+    """Parse a tracking area code of 5GS, 24 bits; 0 and FFFFFE are reserved (TS 23.003)."""
+    return fields.integer(where, value, 1, 0xFFFFFD)
+
+
 def ipv4(where: str, text: str) -> str:
     """Parse an IPv4 host address."""
     value = fields.address(where, text)

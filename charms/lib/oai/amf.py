@@ -1,0 +1,162 @@
+"""What 5G slices share (TS 23.501): AMF, NRF, AUSF, UDM, UDR and their database, on one VDU.
+
+AUSF, UDR and database are for functions of the same VDU, so they listen on loopback only. No NSSF:
+each S-NSSAI has one SMF, which the AMF finds at the NRF.
+"""
+
+import json
+from typing import Any, Dict, List, Tuple
+
+from vpnaas.params.fiveqi import TABLE
+from vpnaas.vdu.programs import source
+
+from . import provision_5g, sbi
+from .model import LIBRARY, Check, Container, Ends, File, Software, conf
+from .params import Amf, Secrets
+
+PROVISION_FILE = conf("udr-provision.json")
+PROVISION_PROGRAM = LIBRARY + "/udr-provision"
+DATA = "/var/lib/osm-vpnaas/mysql"
+LOOPBACK = "127.0.0.1"
+STATISTICS_SECONDS = 10
+STARTED = "gNBs' [Ii]nformation"
+"""The table that OAI's AMF logs regularly once it runs, at level info."""
+
+
+def sessions(params: Amf) -> List[Dict[str, Any]]:
+    """Return the slices as `provision_5g` takes them."""
+    return [
+        {
+            "sst": one.slice.sst,
+            "sd": one.slice.differentiator,
+            "dnn": one.dnn,
+            "five_qi": one.five_qi,
+            "priority": TABLE[one.five_qi].priority,
+        }
+        for one in params.sessions
+    ]
+
+
+def _amf(params: Amf) -> Dict[str, Any]:
+    plmn = {"mcc": params.plmn.mcc, "mnc": params.plmn.mnc}
+    offered = dict.fromkeys(one.slice for one in params.sessions)
+    return {
+        "amf_name": "osm-vpnaas",
+        "support_features_options": {
+            "enable_simple_scenario": False,
+            "enable_nssf": False,
+            "enable_smf_selection": True,
+        },
+        "relative_capacity": 30,
+        "statistics_timer_interval": STATISTICS_SECONDS,
+        "emergency_support": False,
+        "served_guami_list": [
+            dict(
+                plmn,
+                amf_region_id="{:02X}".format(params.amf_region),
+                amf_set_id="{:03X}".format(params.amf_set),
+                amf_pointer="{:02X}".format(params.amf_pointer),
+            )
+        ],
+        "plmn_support_list": [
+            dict(
+                plmn,
+                tac=params.tac,
+                nssai=[{"sst": one.sst, "sd": one.differentiator} for one in offered],
+            )
+        ],
+        # Without NIA0: signalling is always protected (TS 33.501 clause 5.3.3).
+        "supported_integrity_algorithms": ["NIA2", "NIA1"],
+        "supported_encryption_algorithms": ["NEA0", "NEA1", "NEA2"],
+    }
+
+
+def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
+    """Return the configuration of each function; `database` is the password of the database."""
+    own, n2 = ends["sbi"], ends["n2"]
+    shared = {
+        "nrf": (own.ip, sbi.NRF_PORT, own.interface),
+        "udm": (own.ip, sbi.UDM_PORT, own.interface),
+        "ausf": (LOOPBACK, sbi.AUSF_PORT, "lo"),
+        "udr": (LOOPBACK, sbi.UDR_PORT, "lo"),
+    }
+    nfs = {name: sbi.function(*shared[name]) for name in shared}
+    nfs["amf"] = sbi.function(own.ip, sbi.PORT, own.interface, n2=(n2.interface, 38412))
+    more: Dict[str, Dict[str, Any]] = {name: {} for name in nfs}
+    more["amf"] = {"amf": _amf(params)}
+    more["udr"] = {
+        "database": {
+            "host": LOOPBACK,
+            "port": 3306,
+            "user": provision_5g.USER,
+            "type": "mysql",
+            "password": database,
+            "database_name": provision_5g.DATABASE,
+            "connection_timeout": 300,
+        }
+    }
+    # `show-connected` reads the AMF's table, which it logs at level info.
+    levels = {"amf": "debug" if params.log_level == "debug" else "info"}
+    return tuple(
+        File(
+            conf(name + ".yaml"),
+            sbi.document(levels.get(name, params.log_level), nfs, more[name]),
+        )
+        for name in sorted(nfs)
+    )
+
+
+def software(params: Amf, ends: Ends, secrets: Secrets, opc: str) -> Software:
+    """Render everything; it does not wait for a peer."""
+    address = ends["sbi"].ip
+    rows = {
+        "first_imsi": params.first_imsi,
+        "subscribers": params.subscribers,
+        "plmn": str(params.plmn),
+        "key": secrets.subscriber_key,
+        "opc": opc,
+        "sessions": sessions(params),
+        "ambr_mbps": params.ambr_mbps,
+    }
+    registry = sbi.wait_for(address, sbi.NRF_PORT)
+    return Software(
+        containers=(
+            Container(
+                "mysql",
+                words=("--bind-address=" + LOOPBACK, "--mysqlx=OFF"),
+                volumes=((DATA, "/var/lib/mysql"),),
+                environment=(
+                    ("MYSQL_DATABASE", provision_5g.DATABASE),
+                    ("MYSQL_USER", provision_5g.USER),
+                    ("MYSQL_PASSWORD", secrets.database),
+                    ("MYSQL_ROOT_PASSWORD", secrets.database),
+                ),
+                privileged=False,
+            ),
+            sbi.container("nrf", privileged=False),
+            sbi.container(
+                "udr",
+                privileged=False,
+                after=("mysql", "nrf"),
+                before_start=(PROVISION_PROGRAM, PROVISION_FILE, DATA),
+                start_seconds=provision_5g.DEADLINE + 60,
+            ),
+            sbi.container("udm", privileged=False, after=("nrf",), before_start=registry),
+            sbi.container("ausf", privileged=False, after=("nrf",), before_start=registry),
+            sbi.container("amf", privileged=False, after=("nrf",), before_start=registry),
+        ),
+        files=files(params, ends, secrets.database)
+        + (
+            File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
+            File(PROVISION_PROGRAM, source("provision_5g.py", "oai"), 0o755),
+            sbi.WAIT,
+        ),
+        checks=(
+            Check("tcp", "the NRF does not listen yet", address, sbi.NRF_PORT),
+            Check("tcp", "the UDM does not listen yet", address, sbi.UDM_PORT),
+            Check("tcp", "the AUSF does not listen yet", LOOPBACK, sbi.AUSF_PORT),
+            Check("tcp", "the UDR does not listen yet", LOOPBACK, sbi.UDR_PORT),
+            Check("tcp", "the AMF does not listen on SBI yet", address, sbi.PORT),
+            Check("log", "the AMF does not run yet", unit="amf", pattern=STARTED),
+        ),
+    )

@@ -1,0 +1,66 @@
+"""5G user equipment: OAI's nrUE, its radio simulated over TCP to the gNB (rfsim)."""
+
+from .enb import LEVELS, rfsim_options
+from .gnb import BLOCKS, NUMEROLOGY, RADIO_OPTIONS, SSB_HZ
+from .model import Check, Container, File, Raw, Software, block, conf
+from .params import NrUe, Secrets
+from .pdn import DEVICE
+
+FILE = "/opt/oai-nr-ue/etc/nr-ue.conf"
+
+
+def device(number: int) -> str:
+    """Return the tun device of a PDU session, by its identity from 1 on."""
+    return DEVICE if number == 1 else "{}p{}".format(DEVICE, number)
+
+
+def configuration(params: NrUe, secrets: Secrets, opc: str) -> str:
+    """Return nr-ue.conf."""
+    sessions = [
+        {
+            "id": number,
+            "dnn": one.dnn,
+            "nssai_sst": one.slice.sst,
+            "nssai_sd": Raw("0x" + one.slice.differentiator),
+            "type": "IPV4",
+        }
+        for number, one in enumerate(params.wanted, start=1)
+    ]
+    usim = {
+        "imsi": params.imsi,
+        "key": secrets.subscriber_key,
+        "opc": opc,
+        "pdu_sessions": sessions,
+    }
+    return block("uicc0", usim)
+
+
+def software(params: NrUe, gnb: str, secrets: Secrets, opc: str) -> Software:
+    """Render everything; `gnb` is the address of the related gNB."""
+    level = LEVELS[params.log_level]
+    options = RADIO_OPTIONS + rfsim_options(params.registry.version("nr-ue"), gnb)
+    options += ("-r", str(BLOCKS), "--numerology", str(NUMEROLOGY), "-C", str(SSB_HZ))
+    options += ("--log_config.global_log_level", level)
+    options += ("--log_config.global_log_options", "level,nocolor,time")
+    return Software(
+        containers=(
+            Container(
+                "nr-ue",
+                words=("-O", FILE) + options,
+                volumes=((conf("nr-ue.conf"), FILE),),
+                entrypoint="/opt/oai-nr-ue/bin/nr-uesoftmodem",
+            ),
+        ),
+        files=(File(conf("nr-ue.conf"), configuration(params, secrets, opc)),),
+        checks=tuple(
+            Check(
+                "interface",
+                "no PDU session in slice {} yet: {} has no address".format(
+                    one.slice, device(number)
+                ),
+                address="any",
+                unit=device(number),
+            )
+            for number, one in enumerate(params.wanted, start=1)
+        ),
+    )

@@ -1,0 +1,144 @@
+"""S-NSSAIs and what a subscriber may use in them, as parameters write them.
+
+A slice is `SST-SD` or `SST` (TS 23.003 clause 28.4): SST decimal, SD six hexadecimal digits. SD
+FFFFFF means none, so it is not written. A data network in it follows after a `/`, and the 5QI of
+its PDU sessions after another: `1-000001/internet/6`. Commas stand between several.
+"""
+
+import re
+from typing import List, Optional, Tuple
+
+import attr
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.params.fiveqi import TABLE
+
+from . import values
+
+_SNSSAI = re.compile(r"\A([0-9]{1,3})(?:-([0-9A-Fa-f]{6}))?\Z")
+NO_SD = "FFFFFF"
+MOST = 8
+"""S-NSSAIs in an allowed NSSAI (TS 24.501 clause 9.11.3.37), and so of one network here."""
+
+
+@attr.frozen
+class Snssai:
+    """A slice's identity: slice/service type and, where it has one, slice differentiator."""
+
+    sst: int
+    sd: str = ""
+
+    def __str__(self) -> str:
+        """Return it as it is written."""
+        return "{}-{}".format(self.sst, self.sd) if self.sd else str(self.sst)
+
+    @property
+    def differentiator(self) -> str:
+        """Return the six digits, those that mean none where there is none."""
+        return self.sd or NO_SD
+
+
+@attr.frozen
+class Session:
+    """A PDU session of a slice.
+
+    Attributes:
+        slice: Its S-NSSAI.
+        dnn: Data network name; "" where only the slice is told.
+        five_qi: Of its default QoS flow, 0 where that is not told.
+    """
+
+    slice: Snssai
+    dnn: str = ""
+    five_qi: int = 0
+
+    def __str__(self) -> str:
+        """Return it as it is written."""
+        words = [str(self.slice)] + [self.dnn] * bool(self.dnn)
+        return "/".join(words + [str(self.five_qi)] * bool(self.five_qi))
+
+
+def snssai(where: str, text: str) -> Snssai:
+    """Parse one S-NSSAI."""
+    match = _SNSSAI.match(text)
+    if not match or not 1 <= int(match.group(1)) <= 255:
+        raise InputError(
+            where,
+            "{} is no S-NSSAI".format(fields.shown(text)),
+            "SST 1 to 255, or SST-SD with six hexadecimal digits, such as 1-000001",
+        )
+    sd = (match.group(2) or "").upper()
+    return Snssai(int(match.group(1)), "" if sd == NO_SD else sd)
+
+
+def five_qi(where: str, value: object) -> int:
+    """Parse a standardised 5QI (TS 23.501 table 5.7.4-1)."""
+    found = fields.integer(where, value, 1, 255)
+    if found not in TABLE:
+        allowed = ", ".join(str(number) for number in sorted(TABLE))
+        raise InputError(where, "{} is no standardised 5QI".format(found), allowed)
+    return found
+
+
+def _session(where: str, text: str, parts: int) -> Session:
+    words = [word.strip(" ") for word in text.split("/")]
+    if len(words) != parts:
+        form = "/".join(("SST-SD", "DNN", "5QI")[:parts])
+        raise InputError(where, "{} is not {}".format(fields.shown(text), form), form)
+    return Session(
+        snssai(where, words[0]),
+        values.apn(where, words[1]) if parts > 1 else "",
+        five_qi(where, words[2]) if parts > 2 else 0,
+    )
+
+
+def parse(where: str, text: str, parts: int) -> Tuple[Session, ...]:
+    """Parse several, each of one, two (with DNN) or three parts (with 5QI).
+
+    OAI's UDR finds a subscription by SST and DNN alone, so no two have both in common.
+    """
+    found: List[Session] = []
+    for part in text.split(","):
+        one = _session(where, part.strip(" "), parts)
+        same = [s for s in found if (s.slice.sst, s.dnn) == (one.slice.sst, one.dnn)]
+        if parts > 1 and same:
+            what = "{} and {} have one SST and one DNN".format(same[0], one)
+            raise InputError(where, what, "a DNN of its own for each slice of an SST")
+        if one in found:
+            raise InputError(where, "{} is there twice".format(one), "each slice once")
+        found.append(one)
+    if len({one.slice for one in found}) > MOST:
+        raise InputError(where, "more than {} slices".format(MOST), "up to {}".format(MOST))
+    return tuple(found)
+
+
+def text(sessions: Tuple[Session, ...]) -> str:
+    """Return several as they are written."""
+    return ",".join(str(one) for one in sessions)
+
+
+def canonical(where: str, given: str, parts: int) -> str:
+    """Return `parse` in one spelling."""
+    return text(parse(where, given, parts))
+
+
+def told(where: str, given: str) -> Tuple[Session, ...]:
+    """Parse what another network function tells: S-NSSAIs, with DNN where it knows one."""
+    listed = given.split(",")
+    return tuple(_session(where, one, 2 if "/" in one else 1) for one in listed)
+
+
+def disagreement(mine: str, theirs: str) -> Optional[str]:
+    """Return what two network functions do not agree on, None where they agree.
+
+    One may serve more slices than the other. A data network has one name in a slice.
+    """
+    own, other = told("", mine), told("", theirs)
+    ours, others = {one.slice for one in own}, {one.slice for one in other}
+    if not (ours <= others or others <= ours):
+        return "slices"
+    for one in own:
+        names = {o.dnn for o in other if o.slice == one.slice and o.dnn}
+        if one.dnn and names and one.dnn not in names:
+            return "DNN of slice {}".format(one.slice)
+    return None

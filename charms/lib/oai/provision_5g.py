@@ -1,0 +1,310 @@
+#!/usr/bin/python3
+"""Rows of the UDR in MySQL: schema, and subscribers with their keys, slices and 5QIs.
+
+The tables are those of OAI's UDR, but for one key: a subscriber has a row of session management
+data for each slice. This file is also the program that fills them on the VDU, before each start of
+the UDR: it must not import anything but the standard library and must run on any Python from 3.6
+on.
+
+Usage: udr-provision ENGINE FILE DATA
+Waits for MySQL, at most DEADLINE seconds, then fills an empty or otherwise filled database; the
+stamp of what was filled in lies beside the data and so shares their fate.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+DEADLINE = 600
+"""Seconds MySQL may take to answer; a cold start with an image to pull takes minutes."""
+CONTAINER = "mysql"
+DATABASE = "oai_db"
+USER = "oai"
+CLIENT = (
+    "sh",
+    "-c",
+    'MYSQL_PWD="$MYSQL_PASSWORD" exec mysql --user={} --batch {}'.format(USER, DATABASE),
+)
+"""The client in the container. It takes the password from the container's environment."""
+STAMP = "osm-vpnaas-provisioned"
+FIRST_SQN = "000000000020"
+AMF_FIELD = "8000"
+"""Authentication management field: the separation bit, as 5G-AKA wants (TS 33.501, 6.1.3.2)."""
+
+TEXT, JSON, INT, FLAG = "varchar(50)", "json", "int", "tinyint(1)"
+UE, PLMN = ("ueid", "varchar(20) NOT NULL"), ("servingPlmnid", "varchar(15) NOT NULL")
+
+Columns = Sequence[Tuple[str, str]]
+
+
+def _all(kind: str, names: str) -> Tuple[Tuple[str, str], ...]:
+    return tuple((name, kind) for name in names.split())
+
+
+TABLES = (
+    (
+        "AuthenticationSubscription",
+        (UE, ("supi", "varchar(20)"), ("sequenceNumber", JSON))
+        + _all(
+            TEXT,
+            "authenticationMethod encPermanentKey protectionParameterId "
+            "authenticationManagementField algorithmId encOpcKey encTopcKey n5gcAuthMethod",
+        )
+        + _all(FLAG, "vectorGenerationInHss rgAuthenticationInd"),
+        "PRIMARY KEY (ueid)",
+    ),
+    (
+        "AuthenticationStatus",
+        (UE,)
+        + _all(TEXT, "nfInstanceId timeStamp authType servingNetworkName")
+        + _all(FLAG, "success authRemovalInd"),
+        "PRIMARY KEY (ueid)",
+    ),
+    (
+        "AccessAndMobilitySubscriptionData",
+        (UE, PLMN)
+        + _all(TEXT, "supportedFeatures stnSr cMsisdn rgWirelineCharacteristics")
+        + _all(
+            JSON,
+            "gpsis internalGroupIds sharedVnGroupDataIds subscribedUeAmbr nssai ratRestrictions "
+            "forbiddenAreas serviceAreaRestriction coreNetworkTypeRestrictions sorInfo "
+            "sorUpdateIndicatorList upuInfo sharedAmDataIds odbPacketServices mdtUserConsent "
+            "mdtConfiguration traceData cagData ecRestrictionDataWb expectedUeBehaviourList "
+            "primaryRatRestrictions secondaryRatRestrictions edrxParametersList ptwParametersList "
+            "wirelineForbiddenAreas wirelineServiceAreaRestriction",
+        )
+        + _all(INT, "rfspIndex subsRegTimer ueUsageType activeTime serviceGapTime nbIoTUePriority")
+        + _all(
+            FLAG,
+            "mpsPriority mcsPriority sorInfoExpectInd sorafRetrieval micoAllowed "
+            "nssaiInclusionAllowed ecRestrictionDataNb iabOperationAllowed",
+        ),
+        "PRIMARY KEY (ueid, servingPlmnid)",
+    ),
+    (
+        "SessionManagementSubscriptionData",
+        (UE, PLMN)
+        + _all(
+            JSON,
+            "singleNssai dnnConfigurations internalGroupIds sharedVnGroupDataIds "
+            "odbPacketServices traceData expectedUeBehavioursList suggestedPacketNumDlList",
+        )
+        + _all(TEXT, "sharedDnnConfigurationsId sharedTraceDataId 3gppChargingCharacteristics"),
+        "INDEX (ueid, servingPlmnid)",
+    ),
+    (
+        "SmfSelectionSubscriptionData",
+        (UE, PLMN)
+        + _all(TEXT, "supportedFeatures sharedSnssaiInfosId")
+        + _all(JSON, "subscribedSnssaiInfos"),
+        "PRIMARY KEY (ueid, servingPlmnid)",
+    ),
+    (
+        "Amf3GppAccessRegistration",
+        (UE,)
+        + _all(
+            TEXT,
+            "amfInstanceId supportedFeatures pei deregCallbackUri pcscfRestorationCallbackUri "
+            "registrationTime",
+        )
+        + _all(
+            JSON,
+            "imsVoPs amfServiceNameDereg amfServiceNamePcscfRest guami backupAmfInfo ratType "
+            "epsInterworkingInfo vgmlcAddress contextInfo",
+        )
+        + _all(
+            FLAG,
+            "purgeFlag initialRegistrationInd drFlag urrpIndicator ueSrvccCapability "
+            "noEeSubscriptionInd",
+        )
+        + _all(TEXT, "amfEeSubscriptionId"),
+        "PRIMARY KEY (ueid)",
+    ),
+    (
+        "SmfRegistrations",
+        (UE, ("subpduSessionId", "int NOT NULL"))
+        + _all(INT, "pduSessionId")
+        + _all(
+            TEXT,
+            "smfInstanceId smfSetId supportedFeatures dnn pcscfRestorationCallbackUri pgwFqdn "
+            "deregCallbackUri registrationTime",
+        )
+        + _all(JSON, "singleNssai plmnId registrationReason contextInfo")
+        + _all(FLAG, "emergencyServices epdgInd"),
+        "PRIMARY KEY (ueid, subpduSessionId)",
+    ),
+    (
+        "SdmSubscriptions",
+        (("subsId", "int NOT NULL AUTO_INCREMENT"), UE)
+        + _all(TEXT, "nfInstanceId expires callbackReference dnn subscriptionId supportedFeatures")
+        + _all(JSON, "amfServiceName monitoredResourceUris singleNssai plmnId report contextInfo")
+        + _all(FLAG, "implicitUnsubscribe immediateReport"),
+        "PRIMARY KEY (subsId, ueid)",
+    ),
+)  # type: Sequence[Tuple[str, Columns, str]]
+
+
+def schema() -> List[str]:
+    """Return the statements that make the tables where they are missing."""
+    return [
+        "CREATE TABLE IF NOT EXISTS {} ({}, {});".format(
+            table, ", ".join("`{}` {}".format(*column) for column in columns), key
+        )
+        for table, columns, key in TABLES
+    ]
+
+
+def literal(value: object) -> str:
+    """Return an SQL literal of a text, or of a document as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return "'{}'".format(text.replace("\\", "\\\\").replace("'", "''"))
+
+
+def insert(verb: str, table: str, row: Dict[str, object]) -> str:
+    """Return INSERT, INSERT IGNORE or REPLACE of a row."""
+    names = sorted(row)
+    return "{} INTO {} ({}) VALUES ({});".format(
+        verb, table, ", ".join(names), ", ".join(literal(row[name]) for name in names)
+    )
+
+
+def delete(table: str, where: str) -> str:
+    """Return the statement that removes the rows of a condition."""
+    return "DELETE FROM {} WHERE {};".format(table, where)  # noqa: S608 - `literal` quotes
+
+
+def _snssai(session: Dict[str, Any]) -> Dict[str, Any]:
+    return {"sst": session["sst"], "sd": session["sd"]}
+
+
+def dnn_configuration(session: Dict[str, Any], ambr_mbps: int) -> Dict[str, Any]:
+    """Return what a subscriber gets in a data network (DnnConfiguration of TS 29.503)."""
+    rate = "{}Mbps".format(ambr_mbps)
+    arp = {"priorityLevel": 1, "preemptCap": "NOT_PREEMPT", "preemptVuln": "NOT_PREEMPTABLE"}
+    profile = {"5qi": session["five_qi"], "arp": arp, "priorityLevel": session["priority"]}
+    return {
+        "pduSessionTypes": {"defaultSessionType": "IPV4"},
+        "sscModes": {"defaultSscMode": "SSC_MODE_1"},
+        "5gQosProfile": profile,
+        "sessionAmbr": {"uplink": rate, "downlink": rate},
+    }
+
+
+def authentication(imsi: str, key: str, opc: str) -> str:
+    """Return the statement with a subscriber's keys; one that is there keeps its row."""
+    row = {
+        "ueid": imsi,
+        "supi": imsi,
+        "authenticationMethod": "5G_AKA",
+        "encPermanentKey": key,
+        "protectionParameterId": key,
+        "sequenceNumber": {
+            "sqn": FIRST_SQN,
+            "sqnScheme": "NON_TIME_BASED",
+            "lastIndexes": {"ausf": 0},
+        },
+        "authenticationManagementField": AMF_FIELD,
+        "algorithmId": "milenage",
+        "encOpcKey": opc,
+    }  # type: Dict[str, object]
+    return insert("INSERT IGNORE", "AuthenticationSubscription", row)
+
+
+def subscription(imsi: str, plmn: str, sessions: List[Dict[str, Any]], ambr: int) -> List[str]:
+    """Return the statements that set which slices a subscriber may use, and how.
+
+    Args:
+        imsi: Of the subscriber.
+        plmn: Digits of MCC and MNC.
+        sessions: `sst`, `sd`, `dnn`, `five_qi` and `priority` of each.
+        ambr: Session-AMBR in Mbit/s.
+    """
+    allowed = []  # type: List[Dict[str, Any]]
+    for session in sessions:
+        if _snssai(session) not in allowed:
+            allowed.append(_snssai(session))
+    key = {"ueid": imsi, "servingPlmnid": plmn}  # type: Dict[str, object]
+    # OAI's UE requests no NSSAI, so all are default ones (TS 23.501 clause 5.15.3).
+    nssai = {"defaultSingleNssais": allowed}
+    statements = [
+        insert("REPLACE", "AccessAndMobilitySubscriptionData", dict(key, nssai=nssai)),
+        delete("SessionManagementSubscriptionData", _where(imsi, plmn)),
+    ]
+    for one in allowed:
+        configurations = {
+            session["dnn"]: dnn_configuration(session, ambr)
+            for session in sessions
+            if _snssai(session) == one
+        }
+        row = dict(key, singleNssai=one, dnnConfigurations=configurations)
+        statements.append(insert("INSERT", "SessionManagementSubscriptionData", row))
+    return statements
+
+
+def _where(imsi: str, plmn: str) -> str:
+    return "ueid = {} AND servingPlmnid = {}".format(literal(imsi), literal(plmn))
+
+
+def removal(imsi: str) -> List[str]:
+    """Return the statements that remove a subscriber."""
+    return [delete(table, "ueid = " + literal(imsi)) for table, _, _ in TABLES]
+
+
+def statements(document: Dict[str, Any]) -> Iterator[str]:
+    """Return all there is to fill in, one statement a line."""
+    for statement in schema():
+        yield statement
+    for index in range(document["subscribers"]):
+        imsi = str(int(document["first_imsi"]) + index).zfill(15)
+        yield authentication(imsi, document["key"], document["opc"])
+        rows = subscription(imsi, document["plmn"], document["sessions"], document["ambr_mbps"])
+        for statement in rows:
+            yield statement
+
+
+def _client(engine: str, text: str) -> Tuple[int, str]:
+    command = [engine, "exec", "--interactive", CONTAINER] + list(CLIENT)
+    done = subprocess.run(
+        command,
+        input=text.encode(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode("utf-8", "replace").strip()[-200:]
+
+
+def main(engine: str, file: str, data: str) -> int:
+    """Fill the database; return an exit code."""
+    with open(file, encoding="utf-8") as stream:
+        text = stream.read()
+    wanted = hashlib.sha256(text.encode()).hexdigest()
+    stamp = os.path.join(data, STAMP)
+    present = ""
+    if os.path.exists(stamp):
+        with open(stamp, encoding="utf-8") as stream:
+            present = stream.read().strip()
+    fill = "\n".join(statements(json.loads(text))) + "\n"
+    if present == wanted:
+        fill = "SELECT ueid FROM AuthenticationSubscription LIMIT 1;\n"
+    until = time.monotonic() + DEADLINE
+    while True:
+        # Both are harmless to repeat.
+        code, error = _client(engine, fill)
+        if code == 0:
+            break
+        if time.monotonic() > until:
+            sys.stderr.write("MySQL does not answer: {}\n".format(error))
+            return 1
+        time.sleep(1)
+    with open(stamp, "w", encoding="utf-8") as stream:
+        stream.write(wanted + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

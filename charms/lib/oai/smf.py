@@ -1,0 +1,48 @@
+"""Session Management Function of a slice (TS 23.501 clause 6.2.2)."""
+
+from . import sbi
+from .model import Check, Ends, File, Software, conf, first_peer
+from .params import Smf
+
+
+def configuration(params: Smf, ends: Ends, shared: str) -> str:
+    """Return smf.yaml; `shared` is the address of NRF, AMF and UDM on SBI."""
+    own, n4 = ends["sbi"], ends["n4"]
+    snssai = {"sst": params.snssai.sst, "sd": params.snssai.differentiator}
+    nfs = {
+        "smf": sbi.function(own.ip, sbi.PORT, own.interface, n4=(n4.interface, 8805)),
+        "amf": sbi.function(shared, sbi.PORT),
+        "nrf": sbi.function(shared, sbi.NRF_PORT),
+        "udm": sbi.function(shared, sbi.UDM_PORT),
+    }
+    smf = {
+        "ue_mtu": params.ue_mtu,
+        "support_features": {
+            # 5QI and AMBR of a session are what the UDM says of the subscriber.
+            "use_local_subscription_info": False,
+            "use_local_pcc_rules": True,
+        },
+        "ue_dns": {"primary_ipv4": params.dns, "secondary_ipv4": params.second_dns},
+        "smf_info": {
+            "sNssaiSmfInfoList": [{"sNssai": snssai, "dnnSmfInfoList": [{"dnn": params.dnn}]}]
+        },
+    }
+    # The UPF is at no NRF: it sets the association up (TS 29.244 clause 6.2.6.3).
+    more = {"smf": smf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
+    return sbi.document(params.log_level, nfs, more)
+
+
+def software(params: Smf, ends: Ends) -> Software:
+    """Render everything; the address on SBI is that of the related AMF."""
+    shared = first_peer(ends, "sbi")
+    assert shared is not None  # noqa: S101 - the plan looks before
+    return Software(
+        containers=(
+            sbi.container("smf", privileged=False, before_start=sbi.wait_for(shared, sbi.NRF_PORT)),
+        ),
+        files=(File(conf("smf.yaml"), configuration(params, ends, shared)), sbi.WAIT),
+        checks=(
+            Check("tcp", "the SMF does not listen on SBI yet", ends["sbi"].ip, sbi.PORT),
+            Check("udp", "no PFCP on N4 yet", ends["n4"].ip, 8805),
+        ),
+    )

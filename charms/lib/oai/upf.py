@@ -1,0 +1,53 @@
+"""User Plane Function of a slice: a switch in user space between GTP-U and the device `tun0`."""
+
+from . import pdn, sbi
+from .model import Check, Ends, File, Software, conf, first_peer
+from .params import Upf
+
+DEVICE = "tun0"
+
+
+def configuration(params: Upf, ends: Ends, control: str) -> str:
+    """Return upf.yaml; `control` is the SMF's address on N4."""
+    n3, n4 = ends["n3"], ends["n4"]
+    snssai = {"sst": params.snssai.sst, "sd": params.snssai.differentiator}
+    nfs = {
+        "upf": sbi.function(
+            "127.0.0.1",
+            sbi.PORT,
+            "lo",
+            n3=(n3.interface, 2152),
+            n4=(n4.interface, 8805),
+            n6=(params.n6_interface, 0),
+            n9=(n3.interface, 2152),
+        ),
+        "smf": sbi.function(control, sbi.PORT),
+    }
+    upf = {
+        # The VDU translates addresses (`rules`).
+        "support_features": {"enable_bpf_datapath": False, "enable_snat": False},
+        "remote_n6_gw": "127.0.0.1",
+        "smfs": [{"host": control}],
+        "upf_info": {
+            "sNssaiUpfInfoList": [{"sNssai": snssai, "dnnUpfInfoList": [{"dnn": params.dnn}]}]
+        },
+    }
+    more = {"upf": upf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
+    # No SBI reaches a UPF: it sets up the association with its SMF (TS 29.244 clause 6.2.6.3).
+    return sbi.document(params.log_level, nfs, more, register=False)
+
+
+def software(params: Upf, ends: Ends) -> Software:
+    """Render everything; the address of the SMF is that of the related one."""
+    control = first_peer(ends, "n4")
+    assert control is not None  # noqa: S101 - the plan looks before
+    return Software(
+        containers=(sbi.container("upf"),),
+        files=(File(conf("upf.yaml"), configuration(params, ends, control)),),
+        checks=(
+            Check("udp", "no PFCP on N4 yet", address=ends["n4"].ip, port=8805),
+            Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),
+            Check("interface", "no interface {} for N6 yet".format(DEVICE), unit=DEVICE),
+        ),
+        rules=pdn.rules(params.n6_interface, params.ue_pool, params.n6_nat),
+    )
