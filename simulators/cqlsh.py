@@ -7,33 +7,60 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable, Iterator
 
-from simulators import cql
-from simulators.cassandra import statements
+from simulators.cassandra import PORT, CqlError, Rows, connected
 
 
-async def run(host: str) -> int:
+def statements(lines: Iterable[str]) -> Iterator[str]:
+    """Statements out of lines, each of which may hold one, a part, or a comment."""
+    text = ""
+    for line in lines:
+        if not line.strip() or line.strip().startswith(("--", "//")):
+            continue
+        text += line
+        if text.rstrip().endswith(";"):
+            yield text.strip()
+            text = ""
+    if text.strip():
+        yield text.strip()
+
+
+def draw(answer: Rows) -> str:
+    """A table as cqlsh draws it."""
+    if not answer.columns:
+        return ""
+    rows = [["null" if value is None else str(value) for value in row] for row in answer.rows]
+    widths = [max(map(len, cells)) for cells in zip(answer.columns, *rows, strict=True)]
+
+    def line(row: list[str]) -> str:
+        return " | ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+
+    rule = "-" + "-+-".join("-" * width for width in widths) + "-"
+    body = "\n".join(f" {line(row)}" for row in rows)
+    many = len(rows)
+    return f"\n {line(answer.columns)}\n{rule}\n{body}\n\n({many} row{'s' * (many != 1)})\n"
+
+
+async def run(host: str, port: int = PORT) -> int:
     """Run all; a wrong statement does not stop the others."""
-    client = cql.Client()
-    try:
-        await asyncio.wait_for(client.connect(host), 10)
-    except (TimeoutError, OSError, cql.CqlError) as error:
-        reason = str(error) or "no answer"
-        sys.stderr.write(f"Connection error: ('Unable to connect to any servers', {reason!r})\n")
-        return 1
     code = 0
-    for statement in statements(iter(sys.stdin)):
-        try:
-            answer = await asyncio.wait_for(client.execute(statement), 10)
-        except cql.CqlError as error:
-            sys.stderr.write(f"<stdin>:Error from server: code={error.code:04x} {error}\n")
-            code = 2
-        except (TimeoutError, OSError):
-            sys.stderr.write("<stdin>:OperationTimedOut: errors={}\n")
-            return 2
-        else:
-            sys.stdout.write(cql.draw(answer))
-    client.close()
+    try:
+        async with connected(host, port) as execute:
+            for statement in statements(sys.stdin):
+                try:
+                    answer = await asyncio.wait_for(execute(statement), 10)
+                except CqlError as error:
+                    sys.stderr.write(f"<stdin>:Error from server: code={error.code:04x} {error}\n")
+                    code = 2
+                except (TimeoutError, OSError):
+                    sys.stderr.write("<stdin>:OperationTimedOut: errors={}\n")
+                    return 2
+                else:
+                    sys.stdout.write(draw(answer))
+    except OSError as error:
+        sys.stderr.write(f"Connection error: ('Unable to connect to any servers', '{error}')\n")
+        return 1
     return code
 
 

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from simulators import cql
+from simulators import cassandra
 from simulators.errors import EpcError
 from simulators.subscribers import Subscriber
 
@@ -18,42 +18,35 @@ _TABLE = "vhss.users_imsi"
 
 
 class Cassandra:
-    """A store in Cassandra; connects when it is asked and again after the connection was lost."""
+    """A store in Cassandra, which may be away for a while."""
 
-    def __init__(self, host: str, port: int = cql.PORT) -> None:
+    def __init__(self, host: str, port: int = cassandra.PORT) -> None:
         """Use the server at a host."""
         self.host = host
         self.port = port
-        self._client = cql.Client()
-        self._connecting = asyncio.Lock()
 
-    async def _execute(self, statement: str) -> cql.Rows:
+    async def _execute(self, statement: str) -> list[dict[str, Any]]:
         try:
-            return await asyncio.wait_for(self._ask(statement), TIMEOUT)
+            async with asyncio.timeout(TIMEOUT):
+                async with cassandra.connected(self.host, self.port) as execute:
+                    answer = await execute(statement)
+            return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         except TimeoutError:
             reason = f"no answer in {TIMEOUT:g} s"
         except OSError as error:
             reason = error.strerror or str(error)
-        except cql.CqlError as error:
+        except cassandra.CqlError as error:
             reason = str(error)
         raise EpcError(f"Cassandra at {self.host}:{self.port}: {reason}.")
 
-    async def _ask(self, statement: str) -> cql.Rows:
-        async with self._connecting:
-            if not self._client.connected:
-                self._client = cql.Client()
-                await self._client.connect(self.host, self.port)
-        return await self._client.execute(statement)
-
     async def get(self, imsi: str) -> Subscriber | None:
         """The subscriber, or None."""
-        where = cql.literal(imsi)
-        answer = await self._execute(
-            f"SELECT {_COLUMNS} FROM {_TABLE} WHERE imsi = {where};"  # noqa: S608 - literal quotes
+        rows = await self._execute(
+            f"SELECT {_COLUMNS} FROM {_TABLE} WHERE imsi = {_literal(imsi)};"  # noqa: S608
         )
-        if not answer.rows:
+        if not rows:
             return None
-        row = answer.dicts()[0]
+        row = rows[0]
         apns, up, down, msisdn = subscription(str(row["subscription_data"] or "{}"))
         try:
             return Subscriber(
@@ -73,18 +66,22 @@ class Cassandra:
     async def set_sqn(self, imsi: str, sqn: int) -> None:
         """Note the sequence number used last."""
         await self._execute(
-            f"UPDATE {_TABLE} SET sqn = {sqn} WHERE imsi = {cql.literal(imsi)};"  # noqa: S608
+            f"UPDATE {_TABLE} SET sqn = {sqn} WHERE imsi = {_literal(imsi)};"  # noqa: S608
         )
 
     async def set_mme(self, imsi: str, mme: str) -> None:
         """Note which MME serves the subscriber."""
-        host, realm = cql.literal(mme), cql.literal(mme.partition(".")[2])
+        host, realm = _literal(mme), _literal(mme.partition(".")[2])
         change = f"mmehost = {host}, mmerealm = {realm}, ms_ps_status = 'NOT_PURGED'"
         if not mme:
             change = "ms_ps_status = 'PURGED'"
         await self._execute(
-            f"UPDATE {_TABLE} SET {change} WHERE imsi = {cql.literal(imsi)};"  # noqa: S608
+            f"UPDATE {_TABLE} SET {change} WHERE imsi = {_literal(imsi)};"  # noqa: S608
         )
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def subscription(text: str) -> tuple[tuple[str, ...], int, int, bytes]:

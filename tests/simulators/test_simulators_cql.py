@@ -14,9 +14,8 @@ import pytest
 from oai import cql as operator
 from oai import provision
 
-from simulators import cql, cqlsh, cqlstore
-from simulators.cassandra import Database, Server
-from simulators.cql import CqlError
+from simulators import cassandra, cqlsh, cqlstore
+from simulators.cassandra import CqlError, Database, Server
 from simulators.errors import EpcError
 from simulators.identity import tbcd
 from simulators.subscribers import Subscriber
@@ -84,7 +83,7 @@ def test_what_the_charm_fills_in_is_what_the_hss_reads(database: Database, tmp_p
     for statement in provision.statements(DOCUMENT):
         again.execute(statement)
     [row] = again.execute("SELECT sqn FROM vhss.users_imsi WHERE imsi = '242881234500002';").rows
-    assert row == (1 << 40,), "IF NOT EXISTS leaves what is there"
+    assert row == [1 << 40], "IF NOT EXISTS leaves what is there"
 
 
 def test_the_operators_statements(database: Database) -> None:
@@ -92,7 +91,7 @@ def test_the_operators_statements(database: Database) -> None:
         database.execute(statement)
 
     def rows(statement: str) -> list[dict[str, str]]:
-        return operator.table(cql.draw(database.execute(statement)))
+        return operator.table(cqlsh.draw(database.execute(statement)))
 
     assert rows(operator.select("242881234500001")) == [
         {"imsi": "242881234500001", "msisdn": "24288880000001", "mmehost": "mme.simula.nornet"}
@@ -102,24 +101,24 @@ def test_the_operators_statements(database: Database) -> None:
     assert rows(add) == [{"[applied]": "True"}]
     assert rows(add) == [{"[applied]": "False"}]
     for statement in operator.deletions("242881234500009", "9"):
-        assert cql.draw(database.execute(statement)) == ""
+        assert cqlsh.draw(database.execute(statement)) == ""
     assert rows(operator.select("242881234500009")) == []
 
 
 @pytest.mark.parametrize(
     ("statement", "code"),
     [
-        ("DROP TABLE vhss.users_imsi;", cql.SYNTAX_ERROR),
-        ("SELECT imsi FROM vhss.nothing;", cql.INVALID),
-        ("SELECT nothing FROM vhss.users_imsi;", cql.INVALID),
-        ("SELECT imsi FROM users_imsi;", cql.SYNTAX_ERROR),
-        ("SELECT imsi FROM vhss.users_imsi WHERE imsi = 'x' OR 1 = 1;", cql.SYNTAX_ERROR),
-        ('SELECT imsi FROM vhss."users_imsi";', cql.SYNTAX_ERROR),
-        ("DELETE FROM vhss.users_imsi;", cql.SYNTAX_ERROR),
-        ("INSERT INTO vhss.users_imsi (msisdn) VALUES (1);", cql.INVALID),
-        ("INSERT INTO vhss.users_imsi (imsi, msisdn) VALUES ('1');", cql.INVALID),
-        ("INSERT INTO vhss.users_imsi (imsi) VALUES (1);", cql.INVALID),
-        ("", cql.SYNTAX_ERROR),
+        ("DROP TABLE vhss.users_imsi;", cassandra.SYNTAX_ERROR),
+        ("SELECT imsi FROM vhss.nothing;", cassandra.INVALID),
+        ("SELECT nothing FROM vhss.users_imsi;", cassandra.INVALID),
+        ("SELECT imsi FROM users_imsi;", cassandra.SYNTAX_ERROR),
+        ("SELECT imsi FROM vhss.users_imsi WHERE imsi = 'x' OR 1 = 1;", cassandra.SYNTAX_ERROR),
+        ('SELECT imsi FROM vhss."users_imsi";', cassandra.SYNTAX_ERROR),
+        ("DELETE FROM vhss.users_imsi;", cassandra.SYNTAX_ERROR),
+        ("INSERT INTO vhss.users_imsi (msisdn) VALUES (1);", cassandra.INVALID),
+        ("INSERT INTO vhss.users_imsi (imsi, msisdn) VALUES ('1');", cassandra.INVALID),
+        ("INSERT INTO vhss.users_imsi (imsi) VALUES (1);", cassandra.INVALID),
+        ("", cassandra.SYNTAX_ERROR),
     ],
 )
 def test_wrong_statements(database: Database, statement: str, code: int) -> None:
@@ -155,9 +154,8 @@ def test_cqlsh(
 ) -> None:
     async def go(text: str) -> int:
         async with served(database) as (_, store):
-            monkeypatch.setattr(cql.Client.connect, "__defaults__", (store.port,))
             monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-            return await cqlsh.run("127.0.0.1")
+            return await cqlsh.run("127.0.0.1", store.port)
 
     fill = "\n".join(provision.statements(DOCUMENT))
     assert asyncio.run(go(fill)) == 0
@@ -167,8 +165,7 @@ def test_cqlsh(
     out, err = capsys.readouterr()
     assert operator.table(out) == [{"imsi": "242881234500000", "sqn": "96"}]
     assert "code=2000" in err
-    monkeypatch.setattr(cql.Client.connect, "__defaults__", (1,))
-    assert asyncio.run(cqlsh.run("127.0.0.1")) == 1
+    assert asyncio.run(cqlsh.run("127.0.0.1", 1)) == 1
 
 
 def test_subscription_data_that_cannot_be_read() -> None:
