@@ -24,7 +24,10 @@ class NbiError(Exception):
 
 
 class LcmError(Exception):
-    """A step of an operation failed; the text is OSM's own where OSM has one."""
+    """A step of an operation failed, here, in the VIM or in the VCA.
+
+    The text is OSM's own where OSM has one.
+    """
 
 
 def fault(error: ValidationError) -> str:

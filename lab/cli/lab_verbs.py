@@ -16,7 +16,7 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError
 from lab.lcm import keeper
-from lab.lcm.backends import RealBackends, VcaCharms
+from lab.lcm.backends import Backends, Charms
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.store import NSIOPS, OPS, VIMS, Document
@@ -40,7 +40,7 @@ def probe_verb(lab: Lab) -> None:
     # do not start ("Protocol not supported").
     limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii")
     found["inotify instances"] = int(limit)
-    found["charm python"] = str(RealBackends(lab.home).controller().charm_python)
+    found["charm python"] = str(Backends(lab.home).controller().charm_python)
     lab.out.fields({k: str(v) if isinstance(v, Path) else v for k, v in found.items()})
 
 
@@ -138,7 +138,7 @@ def capture(
 @pass_lab
 def capture_uplink(lab: Lab, vim: str, file: Path, seconds: float | None) -> None:
     """Write what passes between the site of VIM and the others into a pcap FILE."""
-    account = RealBackends(lab.home).vim(lab.engine.store.resolve(VIMS, vim)["_id"])
+    account = Backends(lab.home).vim(lab.engine.store.resolve(VIMS, vim)["_id"])
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -192,7 +192,7 @@ def update_status(lab: Lab, ns: str) -> None:
     """Fire update-status at every unit now, and let all settle; it comes every five minutes."""
     nsr = lab.engine.ns(ns)
     _charms(lab, nsr)
-    keeper.update_status(RealBackends(lab.home), nsr["_id"], lab_timeouts().action)
+    keeper.update_status(Backends(lab.home), nsr["_id"], lab_timeouts().action)
 
 
 @lab_group.command("clean")
@@ -205,7 +205,7 @@ def clean_verb(lab: Lab) -> None:
             jobs.kill(operation)
     keeper.end(lab.home)
     failures = []
-    controller = RealBackends(lab.home).controller() if (lab.home / "vca").exists() else None
+    controller = Backends(lab.home).controller() if (lab.home / "vca").exists() else None
     for name in controller.models() if controller is not None else ():
         try:
             if controller is not None:
@@ -220,11 +220,11 @@ def clean_verb(lab: Lab) -> None:
     lab.out.remark("Clean")
 
 
-def _charms(lab: Lab, nsr: Document) -> VcaCharms:
-    backends = RealBackends(lab.home)
+def _charms(lab: Lab, nsr: Document) -> Charms:
+    backends = Backends(lab.home)
     if nsr["_id"] not in backends.controller().models():
         raise NbiError(f"ns '{nsr['name']}' has no charms")
-    return VcaCharms(backends.controller(), nsr["_id"])
+    return Charms(backends.controller(), nsr["_id"])
 
 
 def _server(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> tuple[Vim, str]:
@@ -234,13 +234,13 @@ def _server(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> tupl
         if vdu_id in (None, vdur["vdu-id-ref"]) and vdur["count-index"] == count:
             if vdur["vim-id"] is None:
                 raise NbiError(f"vdu {vdur['name']} is not running, it is {vdur['status']}")
-            return RealBackends(lab.home).vim(record["vim-account-id"]), str(vdur["vim-id"])
+            return Backends(lab.home).vim(record["vim-account-id"]), str(vdur["vim-id"])
     raise NbiError(f"vnf '{vnf}' of ns '{ns}' has no such vdu, it has {', '.join(known)}")
 
 
 def _network(lab: Lab, nsr: Document, link: str, vim_account: str | None) -> tuple[Vim, str]:
     """Return the network a link of a service is on, found by the ports of its VNFs."""
-    backends = RealBackends(lab.home)
+    backends = Backends(lab.home)
     wanted = None
     if vim_account is not None:
         wanted = lab.engine.store.resolve(VIMS, vim_account)["_id"]

@@ -1,34 +1,53 @@
-"""The lab's VIM and VCA behind the interfaces of ``lab.lcm.ports``."""
+"""What the orchestration asks of the lab's VIM and VCA; tests put fakes in their place."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lab.descriptors.topology import Network, Server
 from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
-from lab.lcm.ports import ActionOutcome, BootedServer, CharmEvent, Charms, Cloud
 from lab.records.store import VIMS, Store
-from lab.vca import Controller, Event, Model, UnitFailedError, VcaError, WaitTimeoutError
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError, addresses, vca_prefix
+from lab.vca import Controller, Event, Model, WaitTimeoutError
+from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, addresses, vca_prefix
 from lab.vim.model import Port as VimPort
 
 
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Turn the errors of VIM and VCA into those of the orchestration; the texts stay."""
-    try:
-        yield
-    except (VimError, VcaError) as error:
-        raise LcmError(str(error)) from error
+@dataclass(frozen=True)
+class BootedServer:
+    """A server as its VIM reports it; addresses in port order."""
+
+    id: str
+    addresses: tuple[str | None, ...]
+    macs: tuple[str | None, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-class VimCloud:
+@dataclass(frozen=True)
+class ActionOutcome:
+    """Result of a Juju action."""
+
+    completed: bool
+    results: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class CharmEvent:
+    """Something a charm did, for progress displays."""
+
+    application: str
+    text: str
+    status: str | None = None
+    quiet: bool = False
+    """For a live display only; a log would drown in it."""
+
+
+class Cloud:
     """A VIM account."""
 
     def __init__(self, vim: Vim) -> None:
@@ -36,27 +55,20 @@ class VimCloud:
         self.vim = vim
 
     def find_networks(self, name: str) -> list[str]:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            return [n.id for n in self.vim.networks() if n.name == name]
+        """Return the ids of all networks of exactly that name."""
+        return [n.id for n in self.vim.networks() if n.name == name]
 
     def management_network(self) -> str:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            for network in self.vim.networks():
-                if network.management:
-                    return network.id
-        raise LcmError("the VIM account has no management network")
+        """Return the id of the account's management network."""
+        return self.vim.management_network().id
 
     def create_network(self, network: Network, tag: str) -> str:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            return self.vim.create_network(_network_spec(network), tag).id
+        """Make a network and return its id."""
+        return self.vim.create_network(_network_spec(network), tag).id
 
     def common_network(self, network: Network, tag: str) -> str:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            return self.vim.create_network(_network_spec(network), tag, once=True).id
+        """Return the id of the one network of a tag, made when it is not there."""
+        return self.vim.create_network(_network_spec(network), tag, once=True).id
 
     def create_server(
         self,
@@ -66,10 +78,9 @@ class VimCloud:
         ssh_keys: Sequence[str],
         tag: str,
     ) -> str:
-        """See :class:`lab.lcm.ports.Cloud`."""
+        """Start a server whose n-th port is on the n-th network; return its id."""
         spec = self._spec(server, networks, user_data, ssh_keys)
-        with _errors():
-            return self.vim.create_server(spec, tag).id
+        return self.vim.create_server(spec, tag).id
 
     def _spec(
         self,
@@ -101,9 +112,8 @@ class VimCloud:
         )
 
     def networks_of(self, server_id: str) -> list[str]:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            return [port.network_id for port in self.vim.server(server_id).ports]
+        """Return the ids of the networks of a server's ports."""
+        return [port.network_id for port in self.vim.server(server_id).ports]
 
     def recreate_server(
         self,
@@ -114,20 +124,23 @@ class VimCloud:
         tag: str,
         same: bool,
     ) -> str:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            old = self.vim.server(server_id).ports
-            spec = self._spec(server, [p.network_id for p in old], user_data, ssh_keys)
-            ports = tuple(
-                replace(
-                    new,
-                    ip=was.ip if same or wanted.management else new.ip or self._another(was),
-                    mac=was.mac if same else new.mac,
-                )
-                for wanted, new, was in zip(server.ports, spec.ports, old, strict=True)
+        """Replace a server by a new one on its networks; return the new id.
+
+        Its management address and fixed addresses stay; ``same`` keeps the other addresses and
+        all MAC addresses too.
+        """
+        old = self.vim.server(server_id).ports
+        spec = self._spec(server, [p.network_id for p in old], user_data, ssh_keys)
+        ports = tuple(
+            replace(
+                new,
+                ip=was.ip if same or wanted.management else new.ip or self._another(was),
+                mac=was.mac if same else new.mac,
             )
-            self.vim.delete_server(server_id)
-            return self.vim.create_server(replace(spec, ports=ports), tag).id
+            for wanted, new, was in zip(server.ports, spec.ports, old, strict=True)
+        )
+        self.vim.delete_server(server_id)
+        return self.vim.create_server(replace(spec, ports=ports), tag).id
 
     def _another(self, port: VimPort) -> str:
         """Return a free address of a port's network that is not the one it had.
@@ -144,25 +157,21 @@ class VimCloud:
         return addresses.take_ip(subnet, None, used)
 
     def start_server(self, server_id: str) -> None:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            self.vim.start(server_id)
+        """Start a server that is stopped."""
+        self.vim.start(server_id)
 
     def stop_server(self, server_id: str) -> None:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            self.vim.stop(server_id)
+        """Stop a server; it keeps its disk and ports."""
+        self.vim.stop(server_id)
 
     def delete_server(self, server_id: str) -> None:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            if any(server.id == server_id for server in self.vim.servers()):
-                self.vim.delete_server(server_id)
+        """Delete a server; a missing one is no error."""
+        if any(server.id == server_id for server in self.vim.servers()):
+            self.vim.delete_server(server_id)
 
     def wait_active(self, server_id: str, timeout: float) -> BootedServer:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            server = self.vim.wait_active(server_id, timeout)
+        """Wait until a server has booted and applied its user data."""
+        server = self.vim.wait_active(server_id, timeout)
         return BootedServer(
             id=server.id,
             # As OpenStack's connector reports it: the floating address first.
@@ -172,16 +181,15 @@ class VimCloud:
         )
 
     def delete_tag(self, tag: str) -> None:
-        """See :class:`lab.lcm.ports.Cloud`."""
-        with _errors():
-            self.vim.delete_tag(tag)
+        """Delete all servers and networks made under ``tag``; nothing to delete is no error."""
+        self.vim.delete_tag(tag)
 
 
 def _network_spec(network: Network) -> NetworkSpec:
     return NetworkSpec(name=network.name, subnet=network.subnet, gateway=network.gateway)
 
 
-class VcaCharms:
+class Charms:
     """A model of the lab's controller."""
 
     def __init__(self, controller: Controller, name: str) -> None:
@@ -194,104 +202,81 @@ class VcaCharms:
     @property
     def model(self) -> Model:
         """The model, made when it is not there."""
-        with self._lock, _errors():
+        with self._lock:
             if self._model is None:
                 exists = self.name in self.controller.models()
-                self._model = (
-                    self.controller.model(self.name)
-                    if exists
-                    else self.controller.add_model(self.name)
-                )
+                make = self.controller.model if exists else self.controller.add_model
+                self._model = make(self.name)
             return self._model
 
     def start(self) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
-        model = self.model
-        with _errors():
-            model.start()
+        """Let charms run in this process, until ``stop``."""
+        self.model.start()
 
     def stop(self) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
-        model = self.model
-        with _errors():
-            model.stop()
+        """Finish the hooks in progress and stop."""
+        self.model.stop()
 
     def deploy(self, application: str, charm: Path, units: int) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            self.model.deploy(application, charm, num_units=units)
+        """Deploy a charm folder."""
+        self.model.deploy(application, charm, num_units=units)
 
     def remove(self, application: str, timeout: float) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
+        """Remove an application and wait until its units are gone."""
         model = self.model
-        with _errors():
-            model.remove_application(application)
-            model.wait_for(lambda status: application not in status.applications, timeout)
+        model.remove_application(application)
+        model.wait_for(lambda status: application not in status.applications, timeout)
 
     def upgrade(self, application: str, charm: Path) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            self.model.upgrade_charm(application, charm)
+        """Refresh an application to another revision of its charm."""
+        self.model.upgrade_charm(application, charm)
 
     def application_status(self, application: str) -> tuple[str, str]:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            status = self.model.status()
+        """Return (workload status, message) of an application."""
+        status = self.model.status()
         app = status.applications.get(application)
         if app is None:
             raise LcmError(f"application {application} not found")
         return app.status, app.message
 
     def machine(self, application: str) -> str:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            units = self.model.status().units.values()
+        """Return the number of the machine of an application's first unit."""
+        units = self.model.status().units.values()
         numbers = [unit.machine for unit in units if unit.name.startswith(f"{application}/")]
         if not numbers:
             raise LcmError(f"application {application} not found")
         return str(min(numbers))
 
     def set_config(self, application: str, options: Mapping[str, Any]) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            self.model.set_config(application, dict(options))
+        """Set options of an application."""
+        self.model.set_config(application, dict(options))
 
     def add_relation(self, one: str, other: str) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            self.model.add_relation(one, other)
+        """Relate two ``application:endpoint``."""
+        self.model.add_relation(one, other)
 
     def run_action(
         self, application: str, name: str, params: Mapping[str, Any], timeout: float
     ) -> ActionOutcome:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            result = self.model.run_action(application, name, dict(params), timeout=timeout)
+        """Run an action on the leader and wait for it."""
+        result = self.model.run_action(application, name, dict(params), timeout=timeout)
         return ActionOutcome(result.status == "completed", result.results, result.message)
 
     def has_action(self, application: str, name: str) -> bool:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            return name in self.model.actions(application)
+        """Say whether the charm of an application declares an action."""
+        return name in self.model.actions(application)
 
     def wait_idle(self, timeout: float) -> bool:
-        """See :class:`lab.lcm.ports.Charms`."""
+        """Wait until no unit has anything to do; ``False`` when time ran out."""
         try:
-            with _errors():
-                self.model.wait_idle(timeout)
-        except LcmError as error:
-            # Units that stand in error have nothing to do either; failed_units tells of them.
-            if isinstance(error.__cause__, UnitFailedError):
-                return True
-            if isinstance(error.__cause__, WaitTimeoutError):
-                return False
-            raise
+            self.model.wait_idle(timeout)
+        except WaitTimeoutError:
+            return False
         return True
 
     def failed_units(self) -> dict[str, str]:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            status = self.model.status()
+        """Return unit name -> reason for every unit whose hook keeps failing."""
+        status = self.model.status()
         return {
             unit.name: unit.agent_message or unit.message or "hook failed"
             for unit in status.units.values()
@@ -299,24 +284,22 @@ class VcaCharms:
         }
 
     def subscribe(self, callback: Callable[[CharmEvent], None]) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
+        """Call ``callback`` for everything the charms do from now on."""
 
         def listen(event: Event) -> None:
             translated = _charm_event(event, self.model.log_path)
             if translated is not None:
                 callback(translated)
 
-        with _errors():
-            self.model.subscribe(listen)
+        self.model.subscribe(listen)
 
     def destroy(self) -> None:
-        """See :class:`lab.lcm.ports.Charms`."""
-        with _errors():
-            if self.name not in self.controller.models():
-                return
-            # Do not wait for a unit in error: its last hooks run only after the failed hook.
-            stuck = bool(self.failed_units())
-            self.controller.destroy_model(self.name, timeout=_LAST_HOOKS, force=stuck)
+        """Remove the model with its contents; a missing one is no error."""
+        if self.name not in self.controller.models():
+            return
+        # Do not wait for a unit in error: its last hooks run only after the failed hook.
+        stuck = bool(self.failed_units())
+        self.controller.destroy_model(self.name, timeout=_LAST_HOOKS, force=stuck)
 
 
 #: Seconds the charms of a service that is deleted get for their last hooks.
@@ -355,21 +338,20 @@ def _last_words(path: Path) -> str:
     return own[-1].strip() if own else ""
 
 
-class RealBackends:
-    """Everything of one lab."""
+class Backends:
+    """All VIM accounts and models of one lab.
+
+    Attributes:
+        keys: RO's key injection.
+    """
 
     def __init__(self, home: Path) -> None:
         """Open the lab in ``home``; nothing is made until it is needed."""
         self.home = home
         self.store = Store(home)
-        self._keys = OpenSshInjector(lambda: vca_prefix(home))
-        self._charms: dict[str, VcaCharms] = {}
+        self.keys = OpenSshInjector(lambda: vca_prefix(home))
+        self._charms: dict[str, Charms] = {}
         self._controller: Controller | None = None
-
-    @property
-    def keys(self) -> OpenSshInjector:
-        """See :class:`lab.lcm.ports.Backends`."""
-        return self._keys
 
     def vim(self, vim_account: str) -> Vim:
         """Return the VIM of an account.
@@ -380,22 +362,20 @@ class RealBackends:
         document = self.store.find(VIMS, vim_account)
         if document is None:
             raise LcmError(f"vim account '{vim_account}' does not exist")
-        with _errors():
-            return Vim.open(self.home, document["name"])
+        return Vim.open(self.home, document["name"])
 
     def cloud(self, vim_account: str) -> Cloud:
-        """See :class:`lab.lcm.ports.Backends`."""
-        return VimCloud(self.vim(vim_account))
+        """Return the VIM account with that id."""
+        return Cloud(self.vim(vim_account))
 
     def controller(self) -> Controller:
         """Return the controller; charms run in the management network's namespace."""
         if self._controller is None:
-            with _errors():
-                self._controller = Controller(self.home, exec_prefix=vca_prefix(self.home))
+            self._controller = Controller(self.home, exec_prefix=vca_prefix(self.home))
         return self._controller
 
     def charms(self, ns_id: str) -> Charms:
-        """See :class:`lab.lcm.ports.Backends`."""
+        """Return the model of a network service, made when it is not there."""
         if ns_id not in self._charms:
-            self._charms[ns_id] = VcaCharms(self.controller(), ns_id)
+            self._charms[ns_id] = Charms(self.controller(), ns_id)
         return self._charms[ns_id]

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.descriptors.relations import Relation
 from lab.errors import LcmError
-from lab.lcm.ports import Charms
+from lab.lcm.backends import Charms
 from lab.lcm.timeouts import VERIFY_TRIES, Timeouts
 
 READY = ("active", "blocked")

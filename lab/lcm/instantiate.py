@@ -27,9 +27,9 @@ from lab.descriptors.primitives import by_seq, map_primitive_params
 from lab.descriptors.relations import Relation
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
+from lab.lcm.backends import Backends, BootedServer
 from lab.lcm.board import Board
 from lab.lcm.charmops import CharmOps
-from lab.lcm.ports import Backends, BootedServer
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
 from lab.lcm.vimdeploy import UserData, VimDeployment
 from lab.records.journal import Journal

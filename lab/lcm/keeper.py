@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from lab.errors import NbiError
-from lab.lcm.backends import RealBackends, VcaCharms
+from lab.lcm.backends import Backends, Charms
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.store import file_lock
@@ -46,7 +46,7 @@ def interval() -> float:
     return value
 
 
-def update_status(backends: RealBackends, ns_id: str, patience: float) -> None:
+def update_status(backends: Backends, ns_id: str, patience: float) -> None:
     """Fire `update-status` at every unit of a service, and let all settle.
 
     Args:
@@ -61,7 +61,7 @@ def update_status(backends: RealBackends, ns_id: str, patience: float) -> None:
     with file_lock(lock, patience, f"ns {ns_id}"):
         if ns_id not in backends.controller().models():
             raise NbiError(f"ns {ns_id} has no charms")
-        charms = VcaCharms(backends.controller(), ns_id)
+        charms = Charms(backends.controller(), ns_id)
         charms.start()
         try:
             charms.model.update_status()
@@ -105,7 +105,7 @@ def _identity(home: Path) -> dict[str, Any] | None:
 
 def keep(home: Path, seconds: float) -> None:
     """Fire `update-status` at all services every ``seconds``, until there is no service."""
-    backends = RealBackends(home)
+    backends = Backends(home)
     due: dict[str, float] = {}
     while home.exists() and (services := backends.controller().models()):
         for ns_id in services:

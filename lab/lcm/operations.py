@@ -21,9 +21,9 @@ from lab.descriptors.service import Service, service, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm import changes, scaling
+from lab.lcm.backends import Backends, BootedServer, CharmEvent, Charms
 from lab.lcm.charmops import CharmOps
 from lab.lcm.instantiate import STAGES, Instantiation, Report
-from lab.lcm.ports import Backends, BootedServer, CharmEvent, Charms
 from lab.lcm.request import request
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts

@@ -18,9 +18,9 @@ from lab.descriptors.environments import Environment, vdu_count
 from lab.descriptors.service import Service, service, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
+from lab.lcm.backends import Charms
 from lab.lcm.charmops import CharmOps
 from lab.lcm.instantiate import Instantiation
-from lab.lcm.ports import Charms
 from lab.lcm.request import request
 from lab.lcm.terminate import run_terminate_primitives
 from lab.lcm.vimdeploy import VimDeployment

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.errors import LcmError
-from lab.lcm.ports import Backends
+from lab.lcm.backends import Backends
 from lab.lcm.timeouts import Timeouts
 from lab.records import jobs
 from lab.records.journal import Journal

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from lab.lcm.backends import RealBackends
+from lab.lcm.backends import Backends
 from lab.lcm.running import run_operation
 from lab.lcm.slices import SliceOperations
 from lab.lcm.timeouts import lab_timeouts
@@ -32,7 +32,7 @@ def run(home: Path, op_id: str) -> str:
     store = Store(home)
 
     def work(journal: Journal) -> str:
-        return SliceOperations(store, RealBackends(home), lab_timeouts(), journal).run(op_id)
+        return SliceOperations(store, Backends(home), lab_timeouts(), journal).run(op_id)
 
     return run_operation(store, op_id, NSIOPS, "nsi", work, end_slice_operation)
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, terminate_params
 from lab.errors import LcmError
+from lab.lcm.backends import Backends
 from lab.lcm.charmops import CharmOps
-from lab.lcm.ports import Backends
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.descriptors.topology import Network, Plan, Server
 from lab.errors import LcmError
-from lab.lcm.ports import Backends, BootedServer
+from lab.lcm.backends import Backends, BootedServer
 from lab.records.journal import Journal
 
 UserData = Callable[[Server], str | None]

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from lab.lcm import keeper
-from lab.lcm.backends import RealBackends
+from lab.lcm.backends import Backends
 from lab.lcm.operations import Operations
 from lab.lcm.running import run_operation
 from lab.lcm.timeouts import lab_timeouts
@@ -37,7 +37,7 @@ def run(home: Path, op_id: str) -> str:
     def work(journal: Journal) -> str:
         timeouts = lab_timeouts()
         with file_lock(lock, timeouts.ns_deploy, f"ns {ns_id}"):
-            state = Operations(store, RealBackends(home), timeouts, journal).run(op_id)
+            state = Operations(store, Backends(home), timeouts, journal).run(op_id)
         if not ns_folder(home, ns_id).exists() and state == "COMPLETED":
             lock.unlink(missing_ok=True)
         else:

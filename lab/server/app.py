@@ -21,8 +21,6 @@ from lab.server import bodies, problems
 from lab.server.resources import ROUTES, Answer, Call, Resources
 from lab.server.resources import Route as Resource
 from lab.server.tokens import Tokens
-from lab.vca import VcaError
-from lab.vim import VimError
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ def _endpoint(
             return _response(request, result)
         except NbiError as error:
             return _refuse(request, error.status, error.detail)
-        except (LcmError, VcaError, VimError) as error:
+        except LcmError as error:
             return _refuse(request, HTTPStatus.BAD_REQUEST, str(error))
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)

@@ -11,7 +11,6 @@ from lab.vca.errors import (
     InvalidValueError,
     ModelBusyError,
     NotFoundError,
-    UnitFailedError,
     VcaError,
     WaitTimeoutError,
 )
@@ -35,7 +34,6 @@ __all__ = [
     "ModelStatus",
     "NotFoundError",
     "Settings",
-    "UnitFailedError",
     "UnitStatus",
     "VcaError",
     "WaitTimeoutError",

@@ -30,7 +30,6 @@ class ActionResult(BaseModel):
     status: Literal["completed", "failed"]
     results: dict[str, Any]
     message: str
-    log: list[str]
     stdout: str
     stderr: str
     return_code: int | None
@@ -91,7 +90,6 @@ def result_of(action: ActionDocument) -> ActionResult | None:
         status="completed" if action.status == "completed" else "failed",
         results=dict(action.results),
         message=action.message,
-        log=list(action.log),
         stdout=action.stdout,
         stderr=action.stderr,
         return_code=action.return_code,

@@ -1,4 +1,4 @@
-"""Hook tools of actions: parameters, results, failure and log."""
+"""Hook tools of actions: parameters, results and failure."""
 
 from __future__ import annotations
 
@@ -59,17 +59,8 @@ def _action_fail(context: HookContext, request: Request) -> Answer:
     return Answer()
 
 
-def _action_log(context: HookContext, request: Request) -> Answer:
-    operands = Arguments(request.arguments).operands
-    if not operands:
-        raise UsageError("no message specified")
-    context.log_action(" ".join(operands))
-    return Answer()
-
-
 TOOLS: Mapping[str, Tool] = {
     "action-fail": _action_fail,
     "action-get": _action_get,
-    "action-log": _action_log,
     "action-set": _action_set,
 }

@@ -74,14 +74,9 @@ class UnitAgent(threading.Thread):
         step = next_step(document, unit, self._charm_view(document, unit))
         if step is not None:
             return f"{step} to come"
-        if unit.operation.failed and not self.exhausted(unit):
+        if unit.operation.failed:
             return f"{unit.agent.message}, to be retried"
         return ""
-
-    def exhausted(self, unit: Unit) -> bool:
-        """Whether the unit's failed hook is not retried any more."""
-        limit = self._runtime.settings.retry_limit
-        return unit.operation.failed and limit is not None and unit.operation.attempts >= limit
 
     # -- the loop ---------------------------------------------------------------------------
 
@@ -142,16 +137,11 @@ class UnitAgent(threading.Thread):
         return step
 
     def _retry_due(self, unit: Unit) -> bool:
-        return (
-            unit.operation.failed
-            and not unit.agent_lost
-            and not self.exhausted(unit)
-            and time.monotonic() >= self._retry_at
-        )
+        return unit.operation.failed and not unit.agent_lost and time.monotonic() >= self._retry_at
 
     def _until_retry(self) -> float | None:
         unit = self._store.document.units[self._unit_name]
-        if unit.operation.failed and not unit.agent_lost and not self.exhausted(unit):
+        if unit.operation.failed and not unit.agent_lost:
             return max(0.001, self._retry_at - time.monotonic())
         return None
 
@@ -193,8 +183,6 @@ class UnitAgent(threading.Thread):
         elif step.kind == "resign":
             with self._store.transaction() as document:
                 document.units[self._unit_name].leader = False
-        elif step.kind == "resolve":
-            self._resolve()
         elif step.kind == "die":
             self._die()
 
@@ -228,16 +216,6 @@ class UnitAgent(threading.Thread):
                     if interrupted is None
                     else Operation(kind="run-hook", hook=interrupted)
                 )
-
-    def _resolve(self) -> None:
-        with self._store.transaction() as document:
-            unit = document.units[self._unit_name]
-            operation = unit.operation
-            if operation.resolved == "skip" and operation.hook is not None:
-                digest = self._charm_view(document, unit).config_digest
-                record_done(document, unit, operation.hook, digest)
-            else:
-                operation.failed, operation.attempts, operation.resolved = False, 0, ""
 
     def _die(self) -> None:
         # Change the document last. Then a unit that is not in it has left nothing behind, and after

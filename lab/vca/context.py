@@ -1,8 +1,7 @@
 """The data that one hook or action sees, and its changes so far.
 
-A hook changes databags, charm state and ports only in the context. When the hook has succeeded, all
-changes reach the model together (`flush`); after a failure none does. Status, log, workload
-version, action log and leader settings take effect at once, as in Juju.
+A hook changes databags only in the context. When the hook has succeeded, all changes reach the
+model together (`flush`); after a failure none does. Status and log take effect at once, as in Juju.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from lab.vca.charm import Charm
 from lab.vca.events import Event
 from lab.vca.state import (
     ActionDocument,
-    Application,
     HookInfo,
     ModelDocument,
     OptionValue,
@@ -25,9 +23,6 @@ from lab.vca.state import (
     Unit,
 )
 from lab.vca.store import Store
-
-MAX_STATE_KEY = 256
-MAX_STATE_VALUE = 65536
 
 
 class ToolError(Exception):
@@ -176,14 +171,12 @@ class HookContext:
         with self.document() as document:
             app = document.apps[unit.app]
             self.config: dict[str, OptionValue | None] = charm.config(app.config)
-            self._charm = charm
             present = [
                 r.id
                 for r in document.relations_of(unit.app)
                 if r.id in unit.relations or (r.life == "alive" and not unit.installed)
             ]
         self._relations = {number: ContextRelation(self, number) for number in present}
-        self._state: dict[str, str] | None = None
 
     def document(self) -> _Locked:
         """Give the model document under its lock."""
@@ -208,50 +201,10 @@ class HookContext:
         if changed:
             self._publish(Event("status", self.app_name, self.name, status, message))
 
-    def set_app_status(self, status: str, message: str) -> None:
-        """Set the application's status, at once."""
-        if not self.is_leader():
-            raise ToolError("setting application status: this unit is not the leader")
-        with self._store.transaction() as document:
-            document.apps[self.app_name].status = StatusInfo(
-                status=status, message=message, since=time.time()
-            )
-        self._publish(Event("app-status", self.app_name, "", status, message))
-
     def unit_status(self) -> StatusInfo:
         """Return the workload status."""
         with self.document() as document:
             return document.units[self.name].workload.model_copy()
-
-    def application(self) -> tuple[Application, list[Unit]]:
-        """Return copies of this application and its units."""
-        with self.document() as document:
-            return (
-                document.apps[self.app_name].model_copy(deep=True),
-                [u.model_copy(deep=True) for u in document.units_of(self.app_name)],
-            )
-
-    def set_workload_version(self, version: str) -> None:
-        """Set the version shown for the workload, at once."""
-        with self._store.transaction() as document:
-            document.units[self.name].workload_version = version
-
-    def leader_settings(self) -> dict[str, str]:
-        """Return the leader settings (the older sibling of a peer's application databag)."""
-        with self.document() as document:
-            return dict(document.apps[self.app_name].leader_settings.data)
-
-    def set_leader_settings(self, changes: Mapping[str, str]) -> None:
-        """Change the leader settings, at once."""
-        if not self.is_leader():
-            raise ToolError(
-                "cannot write leadership settings: cannot write settings: not the leader"
-            )
-        with self._store.transaction() as document:
-            bag = document.apps[self.app_name].leader_settings
-            settings = Settings(bag.data)
-            settings.update(changes)
-            bag.replace(settings.data)
 
     def log(self, level: int, message: str) -> None:
         """Write to the unit's log."""
@@ -276,29 +229,6 @@ class HookContext:
         """All relations of this unit."""
         return list(self._relations.values())
 
-    # -- charm state ------------------------------------------------------------------------
-
-    def charm_state(self) -> dict[str, str]:
-        """Return the charm's state on the controller, with changes of this hook."""
-        if self._state is None:
-            return self.unit.charm_state
-        return self._state
-
-    def change_charm_state(self, changes: Mapping[str, str | None]) -> None:
-        """Set keys; a value of None deletes the key."""
-        for key, value in changes.items():
-            if len(key.encode()) > MAX_STATE_KEY:
-                raise ToolError(f"max allowed key length ({MAX_STATE_KEY}) exceeded")
-            if value is not None and len(value.encode()) > MAX_STATE_VALUE:
-                raise ToolError(f"max allowed value length ({MAX_STATE_VALUE}) exceeded")
-        state = dict(self.charm_state())
-        for key, value in changes.items():
-            if value is None:
-                state.pop(key, None)
-            else:
-                state[key] = value
-        self._state = state
-
     # -- actions ----------------------------------------------------------------------------
 
     def require_action(self) -> ActionDocument:
@@ -306,23 +236,6 @@ class HookContext:
         if self.action is None:
             raise ToolError("not running an action")
         return self.action
-
-    def log_action(self, message: str) -> None:
-        """Add a progress message to the running action, at once."""
-        action = self.require_action()
-        action.log.append(message)
-        self._store.save_action(action)
-        self._publish(
-            Event("action-log", self.app_name, self.name, action.name, message, action.id)
-        )
-
-    # -- network ----------------------------------------------------------------------------
-
-    def has_binding(self, name: str) -> bool:
-        """Whether network-get knows a binding of that name."""
-        return name == "juju-info" or any(
-            declared == name for _, declared, _ in self._charm.metadata.endpoints()
-        )
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -332,7 +245,6 @@ class HookContext:
         Raises FlushError if the unit wrote as leader and has lost leadership. No change is kept
         then.
         """
-        unit = document.units[self.name]
         for relation in self._relations.values():
             stored = document.relations.get(relation.id)
             if stored is None:
@@ -345,8 +257,6 @@ class HookContext:
                         f'cannot apply changes: "{self.name}" is not leader of "{self.app_name}"'
                     )
                 stored.apps[self.app_name].replace(relation.app_settings.data)
-        if self._state is not None:
-            unit.charm_state = self._state
 
 
 class _Locked:

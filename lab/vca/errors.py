@@ -6,8 +6,10 @@ The message is one sentence. If clients of Juju read its text (OSM's LCM looks f
 
 from __future__ import annotations
 
+from lab.errors import LcmError
 
-class VcaError(Exception):
+
+class VcaError(LcmError):
     """Any refusal or failure of the embedded controller."""
 
 
@@ -33,7 +35,3 @@ class ModelBusyError(VcaError):
 
 class WaitTimeoutError(VcaError):
     """What was waited for did not come about in time."""
-
-
-class UnitFailedError(VcaError):
-    """A unit stands in error and will not retry by itself."""

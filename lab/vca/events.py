@@ -17,11 +17,9 @@ EventKind = Literal[
     "hook-skipped",  # the charm does not implement it
     "hook-retried",
     "status",  # workload status or message of a unit
-    "app-status",
     "leader",
     "action-queued",
     "action-started",
-    "action-log",
     "action-finished",
     "unit-added",
     "unit-removed",

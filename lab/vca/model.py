@@ -24,7 +24,6 @@ from lab.vca.errors import (
     InvalidValueError,
     ModelBusyError,
     NotFoundError,
-    UnitFailedError,
     VcaError,
     WaitTimeoutError,
 )
@@ -350,16 +349,6 @@ class Model:
             }
             application.config.update(parsed)
 
-    def reset_config(self, app: str, names: Sequence[str]) -> None:
-        """Return options to their defaults."""
-        with self._edit() as document:
-            application = applications.find_alive(document, app)
-            charm = self._runtime.charm_of(application, application.charm_revision)
-            for name in names:
-                charm.option(name)
-            for name in names:
-                application.config.pop(name, None)
-
     def config(self, app: str) -> dict[str, OptionValue | None]:
         """Return the effective options of an application."""
         application = applications.find(self._view(), app)
@@ -502,8 +491,7 @@ class Model:
     def wait_idle(self, timeout: float) -> ModelStatus:
         """Wait until no agent has anything to do; return the status then.
 
-        Raises WaitTimeoutError, naming the unfinished work, and UnitFailedError if units are in
-        error and are not retried any more.
+        Raises WaitTimeoutError, naming the unfinished work; a failed hook is unfinished work.
         """
         if not self._running:
             raise VcaError(f'model "{self.uuid}" is not running in this process')
@@ -516,15 +504,7 @@ class Model:
                     raise WaitTimeoutError(f"not idle after {timeout:g} s: {told}")
                 # With an upper bound: a retry becomes due without a notification.
                 self._store.changed.wait(min(left, 1.0))
-            document = self._store.document
-            failed = [
-                f"{name}: {document.units[name].agent.message}"
-                for name, agent in sorted(self._agents.items())
-                if name in document.units and agent.exhausted(document.units[name])
-            ]
-            if failed:
-                raise UnitFailedError(f"units in error: {'; '.join(failed)}")
-            return model_status(document)
+            return model_status(self._store.document)
 
     def _busy(self) -> dict[str, str]:
         document = self._store.document
@@ -562,17 +542,6 @@ class Model:
             events = elect(document)
         self._spawn()
         self._publish(*events)
-
-    def resolved(self, unit: str, retry: bool = True) -> None:
-        """Let a unit in error go on: repeat the failed hook now, or take it as done.
-
-        It takes effect as soon as a repetition that is under way has failed too.
-        """
-        with self._edit() as document:
-            operation = applications.find_unit(document, unit).operation
-            if not operation.failed and not operation.attempts:
-                raise InvalidValueError(f'unit "{unit}" is not in an error state')
-            operation.resolved = "retry" if retry else "skip"
 
     # -- for the controller -----------------------------------------------------------------
 

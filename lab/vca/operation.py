@@ -44,10 +44,9 @@ def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_dige
     elif kind == REMOVE:
         unit.removed = True
     elif kind == LEADER_ELECTED:
-        unit.leader = True
-        unit.leader_settings_seen = document.apps[unit.app].leader_settings.version
+        unit.leader = unit.leader_settings_seen = True
     elif kind == LEADER_SETTINGS_CHANGED:
-        unit.leader_settings_seen = info.change_version
+        unit.leader_settings_seen = True
     elif kind == UPDATE_STATUS:
         unit.update_status_seen = info.change_version
     else:

@@ -32,7 +32,6 @@ StepKind = Literal[
     "resign",
     "hook",
     "action",
-    "resolve",  # as the user said, a failed hook
     "fail-action",  # interrupted by a crash; Juju never repeats an action
     "die",
 ]
@@ -93,8 +92,6 @@ def next_step(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | N
     in_error = operation.kind == "run-hook" and operation.step == "pending"
     if unit.pending_actions and unit.installed and (idle or (in_error and operation.failed)):
         return Step("action", action_id=unit.pending_actions[0])
-    if in_error and operation.failed and operation.resolved:
-        return Step("resolve")
     app = document.apps[unit.app]
     outdated = unit.charm_revision != app.charm_revision
     if in_error and operation.failed and app.force_charm and outdated:
@@ -135,11 +132,8 @@ def _leadership(document: ModelDocument, unit: Unit) -> Step | None:
     app = document.apps[unit.app]
     if not unit.leader and app.leader == unit.name:
         return Step("hook", hook=HookInfo(kind=LEADER_ELECTED))
-    if app.leader != unit.name and unit.leader_settings_seen != app.leader_settings.version:
-        return Step(
-            "hook",
-            hook=HookInfo(kind=LEADER_SETTINGS_CHANGED, change_version=app.leader_settings.version),
-        )
+    if app.leader != unit.name and not unit.leader_settings_seen:
+        return Step("hook", hook=HookInfo(kind=LEADER_SETTINGS_CHANGED))
     return None
 
 

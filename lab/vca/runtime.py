@@ -36,8 +36,6 @@ class Settings:
     """Wait before the first repetition of a failed hook; doubles each time (Juju: 5 s)."""
     retry_max: float = 30.0
     """Longest wait between repetitions (Juju: 300 s)."""
-    retry_limit: int | None = None
-    """Attempts after which a unit stays in error until `resolved`; None is Juju's: no limit."""
     lock_timeout: float = 60.0
     """How long to wait for another process that runs the model."""
     stop_timeout: float = 60.0
@@ -48,9 +46,8 @@ class Settings:
         for name in ("hook_timeout", "action_timeout", "retry_start", "retry_max"):
             if getattr(self, name) <= 0:
                 raise InvalidValueError(f"{name} must be greater than 0")
-        for name in ("parallel", "retry_limit"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise InvalidValueError(f"{name} must be at least 1")
+        if self.parallel < 1:
+            raise InvalidValueError("parallel must be at least 1")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ OpKind = Literal["continue", "run-hook", "upgrade"]
 OpStep = Literal["queued", "pending"]
 OptionValue = str | int | float | bool
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Document(BaseModel):
@@ -122,8 +122,6 @@ class Operation(Document):
     attempts: int = 0
     error: str = ""
     """What `status` says of a failed hook."""
-    resolved: Literal["", "retry", "skip"] = ""
-    """What the user asked for to happen with a failed hook."""
 
 
 class UnitRelation(Document):
@@ -153,7 +151,8 @@ class Unit(Document):
     removed: bool = False
     leader: bool = False
     """Whether leader-elected has been delivered for the present term."""
-    leader_settings_seen: int = -1
+    leader_settings_seen: bool = False
+    """Juju tells followers of these once, even where a leader sets none."""
     config_seen: str = ""
     update_status_seen: int = 0
     status_set: bool = False
@@ -161,12 +160,10 @@ class Unit(Document):
     running_action: str = ""
     pending_actions: list[str] = Field(default_factory=list)
     relations: dict[int, UnitRelation] = Field(default_factory=dict)
-    charm_state: dict[str, str] = Field(default_factory=dict)
     workload: StatusInfo = Field(
         default_factory=lambda: StatusInfo(status="waiting", message="waiting for machine")
     )
     agent: StatusInfo = Field(default_factory=lambda: StatusInfo(status="allocating"))
-    workload_version: str = ""
 
 
 class Application(Document):
@@ -179,9 +176,6 @@ class Application(Document):
     config: dict[str, OptionValue] = Field(default_factory=dict)
     """Options that were set; defaults stay in the charm."""
     leader: str = ""
-    leader_settings: Databag = Field(default_factory=Databag)
-    status: StatusInfo | None = None
-    """Set by the leader; without it the status is the worst of the units."""
     next_unit: int = 0
     next_charm_revision: int = 0
     force_charm: bool = False
@@ -221,7 +215,6 @@ class ActionDocument(Document):
     status: Literal["pending", "running", "completed", "failed"] = "pending"
     message: str = ""
     results: dict[str, object] = Field(default_factory=dict)
-    log: list[str] = Field(default_factory=list)
     stdout: str = ""
     stderr: str = ""
     return_code: int | None = None

@@ -36,7 +36,6 @@ class UnitStatus(_View):
     leader: bool
     address: str
     machine: int
-    workload_version: str
     life: str
     pending_actions: int
 
@@ -50,7 +49,6 @@ class ApplicationStatus(_View):
     status: str
     message: str
     leader: str
-    version: str
     life: str
     units: dict[str, UnitStatus]
     relations: dict[str, list[str]]
@@ -87,10 +85,8 @@ def workload_of(unit: Unit) -> StatusInfo:
     return unit.workload
 
 
-def status_of(app: Application, units: list[Unit]) -> StatusInfo:
-    """Return an application's status: what its leader set, else the worst of the units."""
-    if app.status is not None:
-        return app.status
+def status_of(units: list[Unit]) -> StatusInfo:
+    """Return an application's status: the worst of its units, as where its leader sets none."""
     shown = [workload_of(unit) for unit in units]
     return min(
         shown,
@@ -104,7 +100,7 @@ def model_status(document: ModelDocument) -> ModelStatus:
     applications = {}
     for name, app in sorted(document.apps.items()):
         units = document.units_of(name)
-        info = status_of(app, units)
+        info = status_of(units)
         related: dict[str, list[str]] = {}
         for relation in document.relations_of(name):
             related.setdefault(relation.endpoint_of(name).name, []).append(relation.other_app(name))
@@ -115,7 +111,6 @@ def model_status(document: ModelDocument) -> ModelStatus:
             status=info.status,
             message=info.message,
             leader=app.leader,
-            version=next((u.workload_version for u in units if u.workload_version), ""),
             life=app.life,
             units={u.name: _unit_status(app, u) for u in units},
             relations=related,
@@ -134,7 +129,6 @@ def _unit_status(app: Application, unit: Unit) -> UnitStatus:
         leader=app.leader == unit.name,
         address=unit.address,
         machine=unit.machine,
-        workload_version=unit.workload_version,
         life=unit.life,
         pending_actions=len(unit.pending_actions) + bool(unit.running_action),
     )
@@ -170,7 +164,7 @@ def show_unit(document: ModelDocument, unit: Unit) -> dict[str, Any]:
         "life": unit.life,
         "machine": str(unit.machine),
         "opened-ports": [],
-        "workload-version": unit.workload_version,
+        "workload-version": "",
         "public-address": unit.address,
         "relation-info": info,
     }

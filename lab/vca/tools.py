@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from lab.vca import actiontools, networktools, relationtools
+from lab.vca import actiontools, relationtools
 from lab.vca.context import HookContext, ToolError
-from lab.vca.state import StatusInfo, Unit
+from lab.vca.state import Unit
 from lab.vca.toolcall import (
     OUTPUT,
     Answer,
@@ -22,12 +22,12 @@ from lab.vca.toolcall import (
     Request,
     Tool,
     UsageError,
-    key_values,
     show,
-    yaml_map,
 )
 from lab.vca.unitlog import level_of
 
+OF_UNIT = {"--application": "application"}
+"""Switch of the status tools. ops sets it to false; no charm here sets an application's status."""
 WORKLOAD_STATUSES = ("maintenance", "blocked", "waiting", "active")
 
 
@@ -45,96 +45,34 @@ def _config_get(context: HookContext, request: Request) -> Answer:
 
 
 def _status_set(context: HookContext, request: Request) -> Answer:
-    arguments = Arguments(request.arguments, {}, {"--application": "application"})
-    operands = arguments.take(2)
+    operands = Arguments(request.arguments, {}, OF_UNIT).take(2)
     if not operands:
         raise UsageError("invalid args, require <status> [message]")
     status, message = operands[0], operands[1] if len(operands) > 1 else ""
     if status not in WORKLOAD_STATUSES:
         expected = " ".join(WORKLOAD_STATUSES)
         raise UsageError(f'invalid status "{status}", expected one of [{expected}]')
-    if arguments.on("application"):
-        context.set_app_status(status, message)
-    else:
-        context.set_status(status, message)
+    context.set_status(status, message)
     return Answer()
 
 
-def _details(info: StatusInfo, everything: bool) -> dict[str, Any]:
+def _status_get(context: HookContext, request: Request) -> Answer:
+    arguments = Arguments(request.arguments, OUTPUT, {"--include-data": "data", **OF_UNIT})
+    arguments.take(0)
+    everything = arguments.on("data")
+    info = context.unit_status()
+    if not everything and (arguments.get("format") or "smart") == "smart":
+        return show(request, arguments, info.status)
     details: dict[str, Any] = {"status": info.status}
     if everything:
         details |= {"message": info.message, "status-data": {}}
-    return details
-
-
-def _status_get(context: HookContext, request: Request) -> Answer:
-    arguments = Arguments(
-        request.arguments, OUTPUT, {"--include-data": "data", "--application": "application"}
-    )
-    arguments.take(0)
-    everything = arguments.on("data")
-    word_only = not everything and (arguments.get("format") or "smart") == "smart"
-    if not arguments.on("application"):
-        info = context.unit_status()
-        return show(request, arguments, info.status if word_only else _details(info, everything))
-    if not context.is_leader():
-        raise ToolError("finding application status: this unit is not the leader")
-    app, units = context.application()
-    info = app.status or StatusInfo()
-    if word_only:
-        return show(request, arguments, info.status)
-    told = _details(info, everything)
-    told["units"] = {unit.name: _details(unit.workload, everything) for unit in units}
-    return show(request, arguments, {"application-status": told})
+    return show(request, arguments, details)
 
 
 def _is_leader(context: HookContext, request: Request) -> Answer:
     arguments = Arguments(request.arguments, OUTPUT)
     arguments.take(0)
     return show(request, arguments, context.is_leader())
-
-
-def _leader_get(context: HookContext, request: Request) -> Answer:
-    arguments = Arguments(request.arguments, OUTPUT)
-    operands = arguments.take(1)
-    settings = context.leader_settings()
-    if operands and operands[0] != "-":
-        return show(request, arguments, settings.get(operands[0]))
-    return show(request, arguments, settings)
-
-
-def _leader_set(context: HookContext, request: Request) -> Answer:
-    context.set_leader_settings(key_values(Arguments(request.arguments).operands))
-    return Answer()
-
-
-def _state_get(context: HookContext, request: Request) -> Answer:
-    arguments = Arguments(request.arguments, OUTPUT, {"--strict": "strict"})
-    operands = arguments.take(1)
-    state = context.charm_state()
-    if not operands or operands[0] == "-":
-        return show(request, arguments, state or None)
-    if operands[0] not in state and arguments.on("strict"):
-        raise ToolError(f'"{operands[0]}" not found')
-    return show(request, arguments, state.get(operands[0], ""))
-
-
-def _state_set(context: HookContext, request: Request) -> Answer:
-    arguments = Arguments(request.arguments, {"--file": "file"})
-    overrides = key_values(arguments.operands)
-    path = arguments.get("file")
-    if not path and not overrides:
-        return Answer()
-    context.change_charm_state({**(yaml_map(request, path) if path else {}), **overrides})
-    return Answer()
-
-
-def _state_delete(context: HookContext, request: Request) -> Answer:
-    operands = Arguments(request.arguments).take(1)
-    if not operands:
-        raise UsageError("missing required key")
-    context.change_charm_state({operands[0]: None})
-    return Answer()
 
 
 def _juju_log(context: HookContext, request: Request) -> Answer:
@@ -180,28 +118,13 @@ def _goal_state(context: HookContext, request: Request) -> Answer:
     return show(request, arguments, {"units": units, "relations": ends}, default="yaml")
 
 
-def _application_version_set(context: HookContext, request: Request) -> Answer:
-    operands = Arguments(request.arguments).take(1)
-    if not operands:
-        raise UsageError("no version specified")
-    context.set_workload_version(operands[0])
-    return Answer()
-
-
 TOOLS: Mapping[str, Tool] = {
     **actiontools.TOOLS,
-    **networktools.TOOLS,
     **relationtools.TOOLS,
-    "application-version-set": _application_version_set,
     "config-get": _config_get,
     "goal-state": _goal_state,
     "is-leader": _is_leader,
     "juju-log": _juju_log,
-    "leader-get": _leader_get,
-    "leader-set": _leader_set,
-    "state-delete": _state_delete,
-    "state-get": _state_get,
-    "state-set": _state_set,
     "status-get": _status_get,
     "status-set": _status_set,
 }

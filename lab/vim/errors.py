@@ -1,7 +1,9 @@
 """The one exception the VIM raises for what its caller, or the machine, did wrong."""
 
+from lab.errors import LcmError
 
-class VimError(Exception):
+
+class VimError(LcmError):
     """A request that the VIM refuses or that failed; the text is one sentence for the user.
 
     If OpenStack has a text for the same error, this text is similar, because users of OSM's VIM

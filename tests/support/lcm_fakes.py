@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LcmError
-from lab.lcm.ports import ActionOutcome, BootedServer
+from lab.lcm.backends import ActionOutcome, BootedServer
 
 
 def vnfd(vnfd_id: str = "a_vnf", *, day12: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 from vpnaas.params.monitoring import PORT
 
 from experiments import testbed
-from lab.lcm.backends import RealBackends
+from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.nbi.validation import BuilderValidator
 from lab.records import jobs
@@ -81,7 +81,7 @@ class Lab:
         self.dist = dist
         self.secrets = secrets
         self.engine = Engine(home, BuilderValidator())
-        self.backends = RealBackends(home)
+        self.backends = Backends(home)
 
     def verb(self, *words: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
         """Run one verb of osm-lab and wait for it, whatever it exits with."""

@@ -12,8 +12,8 @@ import pytest
 from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
 
 from lab.descriptors import service as model
+from lab.lcm.backends import ActionOutcome
 from lab.lcm.operations import Operations
-from lab.lcm.ports import ActionOutcome
 from lab.lcm.timeouts import Timeouts
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records.ids import admin

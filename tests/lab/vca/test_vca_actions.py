@@ -90,15 +90,11 @@ def test_unknown_targets_and_actions(app: Model) -> None:
 
 
 def test_environment_and_output_of_an_action(model: Model, tmp_path: Path) -> None:
-    script = on("talk", "echo to stdout", "echo to stderr >&2", "action-log step one")
+    script = on("talk", "echo to stdout", "echo to stderr >&2")
     model.deploy("a", write_charm(tmp_path / "a", "a", actions={"talk": {}}, script=script))
     model.wait_idle(WAIT)
     result = model.run_action("a", "talk", timeout=WAIT)
-    assert (result.stdout, result.stderr, result.log) == (
-        "to stdout\n",
-        "to stderr\n",
-        ["step one"],
-    )
+    assert (result.stdout, result.stderr) == ("to stdout\n", "to stderr\n")
     assert result.results == {}
     environment = runs(model, "a/0")[-1].environment
     assert environment["JUJU_ACTION_NAME"] == "talk"
@@ -128,12 +124,13 @@ def test_action_fail_keeps_results_and_writes(model: Model, tmp_path: Path) -> N
 def test_action_that_exits_non_zero_writes_nothing_and_unit_is_fine(
     model: Model, tmp_path: Path
 ) -> None:
-    script = on("try", "state-set k=v", "action-set output=half", "exit 4") + on(
-        "look", 'action-set k="[$(state-get k)]"'
+    bag = "-r $(relation-ids ring)"
+    script = on("try", f"relation-set {bag} k=v", "action-set output=half", "exit 4") + on(
+        "look", f'action-set k="[$(relation-get {bag} k $JUJU_UNIT_NAME)]"'
     )
-    model.deploy(
-        "a", write_charm(tmp_path / "a", "a", actions={"try": {}, "look": {}}, script=script)
-    )
+    actions = {"try": {}, "look": {}}
+    charm = write_charm(tmp_path / "a", "a", actions=actions, script=script, peers="ring")
+    model.deploy("a", charm)
     model.wait_idle(WAIT)
     result = model.run_action("a", "try", timeout=WAIT)
     assert (result.status, result.message, result.return_code) == ("failed", "exit status 4", 4)

@@ -221,10 +221,6 @@ def test_wrong_options_change_nothing(
 def test_unknown_options(app: Model) -> None:
     with pytest.raises(NotFoundError, match='^unknown option "nope"$'):
         app.set_config("a", {"s": "new", "nope": "x"})
-    with pytest.raises(NotFoundError, match='^unknown option "nope"$'):
-        app.reset_config("a", ["s", "nope"])
-    app.set_config("a", {"s": "new"})
-    app.reset_config("a", ["s"])
     assert app.config("a")["s"] == ""
 
 

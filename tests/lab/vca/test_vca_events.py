@@ -72,18 +72,6 @@ def test_followers_get_leader_settings_changed_instead_of_leader_elected(
     assert events(model, "a/1") == ["install", "leader-settings-changed", "config-changed", "start"]
 
 
-def test_leader_settings_reach_followers_only(model: Model, tmp_path: Path) -> None:
-    script = on("update-status", 'if [ "$(is-leader)" = True ]; then leader-set k=v; fi') + on(
-        "leader-settings-changed", "echo got=$(leader-get k)"
-    )
-    model.deploy("a", write_charm(tmp_path / "a", "a", script=script), num_units=2)
-    model.wait_idle(WAIT)
-    model.update_status()
-    model.wait_idle(WAIT)
-    assert logged(model, "a/1", "got") == ["", "v"]
-    assert "leader-settings-changed" not in events(model, "a/0")
-
-
 def test_environment_of_a_hook(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

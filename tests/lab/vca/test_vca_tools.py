@@ -135,7 +135,6 @@ def test_config_get_formats(desk: Desk, arguments: list[str], expected: str) -> 
             'invalid status "happy", expected one of [maintenance blocked waiting active]',
         ),
         ("juju-log", [], "no message specified"),
-        ("state-delete", [], "missing required key"),
     ],
 )
 def test_wrong_usage_is_code_2_and_one_line(
@@ -150,11 +149,6 @@ def test_wrong_usage_is_code_2_and_one_line(
         ("action-get", [], "not running an action"),
         ("action-set", ["a=1"], "not running an action"),
         ("action-fail", ["x"], "not running an action"),
-        ("action-log", ["x"], "not running an action"),
-        ("network-get", ["nope"], 'no network config found for binding "nope"'),
-        ("state-get", ["--strict", "k"], '"k" not found'),
-        ("state-set", [f"{'k' * 257}=v"], "max allowed key length (256) exceeded"),
-        ("state-set", [f"k={'v' * 65537}"], "max allowed value length (65536) exceeded"),
         (
             "relation-set",
             ["-r", "1", "--file", "absent.yaml"],
@@ -335,40 +329,10 @@ def test_status_set_is_immediate_and_status_get_reads_it(desk: Desk) -> None:
     context = desk.context()
     assert desk.call(context, "status-set", "blocked", "no peer").code == 0
     assert desk.store.read().units["a/0"].workload.message == "no peer"
-    assert desk.call(context, "status-get").stdout == "blocked\n"
+    assert desk.call(context, "status-get", "--application=False").stdout == "blocked\n"
     told = desk.call(context, "status-get", "--include-data", "--format=json").stdout
     assert json.loads(told) == {"status": "blocked", "message": "no peer", "status-data": {}}
     assert desk.call(context, "status-get", "--format=json").stdout == '{"status":"blocked"}\n'
-
-
-def test_application_status_belongs_to_the_leader(desk: Desk) -> None:
-    leader, follower = desk.context("a/0"), desk.context("a/1")
-    answer = desk.call(follower, "status-set", "--application=True", "active", "x")
-    assert answer.stderr == "ERROR setting application status: this unit is not the leader\n"
-    assert desk.call(follower, "status-get", "--application").code == 1
-    desk.call(leader, "status-set", "--application=True", "active", "all up")
-    desk.call(leader, "status-set", "--application=false", "waiting", "")
-    told = desk.call(leader, "status-get", "--include-data", "--application", "--format=json")
-    status = json.loads(told.stdout)["application-status"]
-    assert (status["status"], status["message"]) == ("active", "all up")
-    assert status["units"]["a/0"]["status"] == "waiting"
-
-
-def test_state_tools(desk: Desk) -> None:
-    context = desk.context()
-    assert desk.call(context, "state-get", "--format=json").stdout == "null\n"
-    desk.call(context, "state-set", "--file", "-", "b=2", stdin=b"a: '1'\n")
-    assert json.loads(desk.call(context, "state-get", "--format=json").stdout) == {
-        "a": "1",
-        "b": "2",
-    }
-    desk.call(context, "state-delete", "a")
-    assert desk.call(context, "state-get", "a").stdout == ""
-    assert desk.call(context, "state-get", "b").stdout == "2\n"
-    assert desk.call(desk.context(), "state-get").stdout == ""  # not committed yet
-    with desk.store.transaction() as document:
-        context.flush(document)
-    assert desk.call(desk.context(), "state-get").stdout == 'b: "2"\n'
 
 
 def test_action_tools(desk: Desk) -> None:
@@ -387,29 +351,11 @@ def test_action_tools(desk: Desk) -> None:
         'ERROR cannot set reserved action key "stdout"\n'
     )
     assert "ok" not in action.results
-    desk.call(context, "action-log", "half", "way")
-    assert desk.store.load_action("1").log == ["half way"]
     desk.call(context, "action-fail")
     assert context.action_failed
     assert action.message == "action failed without reason given, check action for errors"
     desk.call(context, "action-fail", "the peer is gone")
     assert action.message == "the peer is gone"
-
-
-def test_network_get_and_unit_get(desk: Desk) -> None:
-    context = desk.context("a/1")
-    told = json.loads(desk.call(context, "network-get", "db", "--format=json").stdout)
-    assert told["ingress-addresses"] == ["252.0.0.2"]
-    assert told["bind-addresses"][0]["addresses"][0]["value"] == "252.0.0.2"
-    assert told["egress-subnets"] == ["252.0.0.2/32"]
-    assert desk.call(context, "network-get", "db", "--ingress-address").stdout == "252.0.0.2\n"
-    both = desk.call(
-        context, "network-get", "ring", "--bind-address", "--egress-subnets", "--format=json"
-    )
-    assert json.loads(both.stdout) == {
-        "bind-address": "252.0.0.2",
-        "egress-subnets": ["252.0.0.2/32"],
-    }
 
 
 def test_goal_state(desk: Desk) -> None:
@@ -419,24 +365,10 @@ def test_goal_state(desk: Desk) -> None:
     assert "ring" not in told["relations"]
 
 
-def test_leader_settings(desk: Desk) -> None:
-    leader, follower = desk.context("a/0"), desk.context("a/1")
-    answer = desk.call(follower, "leader-set", "k=v")
-    assert answer.stderr == (
-        "ERROR cannot write leadership settings: cannot write settings: not the leader\n"
-    )
-    assert desk.call(leader, "leader-set", "k=v", "n=1").code == 0
-    assert desk.call(follower, "leader-get", "k").stdout == "v\n"
-    desk.call(leader, "leader-set", "k=")
-    assert json.loads(desk.call(follower, "leader-get", "--format=json").stdout) == {"n": "1"}
-
-
 def test_is_leader_and_the_rest(desk: Desk) -> None:
     assert desk.call(desk.context("a/0"), "is-leader").stdout == "True\n"
     assert desk.call(desk.context("a/1"), "is-leader", "--format=json").stdout == "false\n"
     context = desk.context()
-    assert desk.call(context, "application-version-set", "--", "1.2").code == 0
-    assert desk.store.read().units["a/0"].workload_version == "1.2"
     told = desk.call(context, "relation-model-get", "-r", str(desk.number), "--format=json").stdout
     assert json.loads(told) == {"uuid": desk.store.document.uuid}
 
@@ -463,7 +395,7 @@ def test_output_to_a_file(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", ["secret-get", "secret-add", "add-metric", "k8s-raw-set", "juju-run"]
+    "tool", ["secret-get", "state-get", "add-metric", "k8s-raw-set", "juju-run"]
 )
 def test_tools_of_other_versions_are_absent(tool: str) -> None:
     assert tool not in TOOLS
