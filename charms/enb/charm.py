@@ -2,7 +2,7 @@
 """Charm of the eNB."""
 
 from oai.functions import EnbCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(EnbCharm)

@@ -2,7 +2,7 @@
 """Charm of the HSS."""
 
 from oai.functions import HssCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(HssCharm)

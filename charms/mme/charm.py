@@ -2,7 +2,7 @@
 """Charm of the MME."""
 
 from oai.functions import MmeCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(MmeCharm)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Charm of a security gateway, which may be one of a pair."""
 
-from ops.main import main
+from vpnaas.edge import main
 from vpnaas.pair_charm import GatewayCharm
 
 if __name__ == "__main__":

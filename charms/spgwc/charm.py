@@ -2,7 +2,7 @@
 """Charm of the SPGW-C."""
 
 from oai.functions import SpgwcCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(SpgwcCharm)

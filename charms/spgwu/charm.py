@@ -2,7 +2,7 @@
 """Charm of the SPGW-U."""
 
 from oai.functions import SpgwuCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(SpgwuCharm)

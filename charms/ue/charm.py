@@ -2,7 +2,7 @@
 """Charm of the UE."""
 
 from oai.functions import UeCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(UeCharm)

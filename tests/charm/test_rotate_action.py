@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,17 +25,14 @@ def rotate(*passes: Any) -> Any:
 
     params = SimpleNamespace(technology="wireguard")
     charm: Any = SimpleNamespace(
-        unit=SimpleNamespace(is_leader=lambda: True),
         _intent=lambda: SimpleNamespace(links={"s6a": params}),
         _chosen=lambda given, links: frozenset(links),
         _reconcile_now=reconcile,
     )
-    said: dict[str, str] = {}
-    event: Any = SimpleNamespace(
-        params={}, set_results=said.update, fail=lambda text: said.update(failed=text)
-    )
-    VnfCharm._rotate_keys(charm, event)
-    return {"failed": said["failed"]} if "failed" in said else json.loads(said["output"])["s6a"]
+    try:
+        return VnfCharm._rotate_keys(charm, {})["s6a"]
+    except VduError as error:
+        return {"failed": str(error)}
 
 
 def test_keys_that_are_staged_are_not_lost_with_the_second_pass() -> None:

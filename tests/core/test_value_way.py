@@ -19,6 +19,7 @@ from support.juju import Juju
 from support.model import ModelVdu
 from vpnaas import reconciling
 from vpnaas.charm import VnfCharm
+from vpnaas.juju import JujuCharm, charm_of
 from vpnaas.params.intent import Intent
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.ssh import CommandResult, Vdu
@@ -88,7 +89,7 @@ def agent_request(program: str) -> str:
 
 
 @pytest.fixture
-def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[VnfCharm]]:
+def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[JujuCharm]]:
     """Return a charm of an HSS whose S6a is configured, with nobody related."""
     wg = tmp_path / "wg"
     wg.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/said\n', encoding="utf-8")
@@ -96,7 +97,7 @@ def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[Vnf
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     OverModel.model = ModelVdu(Juju().world, {"ens3": "10.0.0.1/24", "ens4": "192.168.8.129/24"})
     monkeypatch.setattr(reconciling, "Vdu", OverModel)
-    harness = Harness(VnfCharm, meta=META, config=CONFIG, actions="{}")
+    harness = Harness(charm_of(VnfCharm), meta=META, config=CONFIG, actions="{}")
     monkeypatch.setattr(VnfCharm, "_key_file", lambda _: str(tmp_path / "key" / "id"))
     harness.set_leader(True)
     peers = harness.add_relation("proxypeer", "hss")
@@ -170,7 +171,7 @@ def traced(names: list[str], value: str) -> Iterator[list[Call]]:
         sys.setprofile(None)
 
 
-def test_a_key_takes_the_way_of_the_page(hss: Harness[VnfCharm], tmp_path: Path) -> None:
+def test_a_key_takes_the_way_of_the_page(hss: Harness[JujuCharm], tmp_path: Path) -> None:
     juju = Juju()
     juju.world = OverModel.model.world
     mme = juju.deploy("mme", {"s6a": "requirer"}, {"ens4": "192.168.8.2/24"})

@@ -300,6 +300,7 @@ def test_exactly_the_keys_of_the_peer_relation_are_documented() -> None:
     constants = {}
     edges = [
         LIBRARY / "reconciling.py",
+        LIBRARY / "juju.py",
         LIBRARY / "pair_charm.py",
         LIBRARY.with_name("oai") / "charm.py",
     ]

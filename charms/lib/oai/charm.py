@@ -1,4 +1,4 @@
-"""ops edge of a network function: `VnfCharm` with OpenAirInterface on top of its links."""
+"""The charm of a network function: `VnfCharm` with OpenAirInterface on top of its links."""
 
 import json
 import logging
@@ -9,6 +9,7 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
+from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
@@ -56,31 +57,28 @@ class NfCharm(VnfCharm):
 
     kind = ""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._request = Request()
-        super().__init__(*args)
+        super().__init__(environment)
 
     # The reconcile
 
-    def _more_relations(self) -> List[str]:
-        return sorted(
-            name
-            for name, endpoint in self.meta.relations.items()
-            if endpoint.interface_name == FUNCTIONS
-        )
+    def more_relations(self) -> List[str]:
+        """Return the endpoints between network functions that are no links."""
+        return sorted(self.environment.endpoints(FUNCTIONS))
 
     def _stored_params(self) -> Optional[Common]:
-        return params.from_json(self.kind, self._stored(NF_KEY))
+        return params.from_json(self.kind, self.environment.stored(NF_KEY))
 
     def _has_more(self) -> bool:
         return self._request.params is not None or self._stored_params() is not None
 
     def _extra_state(self) -> str:
         seen = {
-            name: [(label, sorted(bag.items())) for _, label, bag in self._databags(name)]
-            for name in self._more_relations()
+            name: [(label, sorted(bag.items())) for _, label, bag in self.environment.related(name)]
+            for name in self.more_relations()
         }
-        stored = self._stored(NF_KEY) + self._stored(FUNCTIONS_KEY)
+        stored = self.environment.stored(NF_KEY) + self.environment.stored(FUNCTIONS_KEY)
         return stored + json.dumps(seen, sort_keys=True)
 
     def _extra_absent(self) -> List[Step]:
@@ -125,7 +123,7 @@ class NfCharm(VnfCharm):
             parts[link] = self._parts(link, decided, problems)
             peers = [p.address for _, p in parts[link] if part.expected(self.kind, link, p)]
             ends[link] = End(decided.interface, address, tuple(a for a in peers if a))
-        for name in self._more_relations():
+        for name in self.more_relations():
             if part.link_of(name) not in self.roles:
                 parts[name] = tuple(told for _, told in self._told(name, problems))
         request = self._request
@@ -159,7 +157,7 @@ class NfCharm(VnfCharm):
         found = []
         for peer_name, (label, told) in self._told(link, problems):
             found.append((label, attr.evolve(told, address=admitted.get(peer_name, ""))))
-        for name in self._more_relations():
+        for name in self.more_relations():
             if part.link_of(name) == link:
                 found += [told for _, told in self._told(name, problems)]
         found += sorted(self._manual_functions().get(link, {}).items())
@@ -168,7 +166,7 @@ class NfCharm(VnfCharm):
     def _told(self, relation: str, problems: List[str]) -> List[Tuple[str, Tuple[str, part.Part]]]:
         """Return what each network function of a relation told, with its name as a peer."""
         found = []
-        for id, label, bag in self._databags(relation):
+        for id, label, bag in self.environment.related(relation):
             try:
                 told = part.decode(bag, label)
             except InputError as error:
@@ -180,18 +178,15 @@ class NfCharm(VnfCharm):
 
     def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
         """Return the network functions of other services that the operator told of, by link."""
-        return part.functions_from_json(self._stored(FUNCTIONS_KEY))
+        return part.functions_from_json(self.environment.stored(FUNCTIONS_KEY))
 
     def _publish_part(self, own: Optional[part.Part]) -> None:
-        for name in sorted(self.roles) + self._more_relations():
+        for name in sorted(self.roles) + self.more_relations():
             told = own
             if own is not None and name not in self.roles:
                 told = attr.evolve(own, address=self._address_for(name))
-            for relation in self.model.relations[name]:
-                bag = relation.data[self.app]
-                for key, value in part.encode(told).items():
-                    if bag.get(key, "") != value:
-                        bag[key] = value
+            for id in self.environment.relation_ids(name):
+                self.environment.tell(name, id, part.encode(told))
 
     def _address_for(self, relation: str) -> str:
         """Return where we are reached by whom a relation that is no link leads to."""
@@ -231,9 +226,9 @@ class NfCharm(VnfCharm):
         outcome = self._reconcile_for(Request(asked, secrets, wait=ACTION_WAIT))
         if outcome.refused:
             self._request = Request()
-            self._reconcile_and_report()  # The status is to tell of what is in force.
+            self.reconcile_and_report()  # The status is to tell of what is in force.
             raise VpnaasError(outcome.reason)
-        self._store(NF_KEY, params.to_json(asked))
+        self.environment.store(NF_KEY, params.to_json(asked))
         return outcome.details
 
     @action("restart-nf")
@@ -284,7 +279,7 @@ class NfCharm(VnfCharm):
         self, functions: Mapping[str, Mapping[str, part.Part]], answer: Dict[str, Any]
     ) -> Mapping[str, Any]:
         """Keep other functions of other services, and reconcile with them."""
-        self._store(FUNCTIONS_KEY, part.functions_to_json(functions))
+        self.environment.store(FUNCTIONS_KEY, part.functions_to_json(functions))
         outcome = self._reconcile_for(Request(wait=ACTION_WAIT))
         return dict(answer, state=outcome.state, reason=outcome.reason)
 

@@ -1,10 +1,9 @@
 """Actions by declaration: `@action("NAME")` ties an action to the method that does its work."""
 
-import functools
 import json
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from ops.charm import ActionEvent, CharmBase
+import attr
 
 from vpnaas.base.errors import VpnaasError
 
@@ -13,7 +12,33 @@ OUTPUT_LIMIT = 60000
 
 Params = Mapping[str, Any]
 Work = Callable[[Any, Params], Mapping[str, Any]]
-Handler = Callable[[Any, ActionEvent], None]
+
+
+@attr.frozen
+class Declared:
+    """An action that a class of charms declares.
+
+    Attributes:
+        name: As in actions.yaml.
+        method: Name of the method that does the work.
+        leader: Whether only the leader may run it.
+        plain: Whether the method returns the results themselves, by key.
+        failed: Results that a failed action has in addition to `output`.
+    """
+
+    name: str
+    method: str
+    leader: bool
+    plain: bool
+    failed: Mapping[str, str]
+
+
+@attr.frozen
+class Answer:
+    """What an action tells: its results, and a sentence if it failed."""
+
+    results: Dict[str, Any]
+    failed: str = ""
 
 
 def action(
@@ -21,58 +46,45 @@ def action(
     leader: bool = True,
     plain: bool = False,
     failed: Optional[Mapping[str, str]] = None,
-) -> Callable[[Work], Handler]:
-    """Declare a method of a charm as the handler of an action.
+) -> Callable[[Work], Work]:
+    """Declare a method of a charm as the one that does the work of an action.
 
     The method takes the parameters and returns the answer. The answer becomes the JSON in `output`.
-    A VpnaasError fails the action. Its sentence goes into `output` too, because OSM shows nothing
-    else of a failed action.
-
-    Args:
-        name: Name of the action, as in actions.yaml.
-        leader: Whether only the leader may run it.
-        plain: Whether the method returns the results themselves, by key.
-        failed: Results that a failed action has in addition to `output`.
+    See `Declared` for the arguments.
     """
 
-    def declare(work: Work) -> Handler:
-        @functools.wraps(work)
-        def handle(charm: Any, event: ActionEvent) -> None:
-            try:
-                if leader and not charm.unit.is_leader():
-                    raise VpnaasError(
-                        "this unit is not the leader; run the action on the application"
-                    )
-                answer = work(charm, event.params)
-            except VpnaasError as error:
-                event.set_results(dict(failed or {}, output=str(error)))
-                event.fail(str(error))
-                return
-            results = answer if plain else {"output": _json(answer)}
-            event.set_results({key: _short(value) for key, value in results.items()})
-
-        handle.__dict__["action"] = name
-        return handle
+    def declare(work: Work) -> Work:
+        work.__dict__["action"] = Declared(name, work.__name__, leader, plain, failed or {})
+        return work
 
     return declare
 
 
-def declared(charm: type) -> Dict[str, Handler]:
-    """Return the handlers that a class of charms declares, by action; a subclass's own counts."""
+def declared(charm: type) -> Dict[str, Declared]:
+    """Return the actions that a class of charms declares, by name; a subclass's own counts."""
     return {
-        str(value.action): value
+        value.action.name: value.action
         for owner in reversed(charm.__mro__)
         for value in vars(owner).values()
         if hasattr(value, "action")
     }
 
 
-def observe(charm: CharmBase) -> None:
-    """Have a charm handle the actions it declares, as far as its actions.yaml has them."""
-    for name, handler in declared(type(charm)).items():
-        if name in charm.meta.actions:
-            event = getattr(charm.on, name.replace("-", "_") + "_action")
-            charm.framework.observe(event, getattr(charm, handler.__name__))
+def run(charm: Any, name: str, params: Params) -> Answer:
+    """Run an action that the class of a charm declares.
+
+    A VpnaasError fails the action. Its sentence goes into `output` too, because OSM shows nothing
+    else of a failed action.
+    """
+    asked = declared(type(charm))[name]
+    try:
+        if asked.leader and not charm.environment.is_leader():
+            raise VpnaasError("this unit is not the leader; run the action on the application")
+        answer = getattr(charm, asked.method)(params)
+    except VpnaasError as error:
+        return Answer(dict(asked.failed, output=str(error)), str(error))
+    results = answer if asked.plain else {"output": _json(answer)}
+    return Answer({key: _short(value) for key, value in results.items()})
 
 
 def _json(value: Any) -> str:

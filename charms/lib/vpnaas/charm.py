@@ -1,4 +1,4 @@
-"""ops edge: the one charm class every VNF of the collection uses, with the primitives of links."""
+"""The charm class that every VNF of the collection uses, with the primitives of links."""
 
 import uuid
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence
 import attr
 
 from vpnaas import status
-from vpnaas.actions import OUTPUT_LIMIT, Params, action, observe
+from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import certificate_actions, measure, qos
@@ -23,10 +23,6 @@ from vpnaas.vdu.ssh import Vdu, ensure_key
 
 class VnfCharm(ReconcilingCharm):
     """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        observe(self)
 
     def _reconcile_now(self, **options: Any) -> Outcome:
         outcome = self._reconcile(self._charm_state(**options))
@@ -48,9 +44,9 @@ class VnfCharm(ReconcilingCharm):
         outcome = self._reconcile_now(intent=intent)
         refused = refusals(outcome)
         if refused:
-            self._reconcile_and_report()  # The status shows what is in force.
+            self.reconcile_and_report()  # The status shows what is in force.
             raise VpnaasError(refused[0])
-        self._store(INTENT_KEY, intent.to_json())
+        self.environment.store(INTENT_KEY, intent.to_json())
         return outcome
 
     def _chosen(self, params: Params, configured: Mapping[str, Any]) -> FrozenSet[str]:
@@ -88,8 +84,8 @@ class VnfCharm(ReconcilingCharm):
         key = ensure_key(self._key_file())
         # OSM calls this before it puts the key into a VDU that it has just made. The new VDU has a
         # new host key, so the stored one is no longer valid.
-        if self.unit.is_leader() and self._peers() is not None:
-            self._store(HOST_KEY, "")
+        if self.environment.is_leader() and self.environment.has_store():
+            self.environment.store(HOST_KEY, "")
         return {"output": key}
 
     @action("get-ssh-public-key", leader=False, plain=True)
@@ -108,20 +104,20 @@ class VnfCharm(ReconcilingCharm):
     def _trust_host_key(self, params: Params) -> Dict[str, Any]:
         text = str(params.get("fingerprint", "any"))
         wanted = fields.host_key_fingerprint("trust-host-key: fingerprint", text)
-        before = self._stored(HOST_KEY)
-        self._store(TRUST_KEY, wanted)
-        self._store(HOST_KEY, "")
+        before = self.environment.stored(HOST_KEY)
+        self.environment.store(TRUST_KEY, wanted)
+        self.environment.store(HOST_KEY, "")
         try:
             with self._vdu() as vdu:
                 vdu.command("true", seconds=20)
                 self._pin(vdu)
         except VpnaasError:
-            self._store(HOST_KEY, before)
-            self._store(TRUST_KEY, "")
+            self.environment.store(HOST_KEY, before)
+            self.environment.store(TRUST_KEY, "")
             raise
-        self._store(TRUST_KEY, "")
-        self._reconcile_and_report()
-        return {"output": "pinned {}".format(self._stored(HOST_KEY))}
+        self.environment.store(TRUST_KEY, "")
+        self.reconcile_and_report()
+        return {"output": "pinned {}".format(self.environment.stored(HOST_KEY))}
 
     # Links and their peers
 
@@ -214,7 +210,7 @@ class VnfCharm(ReconcilingCharm):
         given = certificate_actions.given(params)
         outcome = self._reconcile_now(certificates={link: given})
         if outcome.plans[link].unusable:
-            self._reconcile_and_report()  # The status shows what is in force.
+            self.reconcile_and_report()  # The status shows what is in force.
             raise VpnaasError(outcome.plans[link].problems[0])
         # A staged key takes over now if its peers have acknowledged it.
         return self._view(self._reconcile_now(), frozenset([link]))
@@ -309,7 +305,7 @@ class VnfCharm(ReconcilingCharm):
     def _take(self, intent: Intent) -> None:
         """Put an intent into force where there is something to reconcile yet, and keep it."""
         if intent.empty:
-            self._store(INTENT_KEY, intent.to_json())
+            self.environment.store(INTENT_KEY, intent.to_json())
         else:
             self._change_intent(intent, lambda outcome: outcome.problems)
 

@@ -1,4 +1,4 @@
-"""ops edge of a security gateway that may be one of a pair."""
+"""The charm of a security gateway that may be one of a pair."""
 
 import logging
 from typing import Any, List, Mapping, Optional
@@ -9,6 +9,7 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
+from vpnaas.environment import Environment
 from vpnaas.extras import gateway_pair
 from vpnaas.extras.extra import Extra
 from vpnaas.extras.gateway_pair import NO_ROLE, PairOutcome, PairParams
@@ -26,17 +27,17 @@ RESUME = "resume"
 class GatewayCharm(VnfCharm):
     """Proxy charm of a gateway; `configure-standby` makes it one of a pair."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._asked: Optional[PairParams] = None
-        super().__init__(*args)
+        super().__init__(environment)
 
     def _pair(self) -> PairParams:
         if self._asked is not None:
             return self._asked
-        return PairParams.from_json(self._stored(PAIR_KEY))
+        return PairParams.from_json(self.environment.stored(PAIR_KEY))
 
     def _extra_state(self) -> str:
-        return self._stored(PAIR_KEY)
+        return self.environment.stored(PAIR_KEY)
 
     def _extra_absent(self) -> List[Step]:
         return gateway_pair.absent() if self._pair().role != NO_ROLE else []
@@ -76,14 +77,14 @@ class GatewayCharm(VnfCharm):
         self._asked = params
         extra = self._reconcile_now().extra
         if params.role == NO_ROLE:
-            self._store(PAIR_KEY, params.to_json())
+            self.environment.store(PAIR_KEY, params.to_json())
             return PairOutcome(NO_ROLE, details=params.to_params())
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
             self._asked = None
-            self._reconcile_and_report()  # The status shows what is in force.
+            self.reconcile_and_report()  # The status shows what is in force.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
-        self._store(PAIR_KEY, params.to_json())
+        self.environment.store(PAIR_KEY, params.to_json())
         return extra
 
     @action("configure-standby")

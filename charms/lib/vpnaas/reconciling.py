@@ -1,27 +1,20 @@
-"""ops edge: turns any event of Juju into one reconcile, for every VNF.
-
-Every event leads to `_reconcile`; the handlers differ only in their report. OSM waits an hour for a
-unit that is neither active nor blocked, so the charm sets no other status.
-"""
+"""The reconcile of a charm: whatever event leads to one run, for every VNF."""
 
 import hashlib
 import json
 import logging
 import os
-import subprocess
 import time
-from typing import Any, FrozenSet, List, Mapping, Optional, Tuple
+from typing import FrozenSet, List, Mapping, Optional, Tuple
 
 import attr
-from ops.charm import CharmBase, ConfigChangedEvent, RelationEvent
-from ops.framework import EventBase, StoredState
-from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
 from vpnaas import status
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, UnreachableError, VpnaasError
-from vpnaas.base.links import PROVIDER, RELATION_INTERFACE, REQUIRER
+from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.base.x509 import Certificate
+from vpnaas.environment import Environment
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.extras.extra import Extra
 from vpnaas.params.intent import Intent
@@ -38,11 +31,9 @@ logger = logging.getLogger(__name__)
 # one with a traceback, line by line. What failed is in the sentence of our own error.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
-PEER_RELATION = "proxypeer"
 INTENT_KEY = "intent"
 HOST_KEY = "ssh-host-key"
 TRUST_KEY = "ssh-host-key-trust"
-SSH_PUBLIC_KEY = "ssh-public-key"
 
 
 class Outcome:
@@ -64,48 +55,21 @@ class Outcome:
         self.extra = extra or Extra()
 
 
-class ReconcilingCharm(CharmBase):
-    """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
+class ReconcilingCharm:
+    """The code of a VNF's charm; its links are the endpoints of interface vpnaas-link.
 
-    _settled = StoredState()  # type: ignore[no-untyped-call]
+    Attributes:
+        environment: Where the code runs.
+        roles: "provider" or "requirer" of each link.
+    """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._settled.set_default(fingerprint="")
-        self.roles = {
-            name: role
-            for role, endpoints in (
-                (PROVIDER, self.meta.provides),
-                (REQUIRER, self.meta.requires),
-            )
-            for name, endpoint in endpoints.items()
-            if endpoint.interface_name == RELATION_INTERFACE
-        }
-        events = [
-            self.on.install,
-            self.on.start,
-            self.on.config_changed,
-            self.on.leader_elected,
-            self.on.leader_settings_changed,
-            self.on.upgrade_charm,
-            self.on.update_status,
-        ]
-        for endpoint in [PEER_RELATION] + sorted(self.roles) + self._more_relations():
-            relation = self.on[endpoint]
-            events += [
-                relation.relation_created,
-                relation.relation_joined,
-                relation.relation_changed,
-                relation.relation_departed,
-                relation.relation_broken,
-            ]
-        for event in events:
-            self.framework.observe(event, self._on_event)
-        self.framework.observe(self.on.stop, self._on_stop)
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.roles = environment.endpoints(RELATION_INTERFACE)
 
     # What a VNF with more than links overrides
 
-    def _more_relations(self) -> List[str]:
+    def more_relations(self) -> List[str]:
         """Return the endpoints that are no links."""
         return []
 
@@ -127,42 +91,47 @@ class ReconcilingCharm(CharmBase):
 
     # Events
 
-    def _on_event(self, event: EventBase) -> None:
-        # Juju repeats itself. Where all that a reconcile depends on in Juju is as the last one left
-        # it, the VDU need not be asked; update-status looks for drift there.
-        self._reconcile_and_report(isinstance(event, (RelationEvent, ConfigChangedEvent)))
+    def reconcile_and_report(self, unless_settled: bool = False) -> None:
+        """Handle an event.
 
-    def _reconcile_and_report(self, unless_settled: bool = False) -> None:
+        Args:
+            unless_settled: Do nothing if all that the last reconcile depended on is unchanged.
+        """
+        environment = self.environment
         try:
-            self._announce_ssh_key()
-            if not self.unit.is_leader():
-                self.unit.status = ActiveStatus("standby, the leader manages the VDU")
+            if environment.unit_keys():
+                # The leader lets us in before we need it.
+                environment.announce(ensure_key(self._key_file()))
+            if not environment.is_leader():
+                environment.set_status(False, "standby, the leader manages the VDU")
                 return
             charm_state = self._charm_state()
-            if unless_settled and str(self._settled.fingerprint) == self._fingerprint(charm_state):
+            if unless_settled and environment.settled() == self._fingerprint(charm_state):
                 return
             self._report(self._reconcile(charm_state))
         except NotReadyError:
             # Before the unit has entered its peer relation, as in install.
-            self.unit.status = ActiveStatus("starting")
+            environment.set_status(False, "starting")
         except VpnaasError as error:
-            self.unit.status = BlockedStatus(str(error))
+            environment.set_status(True, str(error))
 
     def _report(self, outcome: Optional[Outcome]) -> None:
         if outcome is None:
             wanted = "a link" if self.roles else "its parameters"
             missing = "ssh-hostname and ssh-username" if not self._login() else wanted
-            self.unit.status = ActiveStatus("ready, waiting for OSM to set {}".format(missing))
+            text = "ready, waiting for OSM to set {}".format(missing)
+            self.environment.set_status(False, text)
             return
         bad, links = status.summary(outcome.links)
         parts = outcome.problems + (outcome.extra.summary(), links)
         text = ", ".join(words for words in parts if words)
         bad = bad or outcome.extra.bad or bool(outcome.problems)
-        self.unit.status = BlockedStatus(text) if bad else ActiveStatus(text)
+        self.environment.set_status(bool(bad), text)
 
-    def _on_stop(self, event: EventBase) -> None:
+    def stop(self) -> None:
         """Take the links down with the last unit; a VDU that is gone already is fine."""
-        if not self.unit.is_leader() or self._others_go_on() or not self._login():
+        environment = self.environment
+        if not environment.is_leader() or environment.others_go_on() or not self._login():
             return
         steps = self._extra_absent() + monitoring.absent()
         for link in sorted(self.roles):
@@ -180,23 +149,6 @@ class ReconcilingCharm(CharmBase):
         except VpnaasError as error:
             logger.warning("links were not taken down: %s", error)
 
-    def _others_go_on(self) -> bool:
-        """Tell whether another unit of the application stays.
-
-        It asks Juju itself: before ops 2.3, planned_units also counts dying units, and so always
-        counts the unit that stops.
-        """
-        command = ["goal-state", "--format=json"]
-        try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)
-            units = json.loads(done.stdout.decode("utf-8")).get("units") or {}
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            logger.warning("goal-state does not tell of other units: %s", error)
-            return False
-        return any(
-            name != self.unit.name and told.get("status") != "dying" for name, told in units.items()
-        )
-
     # The one path
 
     def _fingerprint(self, charm_state: CharmState) -> str:
@@ -207,16 +159,12 @@ class ReconcilingCharm(CharmBase):
             "authorize": charm_state.authorize,
             "extra": self._extra_state(),
             "remotes": {
-                link: [(id, sorted(bag.items())) for id, _, bag in self._databags(link)]
+                link: [(id, sorted(bag.items())) for id, _, bag in self.environment.related(link)]
                 for link in self.roles
             },
             # What we published is part of it: if Juju dropped it, we are not settled.
             "own": {
-                link: [
-                    sorted(relation.data[self.app].items())
-                    for relation in self.model.relations[link]
-                    if relation.units
-                ]
+                link: [sorted(bag.items()) for bag in self.environment.published(link)]
                 for link in sorted(frozenset(charm_state.intent.links) | charm_state.intent.off)
             },
         }
@@ -245,7 +193,7 @@ class ReconcilingCharm(CharmBase):
         outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, plan.problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not outcome.problems
-        self._settled.fingerprint = self._fingerprint(charm_state) if calm else ""
+        self.environment.settle(self._fingerprint(charm_state) if calm else "")
         return outcome
 
     def _plan(self, charm_state: CharmState, vdu: Vdu) -> Plan:
@@ -278,7 +226,7 @@ class ReconcilingCharm(CharmBase):
             intent=attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles)),
             roles=self.roles,
             remotes={
-                link: tuple(Remote.read(*related) for related in self._databags(link))
+                link: tuple(Remote.read(*related) for related in self.environment.related(link))
                 for link in self.roles
             },
             management=management,
@@ -294,109 +242,58 @@ class ReconcilingCharm(CharmBase):
 
     def _is_gateway(self) -> bool:
         """Tell whether charm.yaml says `gateway: true`, which brings the action."""
-        return "configure-gateway" in self.meta.actions
-
-    def _databags(self, link: str) -> List[Tuple[int, str, Mapping[str, str]]]:
-        """Return relation id, name and databag of each related application, by id."""
-        found = []
-        for relation in self.model.relations[link]:
-            # In departed and broken hooks the units that left are not listed any more.
-            if relation.app is not None and any(u.app is relation.app for u in relation.units):
-                bag = dict(relation.data[relation.app])
-                found.append((relation.id, relation.app.name, bag))
-        return sorted(found, key=lambda item: item[0])
+        return "configure-gateway" in self.environment.actions
 
     def _publish(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
         for link in sorted(charm_state.intent.off):
-            for relation in self.model.relations[link]:
-                self._tell(relation, declined())
+            for id in self.environment.relation_ids(link):
+                self.environment.tell(link, id, declined())
         for link, plan in plans.items():
-            for relation in self.model.relations[link]:
-                offer = plan.offers.get(relation.id)
+            for id in self.environment.relation_ids(link):
+                offer = plan.offers.get(id)
                 if offer is not None:
-                    self._tell(relation, encode(offer))
-
-    def _tell(self, relation: Relation, told: Mapping[str, str]) -> None:
-        bag = relation.data[self.app]
-        for key, value in told.items():
-            if bag.get(key, "") != value:
-                bag[key] = value
+                    self.environment.tell(link, id, encode(offer))
 
     # What persists
 
-    def _peers(self) -> Optional[Relation]:
-        return self.model.get_relation(PEER_RELATION)
-
-    def _stored(self, key: str) -> str:
-        relation = self._peers()
-        try:
-            if relation is not None:
-                return str(relation.data[self.app].get(key, ""))
-        except ModelError:
-            pass
-        # Nothing must pass for an empty intent that only cannot be read.
-        raise NotReadyError("the peer relation cannot be read yet; try again")
-
-    def _store(self, key: str, value: str) -> None:
-        relation = self._peers()
-        if relation is None:
-            raise NotReadyError("the peer relation does not exist yet; try again")
-        if relation.data[self.app].get(key, "") != value:
-            relation.data[self.app][key] = value
-
     def _intent(self) -> Intent:
-        return Intent.from_json(self._stored(INTENT_KEY))
+        return Intent.from_json(self.environment.stored(INTENT_KEY))
 
     # SSH
 
     def _key_file(self) -> str:
-        name = self.unit.name.replace("/", "-")
-        return os.path.join(str(self.charm_dir), ".osm-vpnaas", name, "id_ed25519")
+        return os.path.join(self.environment.folder, "id_ed25519")
 
     def _login(self) -> Optional[Login]:
-        host = address_of(str(self.config.get("ssh-hostname") or ""))
-        user = str(self.config.get("ssh-username") or "").strip()
+        host = address_of(self.environment.option("ssh-hostname"))
+        user = self.environment.option("ssh-username").strip()
         if not host or not user:
             return None
-        return Login(host, user, str(self.config.get("ssh-password") or ""), self._key_file())
+        return Login(host, user, self.environment.option("ssh-password"), self._key_file())
 
     def _vdu(self) -> Vdu:
         login = self._login()
         if login is None:
             raise UnreachableError("ssh-hostname and ssh-username are not set")
-        option = str(self.config.get("ssh-host-key-fingerprint") or "")
+        option = self.environment.option("ssh-host-key-fingerprint")
         wanted = fields.host_key_fingerprint("ssh-host-key-fingerprint", option)
         pinned = ""
-        if self.unit.is_leader():
-            host, _, key = self._stored(HOST_KEY).partition(" ")
+        if self.environment.is_leader():
+            host, _, key = self.environment.stored(HOST_KEY).partition(" ")
             pinned = key if host == login.host else ""
             if not wanted:
-                wanted = self._stored(TRUST_KEY)
+                wanted = self.environment.stored(TRUST_KEY)
         recall = os.path.join(os.path.dirname(self._key_file()), "recall.json")
         return Vdu(login, HostKeyRule(pinned, wanted), recall)
 
     def _pin(self, vdu: Vdu) -> None:
         login = self._login()
-        if login and vdu.host_key and self.unit.is_leader():
-            self._store(HOST_KEY, "{} {}".format(login.host, vdu.host_key))
-
-    def _announce_ssh_key(self) -> None:
-        """Tell our other units our public key, so that the leader lets us in before we need it."""
-        relation = self._peers()
-        if relation is None or not relation.units:
-            return
-        key = ensure_key(self._key_file())
-        try:
-            if relation.data[self.unit].get(SSH_PUBLIC_KEY, "") != key:
-                relation.data[self.unit][SSH_PUBLIC_KEY] = key
-        except ModelError:
-            raise NotReadyError("the peer relation cannot be written yet; try again")
+        if login and vdu.host_key and self.environment.is_leader():
+            self.environment.store(HOST_KEY, "{} {}".format(login.host, vdu.host_key))
 
     def _other_ssh_keys(self) -> Tuple[str, ...]:
-        relation = self._peers()
-        keys: List[str] = []
-        for unit in sorted(relation.units, key=lambda u: u.name) if relation else ():
-            text = relation.data[unit].get(SSH_PUBLIC_KEY, "") if relation else ""
-            if text:
-                keys.append(fields.ssh_public_key("proxypeer: " + unit.name, text))
-        return tuple(keys)
+        return tuple(
+            fields.ssh_public_key("proxypeer: " + unit, text)
+            for unit, text in self.environment.unit_keys().items()
+            if text
+        )

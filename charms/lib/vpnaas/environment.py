@@ -1,0 +1,100 @@
+"""The execution environment of a charm, as its code sees it.
+
+`juju` implements it for a unit of Juju. All other code of a charm does not know where it runs.
+"""
+
+import abc
+from typing import Dict, FrozenSet, List, Mapping, Tuple
+
+Related = Tuple[int, str, Mapping[str, str]]
+"""Relation id, name and databag of a related application."""
+
+
+class Environment(abc.ABC):
+    """What OSM's VCA gives to the code of one charm.
+
+    Attributes:
+        folder: Folder for files of this unit only, such as its SSH key. It may be missing.
+        actions: Names of the actions that the charm declares.
+    """
+
+    folder = ""
+    actions: FrozenSet[str] = frozenset()
+
+    @abc.abstractmethod
+    def endpoints(self, interface: str) -> Dict[str, str]:
+        """Return "provider" or "requirer" by endpoint, for the endpoints of an interface."""
+
+    @abc.abstractmethod
+    def option(self, name: str) -> str:
+        """Return an option that the primitive `config` sets, "" if it is not set."""
+
+    @abc.abstractmethod
+    def is_leader(self) -> bool:
+        """Tell whether this unit manages the VDU; the others stand by."""
+
+    @abc.abstractmethod
+    def set_status(self, blocked: bool, text: str) -> None:
+        """Show a sentence about the VNF, and whether an operator has to act."""
+
+    # Relations
+
+    @abc.abstractmethod
+    def related(self, endpoint: str) -> List[Related]:
+        """Return the related applications that still have units, by relation id."""
+
+    @abc.abstractmethod
+    def published(self, endpoint: str) -> List[Mapping[str, str]]:
+        """Return what we told in the relations whose other end still has units."""
+
+    @abc.abstractmethod
+    def relation_ids(self, endpoint: str) -> List[int]:
+        """Return the relations of an endpoint."""
+
+    @abc.abstractmethod
+    def tell(self, endpoint: str, relation_id: int, told: Mapping[str, str]) -> None:
+        """Tell the other end of a relation; an empty value takes a key away."""
+
+    # What persists
+
+    @abc.abstractmethod
+    def has_store(self) -> bool:
+        """Tell whether `store` works already."""
+
+    @abc.abstractmethod
+    def stored(self, key: str) -> str:
+        """Return what was stored, "" if nothing was.
+
+        Raises:
+            NotReadyError: It cannot be read yet. Nothing must pass for empty that cannot be read.
+        """
+
+    @abc.abstractmethod
+    def store(self, key: str, value: str) -> None:
+        """Keep a text for later runs and for the next leader.
+
+        Raises:
+            NotReadyError: It cannot be kept yet.
+        """
+
+    @abc.abstractmethod
+    def settled(self) -> str:
+        """Return the last digest that `settle` kept."""
+
+    @abc.abstractmethod
+    def settle(self, digest: str) -> None:
+        """Keep a digest of all that the last reconcile depended on; losing it does no harm."""
+
+    # Our other units
+
+    @abc.abstractmethod
+    def unit_keys(self) -> Dict[str, str]:
+        """Return the SSH public key of each of our other units, "" where it told none yet."""
+
+    @abc.abstractmethod
+    def announce(self, key: str) -> None:
+        """Tell our other units our SSH public key."""
+
+    @abc.abstractmethod
+    def others_go_on(self) -> bool:
+        """Tell whether another unit stays when this one stops."""

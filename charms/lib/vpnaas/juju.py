@@ -1,0 +1,240 @@
+"""ops edge: a charm's code as a unit of Juju. Every event leads to one reconcile.
+
+OSM waits an hour for a unit that is neither active nor blocked, so no other status is set.
+"""
+
+import json
+import logging
+import os
+import subprocess
+from typing import Any, Dict, List, Mapping, Optional, Type
+
+from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
+from ops.framework import EventBase, StoredState
+from ops.main import main
+from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
+
+from vpnaas import actions
+from vpnaas.base.errors import NotReadyError
+from vpnaas.base.links import PROVIDER, REQUIRER
+from vpnaas.environment import Environment, Related
+from vpnaas.reconciling import ReconcilingCharm
+
+logger = logging.getLogger(__name__)
+
+PEER_RELATION = "proxypeer"
+SSH_PUBLIC_KEY = "ssh-public-key"
+
+
+class JujuEnvironment(Environment):
+    """A unit of Juju: databags of applications, and a peer relation that keeps what persists."""
+
+    def __init__(self, charm: "JujuCharm") -> None:
+        self._charm = charm
+        self._unit = charm.unit
+        self.folder = os.path.join(
+            str(charm.charm_dir), ".osm-vpnaas", charm.unit.name.replace("/", "-")
+        )
+        self.actions = frozenset(charm.meta.actions)
+
+    def endpoints(self, interface: str) -> Dict[str, str]:
+        """See `Environment`."""
+        meta = self._charm.meta
+        return {
+            name: role
+            for role, endpoints in ((PROVIDER, meta.provides), (REQUIRER, meta.requires))
+            for name, endpoint in endpoints.items()
+            if endpoint.interface_name == interface
+        }
+
+    def option(self, name: str) -> str:
+        """See `Environment`."""
+        return str(self._charm.config.get(name) or "")
+
+    def is_leader(self) -> bool:
+        """See `Environment`."""
+        return bool(self._unit.is_leader())
+
+    def set_status(self, blocked: bool, text: str) -> None:
+        """See `Environment`."""
+        self._unit.status = BlockedStatus(text) if blocked else ActiveStatus(text)
+
+    def related(self, endpoint: str) -> List[Related]:
+        """See `Environment`."""
+        return sorted(
+            (
+                (relation.id, relation.app.name, dict(relation.data[relation.app]))
+                for relation in self._alive(endpoint)
+                if relation.app is not None
+            ),
+            key=lambda item: item[0],
+        )
+
+    def _alive(self, endpoint: str) -> List[Relation]:
+        """Return relations whose other end has units; what departs is not listed any more."""
+        return [
+            relation
+            for relation in self._charm.model.relations[endpoint]
+            if relation.app is not None and any(u.app is relation.app for u in relation.units)
+        ]
+
+    def published(self, endpoint: str) -> List[Mapping[str, str]]:
+        """See `Environment`."""
+        return [
+            dict(relation.data[self._charm.app])
+            for relation in self._charm.model.relations[endpoint]
+            if relation.units
+        ]
+
+    def relation_ids(self, endpoint: str) -> List[int]:
+        """See `Environment`."""
+        return [relation.id for relation in self._charm.model.relations[endpoint]]
+
+    def tell(self, endpoint: str, relation_id: int, told: Mapping[str, str]) -> None:
+        """See `Environment`."""
+        for relation in self._charm.model.relations[endpoint]:
+            if relation.id != relation_id:
+                continue
+            bag = relation.data[self._charm.app]
+            for key, value in told.items():
+                if bag.get(key, "") != value:
+                    bag[key] = value
+
+    def _peers(self) -> Optional[Relation]:
+        return self._charm.model.get_relation(PEER_RELATION)
+
+    def has_store(self) -> bool:
+        """See `Environment`."""
+        return self._peers() is not None
+
+    def stored(self, key: str) -> str:
+        """See `Environment`."""
+        relation = self._peers()
+        try:
+            if relation is not None:
+                return str(relation.data[self._charm.app].get(key, ""))
+        except ModelError:
+            pass
+        raise NotReadyError("the peer relation cannot be read yet; try again")
+
+    def store(self, key: str, value: str) -> None:
+        """See `Environment`."""
+        relation = self._peers()
+        if relation is None:
+            raise NotReadyError("the peer relation does not exist yet; try again")
+        if relation.data[self._charm.app].get(key, "") != value:
+            relation.data[self._charm.app][key] = value
+
+    def settled(self) -> str:
+        """See `Environment`."""
+        return str(self._charm.settled.fingerprint)
+
+    def settle(self, digest: str) -> None:
+        """See `Environment`."""
+        self._charm.settled.fingerprint = digest
+
+    def unit_keys(self) -> Dict[str, str]:
+        """See `Environment`."""
+        relation = self._peers()
+        units = sorted(relation.units, key=lambda u: u.name) if relation else []
+        try:
+            return {
+                u.name: str(relation.data[u].get(SSH_PUBLIC_KEY, "")) for u in units if relation
+            }
+        except ModelError:
+            raise NotReadyError("the peer relation cannot be read yet; try again")
+
+    def announce(self, key: str) -> None:
+        """See `Environment`."""
+        relation = self._peers()
+        try:
+            if relation and relation.data[self._unit].get(SSH_PUBLIC_KEY, "") != key:
+                relation.data[self._unit][SSH_PUBLIC_KEY] = key
+        except ModelError:
+            raise NotReadyError("the peer relation cannot be written yet; try again")
+
+    def others_go_on(self) -> bool:
+        """See `Environment`.
+
+        It asks Juju itself: before ops 2.3, planned_units also counts dying units, and so always
+        counts the unit that stops.
+        """
+        command = ["goal-state", "--format=json"]
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)
+            units = json.loads(done.stdout.decode("utf-8")).get("units") or {}
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            logger.warning("goal-state does not tell of other units: %s", error)
+            return False
+        return any(
+            name != self._unit.name and told.get("status") != "dying"
+            for name, told in units.items()
+        )
+
+
+class JujuCharm(CharmBase):
+    """Hands Juju's events and actions to the code of a charm.
+
+    Attributes:
+        kind: Class of that code.
+        code: The code, in this unit.
+    """
+
+    kind = ReconcilingCharm
+    settled = StoredState()  # type: ignore[no-untyped-call]
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.settled.set_default(fingerprint="")
+        self.code = self.kind(JujuEnvironment(self))
+        events = [
+            self.on.install,
+            self.on.start,
+            self.on.config_changed,
+            self.on.leader_elected,
+            self.on.leader_settings_changed,
+            self.on.upgrade_charm,
+            self.on.update_status,
+        ]
+        for endpoint in [PEER_RELATION] + sorted(self.code.roles) + self.code.more_relations():
+            relation = self.on[endpoint]
+            events += [
+                relation.relation_created,
+                relation.relation_joined,
+                relation.relation_changed,
+                relation.relation_departed,
+                relation.relation_broken,
+            ]
+        for event in events:
+            self.framework.observe(event, self._on_event)
+        self.framework.observe(self.on.stop, self._on_stop)
+        for name in actions.declared(self.kind):
+            if name in self.meta.actions:
+                event = getattr(self.on, name.replace("-", "_") + "_action")
+                self.framework.observe(event, self._on_action)
+
+    def _on_event(self, event: EventBase) -> None:
+        # Juju repeats itself. Where all that a reconcile depends on in Juju is as the last one left
+        # it, the VDU need not be asked; update-status looks for drift there.
+        repeats = isinstance(event, (RelationEvent, ConfigChangedEvent))
+        self.code.reconcile_and_report(unless_settled=repeats)
+
+    def _on_stop(self, event: EventBase) -> None:
+        self.code.stop()
+
+    def _on_action(self, event: ActionEvent) -> None:
+        name = event.handle.kind[: -len("_action")].replace("_", "-")
+        answer = actions.run(self.code, name, event.params)
+        event.set_results(answer.results)
+        if answer.failed:
+            event.fail(answer.failed)
+
+
+def charm_of(kind: Type[ReconcilingCharm]) -> Type[JujuCharm]:
+    """Return the class of charms that ops runs for a class of a charm's code."""
+    return type(kind.__name__, (JujuCharm,), {"kind": kind})
+
+
+def run(kind: Type[ReconcilingCharm]) -> None:
+    """Handle the event for which Juju started this process."""
+    main(charm_of(kind))
