@@ -21,7 +21,7 @@ from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.store import NSIOPS, OPS, VIMS, Document
 from lab.vim import Vim, clean, probe
-from lab.vim.qemu.bake import bake, export
+from lab.vim.qemu.images import bake, export
 
 
 @click.group("lab")

@@ -85,6 +85,13 @@ def leave(home: Home) -> None:
             tool(["umount", "--lazy", str(own)])
 
 
+def homes() -> list[Path]:
+    """Directories of the labs that are registered now."""
+    labs = _labs()
+    names = sorted(labs.iterdir()) if labs.is_dir() else []
+    return [Path(entry.read_text(encoding="utf-8")) for entry in names]
+
+
 def _restore_controllers() -> None:
     for controller in CONTROLLERS:
         note = REGISTRY / f"controller-{controller}"

@@ -7,12 +7,10 @@ unchanged, and the lab's virtual machines start from it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +19,10 @@ from uuid import uuid4
 from lab.vim.cloudinit import wanted_packages
 from lab.vim.errors import VimError
 from lab.vim.qemu.accelerator import EMULATED, accelerator
-from lab.vim.store import locked
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 #: Day-0 of the project's packages.
 DAY0 = _REPOSITORY / "cloud-init"
-#: Where images are, made ones and those that a user puts there by name.
-STORE = _REPOSITORY / ".cache" / "images"
 
 Tell = Callable[[str], None]
 
@@ -138,7 +133,12 @@ def day0_packages(folder: Path = DAY0) -> list[str]:
     return sorted(names)
 
 
-def _release() -> tuple[str, str]:
+def release() -> tuple[str, str]:
+    """Distribution and code name of the machine, which are the image's.
+
+    Raises:
+        VimError: no image can be made of it.
+    """
     rows = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     fields = dict(row.split("=", 1) for row in rows if "=" in row)
     found = [fields.get(key, "").strip('"') for key in ("ID", "VERSION_CODENAME")]
@@ -147,18 +147,15 @@ def _release() -> tuple[str, str]:
     return found[0], found[1]
 
 
-def baked(store: Path = STORE) -> Baked:
-    """The made image as it must be now; its directory may not be there yet."""
-    packages = [*_BASE, *_OWN[_release()[0]], *day0_packages()]
-    source = Path(__file__).read_bytes()
-    inputs = hashlib.sha256(repr((_release(), sorted(packages))).encode() + source)
-    return Baked(store / f"made-{inputs.hexdigest()[:12]}")
+def packages() -> list[str]:
+    """Names of the packages that the image is made of, without what these need."""
+    return sorted({*_BASE, *_OWN[release()[0]], *day0_packages()})
 
 
 def _sources(distribution: str) -> list[str]:
     """The lines of the machine's package sources that are the distribution's own."""
     form = "$(ORIGIN)|deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
-    listed = _run(["apt-get", "indextargets", "--format", form, "Identifier: Packages"])
+    listed = run(["apt-get", "indextargets", "--format", form, "Identifier: Packages"])
     rows = {tuple(row.split("|", 1)) for row in listed.splitlines()}
     found = sorted(line for origin, line in rows if origin.lower() == distribution)
     if not found:
@@ -166,7 +163,12 @@ def _sources(distribution: str) -> list[str]:
     return found
 
 
-def _run(argv: Sequence[str], stdin: str | None = None) -> str:
+def run(argv: Sequence[str], stdin: str | None = None) -> str:
+    """Run a tool that an image needs, and return what it printed.
+
+    Raises:
+        VimError: it failed.
+    """
     done = subprocess.run(
         list(argv), input=stdin, capture_output=True, text=True, check=False, errors="replace"
     )
@@ -191,36 +193,24 @@ def check_tools(names: Iterable[str] = tuple(_TOOLS)) -> None:
         )
 
 
-def bake(tell: Tell, store: Path = STORE) -> Baked:
-    """Make the image where it is not there yet.
+def make(image: Baked, work: Path, tell: Tell) -> None:
+    """Make an image, whose directory is not there yet.
 
     Args:
+        image: where it comes to be.
+        work: an empty directory for what is needed meanwhile.
         tell: gets a line for each step.
-        store: where images are.
 
     Raises:
-        VimError: a tool is missing, or a step fails.
+        VimError: a step fails.
     """
-    wanted = baked(store)
-    store.mkdir(parents=True, exist_ok=True)
-    with locked(store / "lock", 1800):
-        if not wanted.directory.exists():
-            check_tools()
-            with tempfile.TemporaryDirectory(prefix="making-", dir=store) as work:
-                _make(Baked(Path(work) / "image"), Path(work), tell)
-                (Path(work) / "image").rename(wanted.directory)
-            tell(f"the image is made: {wanted.disk}")
-    return wanted
-
-
-def _make(image: Baked, work: Path, tell: Tell) -> None:
-    distribution, suite = _release()
+    distribution, suite = release()
     root, raw = work / "root", work / "disk.raw"
     image.directory.mkdir()
-    names = sorted({*_BASE, *_OWN[distribution], *day0_packages()})
+    names = packages()
     tell(f"making an image of {distribution} {suite} from its packages, which takes minutes")
     _install(root, suite, names, _sources(distribution), work, tell)
-    listed = _run([
+    listed = run([
         "dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show",
         "--showformat=${Package} ${Version}\n",
     ])  # fmt: skip
@@ -234,7 +224,7 @@ def _make(image: Baked, work: Path, tell: Tell) -> None:
     _partition(root, raw, uuid)
     tell("booting it once for AppArmor's profiles")
     _boot_once(raw, image, work)
-    _run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(image.disk)])
+    run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(image.disk)])
 
 
 def _linked(root: Path, name: str) -> Path:
@@ -246,7 +236,9 @@ def _linked(root: Path, name: str) -> Path:
 def _install(
     root: Path, suite: str, names: Sequence[str], sources: Sequence[str], work: Path, tell: Tell
 ) -> None:
+    # A killed maker leaves neither processes nor mounts on the machine.
     argv = [
+        "setpriv", "--pdeathsig", "TERM", "unshare", "--mount",
         "mmdebstrap", "--variant=apt", "--mode=root", f"--include={','.join(names)}",
         "--aptopt=APT::Install-Recommends \"false\"", suite, str(root), "-",
     ]  # fmt: skip
@@ -289,8 +281,8 @@ def _configure(root: Path, uuid: str) -> None:
             path.unlink()
     (root / "etc/apt/sources.list").write_text("", encoding="utf-8")
     units = ["--root", str(root)]
-    _run(["systemctl", *units, "enable", "systemd-networkd.service", "systemd-resolved.service"])
-    _run(["systemctl", *units, "disable", *_OFF])
+    run(["systemctl", *units, "enable", "systemd-networkd.service", "systemd-resolved.service"])
+    run(["systemctl", *units, "disable", *_OFF])
     resolv = root / "etc/resolv.conf"
     resolv.unlink(missing_ok=True)
     resolv.symlink_to("/run/systemd/resolve/stub-resolv.conf")
@@ -298,16 +290,16 @@ def _configure(root: Path, uuid: str) -> None:
 
 def _partition(root: Path, raw: Path, uuid: str) -> None:
     """Write a disk with one partition for the root file system, and a boot loader before it."""
-    used = int(_run(["du", "--summarize", "--block-size=1", str(root)]).split()[0])
+    used = int(run(["du", "--summarize", "--block-size=1", str(root)]).split()[0])
     size = -(-int(used * 1.15 + 256 * _MIB) // _MIB)
     with raw.open("wb") as stream:
         stream.truncate((size + 1) * _MIB)
-    _run(["sfdisk", "--quiet", str(raw)], f"label: dos\nstart={_FIRST}, type=83, bootable\n")
+    run(["sfdisk", "--quiet", str(raw)], f"label: dos\nstart={_FIRST}, type=83, bootable\n")
     features = ["-t", "ext4", "-q", "-F", "-U", uuid, "-L", "cloudimg-rootfs"]
     places = ["-E", f"offset={_FIRST * _SECTOR},lazy_itable_init=0", "-d", str(root)]
-    _run(["mke2fs", *features, *places, str(raw), f"{size}M"])
+    run(["mke2fs", *features, *places, str(raw), f"{size}M"])
     words = ["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub", "-o", "/core.img"]
-    _run(["chroot", str(root), "grub-mkimage", *words, *_GRUB_MODULES.split()])
+    run(["chroot", str(root), "grub-mkimage", *words, *_GRUB_MODULES.split()])
     core = (root / "core.img").read_bytes()
     if len(core) > (_FIRST - 1) * _SECTOR:
         raise VimError("The image could not be made: GRUB does not fit before the partition.")
@@ -336,14 +328,3 @@ def _boot_once(raw: Path, image: Baked, work: Path) -> None:
     if "osm-vpnaas: baked" not in console:
         last = said or " | ".join(console.strip().splitlines()[-3:])
         raise VimError(f"The image could not be made: it did not boot: {last}")
-
-
-def export(made: Baked, output: Path) -> None:
-    """Put an image, compressed, and the list of its packages in a place.
-
-    Raises:
-        VimError: it cannot be written there.
-    """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    _run(["qemu-img", "convert", "-c", "-O", "qcow2", str(made.disk), str(output)])
-    shutil.copy(made.directory / "packages.txt", output.with_suffix(".packages.txt"))

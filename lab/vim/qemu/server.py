@@ -40,7 +40,8 @@ from lab.vim.model import (
 from lab.vim.procs import ProcessRef
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
-from lab.vim.qemu.bake import STORE, Baked, bake, baked, check_tools
+from lab.vim.qemu.bake import Baked, check_tools
+from lab.vim.qemu.images import STORE, bake, baked
 from lab.vim.qemu.monitor import AGENT, MONITOR, SilentError, agent, monitor, read_file
 from lab.vim.run import ip_batch, tool
 from lab.vim.server import listening

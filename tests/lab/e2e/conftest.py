@@ -27,7 +27,7 @@ from support.dist import built
 
 from lab.records.store import NSRS
 from lab.vim import clean
-from lab.vim.qemu.bake import bake
+from lab.vim.qemu.images import bake
 from lab.vim.store import Home
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 
 from lab.vim import Network, Port, Server, ServerSpec, VimError
 from lab.vim.model import BUILD
-from lab.vim.qemu import bake, configdrive, server
+from lab.vim.qemu import bake, configdrive, images, server
 from lab.vim.store import Config, Image
 
 NETWORKS = {
@@ -83,3 +84,21 @@ def test_an_image_of_the_users_is_taken_by_its_name(
     told: list[str] = []
     server.Machines().prepare(Config(images={"jammy": Image()}), told.append)
     assert told[-1] == f"image jammy: {tmp_path}/jammy.qcow2"
+
+
+def test_stale_images_go_but_for_those_that_servers_stand_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store, home = tmp_path / "store", tmp_path / "home"
+    for name in ("made-now", "made-used", "made-old", "making-killed"):
+        (store / name).mkdir(parents=True)
+    (store / "jammy.qcow2").touch()
+    plan = home / "vims/lab/servers/one/vm.json"
+    plan.parent.mkdir(parents=True)
+    plan.write_text(json.dumps({"image": str(store / "made-used")}))
+    monkeypatch.setattr("lab.vim.machine.REGISTRY", tmp_path / "run")
+    (tmp_path / "run/labs").mkdir(parents=True)
+    (tmp_path / "run/labs/osm123456").write_text(str(home))
+    assert images.prune(store, bake.Baked(store / "made-now")) == ["made-old", "making-killed"]
+    left = sorted(path.name for path in store.iterdir())
+    assert left == ["jammy.qcow2", "made-now", "made-used"]

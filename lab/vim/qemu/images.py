@@ -1,0 +1,78 @@
+"""The store of images: made ones, and those that a user puts there by name."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+from lab.vim import machine
+from lab.vim.kind import Tell
+from lab.vim.qemu import bake as maker
+from lab.vim.qemu.bake import Baked
+from lab.vim.store import locked, read_json
+
+STORE = Path(__file__).resolve().parents[3] / ".cache" / "images"
+
+
+def baked(store: Path = STORE) -> Baked:
+    """The made image as it must be now; its directory may not be there yet."""
+    source = Path(maker.__file__).read_bytes()
+    inputs = hashlib.sha256(repr((maker.release(), maker.packages())).encode() + source)
+    return Baked(store / f"made-{inputs.hexdigest()[:12]}")
+
+
+def bake(tell: Tell, store: Path = STORE) -> Baked:
+    """Make the image where it is not there yet.
+
+    Args:
+        tell: gets a line for each step.
+        store: where images are.
+
+    Raises:
+        VimError: a tool is missing, or a step fails.
+    """
+    wanted = baked(store)
+    store.mkdir(parents=True, exist_ok=True)
+    with locked(store / "lock", 1800):
+        if not wanted.directory.exists():
+            maker.check_tools()
+            with tempfile.TemporaryDirectory(prefix="making-", dir=store) as work:
+                maker.make(Baked(Path(work) / "image"), Path(work), tell)
+                (Path(work) / "image").rename(wanted.directory)
+            tell(f"the image is made: {wanted.disk}")
+        for name in prune(store, wanted):
+            tell(f"removed {name}, which nothing needs any more")
+    return wanted
+
+
+def prune(store: Path, wanted: Baked) -> list[str]:
+    """Remove made images of earlier inputs, and what a killed maker left; return their names.
+
+    An image stays while a server of a lab of this machine stands on it. The caller holds the
+    store's lock.
+    """
+    used = {str(wanted.directory)}
+    for home in machine.homes():
+        for path in home.glob("vims/*/servers/*/vm.json"):
+            used.add(str((read_json(path) or {}).get("image")))
+    found = [
+        path
+        for path in sorted([*store.glob("made-*"), *store.glob("making-*")])
+        if str(path) not in used
+    ]
+    for path in found:
+        shutil.rmtree(path)
+    return [path.name for path in found]
+
+
+def export(made: Baked, output: Path) -> None:
+    """Put an image, compressed, and the list of its packages in a place.
+
+    Raises:
+        VimError: it cannot be written there.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    maker.run(["qemu-img", "convert", "-c", "-O", "qcow2", str(made.disk), str(output)])
+    shutil.copy(made.directory / "packages.txt", output.with_suffix(".packages.txt"))
