@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import paramiko
 import pytest
 
 pytestmark = pytest.mark.lab
@@ -57,7 +58,7 @@ PROGRAM = """
 import sys
 from vpnaas.base.errors import UnreachableError
 from vpnaas.vdu import ssh
-ssh.PORT, ssh.LOGIN_SECONDS = int(sys.argv[1]), float(sys.argv[3])
+ssh.PORT, ssh.CONNECT_SECONDS, ssh.LOGIN_SECONDS = int(sys.argv[1]), 1, float(sys.argv[3])
 try:
     with ssh.Vdu(ssh.Login("127.0.0.1", "root", "", sys.argv[2]), ssh.HostKeyRule()) as vdu:
         assert vdu.command("cat", "text").out == "text"
@@ -176,3 +177,40 @@ def test_slow_server_is_called_slow(login: Run, sends: bytes) -> None:
         held[0].close()
     assert done.returncode == 3, done.stdout + done.stderr
     assert done.stdout.strip() == "127.0.0.1 did not finish the SSH key exchange within 1.0 s"
+
+
+class SlowSession(paramiko.ServerInterface):
+    """A server that lets everybody in, but takes longer for a session than for a connection."""
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        return int(paramiko.AUTH_SUCCESSFUL)
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        threading.Event().wait(2)
+        return int(paramiko.OPEN_SUCCEEDED)
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        return True
+
+
+def test_slow_session_after_the_login_is_waited_for(login: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            transport = paramiko.Transport(server.accept()[0])
+            transport.add_server_key(paramiko.ECDSAKey.generate())
+            transport.start_server(server=SlowSession())
+            channel = transport.accept(30)
+            assert channel is not None
+            channel.sendall(channel.recv(4))
+            channel.send_exit_status(0)
+            channel.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done = login(server.getsockname()[1], 20)
+        thread.join(10)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -19,7 +19,8 @@ from vpnaas.vdu.steps import Results, Step, program
 
 PORT = 22
 CONNECT_SECONDS = 10
-#: For the key exchange, and again for the login. An emulated VM needs seconds.
+#: For the key exchange, again for the login, and for the session after it: sshd answers only when
+#: PAM has opened its own. An emulated VM needs seconds.
 LOGIN_SECONDS = 30
 #: Allowed algorithms of a login, best first; paramiko and the server must both know one of each.
 #: OpenSSH 7.6 (Ubuntu 18.04) and newer do. Limits: paramiko before 3.5 has no AES-GCM. paramiko
@@ -210,7 +211,7 @@ class Vdu:
         client = self._connect()
         self.round_trips += 1
         try:
-            channel = client.get_transport().open_session(timeout=CONNECT_SECONDS)
+            channel = client.get_transport().open_session(timeout=LOGIN_SECONDS)
             channel.settimeout(seconds)
             channel.exec_command(command)
             channel.sendall(stdin.encode())
