@@ -17,8 +17,9 @@ from experiments.profiles import PROFILES
 from experiments.progress import ticking
 from experiments.report import render, summary
 from experiments.store import Campaign
-from experiments.testbed import Testbed
+from experiments.testbed import VNFS, Testbed
 from lab.ending import clean_up_when_ended
+from lab.vim.qemu.images import bake
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -84,8 +85,8 @@ def run(
     screen = console()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")
-    described = campaign.begin(profile, seed, environment(ROOT))
     chosen = PROFILES[profile]
+    described = campaign.begin(profile, seed, environment(ROOT, chosen.machines))
     steps = campaigns.plan(chosen, described["seed"], repetitions)
     steps = campaigns.matching(steps, only)
     missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
@@ -93,15 +94,20 @@ def run(
     if missing:
         place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
         place.mkdir(parents=True, exist_ok=True)
-        bed = Testbed(place, dist, screen)
+        bed = Testbed(place, dist, screen, chosen.machines)
+        if chosen.machines:
+            bake(screen.print)
         started = time.monotonic()
         try:
-            beside = campaigns.beside(missing) if chosen.slices else [setups.EPC]
+            alone = setups.PAIR if chosen.machines else setups.EPC
+            beside = campaigns.beside(missing) if chosen.slices else [alone]
             packages = setups.packages(dist, beside)
+            if not chosen.machines:
+                packages = [*(dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
             wanted: list[slices.Wanted] = []
             names = " and ".join(beside)
             if chosen.slices:
-                packages = [*slices.packages(dist, place), *packages]
+                packages = [*packages, *slices.packages(dist, place)]
                 wanted = slices.wanted(dist, qos.RATES, qos.LINK, chosen.functions)
                 names = " and ".join(["two slices of five VNFs", *beside])
             bed.prepare(packages, setups.vims(beside))

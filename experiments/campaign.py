@@ -90,7 +90,9 @@ def names(cell: Cell) -> set[str]:
 def beside(steps: Iterable[Planned]) -> list[str]:
     """Return the set-ups that runs need in addition to the slices."""
     needed = {str(step.cell.params.get("slice")) for step in steps}
-    return [name for name in (setups.DOUBLE, setups.SITES, setups.EPC) if name in needed]
+    return [
+        name for name in (setups.DOUBLE, setups.SITES, setups.EPC, setups.PAIR) if name in needed
+    ]
 
 
 def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Console) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.vim import probe
+from lab.vim.qemu.accelerator import accelerator
 
 SCHEMA = 1
 
@@ -99,21 +100,28 @@ def _cpu() -> str:
     return platform.machine()
 
 
-def environment(root: Path) -> dict[str, Any]:
+def _of_machines() -> dict[str, str]:
+    """Return the data plane of virtual machines: the WireGuard of their own kernel."""
+    how = "KVM" if accelerator().real else "emulated processors (TCG)"
+    return {"backend": "kernel", "version": f"of virtual machines, {how}"}
+
+
+def environment(root: Path, machines: bool = False) -> dict[str, Any]:
     """Return the environment that figures depend on; it is equal for all runs of a campaign.
 
     Args:
         root: root of the source tree; its commit is included if it is a git work tree.
+        machines: whether VDUs are virtual machines.
     """
-    dataplane = probe()
+    if machines:
+        dataplane = _of_machines()
+    else:
+        found = probe()
+        dataplane = {"backend": found.backend, "version": found.version}
     commit = _first_line("git", "-C", str(root), "describe", "--always", "--dirty")
     return {
         "host": {"cpu": _cpu(), "cpus": os.cpu_count(), "kernel": platform.release()},
-        "dataplane": {
-            "backend": dataplane.backend,
-            "version": dataplane.version,
-            "cipher": "ChaCha20-Poly1305",
-        },
+        "dataplane": {**dataplane, "cipher": "ChaCha20-Poly1305"},
         "versions": {
             "iperf3": _first_line("iperf3", "--version"),
             "tshark": _first_line("tshark", "--version"),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from experiments.dependability import FAULTS
 from experiments.model import Cell
-from experiments.setups import DOUBLE, EPC, SITES
+from experiments.setups import DOUBLE, EPC, PAIR, SITES
 from experiments.slices import EMBB, URLLC
-from experiments.testbed import LINKS
+from experiments.testbed import LINKS, PAIR_LINKS
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Profile:
         last: made at the end, since they break things.
         functions: whether network functions run, in the slices and where resources are double.
         slices: whether there are two slices; else one service stands in their place.
+        machines: whether VDUs are virtual machines.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Profile:
     last: Sequence[Cell]
     functions: bool = False
     slices: bool = True
+    machines: bool = False
 
 
 def _performance(links: Sequence[str], seconds: int) -> list[Cell]:
@@ -160,6 +162,16 @@ PROFILES = {
             repetitions=1,
             last=[],
             slices=False,
+        ),
+        # Two virtual machines: their kernel's own WireGuard, with and without.
+        Profile(
+            name="machines",
+            first=_confidentiality(),
+            measured=_beside(PAIR, list(PAIR_LINKS), 3),
+            repetitions=3,
+            last=[],
+            slices=False,
+            machines=True,
         ),
         # S6a alone, with many registrations.
         Profile(

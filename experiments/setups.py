@@ -18,6 +18,8 @@ from experiments.slices import moved
 DOUBLE, SITES = "double", "sites"
 EPC = "epc"
 """One EPC with nothing beside it."""
+PAIR = "pair"
+"""Two VNFs and one tunnel with nothing beside them, `vpn_basic_ns`."""
 
 #: Addresses of the service with double resources, which no slice has.
 _RANGES = (("172.16.", "172.24."), ("172.30.", "172.26."), ("192.168.", "10.72."),
@@ -64,6 +66,8 @@ class Service:
 
 def packages(dist: Path, names: Iterable[str]) -> list[Path]:
     """Return the packages of set-ups, without those of the slices, in the order to onboard them."""
+    if PAIR in names:
+        return [dist / "vpn_endpoint_vnf.tar.gz", dist / "vpn_basic_ns.tar.gz"]
     if EPC in names:
         return [dist / "epc_ns.tar.gz"]
     if DOUBLE not in names:
@@ -90,10 +94,11 @@ def wanted(dist: Path, names: Iterable[str], functions: bool) -> list[Service]:
     """
     made = []
     for name in names:
-        file = {DOUBLE: "epc", SITES: "epc_multisite", EPC: "epc"}[name]
+        files = {DOUBLE: "epc", SITES: "epc_multisite", EPC: "epc", PAIR: "vpn_basic"}
+        file = files[name]
         text = (dist / "params" / f"{file}.yaml").read_text(encoding="utf-8")
-        if name == EPC:
-            made.append(Service(name, "epc_ns", "lab", text, alone=True))
+        if name in (EPC, PAIR):
+            made.append(Service(name, f"{file}_ns", "lab", text, alone=True))
             continue
         if name == SITES:
             made.append(Service(name, "epc_ns", HOME, text))

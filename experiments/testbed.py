@@ -21,6 +21,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from experiments import setups
 from experiments.progress import ticking
 from experiments.setups import Service
 from experiments.slices import Wanted
@@ -36,6 +37,7 @@ class Link:
 
     Attributes:
         endpoints: its name in the charm of a VNF, where that is another.
+        prefix: its name in the parameters of an instantiation, where that is another.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Link:
     near: str
     far: str
     endpoints: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
 
     def endpoint(self, vnf: str) -> str:
         """Return what the charm of a VNF calls it."""
@@ -59,6 +62,14 @@ LINKS = {
         Link("s1u", "S1-U", "enb", "spgwu"),
     )
 }
+PAIR_LINKS = {
+    "data": Link(
+        *("data", "VPN", "client", "server"),
+        {"client": "vpn-client", "server": "vpn-server"},
+        prefix="vpn",
+    )
+}
+"""Of `vpn_basic_ns`, two VNFs."""
 
 
 @dataclass(frozen=True)
@@ -166,17 +177,17 @@ class Slice:
 
     def inner(self, vnf: str, link: str) -> str:
         """Return a VNF's address inside a link's tunnel."""
-        return self.addresses.inner[vnf, link]
+        return self.addresses.inner[vnf, self.links[link].prefix or link]
 
     def target(self, link: str, path: str) -> str:
         """Return the far end's address of a link, for traffic inside or outside the tunnel."""
-        table = self.addresses.inner if path == "tunnel" else self.addresses.outer
-        return table[self.links[link].far, link]
+        far = self.links[link].far
+        return self.inner(far, link) if path == "tunnel" else self.addresses.outer[far, link]
 
     def listening(self, link: str, path: str) -> str:
         """Return the address at which the far end of a link listens for that traffic."""
-        table = self.addresses.inner if path == "tunnel" else self.addresses.own
-        return table[self.links[link].far, link]
+        far = self.links[link].far
+        return self.inner(far, link) if path == "tunnel" else self.addresses.own[far, link]
 
     @property
     def signalling(self) -> str:
@@ -243,16 +254,30 @@ class Testbed:
 
     __test__ = False  # Its name is the trade's word, not pytest's.
 
-    def __init__(self, home: Path, dist: Path, console: Console) -> None:
+    def __init__(self, home: Path, dist: Path, console: Console, machines: bool = False) -> None:
+        """Use a lab directory that has nothing yet.
+
+        Args:
+            home: of the lab.
+            dist: with the packages.
+            console: for progress.
+            machines: whether VDUs are virtual machines; emulated ones take their time.
+        """
         self.home = home
         self.dist = dist
         self.console = console
+        self.machines = machines
+        #: Seconds that a service may take.
+        self.patience = 900.0 if machines else 300.0
+        # Charms that look at their VDUs would take processor time from a measurement.
+        environment = {"OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
+        if machines:
+            environment["OSMLAB_TIMEOUT_FACTOR"] = "0.5"
         self.client = Client(
             (sys.executable, "-m", "lab.cli", "--home", str(home)),
-            timeout=180.0,
+            timeout=600.0 if machines else 180.0,
             pause=0.3,
-            # Charms that look at their VDUs would take processor time from a measurement.
-            environment={"OSMLAB_UPDATE_STATUS_INTERVAL": "0"},
+            environment=environment,
         )
         #: The two whose isolation is shown.
         self.slices: dict[str, Slice] = {}
@@ -328,17 +353,17 @@ class Testbed:
     # -- slices --------------------------------------------------------------------------------
 
     def prepare(self, packages: Sequence[Path], vims: Mapping[str, Path] | None = None) -> None:
-        """Make VIM accounts and onboard the VNFs, then packages of services and templates.
+        """Make VIM accounts and onboard packages, which begin with those of VNFs.
 
         Args:
-            packages: beside those of the VNFs of an EPC.
+            packages: in their order.
             vims: accounts with a configuration, beside the plain one.
         """
-        self.verb("vim-create", "--name", "lab", show=True)
+        type_of = ("--account_type", "qemu") if self.machines else ()
+        self.verb("vim-create", "--name", "lab", *type_of, show=True)
         for name, file in (vims or {}).items():
             self.verb("vim-create", "--name", name, "--config_file", str(file), show=True)
-        vnfs = [self.dist / f"{name}_vnf.tar.gz" for name in VNFS]
-        for package in (*vnfs, *packages):
+        for package in packages:
             words = package.name.removesuffix(".tar.gz").split("_")
             kind = next(word for word in words if word in ("vnf", "ns", "nst"))
             verb = {"vnf": "vnfpkg-create", "ns": "nspkg-create", "nst": "nst-create"}[kind]
@@ -348,7 +373,7 @@ class Testbed:
         """Instantiate slices and services side by side, and wait until all their charms are idle.
 
         Args:
-            wanted: slices and services; each may take five minutes, as they share the processors.
+            wanted: slices and services; each may take `patience`, as they share the processors.
 
         Raises:
             click.ClickException: one failed, or it takes too long.
@@ -357,7 +382,7 @@ class Testbed:
             file = self.home / f"{one.name}.yaml"
             file.write_text(one.text, encoding="utf-8")
             self.verb(*one.verb(file), show=True)
-        patience = 300.0 * len(wanted)
+        patience = self.patience * len(wanted)
         until = time.monotonic() + patience
         waiting = list(wanted)
         names = [one.service for one in waiting]
@@ -388,7 +413,8 @@ class Testbed:
                 raise click.ClickException(f"{service} is BROKEN: {record.get('errorDetail')}")
             seconds = (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle")
             if seconds is not None:
-                made = self.read(one.name, one.parameters, service)
+                links = PAIR_LINKS if one.name == setups.PAIR else LINKS
+                made = self.read(one.name, one.parameters, service, links)
                 where = self.slices if isinstance(one, Wanted) or one.alone else self.others
                 where[one.name] = made
                 self.console.print(

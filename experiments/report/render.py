@@ -67,6 +67,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
         slices=[EMBB, URLLC] if PROFILES[described["profile"]].slices else [],
+        machines=PROFILES[described["profile"]].machines,
         beside=[
             text
             for name, text in (
@@ -170,9 +171,13 @@ _WORDS = {
     "urllc separate": "URLLC", "urllc simultaneous": "URLLC, loaded neighbour",
     "double": "double", "vpn double resources": "double",
     "sites": "two sites", "between sites": "two sites", "vpn": "one EPC", "epc": "EPC",
+    "pair": "two VNFs",
 }  # fmt: skip
 _NAMES = {"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb": "eNB"}
-_LINKS = {"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"}
+_LINKS = {
+    **{"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"},
+    "data": "VPN",
+}
 
 
 def _worded(part: str) -> str:

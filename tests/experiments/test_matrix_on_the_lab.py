@@ -28,7 +28,10 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     packages.build(Tree.find(Path(__file__).parent), dist, built)
     made = Testbed(home, dist, Console())
     try:
-        made.prepare([dist / "epc_ns.tar.gz", *setups.packages(dist, NAMES)], setups.vims(NAMES))
+        vnfs = [dist / f"{name}_vnf.tar.gz" for name in VNFS]
+        made.prepare(
+            [*vnfs, dist / "epc_ns.tar.gz", *setups.packages(dist, NAMES)], setups.vims(NAMES)
+        )
         made.deploy(setups.wanted(dist, NAMES, functions=True))
         yield made
     finally:

@@ -55,6 +55,9 @@ _OVERHEAD = 160
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = [_PATH, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb"]
 _RESULT = "/run/cloud-init/result.json"
+#: networkd calls a link ready when nobody has advertised a router for 12 s (RFC 4861 section 10);
+#: the configuration drive is read without a network, so nothing waits for it.
+_NO_WAIT = "systemd.mask=systemd-networkd-wait-online.service"
 #: PCI slots of all devices except NICs. NICs start at FIRST_NIC_SLOT, as in a cloud.
 _DISK, _CHANNEL, _RANDOM, _DRIVE = "0x2", "0x1d", "0x1e", "0x1f"
 
@@ -225,7 +228,7 @@ class Machine:
             words += ["-device", f"virtio-net-pci,netdev=nic{index},mac={nic['mac']},{where}"]
         if plan["image"] is not None:
             image = Baked(Path(str(plan["image"])))
-            line = f"root=UUID={image.uuid} ro console=ttyS0 panic=-1"
+            line = f"root=UUID={image.uuid} ro console=ttyS0 panic=-1 {_NO_WAIT}"
             if not accelerator().real:
                 line += f" {EMULATED}"
             words += ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
