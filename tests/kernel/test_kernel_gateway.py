@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,21 +10,13 @@ from support.guest import GuestMachine
 
 pytestmark = pytest.mark.lab
 
-ROOT = Path(__file__).resolve().parents[2]
-
 PROGRAM = """
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = PATHS
 tempfile.tempdir = os.getcwd()
-
-IMPORTS
-
 found = {}
 for backend in (Plain(), Ipsec(2)):
     with tempfile.TemporaryDirectory() as folder, Route(backend, Path(folder)) as route:
@@ -53,36 +42,12 @@ from benchmarks.gateway.generator import Loop, find
 from benchmarks.gateway.loads import ASYMMETRIC2, fixed
 from benchmarks.gateway.route import Route
 """
-#: What of the packages in use lies outside the distribution, each by its file or folder.
-LISTING = """
-import sys
-from pathlib import Path
-for root in sys.path[:0:-1]:
-    tops = {name.partition(".")[0] for name in sys.modules}
-    for top in sorted(tops):
-        found = [p for p in (Path(root, top), Path(root, top + ".py")) if p.exists()]
-        if not root.startswith("/usr") and found:
-            print(root, found[0])
-"""
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) -> dict[str, Any]:
-    if not Path(sys.executable).resolve().is_relative_to("/usr"):
-        pytest.skip("the machine has the distribution's Python only")
     folder = tmp_path_factory.mktemp("guest")
-    own = [str(ROOT), str(ROOT / "charms/lib")]
-    begin = f"import sys; sys.path[:0] = {own!r}"
-    listed = subprocess.run(
-        [sys.executable, "-c", f"{begin}\n{IMPORTS}\n{LISTING}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows = [line.split() for line in listed.stdout.splitlines()]
-    guest_machine.put(*sorted({Path(path) for _, path in rows}))
-    paths = [*own, *sorted({root for root, _ in rows} - set(own))]
-    program = PROGRAM.replace("PATHS", repr(paths)).replace("IMPORTS", IMPORTS)
+    program = guest_machine.lend(IMPORTS) + PROGRAM
     done = guest_machine.run(folder, program, 500)
     assert done.code == 0, done.output
     return dict(json.loads((folder / "found.json").read_text()))

@@ -11,13 +11,17 @@ import base64
 import io
 import shlex
 import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from lab.vim import Vim
 
+ROOT = Path(__file__).resolve().parents[2]
 #: All that a program starts and makes ends with it.
 _ALONE = (
     "unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child",
@@ -26,6 +30,26 @@ _INSIDE = (
     "mount -t tmpfs none /run && mkdir /run/netns && ip link set lo up && cd {folder} && "
     "exec {python} -I program"
 )
+
+
+#: What of the packages in use lies outside the distribution: the project's whole, which have
+#: programs as files, of others the modules that are in use.
+_LISTING = """
+import sys
+from pathlib import Path
+for root in sys.path[:0:-1]:
+    if root.startswith("/usr"):
+        continue
+    for top in sorted({name.partition(".")[0] for name in sys.modules}):
+        found = [p for p in (Path(root, top), Path(root, top + ".py")) if p.exists()]
+        if found and "site-packages" not in root:
+            print(root, found[0])
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None) or ""
+        if "site-packages" in root and file.startswith(root + "/"):
+            print(root, file)
+"""
+_OWN = (str(ROOT), str(ROOT / "charms/lib"))
 
 
 @dataclass(frozen=True)
@@ -85,6 +109,25 @@ class GuestMachine:
             for path in paths:
                 tar.add(path)
         self.out("tar", "-xzf", "-", "-C", "/", input=packed.getvalue())
+
+    def lend(self, imports: str) -> str:
+        """Copy what a program imports; return the lines with which the program is to begin.
+
+        The machine has the distribution's Python, so this one must be that, too.
+        """
+        if not Path(sys.executable).resolve().is_relative_to("/usr"):
+            pytest.skip("the machine has the distribution's Python only")
+        begin = f"import sys; sys.path[:0] = {list(_OWN)!r}"
+        listed = subprocess.run(
+            [sys.executable, "-c", f"{begin}\n{imports}\n{_LISTING}"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        rows = [line.split() for line in listed.stdout.splitlines()]
+        self.put(*sorted({Path(path) for _, path in rows}))
+        paths = [*_OWN, *sorted({root for root, _ in rows} - set(_OWN))]
+        return f"import sys; sys.path[:0] = {paths!r}\n{imports}\n"
 
     def run(self, folder: Path, program: str, timeout: float) -> Done:
         """Run a Python program in it, in its folder, and bring the folder back."""

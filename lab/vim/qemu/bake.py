@@ -120,8 +120,17 @@ class Baked:
     @property
     def packages(self) -> dict[str, str]:
         """Versions by name of the packages in it."""
-        rows = (self.directory / "packages.txt").read_text(encoding="utf-8").splitlines()
-        return dict(row.split(" ", 1) for row in rows)
+        return listed_packages(self.directory / "packages.txt")
+
+
+def listed_packages(path: Path) -> dict[str, str]:
+    """Return versions by name from a list as it stands beside an image.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    rows = path.read_text(encoding="utf-8").splitlines()
+    return dict(row.split(" ", 1) for row in rows)
 
 
 def day0_packages(folder: Path = DAY0) -> list[str]:

@@ -17,6 +17,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -40,9 +41,17 @@ from lab.vim.model import (
 from lab.vim.procs import ProcessRef
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
-from lab.vim.qemu.bake import Baked, check_tools
+from lab.vim.qemu.bake import Baked, check_tools, listed_packages
 from lab.vim.qemu.images import STORE, bake, baked
-from lab.vim.qemu.monitor import AGENT, MONITOR, SilentError, agent, monitor, read_file
+from lab.vim.qemu.monitor import (
+    AGENT,
+    MONITOR,
+    SilentError,
+    agent,
+    agent_there,
+    monitor,
+    read_file,
+)
 from lab.vim.run import ip_batch, tool
 from lab.vim.server import listening
 from lab.vim.store import Config, Image, ServerRecord, read_json
@@ -55,6 +64,11 @@ _OVERHEAD = 160
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = [_PATH, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb"]
 _RESULT = "/run/cloud-init/result.json"
+#: What cloud-init writes on the console: its last message, and failures of modules before it.
+_FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")
+_FAILED = re.compile(r"\[WARNING\]: ((?:Running module \S+|Failed to install packages).*)")
+_NO_PACKAGE = re.compile(r"E: (?:Unable to locate package|Package) '?([a-z0-9][a-z0-9+.-]*)")
+_MIRRORLESS = "the lab has no package mirror, and the image lacks"
 #: networkd calls a link ready when nobody has advertised a router for 12 s (RFC 4861 section 10);
 #: the configuration drive is read without a network, so nothing waits for it.
 _NO_WAIT = "systemd.mask=systemd-networkd-wait-online.service"
@@ -65,6 +79,42 @@ _DISK, _CHANNEL, _RANDOM, _DRIVE = "0x2", "0x1d", "0x1e", "0x1f"
 def _users(name: str) -> Path:
     """Where a user puts a cloud image for it to be taken."""
     return STORE / f"{name}.qcow2"
+
+
+def _check_disk(name: str) -> int:
+    """Return the size of the disk of a user's image, bytes.
+
+    Raises:
+        VimError: it is not qcow2, or not whole.
+    """
+    told = json.loads(tool(["qemu-img", "info", "--output", "json", str(_users(name))]))
+    if told["format"] != "qcow2":
+        raise VimError(
+            f"{_users(name)} is not qcow2: 'qemu-img convert -O qcow2 FILE {_users(name)}' makes "
+            "it so."
+        )
+    if "backing-filename" in told:
+        raise VimError(f"{_users(name)} is a layer over {told['backing-filename']}: flatten it.")
+    return int(told["virtual-size"])
+
+
+def _packages(name: str) -> Mapping[str, str] | None:
+    """Versions of the packages in a user's image; None where no list is beside it."""
+    try:
+        return listed_packages(_users(name).with_suffix(".packages.txt"))
+    except FileNotFoundError:
+        return None
+
+
+def _check_packages(spec: ServerSpec, known: Mapping[str, str] | None) -> None:
+    if spec.user_data is None or known is None:
+        return
+    missing = [n for n in cloudinit.wanted_packages(spec.user_data) if n not in known]
+    if missing:
+        raise VimError(
+            "The user-data asks for packages that the image lacks, and the lab has no package "
+            f"mirror: {', '.join(missing)}."
+        )
 
 
 def _free_memory() -> int:
@@ -89,6 +139,7 @@ class Machines:
             tell("no hardware virtualisation here (KVM): processors are emulated, which is slow")
         for name in config.images:
             if _users(name).exists():
+                _check_disk(name)
                 tell(f"image {name}: {_users(name)}")
             else:
                 made = bake(tell)
@@ -96,21 +147,22 @@ class Machines:
 
     def check_server(self, spec: ServerSpec, settings: Image) -> None:
         """See :class:`lab.vim.kind.Kind`."""
-        if not _users(spec.image).exists():
+        if _users(spec.image).exists():
+            size = -(-_check_disk(spec.image) >> 30)
+            if size > spec.disk_gb:
+                raise VimError(
+                    f"Image {spec.image} has a disk of {size} GB, and the flavour of server "
+                    f"'{spec.name}' has {spec.disk_gb} GB."
+                )
+            _check_packages(spec, _packages(spec.image))
+        else:
             made = baked()
             if not made.disk.exists():
                 raise VimError(
                     f"Image {spec.image} is not in {STORE}: './run image' makes it anew, or put "
                     f"a cloud image there as {spec.image}.qcow2."
                 )
-            if spec.user_data is not None:
-                known = made.packages
-                missing = [n for n in cloudinit.wanted_packages(spec.user_data) if n not in known]
-                if missing:
-                    raise VimError(
-                        "The user-data asks for packages that the image lacks, and the lab has no "
-                        f"package mirror: {', '.join(missing)}."
-                    )
+            _check_packages(spec, made.packages)
         free = _free_memory()
         if free < spec.ram_mib + _OVERHEAD:
             raise VimError(
@@ -140,6 +192,23 @@ class Machine:
     @property
     def _pidfile(self) -> Path:
         return self.directory / "pid"
+
+    @property
+    def _begin(self) -> Path:
+        """How long the console's log was when this boot began."""
+        return self.directory / "console.begin"
+
+    def _written(self) -> bytes:
+        """What is on the console since the first boot."""
+        try:
+            return self.console_log.read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _shown(self) -> str:
+        """What is on the console since the last boot."""
+        begin = int(self._begin.read_text(encoding="ascii"))
+        return self._written()[begin:].decode(errors="replace")
 
     # --- life --------------------------------------------------------------------------------
 
@@ -177,6 +246,7 @@ class Machine:
             raise VimError("The server was not made completely: delete it.")
         (self.group / "vdu").mkdir(parents=True, exist_ok=True)
         self._pidfile.unlink(missing_ok=True)
+        self._begin.write_text(str(len(self._written())), encoding="ascii")
         self._taps(plan)
         for name in (MONITOR, AGENT):
             (self.directory / name).unlink(missing_ok=True)
@@ -296,12 +366,23 @@ class Machine:
         try:
             text = read_file(self.directory, _RESULT)
             result = json.loads(text or b"")
-        except (SilentError, ValueError):  # not there yet, or being written
+            errors = [str(error) for error in result.get("v1", {}).get("errors", [])]
+        except SilentError:
+            # A cloud image need not have an agent; its console tells, too.
+            shown = self._shown()
+            if not _FINISHED.search(shown):
+                return None
+            errors = list(dict.fromkeys(line.strip() for line in _FAILED.findall(shown)))
+        except ValueError:  # not there yet, or being written
             return None
-        return [str(error) for error in result.get("v1", {}).get("errors", [])]
+        if errors and (missing := sorted(set(_NO_PACKAGE.findall(self._shown())))):
+            errors.append(f"{_MIRRORLESS} {', '.join(missing)}")
+        return errors
 
     def listens(self, port: int) -> bool:
         """See :class:`lab.vim.kind.Vdu`."""
+        if not agent_there(self.directory):
+            return True  # Nobody tells; cloud-init starts the server before its last message.
         tables = b""
         for table in ("tcp", "tcp6"):
             with contextlib.suppress(SilentError):

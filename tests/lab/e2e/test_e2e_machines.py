@@ -23,11 +23,16 @@ from e2e_support import (
     gone,
     wait,
 )
+from vpnaas.extras.guard import BOOT, TABLE
 
 from experiments import testbed
 from experiments.traffic import Flow
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
+
+UNIT = BOOT.unit
+UNDERLAY = "192.168.100.11"
+"""The server's."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,8 @@ def under_traffic(service: Service) -> Iterator[Flow]:
     listen = ("iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json")
     sink = InBackground(lambda: server.run(*listen, timeout=PATIENCE))
     wait(lambda: any(":5301" in s for s in server.listening()), "iperf3 listens", 60)
-    send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", "400", "--bitrate", "2M")
+    pace = ("--bitrate", "2M", "--length", "8K")
+    send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", "400", *pace)
     source = InBackground(lambda: client.run(*send, "--json", timeout=PATIENCE))
     flow = Flow(*ends, SERVER, seconds=300, rate=1000, size=64)
     time.sleep(3)
@@ -75,7 +81,9 @@ def under_traffic(service: Service) -> Iterator[Flow]:
     assert len(report["start"]["connected"]) == 1
     seconds = [i["sum"]["bytes"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
     assert len(seconds) >= 4
-    assert 0 not in seconds
+    # A lost key would silence it for longer: TCP doubles its timeout (RFC 6298 section 5.5). A
+    # second may be without a segment where the machine has other work.
+    assert all(any(seconds[n : n + 3]) for n in range(len(seconds) - 2)), seconds
 
 
 def rotated(service: Service) -> None:
@@ -127,6 +135,52 @@ def test_a_power_cut_brings_the_tunnel_back_by_itself(pair: Service) -> None:
     pair.wait(lambda: client.pings(SERVER), "the tunnel is back", 60)
 
 
+#: Settings of each interface by name, with what is to be in force: Day-0's.
+SETTINGS = {
+    "ipv4/conf/{}/send_redirects": "0",
+    "ipv4/conf/{}/accept_redirects": "0",
+    "ipv6/conf/{}/accept_redirects": "0",
+    "ipv4/conf/{}/forwarding": "0",
+}
+
+
+@pytest.mark.long
+def test_settings_of_the_kernel_hold_after_a_boot_of_its_own(pair: Service) -> None:
+    for index, link in LINKS.items():
+        vnf = pair[index]
+        assert float(vnf.out("cat", "/proc/uptime").split()[0]) < 3600
+        for interface in ("ens3", "ens4", f"wg-{link}"):
+            for setting, wanted in SETTINGS.items():
+                path = f"/proc/sys/net/{setting.format(interface)}"
+                assert vnf.out("cat", path).strip() == wanted, path
+            # The higher of both is in force (ip-sysctl, rp_filter): 2 is loose.
+            values = [
+                int(vnf.out("cat", f"/proc/sys/net/ipv4/conf/{name}/rp_filter"))
+                for name in ("all", interface)
+            ]
+            assert max(values) == 2, interface
+
+
+@pytest.mark.long
+def test_the_guard_is_in_force_before_the_network_of_a_boot(pair: Service) -> None:
+    server, client = pair["server"], pair["client"]
+    words = ("systemctl", "show", "--value", "--property")
+    guard = int(server.out(*words, "ActiveEnterTimestampMonotonic", UNIT))
+    network = int(server.out(*words, "InactiveExitTimestampMonotonic", "systemd-networkd"))
+    assert 0 < guard < network
+    # The inner address is reached through the tunnel only, also from the link beside.
+    chain = ("nft", "list", "chain", "inet", TABLE, "input")
+    before = re.findall(r"counter packets (\d+)", server.out(*chain))
+    client.out("ip", "route", "replace", f"{SERVER}/32", "via", UNDERLAY, "dev", "ens4")
+    try:
+        assert not client.pings(SERVER, tries=5)
+    finally:
+        client.out("ip", "route", "delete", f"{SERVER}/32", "via", UNDERLAY)
+    after = re.findall(r"counter packets (\d+)", server.out(*chain))
+    assert sum(map(int, after)) > sum(map(int, before))
+    assert client.pings(SERVER)
+
+
 @pytest.fixture(scope="module")
 def ipsec(pair: Service) -> Service:
     """The service switched over to IPsec, with what only a kernel has."""
@@ -157,6 +211,28 @@ def test_the_kernel_carries_esp_on_xfrm_interfaces(ipsec: Service) -> None:
         other = CLIENT if index == "server" else SERVER
         assert ipsec[index].pings(other, "-M", "do", "-s", str(mtu - 28))
         assert not ipsec[index].pings(other, "-M", "do", "-s", str(mtu - 27), tries=5)
+
+
+ENFORCE = """
+profile=/etc/apparmor.d/usr.sbin.charon-systemd
+sed -e 's/complain,//' -e 's/flags=(complain)//' $profile | apparmor_parser --replace
+grep -c '^/usr/sbin/charon-systemd (enforce)' /sys/kernel/security/apparmor/profiles
+"""
+
+
+@pytest.mark.long
+def test_apparmor_in_force_lets_the_daemon_do_its_work(ipsec: Service) -> None:
+    """Debian's profile of charon only reports; here it is in force."""
+    client, server = ipsec["client"], ipsec["server"]
+    assert client.out("sh", "-ec", ENFORCE).strip() == "1"
+    loaded = client.out("cat", "/sys/kernel/security/apparmor/profiles")
+    assert "/usr/sbin/swanctl (enforce)" in loaded
+    client.out("systemctl", "restart", "strongswan")
+    pid = client.out("pidof", "charon-systemd").strip()
+    assert "(enforce)" in client.out("cat", f"/proc/{pid}/attr/current")
+    client.action("show-status", link="vpn-client")
+    wait(lambda: client.pings(SERVER) and server.pings(CLIENT), "the tunnel is back", 120)
+    assert 'apparmor="DENIED"' not in client.out("journalctl", "--dmesg", "--no-pager")
 
 
 @pytest.mark.long

@@ -69,6 +69,7 @@ def test_missing_programs_are_named_by_their_packages(monkeypatch: pytest.Monkey
 def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "ubuntu22.04.qcow2").touch()
     monkeypatch.setattr(server, "STORE", tmp_path)
+    monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
     monkeypatch.setattr(server, "_free_memory", lambda: 300)
     with pytest.raises(VimError, match="needs 672 MiB of memory, and the machine has 300 MiB"):
         server.Machines().check_server(SPEC, Image())
@@ -80,6 +81,7 @@ def test_an_image_of_the_users_is_taken_by_its_name(
     (tmp_path / "jammy.qcow2").touch()
     monkeypatch.setattr(server, "STORE", tmp_path)
     monkeypatch.setattr(server, "check_tools", lambda _: None)
+    monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
     monkeypatch.setattr(server, "bake", lambda _: pytest.fail("an image was made"))
     told: list[str] = []
     server.Machines().prepare(Config(images={"jammy": Image()}), told.append)
@@ -102,3 +104,24 @@ def test_stale_images_go_but_for_those_that_servers_stand_on(
     assert images.prune(store, bake.Baked(store / "made-now")) == ["made-old", "making-killed"]
     left = sorted(path.name for path in store.iterdir())
     assert left == ["jammy.qcow2", "made-now", "made-used"]
+
+
+@pytest.mark.vm
+@pytest.mark.lab
+def test_an_image_of_another_format_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "jammy.qcow2").write_bytes(bytes(1 << 20))
+    monkeypatch.setattr(server, "STORE", tmp_path)
+    with pytest.raises(VimError, match=r"jammy\.qcow2 is not qcow2: 'qemu-img convert"):
+        server.Machines().prepare(Config(images={"jammy": Image()}), lambda _: None)
+
+
+def test_a_flavour_smaller_than_the_image_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ubuntu22.04.qcow2").touch()
+    monkeypatch.setattr(server, "STORE", tmp_path)
+    monkeypatch.setattr(server, "_check_disk", lambda _: (2 << 30) + 1)
+    with pytest.raises(VimError, match=r"has a disk of 3 GB, and the flavour of .* has 2 GB"):
+        server.Machines().check_server(SPEC, Image())

@@ -1,0 +1,85 @@
+"""A gateway pair on a kernel's own ESP: how long peers are without service, by a 1 kHz probe.
+
+The same pair as in `tests/gateway/test_hot_standby.py`, in one virtual machine. An emulated one is
+slow, so gateways tell of themselves less often than the charm has them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.guest import GuestMachine
+
+pytestmark = pytest.mark.lab
+
+IMPORTS = """
+from benchmarks import hot_standby as scenarios
+from benchmarks.swan.charon import backend
+from benchmarks.swan.pair import Pair
+"""
+PROGRAM = """
+import json
+import os
+import tempfile
+from pathlib import Path
+
+tempfile.tempdir = os.getcwd()
+told = {"esp": backend()}
+
+
+def esp(pair, name):
+    shown = pair.spaces.ip(name, "-s", "xfrm", "state")
+    return shown.count("proto esp")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    with Pair(Path(folder), 2, advert=20, dpd=2, claim=3600) as pair:
+        scenarios.settle(pair)
+        told["states"] = {name: esp(pair, name) for name in "ab"}
+        for name, does, ends in (
+            ("dead", lambda: pair.lose("a"), "b"),
+            ("back", lambda: pair.regain("a"), "a"),
+            ("killed", lambda: pair.kill_daemon("a"), "b"),
+            ("unplugged", lambda: pair.unplug("a"), "b"),
+        ):
+            if name != "back":
+                scenarios.settle(pair)
+            told[name] = pair.probe(60, (2, does), until=lambda: ends in pair.active())
+        pair.plug("a")
+        scenarios.settle(pair)
+        attack = pair.attack("b", 1.5, 0.8)
+        told["attacked"] = pair.probe(6, (2, lambda: pair.lose("a")))
+        told["attack"] = json.loads(attack.communicate(timeout=60)[0])
+with open("told.json", "w") as stream:
+    json.dump(told, stream)
+"""
+#: Milliseconds: VRRP's three intervals of 200 ms and a skew (RFC 9568 section 6.1), then the claim.
+GAP_MS = 6000.0
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("standby")
+    done = guest_machine.run(folder, guest_machine.lend(IMPORTS) + PROGRAM, 800)
+    assert done.code == 0, done.output
+    return dict(json.loads((folder / "told.json").read_text()))
+
+
+def test_each_gateway_has_the_kernels_esp(told: dict[str, Any]) -> None:
+    assert told["esp"] == "kernel-netlink"
+    assert told["states"] == {"a": 4, "b": 4}, "two peers, both ways"
+
+
+@pytest.mark.parametrize("what", ["dead", "back", "killed", "unplugged"])
+def test_the_other_gateway_takes_over(told: dict[str, Any], what: str) -> None:
+    print(f"{what}: {told[what]['gap-ms']:.0f} ms")
+    assert 0 < told[what]["gap-ms"] < GAP_MS
+    assert told[what]["duplicates"] == 0
+
+
+def test_what_was_recorded_is_not_accepted_by_the_standby(told: dict[str, Any]) -> None:
+    assert told["attack"]["recorded"] > 50
+    assert told["attack"]["sent"] > 50
+    assert told["attacked"]["duplicates"] == 0
