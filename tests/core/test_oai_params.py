@@ -205,8 +205,8 @@ def test_newer_images_are_told_of_the_radio_by_words() -> None:
     )
     unit = newer["/etc/systemd/system/enb.service"]
     assert " --rfsim --rfsimulator.serveraddr server " in unit
-    script = newest["/etc/osm-vpnaas/nf/start-ue.sh"]
-    assert " --rfsim '--rfsimulator.[0].serveraddr' '192.168.77.10' " in script
+    unit = newest["/etc/systemd/system/ue.service"]
+    assert " --rfsim --rfsimulator.[0].serveraddr 192.168.77.10 " in unit
 
 
 def test_a_function_of_another_service_is_as_its_show_status_tells_it() -> None:

@@ -209,3 +209,9 @@ def test_subscription_data_is_json_with_each_apn() -> None:
 
     json.loads(text, object_pairs_hook=keep)
     assert [p["Service-Selection"] for p in profiles] == ["internet", "ims"]  # type: ignore[index]
+
+
+def test_a_started_container_is_noted_where_the_plan_looks() -> None:
+    script = rendered("ue")[units.PREPARE_PROGRAM]
+    assert f"run={units.RUN}\n" in script
+    assert BASE in script

@@ -1,5 +1,7 @@
 """Mobility Management Entity: Magma's MME with its SCTP process and Redis, as OAI runs it."""
 
+from vpnaas.vdu.programs import source
+
 from . import diameter, hss
 from .model import TLS, Check, Container, Ends, File, Raw, Software, block, conf, first_peer
 from .params import Mme
@@ -10,19 +12,6 @@ STATISTICS_SECONDS = 10
 STARTED = "MME app initialization complete"
 """What Magma's MME logs once all its tasks run, at level DEBUG of MME_APP."""
 LEVELS = {"error": "ERROR", "warning": "WARNING", "info": "INFO", "debug": "DEBUG"}
-
-START_SCRIPT = """#!/bin/bash
-# sctpd ends S1AP's transport for the MME, over a Unix socket.
-set -u
-cd /magma-mme
-/magma-mme/bin/sctpd > /var/log/sctpd.log 2>&1 &
-for _ in $(seq 100); do
-    [ -S /tmp/sctpd_downstream.sock ] && break
-    kill -0 $! || exit 1
-    sleep 0.1
-done
-exec /magma-mme/bin/oai_mme -c /magma-mme/etc/mme.conf
-"""
 
 
 def identity(params: Mme) -> str:
@@ -152,7 +141,7 @@ def software(params: Mme, ends: Ends) -> Software:
         files=(
             File(conf("mme.conf"), configuration(params, ends, sgw)),
             File(conf("mme_fd.conf"), fd),
-            File(conf("start-mme.sh"), START_SCRIPT, 0o755),
+            File(conf("start-mme.sh"), source("start_mme.sh", "oai"), 0o755),
         ),
         checks=(
             Check(

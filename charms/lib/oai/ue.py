@@ -1,5 +1,7 @@
 """User equipment: OAI's LTE UE, its radio simulated over TCP to the eNB (rfsim)."""
 
+from vpnaas.vdu.programs import source
+
 from .enb import LEVELS, MHZ, rfsim_options
 from .model import Check, Container, File, Raw, Software, block, conf
 from .params import Secrets, Ue
@@ -9,16 +11,6 @@ FILE = "/opt/oai-lte-ue/etc/ue_usim.conf"
 START = "/opt/oai-lte-ue/bin/start-ue.sh"
 IMEI = "356113022094149"
 """A number from the test range of OAI's own examples."""
-
-START_SCRIPT = """#!/bin/bash
-# The image's own entry point would print the USIM, keys and all.
-set -eu
-cd /opt/oai-lte-ue
-/opt/oai-lte-ue/bin/conf2uedata -c /opt/oai-lte-ue/etc/ue_usim.conf -o /opt/oai-lte-ue >/dev/null
-exec /opt/oai-lte-ue/bin/lte-uesoftmodem --rfsim{simulator} -C {frequency} -r {blocks} \\
-    --ue-rxgain 140 --ue-txgain 120 --log_config.global_log_level {level} \\
-    --log_config.global_log_options level,nocolor,time
-"""
 
 
 def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
@@ -58,19 +50,16 @@ def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
 
 def software(params: Ue, enb: str, secrets: Secrets, opc: str) -> Software:
     """Render everything; `enb` is the address of the related eNB."""
-    script = START_SCRIPT.format(
-        simulator="".join(
-            " '{}'".format(word) for word in rfsim_options(params.registry.version("ue"), enb)
-        ),
-        frequency=params.downlink_mhz * MHZ,
-        blocks=params.resource_blocks,
-        level=LEVELS[params.log_level],
-    )
+    options = ("--rfsim",) + rfsim_options(params.registry.version("ue"), enb)
+    options += ("-C", str(params.downlink_mhz * MHZ), "-r", str(params.resource_blocks))
+    options += ("--ue-rxgain", "140", "--ue-txgain", "120")
+    options += ("--log_config.global_log_level", LEVELS[params.log_level])
+    options += ("--log_config.global_log_options", "level,nocolor,time")
     return Software(
         containers=(
             Container(
                 "ue",
-                words=(START,),
+                words=(START,) + options,
                 volumes=((conf("ue_usim.conf"), FILE), (conf("start-ue.sh"), START)),
                 environment=(("RFSIMULATOR", enb),),
                 entrypoint="/bin/bash",
@@ -78,7 +67,7 @@ def software(params: Ue, enb: str, secrets: Secrets, opc: str) -> Software:
         ),
         files=(
             File(conf("ue_usim.conf"), configuration(params, secrets, opc)),
-            File(conf("start-ue.sh"), script, 0o755),
+            File(conf("start-ue.sh"), source("start_ue.sh", "oai"), 0o755),
         ),
         checks=(
             Check(

@@ -4,24 +4,17 @@ import hashlib
 import re
 from typing import Iterable, List, Mapping, Sequence
 
+from vpnaas.vdu.programs import source
+
 from .images import Registry
-from .model import BASE, LIBRARY, Container, File, Software, conf
+from .model import LIBRARY, Container, File, Software, conf
 
 RUN = "/run/osm-vpnaas-nf"
+"""Where `nf-prepare` notes what containers start with."""
 PREPARE_PROGRAM = LIBRARY + "/nf-prepare"
 RULES_FILE = conf("rules.nft")
 LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
 RESTART_SECONDS = 10
-
-PREPARE = """#!/bin/sh
-# Notes what a container starts with and where its log ends then, for who asks whether it is ready.
-# The HSS prints keys (OP, K, CK, IK, KASME): its log is root's alone, also one of before an update.
-set -eu
-chmod 0600 /var/log/"$1".log*
-mkdir -p {run}
-cp {base}/"$1".digest {run}/"$1".digest
-stat -c %s /var/log/"$1".log > {run}/"$1".offset
-""".format(run=RUN, base=BASE)
 
 UNIT = """[Unit]
 Description=Network function {name} in a container (osm-vpnaas)
@@ -76,9 +69,9 @@ def run_words(container: Container, engine: str, registry: Registry) -> List[str
     if container.privileged:
         words.append("--privileged")
     words += ["--env-file", environment_file(container.name)]
-    for source, target in container.volumes:
-        read_only = ":ro" if source.startswith("/etc/") else ""
-        words += ["--volume", "{}:{}{}".format(source, target, read_only)]
+    for path, target in container.volumes:
+        read_only = ":ro" if path.startswith("/etc/") else ""
+        words += ["--volume", "{}:{}{}".format(path, target, read_only)]
     if container.workdir:
         words += ["--workdir", container.workdir]
     if container.entrypoint:
@@ -163,7 +156,7 @@ def all_files(
 ) -> Mapping[str, File]:
     """Return every file of a network function by path, units and digests among them."""
     listed = list(software.files)
-    listed.append(File(PREPARE_PROGRAM, PREPARE, 0o755))
+    listed.append(File(PREPARE_PROGRAM, source("nf_prepare.sh", "oai"), 0o755))
     listed.append(File(LOGROTATE, logrotate(c.name for c in software.containers), 0o644))
     if software.rules:
         listed.append(File(RULES_FILE, software.rules))
