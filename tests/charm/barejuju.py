@@ -1,200 +1,212 @@
-"""A Juju that knows no order: any event at any time, with whatever answers a test writes.
+"""A unit of the lab's controller that gets any event at any time, in whatever situation.
 
-The lab's controller fires events in Juju's order. A charm must not depend on that: OSM, upgrades,
-machine restarts and resolved failures bring others. Here the hook tools are one shell script that
-prints prepared files, and dispatch runs as a process, as it does everywhere.
+The controller fires events in Juju's order. A charm must not depend on that: OSM, upgrades, machine
+restarts and resolved failures bring others. Here a test writes the model's document, and one
+dispatch runs with the hook tools of `lab.vca`.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import yaml
-
-TOOL = r"""#!/bin/sh
-# Every hook tool. $BARE holds one file per answer; what the charm says is appended to files.
-tool=${0##*/}
-printf '%s' "$tool" >> "$BARE/calls"
-printf ' %s' "$@" >> "$BARE/calls"
-printf '\n' >> "$BARE/calls"
-reader() {
-    [ ! -e "$BARE/denied" ] || { echo 'ERROR permission denied' >&2; exit 1; }
-}
-answer() {
-    if [ -e "$BARE/$1" ]; then cat "$BARE/$1"; else printf '%s\n' "$2"; fi
-}
-app= words=
-for word in "$@"; do
-    case $word in
-        --app) app=.app ;;
-        -*) ;;
-        *) words="$words $(printf '%s' "$word" | tr / -)" ;;
-    esac
-done
-set -f
-case $tool in
-    config-get) answer config.json '{}' ;;
-    is-leader) answer leader.json false ;;
-    goal-state) answer goal.json '{"units":{},"relations":{}}' ;;
-    action-get) answer action.json '{}' ;;
-    relation-ids) set -- $words; answer "ids.$1" '[]' ;;
-    relation-list) set -- $words; answer "list.${1##*:}$app" '[]' ;;
-    relation-get) reader; set -- $words; answer "data.${1##*:}.$2" '{}' ;;
-    relation-set) reader; cat > /dev/null ;;
-    status-set)
-        while [ "${1#-}" != "$1" ]; do shift; done
-        status=$1; shift
-        [ "$1" != -- ] || shift
-        printf '%s\t%s\n' "$status" "$1" >> "$BARE/status" ;;
-    juju-log) shift $(($# - 1)); printf '%s\n' "$1" >> "$BARE/log" ;;
-    action-set | action-fail) printf '%s\n' "$*" >> "$BARE/action" ;;
-    state-get) exit 0 ;;
-esac
-"""
-TOOLS = (
-    *("action-fail", "action-get", "action-log", "action-set", "application-version-set"),
-    *("config-get", "goal-state", "is-leader", "juju-log", "network-get"),
-    *("relation-get", "relation-ids", "relation-list", "relation-set"),
-    *("state-delete", "state-get", "state-set", "status-get", "status-set"),
+from lab.vca import process, relations
+from lab.vca.charm import read_charm
+from lab.vca.context import HookContext
+from lab.vca.dispatch import environment, find_script
+from lab.vca.events import Publisher
+from lab.vca.runtime import Paths, Runtime, Settings
+from lab.vca.state import (
+    ActionDocument,
+    Application,
+    Databag,
+    Endpoint,
+    HookInfo,
+    ModelDocument,
+    Relation,
+    Unit,
+    UnitRelation,
 )
+from lab.vca.store import Store
+from lab.vca.toolserver import ToolServer, install_tools
+
 LIMIT = 60.0
 """Seconds a dispatch may take; each waits for a VDU for less."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """What one dispatch did."""
 
-    code: int
-    seconds: float
-    stderr: str
-    statuses: tuple[tuple[str, str], ...]
-    log: str
-    calls: tuple[str, ...]
-    action: str
+    code: int = 0
+    seconds: float = 0.0
+    stderr: str = ""
+    statuses: list[tuple[str, str]] = field(default_factory=list)
+    log: str = ""
+    calls: list[str] = field(default_factory=list)
+    results: dict[str, Any] = field(default_factory=dict)
+
+
+class _Context(HookContext):
+    """A context that notes what the charm says."""
+
+    run: Run
+
+    def set_status(self, status: str, message: str) -> None:
+        self.run.statuses.append((status, message))
+        super().set_status(status, message)
+
+    def log(self, level: int, message: str) -> None:
+        self.run.log += message + "\n"
+
+
+class _Server(ToolServer):
+    """A server that notes the tools the charm calls."""
+
+    run: Run
+
+    def _answer(self, fields: list[bytes], stdin: bytes | None) -> bytes:
+        self.run.calls.append(b" ".join(fields[2:]).decode())
+        return super()._answer(fields, stdin)
 
 
 class BareJuju:
-    """One unit of an assembled charm, named `hss/0`, say, and the answers it gets."""
+    """Unit 0 of an assembled charm, in a model that a test writes."""
 
     def __init__(self, charm: Path, home: Path, python: Path, prefix: Sequence[str] = ()) -> None:
         """Prepare a unit; `prefix` goes before dispatch, to put it into a namespace."""
-        self._charm = charm
-        self._prefix = tuple(prefix)
-        self._answers = home / "answers"
-        self._bin = home / "bin"
-        self._folder = home / "charm"
-        self._bin.mkdir(parents=True)
-        tool = self._bin / ".tool"
-        tool.write_text(TOOL)
-        tool.chmod(0o755)
-        for name in TOOLS:
-            (self._bin / name).symlink_to(tool.name)
-        (self._bin / "python3").symlink_to(python)
-        metadata = yaml.safe_load((charm / "metadata.yaml").read_text())
-        self.name = str(metadata["name"])
-        self.endpoints = [
-            *metadata["peers"],
-            *metadata.get("provides", {}),
-            *metadata.get("requires", {}),
-        ]
-        self.fresh()
-
-    def fresh(self) -> None:
-        """Forget all the unit ever did, as on a new machine; answers go as well."""
-        for folder in (self._answers, self._folder):
-            shutil.rmtree(folder, ignore_errors=True)
-        self._answers.mkdir()
-        self._folder.mkdir()
+        metadata = read_charm(charm).metadata
+        self.app, self.name = metadata.name, f"{metadata.name}/0"
+        self._roles = {name: (role, spec) for role, name, spec in metadata.endpoints()}
+        paths = Paths(home / "model")
+        for folder in (home / "bin", paths.charm(self.name), paths.home(self.name)):
+            folder.mkdir(parents=True)
+        (home / "bin/python3").symlink_to(python)
+        install_tools(home / "tools")
         # The charm folder itself is written to; what lies in it is not.
-        for entry in self._charm.iterdir():
-            (self._folder / entry.name).symlink_to(entry)
+        for entry in charm.iterdir():
+            (paths.charm(self.name) / entry.name).symlink_to(entry)
+        self._charm = read_charm(paths.charm(self.name))
+        app = Application(name=self.app, charm_name=self.app, charm_revision=0)
+        unit = Unit(name=self.name, app=self.app, number=0, machine=0, address="252.0.0.1")
+        unit.installed = True
+        document = ModelDocument(
+            uuid="bare", name="bare", apps={self.app: app}, units={self.name: unit}
+        )
+        store = Store.create(paths.model, document)
+        store.load()
+        log = logging.getLogger(f"bare.{home.name}")
+        slots, tools = threading.Semaphore(), home / "tools"
+        self._runtime = Runtime(
+            store, Settings(), paths, tools, home / "bin", tuple(prefix), slots, Publisher(log), log
+        )
 
-    def answer(self, name: str, value: object) -> None:
-        """Prepare an answer, in a file named as the script in TOOL asks for it."""
-        (self._answers / name).write_text(json.dumps(value))
-
-    def deny(self) -> None:
-        """Keep all databags out of reach, as Juju does before a unit entered a relation."""
-        (self._answers / "denied").touch()
+    def lead(self, **config: str) -> None:
+        """Make the unit the leader, with options set."""
+        with self._runtime.store.transaction() as document:
+            document.apps[self.app].leader = self.name
+            document.apps[self.app].config.update(config)
 
     def relate(
-        self, endpoint: str, number: int, remote: str | None, bag: Mapping[str, str]
+        self, endpoint: str, number: int, remote: str, bag: Mapping[str, str], own: bool = True
     ) -> None:
-        """Let the unit see a relation with one remote unit, or none, and the remote's data."""
-        self.answer(f"ids.{endpoint}", [f"{endpoint}:{number}"])
-        if remote is not None:
-            app = remote.partition("/")[0]
-            self.answer(f"list.{number}", [remote])
-            self.answer(f"list.{number}.app", app)
-            self.answer(f"data.{number}.{app}", dict(bag))
+        """Let the unit see a relation: with the remote unit and its application's data.
 
-    def dispatch(self, path: str, **environment: str) -> Run:
-        """Run dispatch for `hooks/...` or `actions/...` and return what it did."""
-        for name in ("status", "log", "calls", "action"):
-            (self._answers / name).unlink(missing_ok=True)
+        A peer relation has no remote; its data are those of the unit's own application. With
+        `own` false all databags are out of reach, as before a unit entered a relation.
+        """
+        app = remote.partition("/")[0] or self.app
+        role, spec = self._roles[endpoint]
+        ends = [Endpoint(app=self.app, name=endpoint, role=role, interface=spec.interface)]
+        if remote:
+            other = "requirer" if role == "provider" else "provider"
+            ends.append(Endpoint(app=app, name=endpoint, role=other, interface=spec.interface))
+        bags = {self.name: Databag(), remote or f"{app}/1": Databag()}
+        relation = Relation(id=number, endpoints=ends, units=bags, in_scope=list(bags))
+        relation.apps = {self.app: Databag(), app: Databag(data=dict(bag))}
+        if not own:
+            relation.in_scope.remove(self.name)
+        with self._runtime.store.transaction() as document:
+            document.relations[number] = relation
+            members = {remote: 1} if remote else {}
+            document.units[self.name].relations[number] = UnitRelation(
+                created=True, members=members
+            )
+
+    def act(self, name: str) -> Run:
+        """Run an action without parameters."""
+        return self._run(f"actions/{name}", ActionDocument(id="1", unit=self.name, name=name))
+
+    def dispatch(self, hook: HookInfo | str) -> Run:
+        """Run a hook and return what it did."""
+        info = HookInfo(kind=hook) if isinstance(hook, str) else hook
+        if info.kind == relations.BROKEN and info.relation_id is not None:
+            # Whatever came before: in this hook Juju lists no remote unit.
+            with self._runtime.store.transaction() as document:
+                document.units[self.name].relations[info.relation_id].members = {}
+        return self._run(f"hooks/{hook_name(self, info)}", info)
+
+    def _run(self, path: str, what: HookInfo | ActionDocument) -> Run:
+        runtime, store, run = self._runtime, self._runtime.store, Run()
+        hook, action = (what, None) if isinstance(what, HookInfo) else (None, what)
+        unit = store.document.units[self.name]
+        context = _Context(store, self._charm, unit, hook, action, runtime.log, lambda event: None)
+        server = _Server(runtime.paths.contexts, "bare", context)
+        context.run = server.run = run
+        interrupt = process.Interrupt()
         begun = time.monotonic()
-        done = subprocess.run(
-            [*self._prefix, str(self._folder / "dispatch")],
-            cwd=self._folder,
-            env={
-                "PATH": f"{self._bin}:/usr/bin:/bin",
-                "HOME": str(self._answers),
-                "LANG": "C.UTF-8",
-                "BARE": str(self._answers),
-                "JUJU_VERSION": "2.9.44",
-                "JUJU_CHARM_DIR": str(self._folder),
-                "JUJU_DISPATCH_PATH": path,
-                "JUJU_HOOK_NAME": path.partition("/")[2] if path.startswith("hooks/") else "",
-                "JUJU_UNIT_NAME": f"{self.name}/0",
-                "JUJU_MODEL_NAME": "bare",
-                "JUJU_MODEL_UUID": "0f1f9c6c-6f7b-4d5e-8d0a-000000000000",
-                **environment,
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-        lines = self._said("status").split("\n")[:-1]
-        statuses = tuple((a, b) for a, _, b in (line.partition("\t") for line in lines))
-        return Run(
-            done.returncode,
-            time.monotonic() - begun,
-            done.stderr,
-            statuses,
-            self._said("log"),
-            tuple(self._said("calls").splitlines()),
-            self._said("action"),
-        )
+        name = path.partition("/")[2] if hook else ""
+        try:
+            done = process.run(
+                [*runtime.exec_prefix, str(find_script(runtime.paths.charm(self.name), path))],
+                environment=environment(runtime, path, name, context, "bare", server.address),
+                directory=runtime.paths.charm(self.name),
+                timeout=LIMIT,
+                server=server,
+                interrupt=interrupt,
+                on_stdout=lambda line: None,
+                on_stderr=lambda line: None,
+                keep_output=True,
+            )
+        finally:
+            interrupt.close()
+            server.close()
+        assert not done.timed_out, run.log
+        if done.code == 0:
+            with store.transaction() as document:
+                context.flush(document)
+        run.code, run.seconds, run.stderr = done.code, time.monotonic() - begun, done.stderr
+        run.results = action.results if action else {}
+        return run
 
-    def _said(self, name: str) -> str:
-        file = self._answers / name
-        return file.read_text() if file.exists() else ""
+    def endpoint(self, number: int) -> str:
+        """Return the unit's endpoint of a relation."""
+        return self._runtime.store.document.relations[number].endpoint_of(self.app).name
 
 
-def relation_event(
-    endpoint: str, kind: str, number: int, remote: str
-) -> tuple[str, dict[str, str]]:
-    """Return dispatch path and environment of a relation hook, as Juju 2.9 sets them."""
-    app = remote.partition("/")[0]
-    environment = {
-        "JUJU_RELATION": endpoint,
-        "JUJU_RELATION_ID": f"{endpoint}:{number}",
-        "JUJU_REMOTE_APP": app,
-        "JUJU_REMOTE_UNIT": "" if kind in ("created", "broken") else remote,
-    }
-    if kind == "departed":
-        environment["JUJU_DEPARTING_UNIT"] = remote
-    return f"hooks/{endpoint}-relation-{kind}", environment
+def hook_name(juju: BareJuju, info: HookInfo) -> str:
+    """Return the name of a hook, of a relation hook with its endpoint."""
+    prefix = "" if info.relation_id is None else f"{juju.endpoint(info.relation_id)}-"
+    return prefix + info.kind
+
+
+def relation_event(kind: str, number: int, remote: str) -> HookInfo:
+    """Return a relation hook about a remote unit."""
+    return HookInfo(
+        kind=f"relation-{kind}",
+        relation_id=number,
+        remote_app=remote.partition("/")[0],
+        remote_unit="" if kind in ("created", "broken") else remote,
+        departing_unit=remote if kind == "departed" else "",
+    )
 
 
 def problems(run: Run) -> list[str]:

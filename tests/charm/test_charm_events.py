@@ -15,6 +15,8 @@ import pytest
 from barejuju import BareJuju, Run, is_sentence, problems, relation_event
 from flavours import Flavour, once
 
+from lab.vca.state import HookInfo
+
 NOWHERE = "127.0.0.2"
 """Loopback, where a login fails at once: refused by the kernel, or by this machine's SSH server."""
 HOOKS = (
@@ -55,28 +57,22 @@ INTENT = {
 
 def nothing_known(juju: BareJuju) -> None:
     """Juju listed the relations, yet their databags are out of reach, as during install."""
-    juju.relate("proxypeer", 1, None, {})
-    juju.relate("s6a", 7, "mme/0", {})
-    juju.deny()
+    juju.relate("proxypeer", 1, "", {}, own=False)
+    juju.relate("s6a", 7, "mme/0", {}, own=False)
 
 
 def leader(juju: BareJuju, **config: str) -> None:
     """A leader with a configured link, a remote, and a VDU that cannot be reached."""
-    juju.answer("leader.json", True)
-    juju.answer("config.json", {"ssh-hostname": NOWHERE, "ssh-username": "ubuntu", **config})
-    unit = {"status": "active", "since": "2026-01-01 00:00:00Z"}
-    juju.answer("goal.json", {"units": {"hss/0": unit}, "relations": {}})
-    juju.relate("proxypeer", 1, None, {})
-    juju.answer("data.1.hss", {"intent": json.dumps(INTENT)})
+    juju.lead(**{"ssh-hostname": NOWHERE, "ssh-username": "ubuntu", **config})
+    juju.relate("proxypeer", 1, "", {"intent": json.dumps(INTENT)})
     juju.relate("s6a", 7, "mme/0", {"vpnaas-version": "1", "vpnaas-public-key": "$(reboot)"})
 
 
-def events() -> Iterator[tuple[str, dict[str, str]]]:
-    for hook in HOOKS:
-        yield f"hooks/{hook}", {}
-    for endpoint, number, remote in (("proxypeer", 1, "hss/1"), ("s6a", 7, "mme/0")):
+def events() -> Iterator[HookInfo]:
+    yield from (HookInfo(kind=hook) for hook in HOOKS)
+    for number, remote in ((1, "hss/1"), (7, "mme/0")):
         for kind in KINDS:
-            yield relation_event(endpoint, kind, number, remote)
+            yield relation_event(kind, number, remote)
 
 
 def first_and_again(
@@ -84,20 +80,20 @@ def first_and_again(
 ) -> list[str]:
     """Run each event as the first one of a fresh unit, then repeat it; say what went wrong."""
 
-    def play(event: tuple[str, dict[str, str]]) -> list[str]:
-        path, environment = event
-        juju = BareJuju(flavour.charm("hss"), home / path.replace("/", "-"), flavour.python)
+    def play(event: HookInfo) -> list[str]:
+        name = f"{event.kind}-{event.relation_id}"
+        juju = BareJuju(flavour.charm("hss"), home / name, flavour.python)
         situation(juju)
         found = []
         seen = []
         for turn in range(times):
-            run = juju.dispatch(path, **environment)
-            found += [f"{path} ({turn + 1}): {problem}" for problem in problems(run)]
-            seen.append(run.statuses[-1:])
-            if not path.endswith(QUIET) and not run.statuses and turn == 0:
-                found.append(f"{path}: no status was set")
+            run = juju.dispatch(event)
+            found += [f"{name} ({turn + 1}): {problem}" for problem in problems(run)]
+            seen.append(tuple(run.statuses[-1:]))
+            if not event.kind.endswith(QUIET) and not run.statuses and turn == 0:
+                found.append(f"{name}: no status was set")
         if len({status for status in seen if status}) > 1:
-            found.append(f"{path}: the status changed on repetition: {seen}")
+            found.append(f"{name}: the status changed on repetition: {seen}")
         return found
 
     with ThreadPoolExecutor(2) as pool:
@@ -119,34 +115,29 @@ def test_the_vendored_files_serve_every_python_they_are_for(
     """ops, PyYAML and, for the login that fails, paramiko and cryptography's compiled parts."""
     juju = BareJuju(vendored_on.charm("hss"), tmp_path / "hss", vendored_on.python)
     leader(juju)
-    run = juju.dispatch("hooks/config-changed")
+    run = juju.dispatch("config-changed")
     assert problems(run) == []
     ((status, message),) = run.statuses
     assert status == "blocked"
     assert message.startswith((f"cannot reach {NOWHERE}: ", f"{NOWHERE} refuses the login"))
-    key = juju.dispatch("actions/get-ssh-public-key", **action_of("get-ssh-public-key"))
+    key = juju.act("get-ssh-public-key")
     assert problems(key) == []
-    assert "ssh-ed25519 " in key.action
-
-
-def action_of(name: str) -> dict[str, str]:
-    """Return the environment of an action."""
-    return {"JUJU_ACTION_NAME": name, "JUJU_ACTION_UUID": "1", "JUJU_ACTION_TAG": "action-1"}
+    assert "ssh-ed25519 " in str(key.results)
 
 
 def changed(flavour: Flavour, home: Path, **config: str) -> Run:
     juju = BareJuju(flavour.charm("hss"), home, flavour.python)
     leader(juju, **config)
-    return juju.dispatch("hooks/config-changed")
+    return juju.dispatch("config-changed")
 
 
 def test_without_a_host_the_charm_is_active_at_once(flavour: Flavour, tmp_path: Path) -> None:
     for number, host in enumerate(("", " ;10.0.0.1")):
         run = changed(flavour, tmp_path / str(number), **{"ssh-hostname": host})
         assert problems(run) == []
-        assert run.statuses == (
-            ("active", "ready, waiting for OSM to set ssh-hostname and ssh-username"),
-        )
+        assert run.statuses == [
+            ("active", "ready, waiting for OSM to set ssh-hostname and ssh-username")
+        ]
 
 
 @pytest.mark.parametrize(
@@ -205,9 +196,9 @@ def test_stored_parameters_that_cannot_be_read_never_fail_a_hook(
     """After a downgrade, or a hand that slipped: the charm must stay operable."""
     juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
     leader(juju)
-    juju.answer("data.1.hss", {"intent": stored})
+    juju.relate("proxypeer", 1, "", {"intent": stored})
     for hook in ("config-changed", "update-status"):
-        run = juju.dispatch(f"hooks/{hook}")
+        run = juju.dispatch(hook)
         assert problems(run) == []
         assert run.statuses
         assert is_sentence(run.statuses[-1][1])
@@ -227,10 +218,7 @@ def test_a_reply_to_a_relation_that_ends_is_not_waited_for(
         ("broken", 7, "mme/0"),
         ("changed", 7, "mme/0"),
     ):
-        path, environment = relation_event("s6a", kind, number, remote)
-        if kind == "broken":
-            juju.answer("list.7", [])
-        run = juju.dispatch(path, **environment)
+        run = juju.dispatch(relation_event(kind, number, remote))
         assert problems(run) == [], (kind, remote)
 
 
@@ -238,10 +226,10 @@ def test_hooks_in_which_nothing_can_have_changed_start_no_python(
     flavour: Flavour, tmp_path: Path
 ) -> None:
     juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
+    juju.relate("s6a", 7, "mme/0", {})
     for kind in ("created", "joined"):
-        path, environment = relation_event("s6a", kind, 7, "mme/0")
-        run = juju.dispatch(path, **environment)
-        assert (run.code, run.calls) == (0, ())
+        run = juju.dispatch(relation_event(kind, 7, "mme/0"))
+        assert (run.code, run.calls) == (0, [])
 
 
 SILENT = """
@@ -290,7 +278,7 @@ def test_a_machine_that_accepts_and_says_nothing_is_given_up(
     prefix = ("ip", "netns", "exec", silent_machine)
     juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python, prefix)
     leader(juju, **{"ssh-hostname": "127.0.0.1"})
-    run = juju.dispatch("hooks/config-changed")
+    run = juju.dispatch("config-changed")
     assert problems(run) == []
     assert run.statuses[-1][0] == "blocked"
     assert is_sentence(run.statuses[-1][1])
