@@ -51,19 +51,25 @@ def disagreements(document: dict[str, Any]) -> list[str]:
         *_texts(functions),
         *_realms(functions),
         *_subscribers(functions),
-        *_enbs(functions),
+        *_stations(functions),
+        *_slices(functions),
         *_addresses(functions, ended),
     ]
 
 
 def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
     for key, title in SAME.items():
-        told = {name: given[key] for name, given in functions.items() if key in given}
-        first = next(iter(told), "")
-        for name, value in told.items():
+        firsts: dict[Any, tuple[str, Any]] = {}
+        for name, given in functions.items():
+            if key not in given:
+                continue
+            value = given[key]
+            # Slices have pools of their own.
+            group = given.get("nf_slice") if key == "nf_ue_pool" else None
+            first, wanted = firsts.setdefault(group, (name, value))
             # As text too: 600 and "600" are one area, 88 and "088" are two networks.
-            if str(value) != str(told[first]):
-                shown = ("", "") if key in SECRET else (f" {value}", f" {told[first]}")
+            if str(value) != str(wanted):
+                shown = ("", "") if key in SECRET else (f" {value}", f" {wanted}")
                 yield f"{key}: {name} has {title}{shown[0]}, {first} has{shown[1] or ' another'}"
 
 
@@ -108,13 +114,36 @@ def _realms(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
             yield f"nf_realm: {name} has {realm}, but its network {mcc}/{mnc} is {wanted}"
 
 
-def _enbs(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
-    seen: dict[str, str] = {}
+def _stations(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for key in ("nf_enb_id", "nf_gnb_id"):
+        seen: dict[str, str] = {}
+        for name, given in functions.items():
+            number = str(given.get(key, ""))
+            if number and number in seen:
+                yield f"{key}: {name} has {number}, which is that of {seen[number]}"
+            seen.setdefault(number, name)
+
+
+def _slices(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Compare the slices of SMFs, UPFs, gNBs and UEs with those of the AMF, where it is there."""
+    offered: dict[str, str] = {}
+    for given in functions.values():
+        if "nf_amf_region" in given:
+            listed = [entry.strip().split("/") for entry in str(given["nf_slices"]).split(",")]
+            offered |= {entry[0].upper(): entry[1] for entry in listed if len(entry) > 1}
+    if not offered:
+        return
+    known = ", ".join(offered)
     for name, given in functions.items():
-        number = str(given.get("nf_enb_id", ""))
-        if number and number in seen:
-            yield f"nf_enb_id: {name} has {number}, which is that of {seen[number]}"
-        seen.setdefault(number, name)
+        for key in ("nf_slice", "nf_slices", "nf_sessions"):
+            for entry in str(given.get(key) or "").split(","):
+                slice, _, dnn = entry.strip().partition("/")
+                dnn = dnn.partition("/")[0] or str(given.get("nf_dnn", ""))
+                if slice and slice.upper() not in offered:
+                    yield f"{key}: {name} has slice {slice}, the AMF has {known}"
+                elif slice and dnn and dnn != offered[slice.upper()]:
+                    wanted = offered[slice.upper()]
+                    yield f"{key}: {name} has DNN {dnn} in slice {slice}, the AMF has {wanted}"
 
 
 def _subscribers(functions: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -120,20 +120,213 @@ class Plain(_Model):
 
 
 class Site(_Model):
-    """A site file."""
+    """A site file: what those of EPS and 5GS have in common."""
 
     files: dict[str, File] = Field(min_length=1)
     order: list[Name] = Field(min_length=1)
-    network: Network
-    subscribers: Subscribers
-    data_network: DataNetwork
-    radio: Radio
-    ue: Equipment | None = None
     image_prefix: str = "docker.io"
     image_pins: str = "none"
     vpn: dict[str, Any]
     links: dict[str, Link]
     networks: dict[str, Plain] = Field(default_factory=dict)
+
+    def common(self) -> dict[str, Any]:
+        """Return what all network functions are told."""
+        raise NotImplementedError
+
+    def functions(self) -> dict[str, dict[str, Any]]:
+        """Return what else each is told, by member; a UE is the member `ue`."""
+        raise NotImplementedError
+
+
+class Epc(Site):
+    """A site file of an EPC."""
+
+    network: Network
+    subscribers: Subscribers
+    data_network: DataNetwork
+    radio: Radio
+    ue: Equipment | None = None
+
+    def common(self) -> dict[str, Any]:
+        """Return network and realm."""
+        return {"mcc": self.network.mcc, "mnc": self.network.mnc, "realm": self.network.realm}
+
+    def functions(self) -> dict[str, dict[str, Any]]:
+        """Return what each network function of the EPC is told."""
+        network, data, users = self.network, self.data_network, self.subscribers
+        area: dict[str, Any] = {"tac": network.tac}
+        access = {"apn": data.apn, "second_apn": data.second_apn}
+        user_plane = {"ue_pool": str(data.ue_pool), "gateway_id": data.gateway_id}
+        own: dict[str, dict[str, Any]] = {
+            "hss": {
+                "operator_key": users.operator_key,
+                "subscriber_key": users.subscriber_key,
+                "first_imsi": users.first_imsi,
+                "first_msisdn": users.first_msisdn,
+                "subscribers": users.count,
+                "mme_names": network.mme_name,
+                **access,
+            },
+            "mme": {
+                **area,
+                "mme_group": network.mme_group,
+                "mme_code": network.mme_code,
+                "mme_name": network.mme_name,
+            },
+            "spgwc": {
+                **area,
+                **access,
+                **user_plane,
+                "dns": str(data.dns),
+                "second_dns": str(data.second_dns),
+                "ue_mtu": data.ue_mtu,
+            },
+            "spgwu": {**user_plane, "sgi_nat": _yes(data.sgi_nat)},
+        }
+        for enb, number in {"enb": self.radio.enb_id, **self.radio.more_enbs}.items():
+            own[enb] = {
+                **area,
+                "enb_id": number,
+                "downlink_mhz": self.radio.downlink_mhz,
+                "resource_blocks": self.radio.resource_blocks,
+            }
+        if self.ue is not None:
+            own["ue"] = {
+                "operator_key": users.operator_key,
+                "subscriber_key": users.subscriber_key,
+                "imsi": self.ue.imsi,
+                "msisdn": self.ue.msisdn,
+                "downlink_mhz": self.radio.downlink_mhz,
+                "resource_blocks": self.radio.resource_blocks,
+            }
+        return own
+
+
+class Network5g(_Model):
+    """The mobile network and its AMF (TS 23.003)."""
+
+    mcc: Annotated[str, StringConstraints(pattern=r"^[0-9]{3}$")]
+    mnc: Annotated[str, StringConstraints(pattern=r"^[0-9]{2,3}$")]
+    tac: int = Field(ge=1, le=0xFFFFFD)
+    amf_region: int = Field(default=1, ge=0, le=255)
+    amf_set: int = Field(default=1, ge=0, le=1023)
+    amf_pointer: int = Field(default=1, ge=0, le=63)
+
+
+class Subscribers5g(_Model):
+    """Whom the UDR starts with; they may use every slice."""
+
+    operator_key: Key
+    subscriber_key: Key
+    first_imsi: Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
+    count: int = Field(ge=0, le=100000)
+    ambr_mbps: int = Field(default=1000, ge=1)
+
+
+class Slice(_Model):
+    """A slice of the network: its S-NSSAI, its data network, and who serves it here.
+
+    Attributes:
+        id: SST-SD, or SST alone.
+        dnn: Data network name.
+        five_qi: 5QI of its PDU sessions.
+        ue_pool: Prefix of its UEs.
+        smf: Member that is its SMF, none where another service has it.
+        upf: Member that is its UPF, none where another service has it.
+    """
+
+    id: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(-[0-9a-fA-F]{6})?$")]
+    dnn: str
+    five_qi: int = Field(ge=1, le=255)
+    ue_pool: IPv4Network
+    smf: Name | None = None
+    upf: Name | None = None
+
+
+class DataNetwork5g(_Model):
+    """What the UEs of all slices are told."""
+
+    dns: IPv4Address
+    second_dns: IPv4Address
+    ue_mtu: int = Field(ge=576, le=9000)
+    n6_nat: bool = True
+
+
+class Radio5g(_Model):
+    """The gNB."""
+
+    gnb_id: int = Field(ge=0, le=0xFFFFFFF)
+
+
+class Equipment5g(_Model):
+    """A UE; one of the subscribers, with a PDU session in some of the slices."""
+
+    imsi: Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
+    slices: list[str] = Field(min_length=1)
+
+
+class Core5g(Site):
+    """A site file of a 5G core."""
+
+    core: Literal["5gs"]
+    network: Network5g
+    subscribers: Subscribers5g
+    slices: list[Slice] = Field(min_length=1)
+    data_network: DataNetwork5g
+    radio: Radio5g
+    ue: Equipment5g | None = None
+
+    def common(self) -> dict[str, Any]:
+        """Return the network."""
+        return {"mcc": self.network.mcc, "mnc": self.network.mnc}
+
+    def functions(self) -> dict[str, dict[str, Any]]:
+        """Return what each network function of the 5G core is told."""
+        network, data, users = self.network, self.data_network, self.subscribers
+        keys = {"operator_key": users.operator_key, "subscriber_key": users.subscriber_key}
+        own: dict[str, dict[str, Any]] = {
+            "amf": {
+                **keys,
+                "first_imsi": users.first_imsi,
+                "subscribers": users.count,
+                "slices": ",".join(f"{one.id}/{one.dnn}/{one.five_qi}" for one in self.slices),
+                "tac": network.tac,
+                "amf_region": network.amf_region,
+                "amf_set": network.amf_set,
+                "amf_pointer": network.amf_pointer,
+                "ambr_mbps": users.ambr_mbps,
+            },
+            "gnb": {
+                "tac": network.tac,
+                "gnb_id": self.radio.gnb_id,
+                "slices": ",".join(one.id for one in self.slices),
+            },
+        }
+        for one in self.slices:
+            served = {"slice": one.id, "dnn": one.dnn, "ue_pool": str(one.ue_pool)}
+            if one.smf:
+                own[one.smf] = {
+                    **served,
+                    "dns": str(data.dns),
+                    "second_dns": str(data.second_dns),
+                    "ue_mtu": data.ue_mtu,
+                }
+            if one.upf:
+                own[one.upf] = {**served, "n6_nat": _yes(data.n6_nat)}
+        if self.ue is not None:
+            wanted = [one for one in self.slices if one.id in self.ue.slices]
+            own["ue"] = {
+                **keys,
+                "imsi": self.ue.imsi,
+                "sessions": ",".join(f"{one.id}/{one.dnn}" for one in wanted),
+            }
+        return own
+
+
+def _yes(value: bool) -> str:
+    """Return a truth value for OSM: it takes every text but "false" and similar ones for true."""
+    return "true" if value else "false"
 
 
 def load(path: Path) -> Site:
@@ -144,7 +337,9 @@ def load(path: Path) -> Site:
     """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Site.model_validate(document)
+        if isinstance(document, dict) and "core" in document:
+            return Core5g.model_validate(document)
+        return Epc.model_validate(document)
     except yaml.YAMLError as error:
         raise BuildError(f"{path.name}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
@@ -165,9 +360,15 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
 
 def document(site: Site, file: File) -> dict[str, Any]:
     """Return the instantiation parameters of a site, for one of its files."""
-    software = file.software
-    if file.ue and site.ue is None:
+    functions = site.functions()
+    if file.ue and "ue" not in functions:
         raise BuildError("files: ue is true, but the site file has no ue")
+    common = {
+        "software": file.software,
+        "image_prefix": site.image_prefix,
+        "image_pins": site.image_pins,
+        **site.common(),
+    }
     return {
         "vld": [_vld(name, link) for name, link in (site.links | site.networks).items()],
         "additionalParamsForVnf": [
@@ -175,7 +376,7 @@ def document(site: Site, file: File) -> dict[str, Any]:
                 "member-vnf-index": member,
                 "additionalParams": _shared(site, member)
                 | _link_params(site, member)
-                | _nf_params(site, member, software),
+                | {f"nf_{n}": value for n, value in (common | functions.get(member, {})).items()},
             }
             for member in [*site.order, *(["ue"] if file.ue else [])]
         ],
@@ -221,62 +422,3 @@ def _link_params(site: Site, member: str) -> dict[str, Any]:
             given[f"{name}_allowed_prefixes"] = "none"
             given[f"{name}_accept_prefixes"] = "none"
     return given
-
-
-def _nf_params(site: Site, member: str, software: str) -> dict[str, Any]:
-    network, data, users = site.network, site.data_network, site.subscribers
-    area: dict[str, Any] = {"tac": network.tac}
-    access = {"apn": data.apn, "second_apn": data.second_apn}
-    user_plane = {"ue_pool": str(data.ue_pool), "gateway_id": data.gateway_id}
-    own: dict[str, dict[str, Any]] = {
-        "hss": {
-            "operator_key": users.operator_key,
-            "subscriber_key": users.subscriber_key,
-            "first_imsi": users.first_imsi,
-            "first_msisdn": users.first_msisdn,
-            "subscribers": users.count,
-            "mme_names": network.mme_name,
-            **access,
-        },
-        "mme": {
-            **area,
-            "mme_group": network.mme_group,
-            "mme_code": network.mme_code,
-            "mme_name": network.mme_name,
-        },
-        "spgwc": {
-            **area,
-            **access,
-            **user_plane,
-            "dns": str(data.dns),
-            "second_dns": str(data.second_dns),
-            "ue_mtu": data.ue_mtu,
-        },
-        # OSM takes every text except "false" and similar ones for true.
-        "spgwu": {**user_plane, "sgi_nat": "true" if data.sgi_nat else "false"},
-    }
-    for enb, number in {"enb": site.radio.enb_id, **site.radio.more_enbs}.items():
-        own[enb] = {
-            **area,
-            "enb_id": number,
-            "downlink_mhz": site.radio.downlink_mhz,
-            "resource_blocks": site.radio.resource_blocks,
-        }
-    if site.ue is not None:
-        own["ue"] = {
-            "operator_key": users.operator_key,
-            "subscriber_key": users.subscriber_key,
-            "imsi": site.ue.imsi,
-            "msisdn": site.ue.msisdn,
-            "downlink_mhz": site.radio.downlink_mhz,
-            "resource_blocks": site.radio.resource_blocks,
-        }
-    common = {
-        "software": software,
-        "image_prefix": site.image_prefix,
-        "image_pins": site.image_pins,
-        "mcc": network.mcc,
-        "mnc": network.mnc,
-        "realm": network.realm,
-    }
-    return {f"nf_{name}": value for name, value in (common | own.get(member, {})).items()}

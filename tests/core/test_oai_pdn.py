@@ -52,7 +52,9 @@ def test_the_address_is_the_interfaces_or_there_is_none() -> None:
     assert pdn.address(results("address", shown), "none") == OWN
     for out in ("", "[{}]", "[]", "{", '[{"addr_info": [{}]}]'):
         with pytest.raises(VpnaasError, match="oaitun_ue1 has no address"):
-            pdn.address(results("address", out, "Device does not exist", 1), pdn.not_attached())
+            pdn.address(
+                results("address", out, "Device does not exist", 1), pdn.not_attached(pdn.DEVICE)
+            )
 
 
 def test_reports_are_summed_up_and_failures_are_sentences() -> None:

@@ -95,13 +95,10 @@ def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
             "connection_timeout": 300,
         }
     }
-    # `show-connected` reads the AMF's table, which it logs at level info.
-    levels = {"amf": "debug" if params.log_level == "debug" else "info"}
+    levels = dict.fromkeys(nfs, sbi.LEVELS[params.log_level])
+    levels["amf"] = sbi.LOGGED[params.log_level]
     return tuple(
-        File(
-            conf(name + ".yaml"),
-            sbi.document(levels.get(name, params.log_level), nfs, more[name]),
-        )
+        File(conf(name + ".yaml"), sbi.document(levels[name], nfs, more[name]))
         for name in sorted(nfs)
     )
 

@@ -13,9 +13,9 @@ from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import Step, changes
+from vpnaas.vdu.steps import Step, changes, run
 
-from . import params, part, pdn, plan, values
+from . import params, part, pdn, plan, units, values
 from .milenage import opc
 from .model import End
 from .params import Common, Secrets
@@ -287,9 +287,28 @@ class NfCharm(VnfCharm):
         """Change the parameters an action names; "keep" and 0 leave one as it is."""
         asked = self._configured()
         named: Dict[str, Any] = {name: v for name, v in given.items() if v not in ("keep", 0)}
-        if "sgi-nat" in named:
-            named["sgi-nat"] = named["sgi-nat"] == "yes"
+        for name in ("sgi-nat", "n6-nat"):
+            if name in named:
+                named[name] = named[name] == "yes"
         return self._change(params.changed(self.kind, asked, named, where))
+
+    def _log(self, container: str) -> str:
+        """Return the end of the log of a container that runs.
+
+        Raises:
+            VpnaasError: It does not run.
+        """
+        self._configured()
+        words = ("tail", "-c", str(LOG_BYTES), "/var/log/{}.log".format(container))
+        steps = [
+            run("active", "systemctl", "is-active", units.unit(container), any_exit=True),
+            run("log", *words, any_exit=True),
+        ]
+        with self._vdu() as vdu:
+            results = vdu.execute(steps, exclusive=False).check()
+        if results.exit_code("active") != 0:
+            raise VpnaasError("the {} does not run; health says why".format(container.upper()))
+        return results.output("log")
 
     def _address(self, vdu: Vdu, interface: str, missing: str) -> str:
         """Return the IPv4 address of an interface of the VDU."""

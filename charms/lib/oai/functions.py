@@ -6,18 +6,34 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import read, run, which
+from vpnaas.vdu.steps import read, which
 
-from . import cql, hss, meters, params, pdn, plan, provision, statistics, units, values
+from . import cql, hss, meters, params, pdn, plan, provision, statistics, values
 from .charm import NfCharm
 from .milenage import opc
 from .model import SECRETS_FILE
 from .params import Hss, Secrets, SpgwU
 
-LOG_BYTES = 1 << 18
+
+class KeyedCharm(NfCharm):
+    """A network function with subscribers, whose keys are on its VDU."""
+
+    def _keys(self, vdu: Vdu, where: str, given: Params) -> Secrets:
+        """Return the keys of a subscriber: those of the range, or K as an action gives it."""
+        kept = vdu.execute([read("secrets", SECRETS_FILE)], exclusive=False)
+        secrets = Secrets.from_json(kept.text("secrets"))
+        if not secrets:
+            raise VpnaasError("the VDU does not hold the keys; run configure-nf again")
+        key = str(given.get("subscriber-key", "same"))
+        if key == "same":
+            return secrets
+        return params.with_key(secrets, where + ": subscriber-key", key)
+
+    def _engine(self, vdu: Vdu) -> str:
+        return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
 
 
-class HssCharm(NfCharm):
+class HssCharm(KeyedCharm):
     """Home Subscriber Server: its subscribers are rows in Cassandra."""
 
     kind = "hss"
@@ -32,13 +48,7 @@ class HssCharm(NfCharm):
         msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
         with self._vdu() as vdu:
             engine = self._engine(vdu)
-            kept = vdu.execute([read("secrets", SECRETS_FILE)], exclusive=False)
-            secrets = Secrets.from_json(kept.text("secrets"))
-            if not secrets:
-                raise VpnaasError("the VDU does not hold the keys; run configure-nf again")
-            key = str(given.get("subscriber-key", "same"))
-            if key != "same":
-                secrets = params.with_key(secrets, where + ": subscriber-key", key)
+            secrets = self._keys(vdu, where, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
             common = hss.subscription(asked, secrets, derived)
             first, second = provision.subscriber(imsi, msisdn, common)
@@ -68,9 +78,6 @@ class HssCharm(NfCharm):
             rows = self._cql(vdu, self._engine(vdu), [cql.select(limit=limit + 1)])
         return cql.shown(rows, limit)
 
-    def _engine(self, vdu: Vdu) -> str:
-        return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
-
     def _cql(self, vdu: Vdu, engine: str, statements: List[str]) -> List[Dict[str, str]]:
         results = vdu.execute([cql.step("cql", engine, statements)], exclusive=False)
         return cql.answer(results, "cql")
@@ -83,17 +90,7 @@ class MmeCharm(NfCharm):
 
     @action("show-connected")
     def _show_connected(self, given: Params) -> Dict[str, Any]:
-        self._configured()
-        words = ("tail", "-c", str(LOG_BYTES), "/var/log/mme.log")
-        steps = [
-            run("active", "systemctl", "is-active", units.unit("mme"), any_exit=True),
-            run("log", *words, any_exit=True),
-        ]
-        with self._vdu() as vdu:
-            results = vdu.execute(steps, exclusive=False).check()
-        if results.exit_code("active") != 0:
-            raise VpnaasError("the MME does not run; health says why")
-        return statistics.latest(results.output("log"))
+        return dict(statistics.latest(self._log("mme")))
 
     @action("measure-s6a")
     def _measure_s6a(self, given: Params) -> Dict[str, Any]:
@@ -128,21 +125,31 @@ class SpgwcCharm(SgiCharm):
     kind = "spgwc"
 
 
-class SpgwuCharm(SgiCharm):
+class UserPlaneCharm(NfCharm):
+    """A user plane, which can serve measurements of UEs at the data network's side."""
+
+    def _data_interface(self) -> str:
+        raise NotImplementedError
+
+    @action("serve-throughput")
+    def _serve_throughput(self, given: Params) -> Dict[str, Any]:
+        interface = self._data_interface()
+        where = "serve-throughput: seconds"
+        seconds = fields.integer(where, given.get("seconds", 600), 1, 86400)
+        missing = "{} has no IPv4 address yet".format(interface)
+        with self._vdu() as vdu:
+            own = self._address(vdu, interface, missing)
+            results = vdu.execute(pdn.serve_steps(own, seconds), exclusive=False)
+        return pdn.served(own, seconds, results)
+
+
+class SpgwuCharm(SgiCharm, UserPlaneCharm):
     """User plane of the serving and PDN gateways."""
 
     kind = "spgwu"
 
-    @action("serve-throughput")
-    def _serve_throughput(self, given: Params) -> Dict[str, Any]:
-        asked = params.expect(SpgwU, self._configured())
-        where = "serve-throughput: seconds"
-        seconds = fields.integer(where, given.get("seconds", 600), 1, 86400)
-        missing = "{} has no IPv4 address yet".format(asked.sgi_interface)
-        with self._vdu() as vdu:
-            own = self._address(vdu, asked.sgi_interface, missing)
-            results = vdu.execute(pdn.serve_steps(own, seconds), exclusive=False)
-        return pdn.served(own, seconds, results)
+    def _data_interface(self) -> str:
+        return params.expect(SpgwU, self._configured()).sgi_interface
 
 
 class CellCharm(NfCharm):
@@ -159,25 +166,35 @@ class EnbCharm(CellCharm):
     kind = "enb"
 
 
-class UeCharm(CellCharm):
-    """User equipment; it measures through its PDN connection, not through a link."""
+class EquipmentCharm(NfCharm):
+    """User equipment; it measures through its PDN connection or PDU session, not through a link."""
 
-    kind = "ue"
+    def _device(self, given: Params) -> str:
+        """Return the tun device of the connection that an action names."""
+        return pdn.DEVICE
 
     @action("measure-throughput")
     def _measure_throughput(self, given: Params) -> Dict[str, Any]:
         test = pdn.Throughput.parse(given)
         self._configured()
+        device = self._device(given)
         with self._vdu() as vdu:
-            own = self._address(vdu, pdn.DEVICE, pdn.not_attached())
+            own = self._address(vdu, device, pdn.not_attached(device))
             results = vdu.execute([pdn.throughput_step(test, own)], exclusive=False)
-        return pdn.throughput(test, own, results)
+        return dict(pdn.throughput(test, own, results), interface=device)
 
     @action("measure-latency")
     def _measure_latency(self, given: Params) -> Dict[str, Any]:
         test = pdn.Latency.parse(given)
         self._configured()
+        device = self._device(given)
         with self._vdu() as vdu:
-            own = self._address(vdu, pdn.DEVICE, pdn.not_attached())
+            own = self._address(vdu, device, pdn.not_attached(device))
             results = vdu.execute([pdn.latency_step(test, own)], exclusive=False)
-        return pdn.latency(test, own, results)
+        return dict(pdn.latency(test, own, results), interface=device)
+
+
+class UeCharm(CellCharm, EquipmentCharm):
+    """LTE user equipment."""
+
+    kind = "ue"

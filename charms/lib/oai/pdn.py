@@ -150,9 +150,9 @@ def address(results: Results, missing: str) -> str:
     raise VpnaasError(missing)
 
 
-def not_attached() -> str:
-    """Return the sentence for a UE without a PDN connection."""
-    return "the UE is not attached: {} has no address; health says more".format(DEVICE)
+def not_attached(device: str) -> str:
+    """Return the sentence for a UE without the connection of a tun device."""
+    return "the UE is not attached: {} has no address; health says more".format(device)
 
 
 def throughput_step(test: Throughput, own: str) -> Step:
@@ -189,7 +189,6 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
         said = results.error("iperf3").strip().splitlines() or ["no report"]
         raise VpnaasError(failure + said[-1][:300])
     told = {
-        "interface": DEVICE,
         "address": own,
         "server": test.server,
         "port": test.port,
@@ -225,7 +224,7 @@ def latency(test: Latency, own: str, results: Results) -> Dict[str, Any]:
         VpnaasError: Nothing was sent, or nothing came back.
     """
     found = measure.round_trips(results, test.server)
-    told = {"interface": DEVICE, "address": own, "server": test.server, "size": test.size}
+    told = {"address": own, "server": test.server, "size": test.size}
     return dict(told, **{"interval-ms": test.interval_ms}, **found)
 
 

@@ -503,8 +503,9 @@ def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Ou
         "units": {name: s.get("ActiveState", "") for name, s in seen.get("units", {}).items()},
         "images": {name: params.registry.reference(name) for name in CONTAINERS[kind]},
         "network": "{}-{}".format(params.plmn.mcc, params.plmn.mnc),
-        "realm": params.realm,
     }
+    if params.realm:
+        details["realm"] = params.realm
     return Outcome(
         kind=kind,
         state=state,

@@ -10,6 +10,8 @@ from typing import Any, Dict, Mapping, Tuple
 from .model import LIBRARY, Container, File, conf
 
 LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
+LOGGED = {"error": "info", "warning": "info", "info": "info", "debug": "debug"}
+"""Of those that have to log who is connected, which they do at level info."""
 PORT = 8080
 """Of AMF and SMF, each at its own inner address on SBI."""
 NRF_PORT, UDM_PORT, AUSF_PORT, UDR_PORT = 8081, 8082, 8083, 8084
@@ -42,13 +44,13 @@ def document(
     """Return a configuration file.
 
     Args:
-        level: Log level of the network function.
+        level: Log level of the network function, by its own name.
         nfs: Itself and others, by name.
         more: What only it has.
         register: Whether it registers at the NRF, and finds others there.
     """
     common = {
-        "log_level": {"general": LEVELS[level]},
+        "log_level": {"general": level},
         "register_nf": {"general": register},
         "http_version": 2,
         "nfs": nfs,

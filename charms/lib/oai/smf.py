@@ -29,7 +29,7 @@ def configuration(params: Smf, ends: Ends, shared: str) -> str:
     }
     # The UPF is at no NRF: it sets the association up (TS 29.244 clause 6.2.6.3).
     more = {"smf": smf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
-    return sbi.document(params.log_level, nfs, more)
+    return sbi.document(sbi.LOGGED[params.log_level], nfs, more)
 
 
 def software(params: Smf, ends: Ends) -> Software:

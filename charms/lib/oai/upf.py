@@ -34,7 +34,7 @@ def configuration(params: Upf, ends: Ends, control: str) -> str:
     }
     more = {"upf": upf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
     # No SBI reaches a UPF: it sets up the association with its SMF (TS 29.244 clause 6.2.6.3).
-    return sbi.document(params.log_level, nfs, more, register=False)
+    return sbi.document(sbi.LEVELS[params.log_level], nfs, more, register=False)
 
 
 def software(params: Upf, ends: Ends) -> Software:

@@ -39,9 +39,9 @@ TABLE = "osm_vpnaas_guard"
 BOOT = BootTable("guard", TABLE, "Traffic of secured links stays in their tunnels")
 FILE, UNIT_FILE, UNIT_TEXT = BOOT.file, BOOT.unit_file, BOOT.unit_text
 
-MORE_PORTS: Dict[str, Tuple[int, ...]] = {"s6a": (3870, 5868, 5870)}
+MORE_PORTS: Dict[str, Tuple[int, ...]] = {"s6a": (3870, 5868, 5870), "sbi": (8081, 8082)}
 """Ports of a link's application beyond that of the table: the MME's own for Diameter, and those for
-Diameter with TLS, which clear traffic could use as well."""
+Diameter with TLS, which clear traffic could use as well; NRF and UDM beside the AMF."""
 
 
 @attr.frozen

@@ -1,0 +1,216 @@
+"""The charm class of each network function of 5GS, with the actions that only it has."""
+
+from typing import Any, Dict, List, Mapping, Tuple
+
+import attr
+from vpnaas.actions import Params, action
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.params.fiveqi import TABLE
+from vpnaas.vdu.ssh import Vdu
+
+from . import amf, nr_ue, nssai, params, provision_5g, shown_5g, sql, values
+from .charm import NfCharm
+from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm
+from .milenage import opc
+from .params import Amf, NrUe, Upf
+
+
+class AmfCharm(KeyedCharm):
+    """What slices share; its subscribers are rows in MySQL."""
+
+    kind = "amf"
+
+    def _amf(self) -> Amf:
+        return params.expect(Amf, self._configured())
+
+    @action("add-subscriber")
+    def _add_subscriber(self, given: Params) -> Dict[str, Any]:
+        asked, where = self._amf(), "add-subscriber"
+        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
+        allowed = _allowed(asked, where + ": slices", str(given.get("slices", "all")))
+        with self._vdu() as vdu:
+            secrets = self._keys(vdu, where, given)
+            derived = opc(secrets.subscriber_key, secrets.operator_key)
+            added = provision_5g.authentication(imsi, secrets.subscriber_key, derived)
+            self._sql(vdu, [added] + _subscription(asked, imsi, allowed))
+        return {"added": imsi, "slices": sorted({str(one["slice"]) for one in shown(allowed)})}
+
+    @action("remove-subscriber")
+    def _remove_subscriber(self, given: Params) -> Dict[str, Any]:
+        where = "remove-subscriber: imsi"
+        imsi = values.imsi_of(where, given.get("imsi", ""), self._amf().plmn)
+        with self._vdu() as vdu:
+            sql.known(self._sql(vdu, [sql.present(imsi)]), where, imsi)
+            self._sql(vdu, provision_5g.removal(imsi))
+        return {"removed": imsi}
+
+    @action("list-subscribers")
+    def _list_subscribers(self, given: Params) -> Dict[str, Any]:
+        self._amf()
+        limit = fields.integer("list-subscribers: limit", given.get("limit", 100), 1, 1000)
+        with self._vdu() as vdu:
+            imsis = [row["ueid"] for row in self._sql(vdu, [sql.some(limit + 1)])]
+            listed, rows = imsis[:limit], []
+            if listed:
+                rows = self._sql(vdu, [sql.sessions(listed[0], listed[-1])])
+        held = sql.held(rows)
+        return {
+            "subscribers": [
+                {"imsi": imsi, "sessions": shown(held.get(imsi, []))} for imsi in listed
+            ],
+            "more": len(imsis) > limit,
+        }
+
+    @action("set-5qi")
+    def _set_5qi(self, given: Params) -> Dict[str, Any]:
+        asked, where = self._amf(), "set-5qi"
+        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
+        slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
+        five_qi = nssai.five_qi(where + ": five-qi", given.get("five-qi"))
+        with self._vdu() as vdu:
+            sql.known(self._sql(vdu, [sql.present(imsi)]), where + ": imsi", imsi)
+            held = sql.held(self._sql(vdu, [sql.sessions(imsi, imsi)])).get(imsi, [])
+            mine = [s for s in held if (s["sst"], s["sd"]) == (slice.sst, slice.differentiator)]
+            if not mine:
+                what = "{} may not use {}".format(imsi, slice)
+                raise InputError(where + ": slice", what, "one that list-subscribers shows of it")
+            for session in mine:
+                session.update(five_qi=five_qi, priority=TABLE[five_qi].priority)
+            self._sql(vdu, _subscription(asked, imsi, held))
+        return {"imsi": imsi, "sessions": shown(held)}
+
+    @action("show-connected")
+    def _show_connected(self, given: Params) -> Dict[str, Any]:
+        return dict(shown_5g.connected(self._log("amf")))
+
+    def _sql(self, vdu: Vdu, statements: List[str]) -> List[sql.Row]:
+        results = vdu.execute([sql.step("sql", self._engine(vdu), statements)], exclusive=False)
+        return sql.answer(results, "sql")
+
+
+def _allowed(asked: Amf, where: str, text: str) -> List[Dict[str, Any]]:
+    """Return the sessions of the slices a subscriber may use."""
+    offered = amf.sessions(asked)
+    if text == "all":
+        return offered
+    wanted = [one.slice for one in nssai.parse(where, text, 1)]
+    known = {one.slice for one in asked.sessions}
+    for one in wanted:
+        if one not in known:
+            allowed = ", ".join(sorted(str(each) for each in known))
+            raise InputError(where, "{} is no slice of the network".format(one), allowed)
+    named = {(one.sst, one.differentiator) for one in wanted}
+    return [session for session in offered if (session["sst"], session["sd"]) in named]
+
+
+def _subscription(asked: Amf, imsi: str, sessions: List[Dict[str, Any]]) -> List[str]:
+    return provision_5g.subscription(imsi, str(asked.plmn), sessions, asked.ambr_mbps)
+
+
+def shown(sessions: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return sessions as actions tell them."""
+    return [
+        {
+            "slice": str(nssai.snssai("row", "{}-{}".format(one["sst"], one["sd"]))),
+            "dnn": one["dnn"],
+            "five-qi": one["five_qi"],
+        }
+        for one in sessions
+    ]
+
+
+class SmfCharm(NfCharm):
+    """Session Management Function of a slice."""
+
+    kind = "smf"
+
+    @action("show-connected")
+    def _show_connected(self, given: Params) -> Dict[str, Any]:
+        return {"sessions": shown_5g.sessions(self._log("smf"))}
+
+
+class UpfCharm(UserPlaneCharm):
+    """User Plane Function of a slice."""
+
+    kind = "upf"
+
+    @action("configure-n6")
+    def _configure_n6(self, given: Params) -> Mapping[str, Any]:
+        return self._change_some(given, "configure-n6")
+
+    def _data_interface(self) -> str:
+        return params.expect(Upf, self._configured()).n6_interface
+
+
+class GnbCharm(NfCharm):
+    """5G base station."""
+
+    kind = "gnb"
+
+
+class NrUeCharm(EquipmentCharm):
+    """5G user equipment; it measures through a PDU session, not through a link."""
+
+    kind = "nr-ue"
+
+    def _ue(self) -> NrUe:
+        return params.expect(NrUe, self._configured())
+
+    @action("establish-session")
+    def _establish_session(self, given: Params) -> Mapping[str, Any]:
+        asked, where = self._ue(), "establish-session"
+        slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
+        dnn = values.apn(where + ": dnn", str(given.get("dnn", "")))
+        wanted = asked.wanted + (nssai.Session(slice, dnn),)
+        return self._with_sessions(asked, where, wanted)
+
+    @action("release-session")
+    def _release_session(self, given: Params) -> Mapping[str, Any]:
+        asked, where = self._ue(), "release-session: slice"
+        slice = nssai.snssai(where, str(given.get("slice", "")))
+        left = tuple(one for one in asked.wanted if one.slice != slice)
+        if left == asked.wanted:
+            raise InputError(where, "no session in {}".format(slice), asked.sessions)
+        if not left:
+            what = "{} is the only slice of the UE".format(slice)
+            raise InputError(where, what, "a slice while there is a session in another")
+        return self._with_sessions(asked, where, left)
+
+    def _with_sessions(
+        self, asked: NrUe, where: str, wanted: Tuple[nssai.Session, ...]
+    ) -> Mapping[str, Any]:
+        text = nssai.canonical(where, nssai.text(wanted), 2)
+        return self._change(attr.evolve(asked, sessions=text))
+
+    @action("show-sessions")
+    def _show_sessions(self, given: Params) -> Dict[str, Any]:
+        asked = self._ue()
+        listed = []
+        with self._vdu() as vdu:
+            for number, one in enumerate(asked.wanted, start=1):
+                device = nr_ue.device(number)
+                try:
+                    address = self._address(vdu, device, "")
+                except VpnaasError:
+                    address = ""
+                listed.append(
+                    {
+                        "slice": str(one.slice),
+                        "dnn": one.dnn,
+                        "interface": device,
+                        "address": address or None,
+                    }
+                )
+        return {"sessions": listed}
+
+    def _device(self, given: Params) -> str:
+        text = str(given.get("slice", "first"))
+        if text == "first":
+            return nr_ue.device(1)
+        asked = self._ue()
+        slice = nssai.snssai("slice", text)
+        for number, one in enumerate(asked.wanted, start=1):
+            if one.slice == slice:
+                return nr_ue.device(number)
+        raise InputError("slice", "no session in {}".format(slice), asked.sessions)

@@ -1,0 +1,80 @@
+"""What the AMF and the SMF of OpenAirInterface write to their logs about who is connected."""
+
+import re
+from typing import Any, Dict, List
+
+from vpnaas.base.errors import VpnaasError
+
+_TITLE = re.compile(r"\|-*(gNBs|UEs)' [Ii]nformation-*\|")
+_CELLS = re.compile(r"\|(.*)\|\s*$")
+GNBS = ("status", "id", "name", "plmn")
+UES = ("state", "imsi", "guti", "ran-ue-ngap-id", "amf-ue-ngap-id", "plmn", "cell")
+
+_LABELS = "SUPI|PDU Session ID|DNN|S-NSSAI|PAA IPv4|Default QFI"
+_LABELLED = re.compile(r"\A\s*({}):\s*(\S.*?)?\s*\Z".format(_LABELS))
+_SLICE = re.compile(r"sst, sd: *([0-9]{1,3}), *([0-9A-Fa-f]{6})")
+
+
+def connected(log: str) -> Dict[str, List[Dict[str, str]]]:
+    """Return gNBs and UEs of the last complete tables of the AMF.
+
+    Raises:
+        VpnaasError: There is none.
+    """
+    complete: Dict[str, List[Dict[str, str]]] = {}
+    title, rows, started = "", [], False  # type: str, List[Dict[str, str]], bool
+    for line in log.splitlines():
+        named = _TITLE.search(line)
+        if named:
+            title, rows, started = named.group(1), [], False
+            continue
+        found = _CELLS.search(line)
+        if not title or not found:
+            continue
+        cells = [cell.strip() for cell in found.group(1).split("|")]
+        if cells[0] == "Index":
+            started = True
+        elif cells[0].strip("-") == "" and len(cells) == 1:
+            if started:
+                complete[title], title = rows, ""
+        elif cells[0].isdigit():
+            names = GNBS if title == "gNBs" else UES
+            rows.append(dict(zip(names, cells[1:])))
+    if len(complete) < 2:
+        raise VpnaasError("the AMF has shown no tables yet; it does so every 10 s")
+    return {"gnbs": complete["gNBs"], "ues": complete["UEs"]}
+
+
+def sessions(log: str) -> Dict[str, List[Dict[str, Any]]]:
+    """Return PDU sessions by slice, of the last context that the SMF logged of each subscriber."""
+    contexts: Dict[str, List[Dict[str, str]]] = {}
+    supi = ""
+    for line in log.splitlines():
+        if line.strip() == "SMF CONTEXT:":
+            supi = ""
+        match = _LABELLED.match(line)
+        if not match:
+            continue
+        name, value = match.group(1), match.group(2) or ""
+        if name == "SUPI":
+            supi = value
+            contexts[supi] = []
+        elif supi and name == "PDU Session ID":
+            contexts[supi].append({name: value})
+        elif supi and contexts[supi]:
+            contexts[supi][-1].setdefault(name, value)
+    found: Dict[str, List[Dict[str, Any]]] = {}
+    for supi, listed in sorted(contexts.items()):
+        for session in listed:
+            slice = _SLICE.search(session.get("S-NSSAI", ""))
+            name = "{}-{}".format(slice.group(1), slice.group(2).upper()) if slice else "unknown"
+            found.setdefault(name, []).append(
+                {
+                    "imsi": supi.replace("imsi-", ""),
+                    "id": session["PDU Session ID"],
+                    "dnn": session.get("DNN", ""),
+                    "address": session.get("PAA IPv4", ""),
+                    "qfi": session.get("Default QFI", ""),
+                }
+            )
+    return found

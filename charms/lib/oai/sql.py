@@ -1,0 +1,97 @@
+"""What the `mysql` client prints, and the statements of day-2 primitives about subscribers."""
+
+import json
+from typing import Any, Dict, List, Optional
+
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu.steps import Results, Step, run
+
+from . import provision_5g
+
+SECONDS = 60
+SUBSCRIBERS = "AuthenticationSubscription"
+SESSIONS = "SessionManagementSubscriptionData"
+
+Row = Dict[str, str]
+
+
+def step(id: str, engine: str, statements: List[str]) -> Step:
+    """Return the step that hands statements to MySQL; keys travel on standard input only."""
+    command = (engine, "exec", "--interactive", provision_5g.CONTAINER) + provision_5g.CLIENT
+    return run(id, *command, stdin="\n".join(statements) + "\n", any_exit=True, timeout=SECONDS)
+
+
+def answer(results: Results, id: str) -> List[Row]:
+    """Return the rows of the answer to one SELECT.
+
+    Raises:
+        VpnaasError: MySQL did not take the statements.
+    """
+    if results.failed is not None or results.exit_code(id) != 0:
+        said = (results.failed or results.error(id) or "no answer").strip().splitlines()[-1]
+        raise VpnaasError("MySQL did not answer: {}".format(said[:200]))
+    return table(results.output(id))
+
+
+def table(text: str) -> List[Row]:
+    """Return the rows of a table in the client's batch form: names first, tabs between."""
+    lines = [line.split("\t") for line in text.splitlines()]
+    return [dict(zip(lines[0], cells)) for cells in lines[1:] if len(cells) == len(lines[0])]
+
+
+def present(imsi: str) -> str:
+    """Return the statement that finds a subscriber."""
+    return _select("ueid", SUBSCRIBERS, "ueid = " + provision_5g.literal(imsi)) + ";"
+
+
+def some(limit: int) -> str:
+    """Return the statement that finds the first subscribers."""
+    return _select("ueid", SUBSCRIBERS, "ueid <> ''") + " ORDER BY ueid LIMIT {};".format(limit)
+
+
+def sessions(first: str, last: str) -> str:
+    """Return the statement that finds what a range of subscribers may use."""
+    ends = (provision_5g.literal(first), provision_5g.literal(last))
+    where = "ueid >= {} AND ueid <= {}".format(*ends)
+    return _select("ueid, singleNssai, dnnConfigurations", SESSIONS, where) + " ORDER BY ueid;"
+
+
+def _select(columns: str, name: str, where: str) -> str:
+    return "SELECT {} FROM {} WHERE {}".format(columns, name, where)  # noqa: S608
+
+
+def held(rows: List[Row]) -> Dict[str, List[Dict[str, Any]]]:
+    """Return the sessions that rows of `sessions` tell, by IMSI."""
+    found: Dict[str, List[Dict[str, Any]]] = {}
+    for row in rows:
+        slice, configurations = _json(row["singleNssai"]), _json(row["dnnConfigurations"])
+        for dnn, its in sorted(configurations.items()):
+            profile = its.get("5gQosProfile", {})
+            found.setdefault(row["ueid"], []).append(
+                {
+                    "sst": slice.get("sst", 0),
+                    "sd": str(slice.get("sd", "")),
+                    "dnn": dnn,
+                    "five_qi": profile.get("5qi", 0),
+                    "priority": profile.get("priorityLevel", 0),
+                }
+            )
+    return found
+
+
+def _json(text: Optional[str]) -> Dict[str, Any]:
+    try:
+        # The client writes a backslash as two.
+        document = json.loads((text or "").replace("\\\\", "\\"))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise VpnaasError("a row of the UDR is not JSON: {}".format((text or "")[:100]))
+    return document
+
+
+def known(rows: List[Row], where: str, imsi: str) -> None:
+    """Raise InputError unless rows of `present` tell of a subscriber."""
+    if not rows:
+        what = "{} is no subscriber".format(imsi)
+        raise InputError(where, what, "one that list-subscribers shows")

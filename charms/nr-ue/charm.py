@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+"""Charm of the nrUE."""
+
+from oai.functions_5g import NrUeCharm
+from ops.main import main
+
+if __name__ == "__main__":
+    main(NrUeCharm)
