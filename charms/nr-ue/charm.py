@@ -2,7 +2,7 @@
 """Charm of the nrUE."""
 
 from oai.functions_5g import NrUeCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(NrUeCharm)

@@ -2,7 +2,7 @@
 """Charm of the SMF."""
 
 from oai.functions_5g import SmfCharm
-from ops.main import main
+from vpnaas.edge import main
 
 if __name__ == "__main__":
     main(SmfCharm)

@@ -11,11 +11,11 @@ from oai import plan, units
 from oai.milenage import opc
 from oai.params import Secrets
 from oai.part import of
-from oai_support import OP, SECRETS, K, params, parts, situation
+from oai_support import GIVEN, OP, SECRETS, K, params, parts, situation
 from vpnaas.base.errors import VpnaasError
 from vpnaas.vdu.steps import Results
 
-KINDS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
+KINDS = tuple(GIVEN)
 
 
 class Vdu:

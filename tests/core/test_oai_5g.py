@@ -1,0 +1,318 @@
+"""Network functions of 5GS: slices, rows of the UDR, what logs tell, and the order of starts."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import attr
+import pytest
+import yaml
+from oai import model, nssai, plan, provision_5g, shown_5g, sql, units
+from oai.milenage import opc
+from oai.part import decode, disagreements, encode, of
+from oai_support import DATABASE, GIVEN_5G, OP, K, params, parts, rendered, situation
+from test_oai_plan import Vdu, reconcile
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.extras import guard
+from vpnaas.vdu.steps import Results
+
+BASE = "/etc/osm-vpnaas/nf/"
+
+
+# -- slices ---------------------------------------------------------------------------------------
+
+
+def test_a_slice_has_one_spelling() -> None:
+    assert str(nssai.snssai("x", "1-00000a")) == "1-00000A"
+    for text in ("128", "128-FFFFFF", "128-ffffff"):
+        one = nssai.snssai("x", text)
+        assert (str(one), one.differentiator) == ("128", "FFFFFF")
+    text = "1-000001/internet/6, 1-000002/factory/82"
+    assert nssai.canonical("x", text, 3) == "1-000001/internet/6,1-000002/factory/82"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "said"),
+    [
+        ("0", 1, "no S-NSSAI"),
+        ("256-000001", 1, "no S-NSSAI"),
+        ("1-1", 1, "no S-NSSAI"),
+        ("1-000001; reboot", 1, "no S-NSSAI"),
+        ("", 1, "no S-NSSAI"),
+        ("1,1", 1, "there twice"),
+        ("1,1-ffffff", 1, "there twice"),
+        ("1-000001", 2, "is not SST-SD/DNN"),
+        ("1-000001/rac/6", 3, "not an APN"),
+        ("1-000001/internet/11", 3, "no standardised 5QI"),
+        ("1-000001/internet/x", 3, "not a whole number"),
+        ("1-000001/internet,1-000002/internet", 2, "one SST and one DNN"),
+        (",".join(str(sst) for sst in range(1, 10)), 1, "more than 8 slices"),
+    ],
+)
+def test_what_is_no_slice_is_a_sentence(text: str, parts: int, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        nssai.parse("slices", text, parts)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("slices: ")
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "told"),
+    [
+        ("1-000001/internet,2-000002/factory", "1-000001/internet", None),
+        ("1-000001/internet", "1-000001", None),
+        ("1-000001,3-000003", "1-000001,2-000002", "slices"),
+        ("1-000001/internet", "1-000001/other", "DNN of slice 1-000001"),
+    ],
+)
+def test_ends_of_a_link_agree_on_slices(mine: str, theirs: str, told: str | None) -> None:
+    assert nssai.disagreement(mine, theirs) == told
+    assert nssai.disagreement(theirs, mine) == told
+
+
+@pytest.mark.parametrize("kind", GIVEN_5G)
+def test_what_is_told_in_a_relation_is_read_back(kind: str) -> None:
+    told = of(kind, params(kind), True)
+    bag = encode(told)
+    assert decode(bag, "x") == told
+    assert not any(secret in json.dumps(bag) for secret in (K, OP))
+    with pytest.raises(InputError):
+        decode({**bag, "nf-slices": "1-000001/$(reboot)"}, "x")
+
+
+def test_an_smf_of_another_slice_is_named() -> None:
+    own = of("amf", params("amf"), True)
+    other = of("smf", params("smf", slice="3-000003"), True)
+    assert disagreements(own, other, "sbi", "smf") == [
+        "sbi: slices of smf is 3-000003/internet; allowed: "
+        "1-000001/internet,2-000002/factory, as here"
+    ]
+    area = of("gnb", params("gnb", tac=2), True)
+    assert "tracking area code of gnb is 2" in disagreements(own, area, "n2", "gnb")[0]
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def read(kind: str, name: str, **changes: Any) -> Any:
+    return yaml.safe_load(rendered(kind, **changes)[f"{BASE}{name}.yaml"])
+
+
+def test_each_function_of_the_core_finds_the_others_at_inner_addresses() -> None:
+    amf, smf, upf = read("amf", "amf"), read("smf", "smf"), read("upf", "upf")
+    assert amf["nfs"]["amf"]["n2"] == {"interface_name": "wg-n2", "port": 38412}
+    assert amf["nfs"]["amf"]["sbi"]["interface_name"] == "wg-sbi"
+    assert smf["nfs"]["nrf"]["host"] == amf["nfs"]["nrf"]["host"] == "172.16.23.10"
+    assert smf["nfs"]["nrf"]["sbi"]["port"] == amf["nfs"]["nrf"]["sbi"]["port"]
+    assert upf["upf"]["smfs"] == [{"host": "172.16.22.20"}]
+    assert (smf["register_nf"], upf["register_nf"]) == ({"general": True}, {"general": False})
+    # What only its own VDU calls is on loopback, and each has a port of its own.
+    assert {amf["nfs"][name]["host"] for name in ("ausf", "udr")} == {"127.0.0.1"}
+    ports = [entry["sbi"]["port"] for entry in amf["nfs"].values()]
+    assert len(set(ports)) == len(ports)
+    outside = {e["sbi"]["port"] for e in amf["nfs"].values() if e["host"] != "127.0.0.1"}
+    assert outside == {8080, *guard.MORE_PORTS["sbi"]}
+
+
+def test_a_slice_is_the_same_in_all_of_them() -> None:
+    wanted = {"sst": 1, "sd": "000001"}
+    served = read("amf", "amf")["amf"]["plmn_support_list"][0]
+    assert served["nssai"] == [wanted, {"sst": 2, "sd": "000002"}]
+    assert (served["mcc"], served["mnc"], served["tac"]) == ("242", "88", 40960)
+    smf = read("smf", "smf")["smf"]["smf_info"]["sNssaiSmfInfoList"][0]
+    upf = read("upf", "upf")["upf"]["upf_info"]["sNssaiUpfInfoList"][0]
+    assert smf == {"sNssai": wanted, "dnnSmfInfoList": [{"dnn": "internet"}]}
+    assert upf == {"sNssai": wanted, "dnnUpfInfoList": [{"dnn": "internet"}]}
+    assert read("smf", "smf")["dnns"] == read("upf", "upf")["dnns"]
+    gnb = rendered("gnb")[BASE + "gnb.conf"]
+    assert "snssaiList = ({ sst = 1; sd = 0x000001; }, { sst = 2; sd = 0x000002; });" in gnb
+    ue = rendered("nr-ue")[BASE + "nr-ue.conf"]
+    assert 'dnn = "internet"; nssai_sst = 1; nssai_sd = 0x000001;' in ue
+
+
+def test_signalling_is_never_without_integrity() -> None:
+    assert "NIA0" not in read("amf", "amf")["amf"]["supported_integrity_algorithms"]
+
+
+@pytest.mark.parametrize(("asked", "level"), [("error", "info"), ("debug", "debug")])
+def test_who_is_connected_is_logged_at_every_level(asked: str, level: str) -> None:
+    for kind in ("amf", "smf"):
+        changed = params(kind, **{"log-level": asked})
+        assert read(kind, kind, params=changed)["log_level"]["general"] == level
+    assert read("amf", "udm", params=params("amf", **{"log-level": "error"}))["log_level"] == {
+        "general": "error"
+    }
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+def test_the_password_of_the_database_is_made_on_the_vdu_and_kept() -> None:
+    asked = situation("amf")
+    steps = {step.id: step.body for step in plan.observe_steps(asked)}
+    assert steps["nf/database/make"]["unless"] == model.DATABASE_FILE
+    vdu = Vdu()
+    vdu.files[model.DATABASE_FILE] = DATABASE + "\n"
+    outcome = reconcile(vdu, asked)
+    assert outcome.state == "ready"
+    assert DATABASE in vdu.files[BASE + "udr.yaml"]
+    assert not any(DATABASE in text for text in outcome.files.values())
+    assert not any(secret in text for text in outcome.files.values() for secret in (OP, K))
+
+
+@pytest.mark.parametrize(("kind", "link"), [("smf", "sbi"), ("upf", "n4"), ("gnb", "n2")])
+def test_the_first_start_waits_for_whom_it_registers_with(kind: str, link: str) -> None:
+    vdu = Vdu()
+    outcome = reconcile(vdu, situation(kind, parts=parts(kind, ready=False)))
+    assert (outcome.state, vdu.restarted) == ("waiting", [])
+    assert f"of {link} to be ready" in outcome.reason
+    assert reconcile(vdu, situation(kind)).state == "ready"
+
+
+def test_a_ue_waits_for_its_gnb() -> None:
+    assert reconcile(Vdu(), situation("nr-ue", parts={})).reason == "waiting for the gNB"
+
+
+def test_another_slice_restarts_the_amf_and_the_udr_with_its_rows() -> None:
+    vdu = Vdu()
+    reconcile(vdu, situation("amf"))
+    vdu.restarted.clear()
+    changed = params("amf", slices="1-000001/internet/6")
+    assert reconcile(vdu, situation("amf", params=changed)).state == "ready"
+    assert vdu.restarted == ["udr", "amf"]
+    assert vdu.files[units.unit_path("udr")].count("udr-provision") == 2
+
+
+# -- rows of the UDR ------------------------------------------------------------------------------
+
+
+DOCUMENT = json.loads(rendered("amf")[BASE + "udr-provision.json"])
+
+
+def test_rows_have_the_columns_of_the_tables() -> None:
+    tables = {name: {column for column, _ in columns} for name, columns, _ in provision_5g.TABLES}
+    lines = list(provision_5g.statements({**DOCUMENT, "subscribers": 2}))
+    assert all(line.endswith(";") and "\n" not in line for line in lines)
+    rows = [re.match(r"(?:INSERT|INSERT IGNORE|REPLACE) INTO (\w+) \(([^)]*)\)", x) for x in lines]
+    found = [row for row in rows if row]
+    assert len(found) == 2 * 4, "keys, access, and a row for each of two slices"
+    for row in found:
+        assert set(row[2].split(", ")) <= tables[row[1]]
+    assert "'242881234500001'" in lines[-1]
+    assert opc(K, OP) in "".join(lines)
+
+
+def test_a_subscriber_that_is_there_keeps_its_keys() -> None:
+    line = provision_5g.authentication("242881234500000", K, "ab" * 16)
+    assert line.startswith("INSERT IGNORE INTO AuthenticationSubscription ")
+
+
+def test_a_text_in_a_statement_cannot_end_it() -> None:
+    assert provision_5g.literal("o'; DROP TABLE x; -- \\") == "'o''; DROP TABLE x; -- \\\\'"
+
+
+def test_what_a_subscriber_may_use_is_read_back() -> None:
+    sessions = DOCUMENT["sessions"]
+    lines = provision_5g.subscription("242881234500000", "24288", sessions, 1000)
+    assert '"5qi": 82' in lines[-1]
+    assert '"uplink": "1000Mbps"' in lines[-1]
+    configuration = provision_5g.dnn_configuration(sessions[0], 1000)
+    row = {
+        "ueid": "242881234500000",
+        "singleNssai": json.dumps({"sst": 1, "sd": "000001"}),
+        "dnnConfigurations": json.dumps({"internet": configuration}),
+    }
+    text = "\t".join(row) + "\n" + "\t".join(row.values()) + "\n"
+    assert sql.held(sql.table(text)) == {"242881234500000": [sessions[0]]}
+
+
+def test_a_client_that_fails_is_a_sentence() -> None:
+        failed = Results({"x": {"code": 1, "out": "", "err": "ERROR 2002 (HY000): no server\n"}})
+    with pytest.raises(VpnaasError, match="MySQL did not answer: ERROR 2002"):
+        sql.answer(failed, "x")
+
+
+# -- logs -----------------------------------------------------------------------------------------
+
+
+def amf_tables(state: str, status: str = "Connected") -> str:
+    """Return what OAI's AMF logs, as its source renders it."""
+    return f"""[2026-10-05 11:45:03.845] [amf_app] [info]
+   |---------------------------------------------------------------------------------------|
+   |---------------------------------gNBs' Information------------------------------------|
+   |  Index |       Status       |      Global Id     |      gNB Name      |     PLMN      |
+   |    1   |      {status}     |       0x0E00       |     osm-vpnaas     |    242,88     |
+   |---------------------------------------------------------------------------------------|
+
+   |---------------------------------------------------------------------------------------|
+   |----------------------------------UEs' Information------------------------------------|
+   | Index |  5GMM State |  IMSI/SUPI  |  GUTI  | RAN UE NGAP ID | AMF UE NGAP ID | PLMN | Cell Id |
+   |   1   | {state} | 242881234500000 | 24288010041304846098 | 0x01 | 0x03 | 242,88 | 000E0001 |
+   |---------------------------------------------------------------------------------------|
+"""
+
+
+def test_the_last_complete_tables_of_the_amf_count() -> None:
+    log = amf_tables("5GMM-DEREGISTERED") + amf_tables("5GMM-REGISTERED")
+    told = shown_5g.connected(log + amf_tables("x")[:420])
+    assert told["gnbs"] == [
+        {"status": "Connected", "id": "0x0E00", "name": "osm-vpnaas", "plmn": "242,88"}
+    ]
+    assert [(ue["imsi"], ue["state"]) for ue in told["ues"]] == [
+        ("242881234500000", "5GMM-REGISTERED")
+    ]
+
+
+def test_tables_without_rows_and_no_tables() -> None:
+    empty = re.sub(
+        r"\|    1   .*\n", "|    -   |   -   |   -   |   -   |   -   |\n", amf_tables("x")
+    )
+    assert shown_5g.connected(empty) == {"gnbs": [], "ues": []}
+    with pytest.raises(VpnaasError, match="has shown no tables yet"):
+        shown_5g.connected("nothing")
+
+
+CONTEXT = """[2026-09-19 19:31:15.922] [smf_app] [info] SMF context:\x20
+
+SMF CONTEXT:
+SUPI:\t\t\t\timsi-{imsi}
+PDU SESSION:\t\t\t\t
+\tPDU Session ID:\t\t\t1
+\tDNN:\t\t\tinternet
+\tS-NSSAI:\t\t\tsst, sd: 1, 00000a
+\tPDN type:\t\tIPV4
+\tPAA IPv4:\t\t{address}
+\tDefault QFI:\t\t6
+\tSEID:\t\t\t2
+"""
+
+
+def test_sessions_are_those_of_the_last_context_of_each_subscriber() -> None:
+    log = "".join(
+        CONTEXT.format(imsi=imsi, address=address)
+        for imsi, address in (("242881234500000", "10.46.0.2"), ("242881234500001", "10.46.0.3"))
+    )
+    gone = "SMF CONTEXT:\nSUPI:\t\t\t\timsi-242881234500001\n"
+    assert shown_5g.sessions(log + gone) == {
+        "1-00000A": [
+            {
+                "imsi": "242881234500000",
+                "id": "1",
+                "dnn": "internet",
+                "address": "10.46.0.2",
+                "qfi": "6",
+            }
+        ]
+    }
+
+
+def test_a_change_of_translation_restarts_no_upf() -> None:
+    vdu = Vdu()
+    reconcile(vdu, situation("upf"))
+    vdu.restarted.clear()
+    asked = attr.evolve(situation("upf"), params=params("upf", **{"n6-nat": False}))
+    reconcile(vdu, asked)
+    assert vdu.restarted == []
+    assert "masquerade" not in vdu.files[units.RULES_FILE]
