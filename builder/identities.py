@@ -21,6 +21,7 @@ SAME = {
     "nf_tac": "tracking area code",
     "nf_apn": "APN",
     "nf_second_apn": "second APN",
+    "nf_dnn": "data network name",
     "nf_ue_pool": "pool of UE addresses",
     "nf_gateway_id": "number of the user plane",
     "nf_operator_key": "operator key",
@@ -64,8 +65,8 @@ def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
             if key not in given:
                 continue
             value = given[key]
-            # Slices have pools of their own.
-            group = given.get("nf_slice") if key == "nf_ue_pool" else None
+            # Slices have pools and data networks of their own.
+            group = given.get("nf_slice") if key in ("nf_ue_pool", "nf_dnn") else None
             first, wanted = firsts.setdefault(group, (name, value))
             # As text too: 600 and "600" are one area, 88 and "088" are two networks.
             if str(value) != str(wanted):

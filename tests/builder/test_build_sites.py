@@ -5,7 +5,7 @@ import copy
 import pytest
 import yaml
 from click.testing import CliRunner
-from oai import params
+from oai import params, part
 from vpnaas.params.intent import link_params
 
 from builder import charms, identities, sites, variants
@@ -27,7 +27,10 @@ def member(document, name):
     return found
 
 
-@pytest.mark.parametrize("name", ["epc", "epc_oai", "epc_oai_novpn", "epc_ue", "epc_ue_novpn"])
+@pytest.mark.parametrize(
+    "name",
+    ["epc", "epc_oai", "epc_oai_novpn", "epc_ue", "epc_ue_novpn", "5gc", "5gc_oai", "5gc_ue"],
+)
 def test_what_the_build_makes_agrees(files, name):
     assert identities.disagreements(files[name]) == []
 
@@ -39,10 +42,11 @@ def test_the_two_files_differ_in_the_software_only(files):
     assert without == software
 
 
-@pytest.mark.parametrize("kind", ["hss", "mme", "spgwc", "spgwu", "enb", "ue"])
+@pytest.mark.parametrize("kind", params.KINDS)
 def test_the_charms_take_every_value(tree, files, kind):
     """As OSM hands them over: by data type of the primitive, then by the schema of the action."""
-    given = member(files["epc_ue"], kind)
+    with_slices = kind in part.WITH_SLICES
+    given = member(files["5gc_ue" if with_slices else "epc_ue"], kind.replace("nr-", ""))
     schema = charms.load(tree, kind).actions["configure-nf"]["params"]
     told = {}
     for name, entry in schema.items():
@@ -52,7 +56,7 @@ def test_the_charms_take_every_value(tree, files, kind):
     parsed = params.parse(kind, told)
     persisted = {name for name in params.to_given(parsed) if name != "log-level"}
     assert persisted == set(schema) - set(params.SECRET_NAMES)
-    assert bool(params.parse_secrets(kind, told)) == (kind in ("hss", "ue"))
+    assert bool(params.parse_secrets(kind, told)) == (kind in params.WITH_SECRETS)
     for key, value in given.items():
         if key.endswith("_inner_address"):
             link = key.removesuffix("_inner_address")
@@ -87,6 +91,25 @@ def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
 
 
 @pytest.mark.parametrize(
+    ("name", "key", "value", "words"),
+    [
+        ("smf", "nf_slice", "3-000003", "nf_slice: smf has slice 3-000003, the AMF has 1-000001"),
+        ("upf", "nf_dnn", "ims", "nf_dnn: upf has data network name ims, smf has internet"),
+        ("upf", "nf_ue_pool", "10.9.0.0/16", "nf_ue_pool: upf has pool of UE addresses"),
+        ("gnb", "nf_slices", "1", "nf_slices: gnb has slice 1, the AMF has 1-000001"),
+        ("gnb", "nf_tac", 7, "nf_tac: gnb has tracking area code 7, amf has 600"),
+        ("ue", "nf_sessions", "1-000001/ims", "ue has DNN ims in slice 1-000001, the AMF has"),
+        ("ue", "nf_imsi", "208951234500000", "which is not of network 24288"),
+    ],
+)
+def test_each_way_of_a_5g_core_not_to_agree_is_one_sentence(files, name, key, value, words):
+    document = copy.deepcopy(files["5gc_ue"])
+    member(document, name)[key] = value
+    told = identities.disagreements(document)
+    assert any(words in sentence for sentence in told), told
+
+
+@pytest.mark.parametrize(
     ("realm", "good"),
     [
         ("epc.mnc001.mcc001.3gppnetwork.org", True),
@@ -100,7 +123,7 @@ def test_a_site_whose_realm_is_of_another_network_is_refused(tree, realm, good):
     text = (tree.root / "params/sites/epc.site.yaml").read_text()
     given = yaml.safe_load(text.replace("24288123450", "00101123450"))
     given["network"] |= {"mcc": "001", "mnc": "01", "realm": realm}
-    site = sites.Site.model_validate(given)
+    site = sites.Epc.model_validate(given)
     told = identities.disagreements(sites.document(site, site.files["epc"]))
     assert told == [] if good else len(told) == 5
     assert good or f"hss has {realm}, but its network 001/01 is mnc001.mcc001." in told[0]
@@ -117,7 +140,7 @@ def test_a_site_has_as_many_enbs_as_one_likes(tree):
             end = {"inner": f"{inner}.{10 + number}", "underlay": f"{outer}.{200 + number}"}
             ends[f"enb{number}"] = end
         assert set(ends) == {other, "enb", "enb2", "enb3"}
-    site = sites.Site.model_validate(given)
+    site = sites.Epc.model_validate(given)
     document = sites.document(site, site.files["epc_oai"])
     assert identities.disagreements(document) == []
     assert [member(document, f"enb{n}")["nf_enb_id"] for n in ("", 2, 3)] == [3585, 3586, 3587]

@@ -229,7 +229,7 @@ def test_what_a_subscriber_may_use_is_read_back() -> None:
 
 
 def test_a_client_that_fails_is_a_sentence() -> None:
-        failed = Results({"x": {"code": 1, "out": "", "err": "ERROR 2002 (HY000): no server\n"}})
+    failed = Results({"x": {"code": 1, "out": "", "err": "ERROR 2002 (HY000): no server\n"}})
     with pytest.raises(VpnaasError, match="MySQL did not answer: ERROR 2002"):
         sql.answer(failed, "x")
 
@@ -266,9 +266,8 @@ def test_the_last_complete_tables_of_the_amf_count() -> None:
 
 
 def test_tables_without_rows_and_no_tables() -> None:
-    empty = re.sub(
-        r"\|    1   .*\n", "|    -   |   -   |   -   |   -   |   -   |\n", amf_tables("x")
-    )
+    none = "   |    -   |   -   |   -   |   -   |   -   |\n"
+    empty = re.sub(r" +\| +1 +\|.*\n", none, amf_tables("x"))
     assert shown_5g.connected(empty) == {"gnbs": [], "ues": []}
     with pytest.raises(VpnaasError, match="has shown no tables yet"):
         shown_5g.connected("nothing")

@@ -506,7 +506,7 @@ def to_given(params: Common) -> Dict[str, Any]:
     for name, value in attr.asdict(params, recurse=False).items():
         if name == "plmn":
             given["mcc"], given["mnc"] = params.plmn.mcc, params.plmn.mnc
-        else:
+        elif value or name != "realm":
             given[name.replace("_", "-")] = "none" if value == "" else value
     return given
 
