@@ -9,8 +9,7 @@ import json
 from typing import Any, Dict, List, Mapping
 
 import attr
-from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.errors import VpnaasError
 from vpnaas.extras import measure
 from vpnaas.vdu.steps import Results, Step, run
 
@@ -21,9 +20,7 @@ DEVICE = "oaitun_ue1"
 TABLE = "osm_vpnaas_sgi"
 SERVER_PORT = 5201
 SERVER_UNIT = "osm-vpnaas-sgi-server.service"
-LONGEST = 1500
-"""Seconds of a measurement; OSM gives an action no more than half an hour."""
-
+UDP_DEFAULT_MBPS = 10
 
 RULES = """table ip {table}
 delete table ip {table}
@@ -55,77 +52,33 @@ def rules(interface: str, pool: str, nat: bool) -> str:
 
 
 @attr.frozen
-class Throughput:
-    """Parameters of one iperf3 run of a UE; units as in actions.yaml."""
+class Throughput(measure.Transfer):
+    """One iperf3 run of a UE."""
 
     server: str
     port: int
-    protocol: str
-    direction: str
-    duration: int
-    parallel: int
-    bitrate_mbps: int
 
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "Throughput":
         """Parse the parameters of the UE's `measure-throughput`."""
-
-        def at(key: str) -> str:
-            return "measure-throughput: " + key
-
-        def number(key: str, default: int, low: int, high: int) -> int:
-            return fields.integer(at(key), params.get(key, default), low, high)
-
-        protocol = str(params.get("protocol", "tcp"))
-        direction = str(params.get("direction", "upload"))
         return cls(
-            server=values.ipv4(at("server"), params.get("server", "")),
-            port=number("port", SERVER_PORT, 1, 65535),
-            protocol=fields.choice(at("protocol"), protocol, ("tcp", "udp")),
-            direction=fields.choice(at("direction"), direction, ("upload", "download")),
-            duration=number("duration", 10, 1, LONGEST),
-            parallel=number("parallel", 1, 1, 128),
-            bitrate_mbps=number("bitrate-mbps", 0, 0, 400000),
+            server=values.ipv4("measure-throughput: server", params.get("server", "")),
+            port=measure.number("measure-throughput", params, "port", SERVER_PORT, 1, 65535),
+            **measure.Transfer.common(params, ("upload", "download")),
         )
 
 
 @attr.frozen
-class Latency:
-    """Parameters of one ping run of a UE; units as in actions.yaml."""
+class Latency(measure.Ping):
+    """One ping run of a UE."""
 
     server: str
-    count: int
-    interval_ms: int
-    size: int
 
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "Latency":
         """Parse the parameters of the UE's `measure-latency`."""
-
-        def at(key: str) -> str:
-            return "measure-latency: " + key
-
-        def number(key: str, default: int, low: int, high: int) -> int:
-            return fields.integer(at(key), params.get(key, default), low, high)
-
-        test = cls(
-            server=values.ipv4(at("server"), params.get("server", "")),
-            count=number("count", 20, 1, 10000),
-            interval_ms=number("interval-ms", 200, 2, 60000),
-            size=number("size", 56, 0, 65507),
-        )
-        if test.seconds() > LONGEST:
-            what = "{} requests every {} ms take {} s"
-            raise InputError(
-                at("count"),
-                what.format(test.count, test.interval_ms, test.seconds()),
-                "{} s in all".format(LONGEST),
-            )
-        return test
-
-    def seconds(self) -> int:
-        """Return how long the run takes at least."""
-        return self.count * self.interval_ms // 1000 + 1
+        server = values.ipv4("measure-latency: server", params.get("server", ""))
+        return cls(server=server, **measure.Ping.common(params))
 
 
 def address_step(interface: str) -> Step:
@@ -157,16 +110,9 @@ def not_attached(device: str) -> str:
 
 def throughput_step(test: Throughput, own: str) -> Step:
     """Return the step of one iperf3 run from the UE's own address."""
-    words: List[str] = ["iperf3", "--client", test.server, "--port", str(test.port)]
+    words = ["iperf3", "--client", test.server, "--port", str(test.port)]
     # By its source address a packet takes the UE's routing table, and so the PDN connection.
-    words += ["--bind", own, "--time", str(test.duration), "--parallel", str(test.parallel)]
-    words += ["--json", "--connect-timeout", "10000"]
-    if test.protocol == "udp":
-        words += ["--udp", "--bitrate", "{}M".format(test.bitrate_mbps or 10)]
-    elif test.bitrate_mbps:
-        words += ["--bitrate", "{}M".format(test.bitrate_mbps)]
-    if test.direction == "download":
-        words.append("--reverse")
+    words += ["--bind", own, "--connect-timeout", "10000"] + test.options(UDP_DEFAULT_MBPS)
     return run("iperf3", *words, any_exit=True, timeout=test.duration + 60)
 
 
@@ -202,19 +148,7 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
 
 def latency_step(test: Latency, own: str) -> Step:
     """Return the step of one ping run from the UE's own address."""
-    interval = "{:.3f}".format(test.interval_ms / 1000.0)
-    words = ("ping", "-n", "-q", "-c", str(test.count), "-i", interval, "-s", str(test.size))
-    return run(
-        "ping",
-        *words,
-        "-W",
-        "2",
-        "-I",
-        own,
-        test.server,
-        any_exit=True,
-        timeout=test.seconds() + 30,
-    )
+    return test.step(test.server, own)
 
 
 def latency(test: Latency, own: str, results: Results) -> Dict[str, Any]:

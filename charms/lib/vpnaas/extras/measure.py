@@ -22,63 +22,44 @@ KEPT = "/var/log/osm-vpnaas"
 KEPT_REPORTS = 200
 """Reports kept on a VDU; the oldest go."""
 UDP_DEFAULT_MBPS = 100
+LONGEST = 1500
+"""Seconds of a measurement; OSM gives an action no more than half an hour."""
 PATHS = ("tunnel", "underlay")
+DIRECTIONS = ("upload", "download", "bidirectional")
 
 
 @attr.frozen
-class ThroughputTest:
-    """Parameters of one iperf3 run; units as in actions.yaml."""
+class Transfer:
+    """What every iperf3 run has; units as in actions.yaml."""
 
-    link: str
-    peer: str
-    path: str
     protocol: str
     direction: str
     duration: int
     parallel: int
-    size: int
     bitrate_mbps: int
+    size: int
 
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "ThroughputTest":
-        """Parse the parameters of `measure-throughput`."""
+    @staticmethod
+    def common(params: Mapping[str, Any], directions: Sequence[str]) -> Dict[str, Any]:
+        """Parse what every run has, among the parameters of `measure-throughput`."""
+        return {
+            "protocol": _choice("measure-throughput", params, "protocol", ("tcp", "udp")),
+            "direction": _choice("measure-throughput", params, "direction", directions),
+            "duration": number("measure-throughput", params, "duration", 10, 1, LONGEST),
+            "parallel": number("measure-throughput", params, "parallel", 1, 1, 128),
+            "bitrate_mbps": number("measure-throughput", params, "bitrate-mbps", 0, 0, 400000),
+            "size": number("measure-throughput", params, "size", 0, 0, 65507),
+        }
 
-        def at(key: str) -> str:
-            return "measure-throughput: " + key
+    def options(self, udp_mbps: int = UDP_DEFAULT_MBPS) -> List[str]:
+        """Return the iperf3 client's options, without address and port.
 
-        protocol = fields.choice(at("protocol"), str(params.get("protocol", "tcp")), ("tcp", "udp"))
-        test = cls(
-            link=str(params["link"]),
-            peer=_peer_name(at("peer"), params),
-            path=fields.choice(at("path"), str(params.get("path", "tunnel")), PATHS),
-            protocol=protocol,
-            direction=fields.choice(
-                at("direction"),
-                str(params.get("direction", "upload")),
-                ("upload", "download", "bidirectional"),
-            ),
-            duration=fields.integer(at("duration"), params.get("duration", 10), 1, 1500),
-            parallel=fields.integer(at("parallel"), params.get("parallel", 1), 1, 128),
-            size=fields.integer(at("size"), params.get("size", 0), 0, 65507),
-            bitrate_mbps=fields.integer(
-                at("bitrate-mbps"), params.get("bitrate-mbps", 0), 0, 400000
-            ),
-        )
-        low, high = (88, 9216) if protocol == "tcp" else (16, 65507)
-        if test.size and not low <= test.size <= high:
-            raise InputError(
-                at("size"),
-                "{} is out of range for {}".format(test.size, protocol),
-                "0 or {} to {}".format(low, high),
-            )
-        return test
-
-    def options(self) -> List[str]:
-        """Return the iperf3 client's options, without address and port."""
+        Args:
+            udp_mbps: Rate of UDP in Mbit/s where none was asked for.
+        """
         words = ["--time", str(self.duration), "--parallel", str(self.parallel), "--json"]
         if self.protocol == "udp":
-            words.append("--udp")
-            words += ["--bitrate", "{}M".format(self.bitrate_mbps or UDP_DEFAULT_MBPS)]
+            words += ["--udp", "--bitrate", "{}M".format(self.bitrate_mbps or udp_mbps)]
         elif self.bitrate_mbps:
             words += ["--bitrate", "{}M".format(self.bitrate_mbps)]
         if self.size:
@@ -91,44 +72,98 @@ class ThroughputTest:
 
 
 @attr.frozen
-class LatencyTest:
-    """Parameters of one ping run; units as in actions.yaml."""
+class ThroughputTest(Transfer):
+    """One iperf3 run on a link."""
 
     link: str
     peer: str
     path: str
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> "ThroughputTest":
+        """Parse the parameters of `measure-throughput`."""
+        test = cls(
+            link=str(params["link"]),
+            peer=_peer_name("measure-throughput: peer", params),
+            path=_choice("measure-throughput", params, "path", PATHS),
+            **Transfer.common(params, DIRECTIONS),
+        )
+        low, high = (88, 9216) if test.protocol == "tcp" else (16, 65507)
+        if test.size and not low <= test.size <= high:
+            raise InputError(
+                "measure-throughput: size",
+                "{} is out of range for {}".format(test.size, test.protocol),
+                "0 or {} to {}".format(low, high),
+            )
+        return test
+
+
+@attr.frozen
+class Ping:
+    """What every ping run has; units as in actions.yaml."""
+
     count: int
     interval_ms: int
     size: int
 
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "LatencyTest":
-        """Parse the parameters of `measure-latency`."""
-
-        def at(key: str) -> str:
-            return "measure-latency: " + key
-
-        test = cls(
-            link=str(params["link"]),
-            peer=_peer_name(at("peer"), params),
-            path=fields.choice(at("path"), str(params.get("path", "tunnel")), PATHS),
-            count=fields.integer(at("count"), params.get("count", 20), 1, 10000),
-            interval_ms=fields.integer(at("interval-ms"), params.get("interval-ms", 200), 2, 60000),
-            size=fields.integer(at("size"), params.get("size", 56), 0, 65507),
+    @staticmethod
+    def common(params: Mapping[str, Any]) -> Dict[str, Any]:
+        """Parse what every run has, among the parameters of `measure-latency`."""
+        ping = Ping(
+            count=number("measure-latency", params, "count", 20, 1, 10000),
+            interval_ms=number("measure-latency", params, "interval-ms", 200, 2, 60000),
+            size=number("measure-latency", params, "size", 56, 0, 65507),
         )
-        if test.seconds() > 1500:
+        if ping.seconds() > LONGEST:
+            what = "{} requests every {} ms take {} s"
             raise InputError(
                 "measure-latency: count",
-                "{} requests every {} ms take {} s".format(
-                    test.count, test.interval_ms, test.seconds()
-                ),
-                "1500 s in all",
+                what.format(ping.count, ping.interval_ms, ping.seconds()),
+                "{} s in all".format(LONGEST),
             )
-        return test
+        return attr.asdict(ping)
 
     def seconds(self) -> int:
         """Return how long the run takes at least."""
         return self.count * self.interval_ms // 1000 + 1
+
+    def step(self, address: str, source: str = "") -> Step:
+        """Return the step that sends the requests, from `source` where one is given."""
+        interval = "{:.3f}".format(self.interval_ms / 1000.0)
+        words = ["ping", "-n", "-q", "-c", str(self.count), "-i", interval, "-s", str(self.size)]
+        words += ["-W", "2"] + (["-I", source] if source else [])
+        return run("ping", *words, address, any_exit=True, timeout=self.seconds() + 30)
+
+
+@attr.frozen
+class LatencyTest(Ping):
+    """One ping run on a link."""
+
+    link: str
+    peer: str
+    path: str
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> "LatencyTest":
+        """Parse the parameters of `measure-latency`."""
+        return cls(
+            link=str(params["link"]),
+            peer=_peer_name("measure-latency: peer", params),
+            path=_choice("measure-latency", params, "path", PATHS),
+            **Ping.common(params),
+        )
+
+
+def number(
+    action: str, params: Mapping[str, Any], key: str, default: int, low: int, high: int
+) -> int:
+    """Parse a number among the parameters of an action."""
+    return fields.integer("{}: {}".format(action, key), params.get(key, default), low, high)
+
+
+def _choice(action: str, params: Mapping[str, Any], key: str, allowed: Sequence[str]) -> str:
+    text = str(params.get(key, allowed[0]))
+    return fields.choice("{}: {}".format(action, key), text, allowed)
 
 
 def _peer_name(where: str, params: Mapping[str, Any]) -> str:
@@ -252,26 +287,7 @@ def _mbps(part: Mapping[str, Any]) -> float:
 
 def latency_steps(test: LatencyTest, peer: Peer) -> List[Step]:
     """Return the steps of one ping run."""
-    interval = "{:.3f}".format(test.interval_ms / 1000.0)
-    return [
-        run(
-            "ping",
-            "ping",
-            "-n",
-            "-q",
-            "-c",
-            str(test.count),
-            "-i",
-            interval,
-            "-s",
-            str(test.size),
-            "-W",
-            "2",
-            str(target(peer, test.path, test.link)),
-            any_exit=True,
-            timeout=test.seconds() + 30,
-        )
-    ]
+    return [test.step(str(target(peer, test.path, test.link)))]
 
 
 _COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
