@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import platform
 import re
 import statistics
 import sys
@@ -23,6 +22,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.report import Goal, header, show_goals, write
 from experiments.testbed import VNFS, Testbed
 from lab.ending import clean_up_when_ended
 from lab.vim import Vim, probe
@@ -39,9 +39,19 @@ class Bench(Testbed):
     def onboard(self, *names: str) -> None:
         """Make a VIM account and onboard packages."""
         self.verb("vim-create", "--name", "lab")
+        self.packages(*names)
+
+    def packages(self, *names: str) -> None:
+        """Onboard packages."""
         for name in names:
             verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
             self.verb(verb, str(self.dist / f"{name}.tar.gz"))
+
+    def clean(self) -> None:
+        """Remove the lab, and its directory if nothing else lies there."""
+        self.verb("lab", "clean")
+        if not any(self.home.iterdir()):
+            self.home.rmdir()
 
     def start(self, name: str, nsd: str, parameters: str, *more: str) -> None:
         """Instantiate a service."""
@@ -161,9 +171,7 @@ def bringup(bench: Bench) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not (bench.home / "vims").exists():
         bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
-    for name in (*(f"{vnf}_vnf" for vnf in VNFS), SERVICE):
-        verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
-        bench.verb(verb, str(bench.dist / f"{name}.tar.gz"))
+    bench.packages(*(f"{vnf}_vnf" for vnf in VNFS), SERVICE)
     for count, services in (
         (2, [("two", "vpn_basic_ns", "vpn_basic")]),
         (5, [("five", SERVICE, PARAMETERS)]),
@@ -190,28 +198,23 @@ def show(document: dict[str, Any], console: Console) -> None:
             row = (f"{values['1']:.0f}", f"{values['4']:.0f}", f"{values['rtt']:.3f}")
             view.add_row(name, *row)
         console.print(view)
-    goals = Table(title="Goals")
-    for heading in ("figure", "goal", "measured", "met"):
-        goals.add_column(heading)
-    for name, goal, value, met in document["goals"]:
-        goals.add_row(name, goal, value, "yes" if met else "[red]no[/red]")
-    console.print(goals)
+    show_goals(document["goals"], console)
 
 
-def judge(document: dict[str, Any]) -> list[tuple[str, str, str, bool]]:
+def judge(document: dict[str, Any]) -> list[Goal]:
     """Compare with the goals."""
     goals = []
     if "tunnel" in document:
         for key, value in document["tunnel"]["charms-to-hand"].items():
             name = f"charms' rate to by-hand rate, {key} stream(s)"
-            goals.append((name, ">= 0.98", f"{value:.3f}", value >= 0.98))
+            goals.append(Goal(name, ">= 0.98", f"{value:.3f}", value >= 0.98))
     if "bringup" in document:
         seconds = document["bringup"]["5"]["seconds"]
-        goals.append(("EPC: VMs ready to all idle", "< 20 s", f"{seconds:.1f} s", seconds < 20))
+        goals.append(Goal("EPC: VMs ready to all idle", "< 20 s", f"{seconds:.1f} s", seconds < 20))
     trips = document["round-trips"]
     if trips:
         most = f"{max(trips)} (median {statistics.median(trips):.0f}, of {len(trips)} reconciles)"
-        goals.append(("SSH round trips per reconcile", "<= 3", most, max(trips) <= 3))
+        goals.append(Goal("SSH round trips per reconcile", "<= 3", most, max(trips) <= 3))
     return goals
 
 
@@ -227,13 +230,9 @@ def main(what: str, rounds: int, seconds: int, dist: Path, out: Path) -> None:
     console = Console()
     bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
     dataplane = probe()
-    document: dict[str, Any] = {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    document = header() | {
         "dataplane": {"backend": dataplane.backend, "version": dataplane.version},
         "cipher": "ChaCha20-Poly1305",
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-        "load-at-start": os.getloadavg()[0],
     }
     try:
         if what in ("all", "tunnel"):
@@ -242,13 +241,9 @@ def main(what: str, rounds: int, seconds: int, dist: Path, out: Path) -> None:
             document["bringup"] = bringup(bench)
         document["round-trips"] = bench.round_trips()
     finally:
-        bench.verb("lab", "clean")
-        if not any(bench.home.iterdir()):
-            bench.home.rmdir()
+        bench.clean()
     document["goals"] = judge(document)
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / f"bench-{document['started'].replace(':', '')}.json"
-    file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    file = write("bench", document, out)
     show(document, console)
     console.print(f"{dataplane.backend} {dataplane.version}; everything measured: {file}")
 

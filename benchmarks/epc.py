@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import statistics
 import tempfile
 import threading
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.__main__ import Bench
+from benchmarks.report import header, write
 from builder import packages
 from builder.tree import Tree
 from experiments.testbed import dashed
@@ -262,13 +262,9 @@ def main(
     packages.build(Tree.find(Path(__file__).resolve().parent), dist, list(PACKAGES))
     bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
     plane = probe()
-    document: Document = {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    document: Document = header() | {
         "network-functions": "simulators of the lab",
         "dataplane": {"backend": plane.backend, "version": plane.version},
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-        "load-at-start": os.getloadavg()[0],
         "seconds": {},
     }
 
@@ -276,8 +272,6 @@ def main(
         document["seconds"][name] = round(time.monotonic() - began, 1)
         console.print(f"{document['seconds'][name]:6.1f} s: {name} done", highlight=False)
 
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / f"bench-epc-{document['started'].replace(':', '')}.json"
     try:
         enbs = bring_up(bench)
         document["load-before-measuring"] = os.getloadavg()[0]
@@ -291,10 +285,8 @@ def main(
     finally:
         # A run that broke off keeps what it has.
         document["ratios"] = ratios(document)
-        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        bench.verb("lab", "clean")
-        if not any(bench.home.iterdir()):
-            bench.home.rmdir()
+        file = write("bench-epc", document, out)
+        bench.clean()
     show(document, console)
     timed("everything")
     console.print(f"everything measured: {file}")

@@ -185,14 +185,14 @@ async def cassandra(words: list[str]) -> None:
 
 
 async def redis(words: list[str]) -> None:
-    """redis-server --bind ADDRESS --port PORT."""
-    from simulators.redis import serve
-
+    """redis-server --bind ADDRESS --port PORT: it only listens. No simulator keeps data in it."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--bind", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=6379)
-    found, _ = parser.parse_known_args(words)
-    server = await serve(found.bind, found.port)
+    given, _ = parser.parse_known_args(words)
+    server = await asyncio.start_server(
+        lambda reader, writer: writer.close(), given.bind, given.port
+    )
     log.info("Ready to accept connections")
     await _until_told(server.close)
 

@@ -6,12 +6,12 @@ bytes. Counted with the checksum, as some do, the same frames are 4 bytes longer
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import random
 import statistics
-import struct
 from dataclasses import dataclass
+
+from scapy.layers import inet, l2
 
 ETHERNET, IPV4, UDP = 14, 20, 8
 HEADERS = ETHERNET + IPV4 + UDP
@@ -82,17 +82,6 @@ def header(macs: tuple[bytes, bytes], source: str, target: str, size: int, port:
         size: size of the whole frame in bytes, without checksum.
         port: UDP source port; the UDP checksum is zero, which means none.
     """
-    length = size - ETHERNET
-    ends = (ipaddress.IPv4Address(source).packed, ipaddress.IPv4Address(target).packed)
-    fields = [0x45, 0, length, 0, 0, 64, 17, 0, *ends]
-    fields[7] = _checksum(struct.pack("!BBHHHBBH4s4s", *fields))
-    ip = struct.pack("!BBHHHBBH4s4s", *fields)
-    udp = struct.pack("!HHHH", port, PORT, length - IPV4, 0)
-    return macs[0] + macs[1] + b"\x08\x00" + ip + udp
-
-
-def _checksum(data: bytes) -> int:
-    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    udp = inet.UDP(sport=port, dport=PORT, len=size - ETHERNET - IPV4, chksum=0)
+    ip = inet.IP(id=0, src=source, dst=target, len=size - ETHERNET) / udp
+    return bytes(l2.Ether(dst=macs[0], src=macs[1]) / ip)
