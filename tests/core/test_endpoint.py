@@ -1,5 +1,6 @@
 """Which address of the underlay a VNF offers its peers."""
 
+import ipaddress
 import json
 
 import pytest
@@ -46,6 +47,33 @@ def test_an_inner_address_on_the_underlay_is_never_offered(technology, monkeypat
     assert hss.error == ""
     assert relation.ends["hss"][PREFIX + "technology"] == technology
     assert relation.ends["hss"][PREFIX + "endpoint-address"] == "192.168.8.129"
+
+
+@pytest.mark.parametrize(
+    ("options", "endpoint", "keepalive"),
+    [
+        ({}, "203.0.113.7", "25"),
+        ({"technology": "ipsec"}, "203.0.113.7", None),
+        ({"gateway": "198.51.100.4"}, "198.51.100.4", "25"),
+        ({"underlay-interface": "ens4"}, "192.168.8.129", "off"),
+        ({"technology": "none"}, "10.0.0.1", None),
+    ],
+    ids=["over management", "by IPsec", "typed in", "another underlay", "in clear"],
+)
+def test_a_floating_address_is_found_where_the_underlay_is_management(options, endpoint, keepalive):
+    """OSM logs in to the floating address of management, which is on no interface."""
+    _, hss, mme, relation = pair()
+    hss.management = ipaddress.ip_address("203.0.113.7")
+    technology = options.get("technology", "wireguard")
+    hss.configure("s6a", "172.16.6.129/24", **options)
+    mme.configure("s6a", "172.16.6.2/24", technology=technology)
+    hss.juju.changed |= {"hss", "mme"}
+    hss.juju.settle()
+    assert hss.error == ""
+    assert relation.ends["hss"][PREFIX + "endpoint-address"] == endpoint
+    if keepalive:
+        (peer,) = hss.plans["s6a"].peers
+        assert str(peer.keepalive or "off") == keepalive
 
 
 def test_every_peer_has_its_live_endpoint():

@@ -36,6 +36,7 @@ class Charm:
         self.vdu = ModelVdu(juju.world, nics)
         self.intent = Intent()
         self.reachable = True
+        self.management = ipaddress.ip_interface(next(iter(nics.values()))).ip
         self.plans = {}
         self.error = ""
         self.problems = ()
@@ -55,12 +56,11 @@ class Charm:
                 other = relation.remote(self.name)
                 bag = dict(relation.ends[other])
                 remotes[relation.link].append(Remote.read(relation.id, other, bag))
-        nic = next(iter(self.vdu.underlay.values()))
         charm_state = CharmState(
             intent=self.intent,
             roles=self.roles,
             remotes={link: tuple(found) for link, found in remotes.items()},
-            management=ipaddress.ip_interface(nic).ip,
+            management=self.management,
             user="ubuntu",
             **options,
         )

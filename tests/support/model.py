@@ -431,7 +431,9 @@ class ModelVdu:
                 for route in sorted(wg.routes)
             ]
             routes = self.routes + routes
-            return 0, json.dumps([] if "default" in words or "-6" in argv else routes)
+            if "default" in words:
+                routes = [{"dst": "default", "dev": next(iter(self.underlay))}]
+            return 0, json.dumps([] if "-6" in argv else routes)
         made = dict(self._made())
         if words[:2] == ["xfrm", "state"]:
             return (0 if self.esp else 2), ""

@@ -382,6 +382,20 @@ def _own_endpoint(
     return addresses[0].ip, params.listen_port
 
 
+def _reached(charm_state: CharmState, params: LinkParams, vdu: VduFacts) -> LinkParams:
+    """Return the parameters with the gateway where the charm knows it.
+
+    OSM tells the address of management at which a VDU is reached. Where the VDU does not have it,
+    it is a floating one, and peers reach a link over management there too.
+    """
+    management = charm_state.management
+    if params.gateway or params.underlay_interface or params.technology not in KEYED:
+        return params
+    if management is None or vdu.is_local(management):
+        return params
+    return attr.evolve(params, gateway=management)
+
+
 def _inputs(
     charm_state: CharmState,
     params: LinkParams,
@@ -390,6 +404,7 @@ def _inputs(
     prepared: Optional[Results],
 ) -> LinkInputs:
     underlay = vdu.underlay(params.underlay_interface, charm_state.management)
+    params = _reached(charm_state, params, vdu)
     overhead = TABLE[params.technology].overhead(params)
     return LinkInputs(
         charm_state=charm_state,

@@ -148,6 +148,20 @@ def test_links_that_stay_at_a_site_are_networks_of_that_site(sites: Sites) -> No
     assert not {"core.s11", "core.s1c", "core.s6a"} & names["site-b"]
 
 
+def test_over_management_the_floating_address_is_found(sites: Sites) -> None:
+    """Nobody types it in: OSM logs in to it."""
+    ends = {"server": ("vpn-server", "10.77.0.1"), "client": ("vpn-client", "10.77.0.2")}
+    floating = {m: sites.lab.engine.vnf("vpn", m)["ip-address"] for m in ends}
+    for member, (link, inner) in ends.items():
+        given = {"link": link, "inner_address": f"{inner}/24", "underlay_interface": "auto"}
+        sites.action("vpn", member, "configure", **given)
+    (peer,) = sites.status("vpn", "client", "vpn-client")["peers"]
+    assert (peer["state"], peer["endpoint"]) == ("up", f"{floating['server']}:51820")
+    (peer,) = sites.status("vpn", "server", "vpn-server")["peers"]
+    assert (peer["state"], peer["endpoint"]) == ("up", f"{floating['client']}:51820")
+    assert sites.round_trip("vpn", "client", "10.77.0.1") >= 18.0
+
+
 def test_a_network_that_a_site_does_not_have_fails_as_in_osm(sites: Sites, tmp_path: Path) -> None:
     document = yaml.safe_load((sites.lab.dist / "params/vpn_two_sites.yaml").read_text())
     document["vld"][0]["vim-network-name"]["site-b"] = "elsewhere"
