@@ -90,16 +90,19 @@ def test_the_gateway_of_a_link_is_found_by_its_interface(tree, make):
     assert gateways == ["198.51.100.11", "203.0.113.12"]
 
 
+ADDRESSES = "vnfd-connection-point-ref"
+
+
 def test_a_link_at_another_site_uses_a_network_that_is_there(tree, make):
     path = tree.root / "params/deployments/epc_edge.yaml"
     given = yaml.safe_load(path.read_text())
     base = {link["name"]: link for link in variants.parameter_files(tree)["epc"]["vld"]}
     links = {link["name"]: link for link in make(given)["vld"]}
-    for name, network in (("s1u", "edge-s1u"), ("sgi", "edge-sgi")):
+    for name, network in (("s1u", "edge-s1u"), ("sgi", "edge-sgi"), ("uu", "edge-uu")):
         assert links[name] == {
             "name": name,
             "vim-network-name": {"site-b": network},
-            "vnfd-connection-point-ref": base[name]["vnfd-connection-point-ref"],
+            **{key: value for key, value in base.get(name, {}).items() if key == ADDRESSES},
         }
     assert links["s11"] == base["s11"]
     given["endpoints"]["s1u"] = {"enb": {"address": "192.168.9.77"}}

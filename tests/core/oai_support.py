@@ -40,7 +40,7 @@ GIVEN: dict[str, dict[str, Any]] = {
         "ue-mtu": 1354,
     },
     "spgwu": {**NETWORK, "ue-pool": "10.250.0.0/16", "sgi-interface": "ens6", "sgi-nat": True},
-    "enb": {**NETWORK, "tac": 600, "enb-id": 3585},
+    "enb": {**NETWORK, "tac": 600, "enb-id": 3585, "uu-interface": "ens6"},
     "ue": {
         **NETWORK,
         "imsi": "242881234500000",

@@ -7,7 +7,7 @@ from typing import Any
 
 import attr
 import pytest
-from oai import plan, units
+from oai import enb, plan, units
 from oai.milenage import opc
 from oai.params import Secrets
 from oai.part import of
@@ -25,6 +25,7 @@ class Vdu:
         self.engine = engine
         self.files: dict[str, str] = {}
         self.restarted: list[str] = []
+        self.uu = "192.168.77.10"
         self.probe: dict[str, Any] = {"reasons": [], "units": {}, "restarts": 0}
 
     def execute(self, steps: list[Any]) -> Results:
@@ -44,6 +45,8 @@ class Vdu:
                 result = {"code": 0, "out": ""}
                 if step.id == "nf/probe":
                     result["out"] = json.dumps(self.probe)
+                if step.id == "address" and self.uu:
+                    result["out"] = json.dumps([{"addr_info": [{"local": self.uu}]}])
             found[step.id] = result
         return Results(found)
 
@@ -104,6 +107,19 @@ def test_links_and_addresses_that_are_missing_are_named() -> None:
     reason = reconcile(Vdu(), attr.evolve(mme, ends=silent)).reason
     assert "waiting for the network function at the other end of s11" in reason
     assert reconcile(Vdu(), situation("ue", parts={})).reason == "waiting for the eNB"
+
+
+def test_an_enb_tells_its_address_on_uu_once_it_has_one() -> None:
+    vdu = Vdu()
+    vdu.uu = ""
+    outcome = reconcile(vdu, situation("enb"))
+    assert (outcome.state, outcome.reason) == ("waiting", "ens6 has no IPv4 address yet")
+    assert (outcome.uu, vdu.restarted) == ("", [])
+    vdu.uu = "192.168.77.10"
+    outcome = reconcile(vdu, situation("enb"))
+    assert (outcome.state, outcome.uu) == ("ready", "192.168.77.10")
+    ports = f"tcp dport {{ {enb.RADIO_PORT} }} drop"
+    assert f'iifname != {{ "lo", "ens6" }} {ports}' in vdu.files[units.RULES_FILE]
 
 
 def test_only_the_container_whose_files_changed_is_restarted() -> None:

@@ -95,7 +95,7 @@ class NfCharm(VnfCharm):
             return None
         except VpnaasError as error:
             return plan.failed(self.kind, asked, str(error))
-        self._publish_part(outcome.part)
+        self._publish_part(outcome)
         return outcome
 
     def _reconcile_nf(self, vdu: Vdu, situation: plan.Situation) -> plan.Outcome:
@@ -180,21 +180,23 @@ class NfCharm(VnfCharm):
         """Return the network functions of other services that the operator told of, by link."""
         return part.functions_from_json(self.environment.stored(FUNCTIONS_KEY))
 
-    def _publish_part(self, own: Optional[part.Part]) -> None:
+    def _publish_part(self, outcome: plan.Outcome) -> None:
         for name in sorted(self.roles) + self.more_relations():
-            told = own
-            if own is not None and name not in self.roles:
-                told = attr.evolve(own, address=self._address_for(name))
+            told = outcome.part
+            if told is not None and name not in self.roles:
+                told = attr.evolve(told, address=self._address_for(name, outcome))
             for id in self.environment.relation_ids(name):
                 self.environment.tell(name, id, part.encode(told))
 
-    def _address_for(self, relation: str) -> str:
+    def _address_for(self, relation: str, outcome: plan.Outcome) -> str:
         """Return where we are reached by whom a relation that is no link leads to."""
         link = part.link_of(relation)
         if link in self.roles:
             configured = self._intent().links.get(link)
             return str(configured.inner_address.ip) if configured is not None else ""
-        # No link gives an address there: it is that of management.
+        if self.kind != "gnb":
+            return outcome.uu
+        # A gNB's radio is on the network of management.
         login = self._login()
         try:
             return values.ipv4("ssh-hostname", login.host if login else "")
@@ -311,6 +313,12 @@ class NfCharm(VnfCharm):
         return results.output("log")
 
     def _address(self, vdu: Vdu, interface: str, missing: str) -> str:
-        """Return the IPv4 address of an interface of the VDU."""
-        results = vdu.execute([pdn.address_step(interface)], exclusive=False)
-        return pdn.address(results, missing)
+        """Return the IPv4 address of an interface of the VDU.
+
+        Raises:
+            VpnaasError: There is none; the sentence is `missing`.
+        """
+        found = pdn.address(vdu.execute([pdn.address_step(interface)], exclusive=False))
+        if not found:
+            raise VpnaasError(missing)
+        return found

@@ -3,7 +3,18 @@
 import re
 from typing import Any, Dict, Tuple
 
-from .model import Check, Container, Ends, File, Raw, Software, block, conf, first_peer
+from .model import (
+    Check,
+    Container,
+    Ends,
+    File,
+    Raw,
+    Software,
+    block,
+    closed_ports,
+    conf,
+    first_peer,
+)
 from .params import Enb
 
 FILE = "/opt/oai-enb/etc/enb.conf"
@@ -11,6 +22,8 @@ NAME = "osm-vpnaas"
 UPLINK_OFFSET_HZ = -120000000
 """Duplex distance of band 7 (TS 36.101 table 5.7.3-1)."""
 MHZ = 1000000
+RADIO_PORT = 4043
+"""TCP port of OAI's radio simulator. It listens at all addresses, and no option changes that."""
 WEEK = re.compile(r"\A(\d{4})\.w(\d{2})")
 """Tags of OAI's eNB and UE images: year and week."""
 LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
@@ -227,4 +240,5 @@ def software(params: Enb, ends: Ends) -> Software:
             ),
             Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),
         ),
+        rules=closed_ports((RADIO_PORT,), params.uu_interface),
     )

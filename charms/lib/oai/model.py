@@ -122,15 +122,24 @@ delete table inet {table}
 table inet {table} {{
     chain input {{
         type filter hook input priority filter; policy accept;
-        iifname != "lo" tcp dport {{ {ports} }} drop
+        iifname != {{ {interfaces} }} tcp dport {{ {ports} }} drop
     }}
 }}
 """
 
 
-def closed_ports(ports: Iterable[int]) -> str:
-    """Return the nftables script that leaves TCP ports of a network function to its own VDU."""
-    return CLOSED.format(table="osm_vpnaas_nf", ports=", ".join(str(port) for port in ports))
+def closed_ports(ports: Iterable[int], interface: str = "") -> str:
+    """Return the nftables script that leaves TCP ports of a network function to its own VDU.
+
+    Args:
+        ports: Which.
+        interface: Interface of the VDU by which others reach them too, "" for none.
+    """
+    return CLOSED.format(
+        table="osm_vpnaas_nf",
+        interfaces=", ".join('"{}"'.format(name) for name in ("lo", interface) if name),
+        ports=", ".join(str(port) for port in ports),
+    )
 
 
 def conf(name: str) -> str:

@@ -150,10 +150,11 @@ class SpgwU(Common):
 
 @attr.frozen
 class Enb(Common):
-    """Base station with a simulated radio."""
+    """Base station with a simulated radio; UEs reach it by the network of `uu_interface` only."""
 
     tac: int = 0
     enb_id: int = 0
+    uu_interface: str = ""
     downlink_mhz: int = 2680
     resource_blocks: int = 25
 
@@ -370,10 +371,12 @@ def _cell(reader: _Reader) -> Dict[str, int]:
 
 
 def _enb(reader: _Reader) -> Enb:
+    at = reader.at
     return Enb(
-        tac=values.tac(reader.at("tac"), reader.given.get("tac")),
+        tac=values.tac(at("tac"), reader.given.get("tac")),
         # A macro eNB has 20 bits (TS 36.413 clause 9.2.1.37).
         enb_id=reader.number("enb-id", 0, 0xFFFFF),
+        uu_interface=fields.network_interface(at("uu-interface"), reader.text("uu-interface")),
         **dict(_common(reader), **_cell(reader)),
     )
 

@@ -88,19 +88,15 @@ def address_step(interface: str) -> Step:
     )
 
 
-def address(results: Results, missing: str) -> str:
-    """Return the address that `address_step` read.
-
-    Raises:
-        VpnaasError: There is none; the sentence is `missing`.
-    """
+def address(results: Results) -> str:
+    """Return the address that `address_step` read, "" where there is none."""
     try:
         for entry in json.loads(results.output("address") or "[]"):
             for row in entry.get("addr_info", ()):
                 return values.ipv4("address", row["local"])
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise VpnaasError(missing)
+    return ""
 
 
 def not_attached(device: str) -> str:

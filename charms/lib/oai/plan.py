@@ -16,7 +16,7 @@ from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
-from . import amf, enb, gnb, hss, mme, nr_ue, smf, spgwc, spgwu, ue, units, upf
+from . import amf, enb, gnb, hss, mme, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
 from .images import Registry
 from .model import BASE, DATABASE_FILE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
 from .params import (
@@ -123,7 +123,7 @@ class Situation:
 
 @attr.frozen
 class Plan:
-    """What to do on the VDU, and what stands in the way."""
+    """What to do on the VDU, and what stands in the way; `uu`: address of an eNB on Uu."""
 
     steps: Tuple[Step, ...] = ()
     software: Optional[Software] = None
@@ -131,6 +131,7 @@ class Plan:
     hidden: Tuple[str, ...] = attr.field(default=(), repr=False)
     problems: Tuple[str, ...] = ()
     waiting: Tuple[str, ...] = ()
+    uu: str = ""
 
 
 @attr.frozen
@@ -146,6 +147,7 @@ class Outcome(Extra):
         refused: The parameters cannot work on this VDU; what ran before goes on.
         addresses: Our own by link.
         added: Names of network functions of other services, by link.
+        uu: Address of an eNB on Uu, "" where it has none.
     """
 
     kind: str
@@ -157,6 +159,7 @@ class Outcome(Extra):
     refused: bool = False
     addresses: Mapping[str, str] = attr.Factory(dict)
     added: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
+    uu: str = ""
 
     @property
     def bad(self) -> bool:
@@ -251,6 +254,8 @@ def observe_steps(situation: Situation) -> List[Step]:
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if situation.params.software == NONE:
         return steps
+    if isinstance(situation.params, Enb):
+        steps.append(pdn.address_step(situation.params.uu_interface))
     if situation.kind == "amf":
         steps += database_steps()
     if lacking(situation):
@@ -293,7 +298,11 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
             "run configure-nf again".format(situation.kind)
         )
     keep = _keep_secrets(situation, secrets, results)
-    waiting = lacking(situation)
+    waiting, uu = lacking(situation), ""
+    if isinstance(situation.params, Enb):
+        uu = pdn.address(results)
+        if not uu:
+            waiting.append("{} has no IPv4 address yet".format(situation.params.uu_interface))
     if waiting:
         return Plan(tuple(keep), waiting=tuple(waiting), problems=situation.problems)
     secrets = attr.evolve(secrets, database=(results.text("nf/database") or "").strip())
@@ -306,11 +315,11 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
     problems = list(situation.problems) + _disagreements(situation)
     if problems or gates:
         # Neither starts nor restarts anything: what runs goes on with what it has.
-        return Plan(tuple(keep), software, files, hidden, tuple(problems), tuple(gates))
+        return Plan(tuple(keep), software, files, hidden, tuple(problems), tuple(gates), uu)
     steps = keep + _apply(situation, software, files, results)
     wait = situation.wait if steps else min(situation.wait, IDLE_WAIT)
     steps += _probe(situation, software, path, wait)
-    return Plan(tuple(steps), software, files, hidden)
+    return Plan(tuple(steps), software, files, hidden, uu=uu)
 
 
 def engine(results: Results) -> str:
@@ -519,6 +528,7 @@ def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Ou
         },
         addresses={link: end.ip for link, end in situation.ends.items()},
         added=situation.added,
+        uu=plan.uu,
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from e2e_support import ActionError, InBackground, Service, Vnf, scan, wait
 from e2e_ue import DEVICE, LONG, OP, SGI, K, attached, reaches
 from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from oai.enb import RADIO_PORT
 from vpnaas.base.links import REFERENCE_POINTS
 
 from experiments.testbed import LINKS
@@ -86,6 +87,22 @@ def edited(vnf: Vnf, name: str, old: str, new: str) -> Iterator[None]:
         vnf.out("tee", path, input=before)
 
 
+CONNECT = """import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close()
+    print("open")
+except ConnectionRefusedError:
+    print("refused")
+except TimeoutError:
+    print("silent")
+"""
+
+
+def attempt(vnf: Vnf, address: str, port: int) -> str:
+    """Return how a TCP connection from a VDU ends: open, refused or silent."""
+    return vnf.out("python3", "-c", CONNECT, address, str(port)).strip()
+
+
 def test_every_network_function_is_ready_after_ns_create(epc: Service) -> None:
     for name in ("hss", "mme", "spgwc", "spgwu", "enb", "ue"):
         status, text = message(epc, name)
@@ -115,6 +132,25 @@ def test_a_ue_attaches_through_all_tunnels_and_nothing_is_in_clear(
         return set(shown.values()) == {1}
 
     wait(connected, "the MME's table shows the UE", LONG)
+
+
+def test_the_radio_is_reached_by_the_network_uu_only(epc: Service) -> None:
+    enb = epc["enb"]
+    uu = str(enb.server.ip_on(epc.network("uu")))
+    told = epc["ue"].out("ss", "-Htn", "state", "established", "dport", f"= :{RADIO_PORT}")
+    assert told.split()[-1] == f"{uu}:{RADIO_PORT}"
+    # It listens at all addresses; others in the service and the charms get no answer there.
+    assert f"tcp 0.0.0.0:{RADIO_PORT}" in enb.listening()
+    assert attempt(epc["ue"], uu, RADIO_PORT) == "open"
+    assert attempt(epc["ue"], enb.management, RADIO_PORT) == "silent"
+    mme = epc["mme"]
+    assert attempt(mme, enb.management, 22) == "open"
+    assert attempt(mme, enb.management, RADIO_PORT) == "silent"
+    mme.out("ip", "route", "add", f"{uu}/32", "via", enb.management)
+    try:
+        assert attempt(mme, uu, RADIO_PORT) == "silent"
+    finally:
+        mme.out("ip", "route", "del", f"{uu}/32")
 
 
 def test_rate_and_delay_of_the_ue_end_to_end(epc: Service) -> None:
