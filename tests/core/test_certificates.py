@@ -19,12 +19,14 @@ from vpnaas.base import x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras.certificate_actions import given as given_params
 from vpnaas.extras.certificate_actions import keys_of, requests
-from vpnaas.params.intent import Intent
+from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.peers.offer import Remote
 from vpnaas.status import statuses
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import certificates
+from vpnaas.tunnels.ipsec.certificates import trust_file
 from vpnaas.tunnels.technology import CharmState
+from vpnaas.vdu.programs.ipsec import sections
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 CA_KEY = "/etc/osm-vpnaas/s6a/ca/ca-key.pem"
@@ -32,6 +34,7 @@ CA = "/etc/osm-vpnaas/s6a/ca/ca.pem"
 INDEX = "/etc/osm-vpnaas/s6a/ca/index.txt"
 REQUEST = "/etc/osm-vpnaas/s6a/request.pem"
 PRIVATE = "/etc/swanctl/private/osm-vpnaas-s6a.pem"
+KEY = "MCowBQYDK2VwAyEAZXzl4qop5ouc36kXfoFNKd0SsGngWfeugKTbEYz1vng="
 MONTH = 2592000
 WEAK = rsa.generate_private_key(65537, 1024)  # noqa: S505
 
@@ -539,6 +542,61 @@ def test_a_staged_key_waits_for_the_operators_certificate():
     assert mme.plans["s6a"].state.public_key != key
     assert hss.states() == mme.states() == {"s6a": "up"}
     assert len(mme.vdu.charon.sas) == 1
+
+
+CELL = {
+    "link": "s6a", "name": "cell", "public-key": "certificate", "ike-identity": "enb1.ran.example",
+    "allowed-prefixes": "172.16.6.50",
+}  # fmt: skip
+
+
+def test_a_manual_peer_is_proved_by_a_certificate_of_the_operators_authority():
+    juju, hss, mme, operator = operated()
+    hss.intent = hss.intent.with_peer(manual_peer(CELL))
+    assert Intent.from_json(hss.intent.to_json()) == hss.intent
+    hss.reconcile()
+    (section,) = [
+        section
+        for name, section in sections(hss.vdu.files[CONF]).items()
+        if name.startswith("s6a_man-cell_")
+    ]
+    assert section["remote"] == {
+        "auth": "pubkey",
+        "id": "@enb1.ran.example",
+        "cacerts": trust_file("s6a"),
+        "revocation": "relaxed",
+    }
+    assert hss.plans["s6a"].problems == ()
+    assert hss.reconcile() == 1
+    assert hss.plans["s6a"].steps == ()
+
+
+def test_a_manual_peer_waits_for_our_own_certificate():
+    juju, hss, mme, _ = pair("ipsec", credentials="cert-external")
+    hss.intent = hss.intent.with_peer(manual_peer(CELL))
+    hss.reconcile()
+    told = " ".join(hss.plans["s6a"].waiting)
+    assert "cell: waiting for our certificate, see show-csr and set-certificate" in told
+
+
+@pytest.mark.parametrize(
+    ("credentials", "key", "sentence"),
+    [
+        ("cert-external", KEY, "public-key: s6a has credentials cert-external; allowed: certif"),
+        ("pubkey", "certificate", "public-key: s6a has credentials pubkey; allowed: the public"),
+        ("cert", "certificate", "certificates of an authority that related VNFs have only"),
+        ("psk", KEY, "preshared keys that related VNFs have only"),
+    ],
+)
+def test_a_manual_peer_proves_itself_as_the_link_wants(credentials, key, sentence):
+    juju, hss, mme, _ = pair("ipsec", credentials=credentials)
+    with pytest.raises(InputError, match=sentence):
+        hss.intent.with_peer(manual_peer({**CELL, "public-key": key}))
+
+
+def test_an_identity_that_is_none_is_refused():
+    with pytest.raises(InputError, match="ike-identity: '@enb1' is not an IKE identity"):
+        manual_peer({**CELL, "ike-identity": "@enb1"})
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -421,6 +421,23 @@ def test_a_manual_peer_is_pinned_by_its_key_and_called_by_its_name():
     assert KEY not in hss.vdu.files[CONF]
 
 
+def test_another_key_type_is_rotated_to_and_the_tunnel_stays_up():
+    juju, hss, mme, _ = ipsec_pair()
+    before = {charm: charm.plans["s6a"].state.public_key for charm in (hss, mme)}
+    options = {"technology": "ipsec", "underlay-interface": "ens4"}
+    mme.configure("s6a", "172.16.6.2/24", **options, **{"ipsec-options": "key-type=ecdsa-p256"})
+    mme.reconcile()
+    assert fields.ipsec_key_type(mme.plans["s6a"].state.next_public_key) == fields.P256
+    assert mme.plans["s6a"].state.public_key == before[mme]
+    juju.settle()
+    after = {charm: charm.plans["s6a"].state.public_key for charm in (hss, mme)}
+    assert fields.ipsec_key_type(after[mme]) == fields.P256
+    assert after[hss] == before[hss]
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert mme.reconcile() == 1
+    assert mme.plans["s6a"].steps == ()
+
+
 def test_a_manual_peer_with_a_key_of_the_other_technology_is_refused():
     juju, hss, mme, _ = ipsec_pair()
     key = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg="
@@ -509,7 +526,7 @@ def test_options_out_of_form_are_refused(text):
 def test_options_survive_being_stored():
     text = (
         "cert-lifetime=3600,child-mbytes=5000,child-packets=100000,child-rekey=600,copy-df=no,"
-        "copy-dscp=yes,dpd-delay=30,encap=yes,esn=no,ike-rekey=3600,mobike=yes,"
+        "copy-dscp=yes,dpd-delay=30,encap=yes,esn=no,ike-rekey=3600,key-type=ecdsa-p256,mobike=yes,"
         "pool=10.60.0.0/24,replay-window=0,same-address=yes,start=trap"
     )
     assert {part.partition("=")[0] for part in text.split(",")} == set(OPTIONS)

@@ -209,9 +209,12 @@ class ModelVdu:
             return 0, (secret if "-base64" in argv else base64.b64decode(secret)[:8].hex()) + "\n"
         if argv[1] == "genpkey" and "ED25519" in argv:
             return 0, f"ED25519 {self.world.secret()}"
+        if argv[1] == "genpkey" and "EC" in argv:
+            assert argv[-1] == "ec_paramgen_curve:P-256"
+            return 0, f"P-256 {self.world.secret()}"
         if argv[1] == "genpkey":
             return 0, f"PRIVATE {self.world.secret()}"
-        if argv[1] == "pkey" and self.files[argv[3]].startswith("ED25519 "):
+        if argv[1] == "pkey" and self.files[argv[3]].startswith(("ED25519 ", "P-256 ")):
             raw = spki(self.files[argv[3]])
             return 0, f"-----BEGIN\n{base64.b64encode(raw).decode()}\n-----END\n"
         if argv[1] == "pkey":

@@ -8,6 +8,9 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
 if TYPE_CHECKING:
     from support.model import ModelVdu
 
@@ -22,7 +25,11 @@ def public_of(private: str) -> str:
 
 
 def spki(private: str) -> bytes:
-    """Return the public half of an Ed25519 key in DER."""
+    """Return the public half of an Ed25519 or P-256 key in DER."""
+    if private.startswith("P-256 "):
+        number = int.from_bytes(base64.b64decode(public_of(private))[1:], "big")
+        key = ec.derive_private_key(number, ec.SECP256R1()).public_key()
+        return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return SPKI + base64.b64decode(public_of(private))
 
 

@@ -174,7 +174,8 @@ class VnfCharm(ReconcilingCharm):
                 if p.name == "man-" + peer.name and p.prefixes == peer.allowed_prefixes:
                     if p.public_key == peer.public_key:
                         return ()
-            reasons = [text for text in plan.problems if text.startswith(peer.name + ":")]
+            told = plan.problems + plan.waiting
+            reasons = [text for text in told if text.startswith(peer.name + ":")]
             return reasons or list(plan.problems) or ["peer refused"]
 
         outcome = self._change_intent(self._intent().with_peer(peer), refusals)

@@ -203,24 +203,36 @@ def wireguard_key(where: str, text: str) -> str:
     return text
 
 
+ED25519, P256, P384, RSA = "ed25519", "ecdsa-p256", "ecdsa-p384", "rsa-3072"
 _SPKI = {
-    # AlgorithmIdentifier and BIT STRING header of a SubjectPublicKeyInfo, and bytes of the key
-    bytes.fromhex("302a300506032b6570032100"): 32,  # Ed25519, RFC 8410
-    bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200"): 65,  # P-256, RFC 5480
-    bytes.fromhex("3076301006072a8648ce3d020106052b81040022036200"): 97,  # P-384
+    # What a SubjectPublicKeyInfo begins with, and how many bytes follow.
+    ED25519: ("302a300506032b6570032100", 32),  # RFC 8410
+    P256: ("3059301306072a8648ce3d020106082a8648ce3d030107034200", 65),  # RFC 5480
+    P384: ("3076301006072a8648ce3d020106052b81040022036200", 97),
+    # RFC 8017 appendix A.1: modulus of 3072 bits, and the exponent.
+    RSA: ("308201a2300d06092a864886f70d01010105000382018f003082018a0282018100", 389),
 }
 
 
+def ipsec_key_type(text: str) -> str:
+    """Return the type of a raw public key of IKEv2, "" for one that is none."""
+    raw = _base64(text) or b""
+    for name, (head, size) in _SPKI.items():
+        start = bytes.fromhex(head)
+        if raw.startswith(start) and len(raw) == len(start) + size:
+            return name
+    return ""
+
+
 def ipsec_key(where: str, text: str) -> str:
-    """Parse a raw public key of IKEv2: base64 of an Ed25519, P-256 or P-384 key's DER."""
-    raw = _base64(text)
-    for head, size in _SPKI.items():
-        if raw is not None and raw.startswith(head) and len(raw) == len(head) + size:
-            return text
+    """Parse a raw public key of IKEv2: base64 of the DER of a key of a type in `_SPKI`."""
+    if ipsec_key_type(text):
+        return text
     raise InputError(
         where,
         "{} is not an IKEv2 public key".format(shown(text)),
-        "base64 of an Ed25519, P-256 or P-384 key, the body of what `openssl pkey -pubout` prints",
+        "base64 of an Ed25519, P-256, P-384 or RSA key of 3072 bits, the body of what `openssl pkey"
+        " -pubout` prints",
     )
 
 

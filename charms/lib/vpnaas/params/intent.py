@@ -16,7 +16,7 @@ from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, refer
 from vpnaas.params import ipsec as ipsec_params
 from vpnaas.params import pools
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.ipsec import PORT, PSK, PUBKEY, IpsecParams
+from vpnaas.params.ipsec import CERT, EXTERNAL, PORT, PSK, PUBKEY, IpsecParams
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import LinkQos, link_qos
 
@@ -25,6 +25,8 @@ NOTHING = ("", "none")
 OFF = "none"
 """In place of an inner address: the link is not to be had."""
 DOCUMENT_VERSION = 1
+CERTIFICATE = "certificate"
+"""In place of the public key of a manual peer: a certificate proves it."""
 KEEP_QOS = -1
 """`five-qi` of `configure` that leaves the quality of service as it is."""
 
@@ -97,7 +99,12 @@ class LinkParams:
 
 @attr.frozen
 class ManualPeer:
-    """A peer outside any relation (the `add-peer` primitive)."""
+    """A peer outside any relation (the `add-peer` primitive).
+
+    Attributes:
+        public_key: Its key, "" for one that a certificate proves.
+        identity: Its IKE identity.
+    """
 
     link: str
     name: str
@@ -105,6 +112,7 @@ class ManualPeer:
     allowed_prefixes: Tuple[fields.IPNetwork, ...]
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     keepalive: int = 0
+    identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)
 
     @property
     def asks(self) -> bool:
@@ -116,10 +124,11 @@ class ManualPeer:
         return {
             "link": self.link,
             "name": self.name,
-            "public-key": self.public_key,
+            "public-key": self.public_key or CERTIFICATE,
             "endpoint": fields.show_endpoint(*self.endpoint) if self.endpoint else "none",
             "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or pools.ASKS,
             "keepalive": self.keepalive,
+            **({"ike-identity": self.identity} if self.identity != self.name else {}),
         }
 
 
@@ -200,20 +209,18 @@ class Intent:
                 "{} has no VPN".format(peer.link),
                 "a link that `configure` set to {}".format(" or ".join(KEYED)),
             )
-        if params.technology == IPSEC and params.ipsec.credentials != PUBKEY:
-            what = "preshared keys" if params.ipsec.credentials == PSK else "certificates"
-            raise InputError(
-                "add-peer: link",
-                "{} proves its ends by {}".format(peer.link, what),
-                "a link with credentials pubkey",
-            )
+        if params.technology == IPSEC:
+            _check_credentials(peer, params.ipsec.credentials)
+        elif peer.identity != peer.name:
+            raise InputError("add-peer: ike-identity", "WireGuard has none", "auto")
         if peer.asks and not params.ipsec.pool:
             raise InputError(
                 "add-peer: allowed-prefixes",
                 "{} has no pool".format(peer.link),
                 "prefixes, or an IPsec link with the option pool",
             )
-        key_form(params.technology)("add-peer: public-key", peer.public_key)
+        if peer.public_key or params.technology != IPSEC:
+            key_form(params.technology)("add-peer: public-key", peer.public_key or CERTIFICATE)
         peers = dict(self.peers)
         peers[(peer.link, peer.name)] = peer
         return attr.evolve(self, peers=peers)
@@ -407,8 +414,27 @@ def key_form(technology: str) -> Callable[[str, str], str]:
     return fields.ipsec_key if technology == IPSEC else fields.wireguard_key
 
 
+def _check_credentials(peer: ManualPeer, credentials: str) -> None:
+    """Raise InputError for a manual peer that cannot prove itself as its IPsec link wants."""
+    if credentials in (PSK, CERT):
+        what = "preshared keys that" if credentials == PSK else "certificates of an authority that"
+        raise InputError(
+            "add-peer: link",
+            "{} proves its ends by {} related VNFs have only".format(peer.link, what),
+            "a link with credentials {} or {}".format(PUBKEY, EXTERNAL),
+        )
+    if bool(peer.public_key) != (credentials == PUBKEY):
+        raise InputError(
+            "add-peer: public-key",
+            "{} has credentials {}".format(peer.link, credentials),
+            CERTIFICATE if credentials == EXTERNAL else "the public key of the peer",
+        )
+
+
 def _any_key(where: str, text: str) -> str:
     """Parse a public key; its length tells the technology, which only the link knows."""
+    if text == CERTIFICATE:
+        return ""
     return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
 
 
@@ -428,11 +454,13 @@ def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPee
     endpoint = text("endpoint")
     if asks and endpoint not in NOTHING:
         raise InputError(at("endpoint"), "who is given an address calls us", "none")
+    name, identity = fields.name(at("name"), text("name")), text("ike-identity")
     return ManualPeer(
         link=fields.name(at("link"), text("link")),
-        name=fields.name(at("name"), text("name")),
+        name=name,
         public_key=_any_key(at("public-key"), text("public-key")),
         allowed_prefixes=prefixes,
         endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", 0), 0, 65535),
+        identity=name if identity in AUTO else fields.ike_identity(at("ike-identity"), identity),
     )

@@ -26,6 +26,8 @@ CREDENTIALS = (PUBKEY, PSK, CERT, EXTERNAL)
 CERTIFIED = (CERT, EXTERNAL)
 """Credentials that are certificates: of the provider's own authority, or of the operator's."""
 
+KEY_TYPES = (fields.ED25519, fields.P256, fields.P384, fields.RSA)
+
 _AEAD = {
     "aes256gcm": ("aes256gcm16", "prfsha384"),
     "aes192gcm": ("aes192gcm16", "prfsha384"),
@@ -204,6 +206,7 @@ class IpsecParams:
         copy_df: Whether the DF bit is copied to the outer header.
         cert_lifetime: Seconds a certificate that this end issues is good for.
         pool: Prefixes that addresses of peers who ask come from.
+        key_type: Type of our key, one of `KEY_TYPES`.
         same_address: Whether an end's inner address may be the outer one it is reached at.
     """
 
@@ -222,6 +225,7 @@ class IpsecParams:
     copy_dscp: str = "out"
     copy_df: bool = True
     cert_lifetime: int = 2592000
+    key_type: str = fields.ED25519
     same_address: bool = False
     pool: Tuple[fields.IPNetwork, ...] = ()
 
@@ -284,6 +288,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
     "copy-dscp": _word("out", "in", "yes", "no"),
     "copy-df": _switch,
     "cert-lifetime": _number(60, 315360000),
+    "key-type": _word(*KEY_TYPES),
     "same-address": _switch,
     "pool": pools.parse,
 }

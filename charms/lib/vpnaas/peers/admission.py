@@ -218,13 +218,22 @@ def _grant(
 def _manual(context: Context, manual: ManualPeer) -> _Request:
     name = "man-" + manual.name
     try:
-        if context.proofs is not None:
+        proof = (context.proofs or {}).get(name, Proof())
+        if bool(manual.public_key) != (context.proofs is None):
             raise InputError(
-                manual.name, "a manual peer has no certificate here", "credentials pubkey"
+                manual.name,
+                "it has {}".format("a public key" if manual.public_key else "a certificate"),
+                "what the credentials of the link ask for; add it anew",
             )
+        if context.proofs is not None and not proof.certificate:
+            if not proof.waiting:
+                raise InputError(
+                    manual.name, "no authority of its certificate is known", "cert-external"
+                )
+            return _Request(name, keep=proof.keep, waiting=(proof.waiting,))
         if manual.asks and not context.params.ipsec.pool:
             raise InputError(manual.name, "the link has no pool", "the option pool")
-        peer = _from_manual(manual, context.params.technology)
+        peer = _from_manual(manual, context.params.technology, proof)
         _check_endpoint(context, peer)
         return _Request(name, peer, keep=True)
     except InputError as error:
@@ -291,17 +300,19 @@ def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
     return attr.evolve(proof, certificate=proof.next_certificate, next_certificate="", refused="")
 
 
-def _from_manual(manual: ManualPeer, technology: str) -> Peer:
-    key_form(technology)("{}: its key".format(manual.name), manual.public_key)
+def _from_manual(manual: ManualPeer, technology: str, proof: Proof) -> Peer:
+    if not proof.certificate:
+        key_form(technology)("{}: its key".format(manual.name), manual.public_key)
     return Peer(
         name="man-" + manual.name,
         label=manual.name,
         prefixes=manual.allowed_prefixes,
         technology=technology,
         public_key=manual.public_key,
-        identity=manual.name if technology == IPSEC else "",
+        identity=manual.identity if technology == IPSEC else "",
         endpoint=manual.endpoint,
         keepalive=manual.keepalive,
+        certificate=proof.certificate,
     )
 
 

@@ -90,7 +90,11 @@ def _short(text: str) -> str:
 def connections(wanted: Configuration, state: State) -> Dict[str, Tuple[Connection, ...]]:
     """Return the connections of each peer, that of the key in use first."""
     return {
-        peer.name: tuple(_connection(wanted, state, peer, key) for key in peer.public_keys())
+        peer.name: tuple(
+            # A manual peer that a certificate proves brings its key by IKE.
+            _connection(wanted, state, peer, key)
+            for key in peer.public_keys() or ("",)
+        )
         for peer in wanted.peers
     }
 
@@ -135,11 +139,12 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
         ours, theirs = [], []
     elif chain is not None:
         # Its very certificate, and besides that one which the authority vouches for.
+        pinned = ["  certs = " + pin_file(params.link, key)] if key else []
         pin = peer.certificate if key == peer.public_key else peer.next_certificate
         ours = ["  certs = " + chain.own]
         theirs = [
             "  # " + pin,
-            "  certs = " + pin_file(params.link, key),
+            *pinned,
             "  cacerts = " + chain.authority,
             "  revocation = {}".format("strict" if chain.strict else "relaxed"),
         ]

@@ -142,14 +142,17 @@ class State(KeyState):
         return self._ends.get("{}_{}".format(link, peer), [])
 
 
-def observe(links: Sequence[str]) -> List[Step]:
-    """Return the steps that make missing keys of the links and look at everything."""
+def observe(links: Mapping[str, str]) -> List[Step]:
+    """Return the steps that make missing keys and look at everything.
+
+    `links` are the types of keys by link.
+    """
     steps: List[Step] = []
-    for link in links:
+    for link, key_type in links.items():
         key, staged, identity = key_file(link), next_key_file(link), directory(link) + "/identity"
         steps += [
             make_directory(link + "/dir", directory(link)),
-            run(link + "/genkey", *GENERATE, stdout_file=key, unless=key),
+            run(link + "/genkey", *GENERATE[key_type], stdout_file=key, unless=key, timeout=60),
             run(link + "/public", *public(key)),
             run(link + "/next", *public(staged), only_if=staged),
             run(
@@ -191,7 +194,14 @@ def observe(links: Sequence[str]) -> List[Step]:
     return steps + _probe() + look()
 
 
-GENERATE = ("openssl", "genpkey", "-algorithm", "ED25519")
+_GENPKEY = ("openssl", "genpkey", "-algorithm")
+GENERATE = {
+    fields.ED25519: _GENPKEY + ("ED25519",),
+    fields.P256: _GENPKEY + ("EC", "-pkeyopt", "ec_paramgen_curve:P-256"),
+    fields.P384: _GENPKEY + ("EC", "-pkeyopt", "ec_paramgen_curve:P-384"),
+    fields.RSA: _GENPKEY + ("RSA", "-pkeyopt", "rsa_keygen_bits:3072"),
+}
+"""The command that prints a private key, by its type."""
 
 
 def public(path: str) -> Tuple[str, ...]:

@@ -63,7 +63,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         """Return the steps that make missing keys and look at the daemon and interfaces."""
-        steps = [*ipsec.observe(links), algorithms.observe()]
+        types = {link: charm_state.intent.links[link].ipsec.key_type for link in links}
+        steps = [*ipsec.observe(types), algorithms.observe()]
         for link in links:
             steps += observe_preshared(charm_state, link)
             steps += certificates.observe(charm_state, link)
@@ -150,7 +151,12 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return state.validated.proofs if state.validated is not None else None
 
     def due(self, inputs: LinkInputs, state: ipsec.State) -> bool:
-        """Tell whether two thirds of a certificate's life are over that can be renewed."""
+        """Tell whether our key has to go: another type is wanted, or its certificate ends.
+
+        Two thirds of the life of a certificate that can be renewed are over then.
+        """
+        if fields.ipsec_key_type(state.public_key) != inputs.params.ipsec.key_type:
+            return True
         kind = certificates.role(inputs.charm_state, inputs.link)
         if state.validated is None or kind == certificates.OPERATED:
             return False
@@ -182,7 +188,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 
     def stage_key(self, inputs: LinkInputs, state: ipsec.State) -> List[Step]:
         """Return the steps that make the next key and, for a certificate, its request."""
-        steps = ipsec.stage_key(inputs.link)
+        steps = ipsec.stage_key(inputs.link, inputs.params.ipsec.key_type)
         if certificates.role(inputs.charm_state, inputs.link):
             steps += certificates.ask(inputs.link, state.identity, staged=True)
         return steps

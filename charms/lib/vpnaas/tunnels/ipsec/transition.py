@@ -254,11 +254,11 @@ def _secrets(wanted: Configuration, state: State) -> List[Step]:
     return steps
 
 
-def stage_key(link: str) -> List[Step]:
+def stage_key(link: str, key_type: str) -> List[Step]:
     """Return the steps that make the next key of a rotation, if none is staged."""
     path = next_key_file(link)
     return [
-        run(link + "/stage", *GENERATE, stdout_file=path, unless=path),
+        run(link + "/stage", *GENERATE[key_type], stdout_file=path, unless=path, timeout=60),
         run(link + "/next", *public(path)),
     ]
 

@@ -246,6 +246,18 @@ def _validate_operated(
         proof, pins = _theirs(inputs, held, remote, offer, root)
         proofs[remote.peer_name] = proof
         files[remote.peer_name] = dict(pins)
+    for manual in inputs.charm_state.intent.manual(link):
+        # Whoever the authority vouches for under this identity; its certificate comes by IKE.
+        proofs["man-" + manual.name] = (
+            Proof(certificate="any-" + digest(root.text)[:8])
+            if mine is not None and root is not None
+            else Proof(
+                waiting="{}: waiting for our certificate, see show-csr and set-certificate".format(
+                    manual.name
+                ),
+                keep=False,
+            )
+        )
     lacking = ("by set-certificate",) if keys[1] and following is None else ()
     roots = {"": root} if root is not None else {}
     return Validation(proofs, own, following, {}, files, lacking, roots)
