@@ -31,7 +31,8 @@ class Vector:
     kasme: bytes
 
 
-def _kdf(key: bytes, code: int, *parameters: bytes) -> bytes:
+def kdf(key: bytes, code: int, *parameters: bytes) -> bytes:
+    """The key derivation function of TS 33.220 annex B.2, which EPS and 5G share."""
     text = bytes([code])
     for parameter in parameters:
         text += parameter + len(parameter).to_bytes(2, "big")
@@ -40,17 +41,17 @@ def _kdf(key: bytes, code: int, *parameters: bytes) -> bytes:
 
 def kasme(ck: bytes, ik: bytes, plmn: bytes, sqn_ak: bytes) -> bytes:
     """KASME for a serving network (annex A.2); ``plmn`` in the 3 octets of TS 24.301."""
-    return _kdf(ck + ik, _FC_KASME, plmn, sqn_ak)
+    return kdf(ck + ik, _FC_KASME, plmn, sqn_ak)
 
 
 def kenb(key: bytes, uplink_count: int) -> bytes:
     """KeNB from KASME and the uplink NAS COUNT (annex A.3)."""
-    return _kdf(key, _FC_KENB, uplink_count.to_bytes(4, "big"))
+    return kdf(key, _FC_KENB, uplink_count.to_bytes(4, "big"))
 
 
 def nas_key(key: bytes, kind: int, algorithm: int) -> bytes:
     """A NAS key for one algorithm: the last 16 octets of annex A.7's derivation."""
-    return _kdf(key, _FC_ALGORITHM, bytes([kind]), bytes([algorithm]))[16:]
+    return kdf(key, _FC_ALGORITHM, bytes([kind]), bytes([algorithm]))[16:]
 
 
 def vector(k: bytes, opc: bytes, sqn: int, plmn: bytes, rand: bytes | None = None) -> Vector:
