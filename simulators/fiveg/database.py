@@ -1,0 +1,157 @@
+"""Replaces MySQL: its protocol by mysql-mimic, its SQL translated for SQLite by sqlglot.
+
+It is one database of tables that SQLite has too. The client program is PyMySQL behind the
+words that ``mysql`` has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import logging
+import os
+import sqlite3
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import sqlglot
+from mysql_mimic import IdentityProvider, MysqlServer, NativePasswordAuthPlugin, Session, User
+from mysql_mimic.errors import ErrorCode, MysqlError
+from sqlglot import exp
+
+PORT = 3306
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it says what it leaves to us
+
+
+def _translated(expression: exp.Expression) -> str:
+    """A MySQL statement as SQLite has it; empty when SQLite has nothing to do."""
+    if isinstance(expression, exp.Command):  # sqlglot does not read REPLACE itself
+        if str(expression.this).upper() != "REPLACE":
+            return ""
+        expression = sqlglot.parse_one(f"INSERT {expression.text('expression')}", read="mysql")
+        expression.set("alternative", "REPLACE")
+    if isinstance(expression, exp.Create | exp.Drop) and expression.args["kind"] == "DATABASE":
+        return ""
+    for table in expression.find_all(exp.Table):
+        table.set("db", None)
+    conflict = expression.args.get("conflict")
+    if conflict is not None:
+        for old in list(conflict.find_all(exp.Anonymous)):  # VALUES(COLUMN)
+            old.replace(exp.column(old.expressions[0].name, table="excluded"))
+        conflict.set("duplicate", False)
+        conflict.set("action", exp.var("DO UPDATE"))
+    return expression.sql(dialect="sqlite", unsupported_level=sqlglot.ErrorLevel.IGNORE)
+
+
+class _Session(Session):
+    def __init__(self, database: sqlite3.Connection) -> None:
+        super().__init__()
+        self._sqlite = database
+
+    async def query(self, expression: Any, sql: str, attrs: Any) -> Any:
+        text = _translated(expression)
+        if not text:
+            return [], []
+        try:
+            done = self._sqlite.execute(text)
+        except sqlite3.Error as error:
+            raise MysqlError(str(error), ErrorCode.PARSE_ERROR) from None
+        return done.fetchall(), [one[0] for one in done.description or ()]
+
+
+class _Users(IdentityProvider):
+    """Users and their passwords."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self._plugin = NativePasswordAuthPlugin()
+
+    def get_plugins(self) -> list[NativePasswordAuthPlugin]:
+        return [self._plugin]
+
+    async def get_user(self, username: str) -> User | None:
+        password = self._passwords.get(username)
+        if password is None:
+            return None
+        hidden = NativePasswordAuthPlugin.create_auth_string(password) if password else None
+        return User(name=username, auth_string=hidden, auth_plugin=self._plugin.name)
+
+
+class Server:
+    """The database server."""
+
+    def __init__(self, path: Path | str, environment: Mapping[str, str]) -> None:
+        """Keep rows in a file; users are those of the image's environment."""
+        self._sqlite = sqlite3.connect(path, isolation_level=None)
+        for pragma in ("journal_mode=WAL", "synchronous=OFF"):
+            self._sqlite.execute(f"PRAGMA {pragma}")
+        users = {"root": environment.get("MYSQL_ROOT_PASSWORD", "")}
+        if "MYSQL_USER" in environment:
+            users[environment["MYSQL_USER"]] = environment.get("MYSQL_PASSWORD", "")
+        self._server = MysqlServer(
+            session_factory=lambda: _Session(self._sqlite), identity_provider=_Users(users)
+        )
+
+    def load(self, sql: str) -> None:
+        """Run the statements of a file, as the image does in its first start."""
+        for one in sqlglot.parse(sql, read="mysql"):
+            text = _translated(one) if one is not None else ""
+            if text:
+                self._sqlite.execute(text)
+
+    async def start(self, address: str, port: int = PORT) -> None:
+        """Serve."""
+        await self._server.start_server(host=address, port=port)
+
+    def stop(self) -> None:
+        """Close all."""
+        self._server.close()
+        self._sqlite.close()
+
+
+def main(words: list[str]) -> int:
+    """``mysql [OPTION]... [DATABASE]``: statements on standard input, rows with tabs."""
+    parser = argparse.ArgumentParser(add_help=False, prefix_chars="-")
+    parser.add_argument("--defaults-extra-file", dest="defaults")
+    parser.add_argument("-u", "--user", default="root")
+    parser.add_argument("-p", "--password", nargs="?", default=os.environ.get("MYSQL_PWD", ""))
+    parser.add_argument("-h", "--host", default="127.0.0.1")
+    parser.add_argument("-P", "--port", type=int, default=PORT)
+    parser.add_argument("-N", "--skip-column-names", action="store_true")
+    parser.add_argument("-B", "--batch", action="store_true")
+    parser.add_argument("-D", "--database")
+    parser.add_argument("-e", "--execute")
+    parser.add_argument("name", nargs="?")
+    found = parser.parse_args(words)
+    if found.defaults:
+        options = configparser.ConfigParser(interpolation=None)
+        options.read(found.defaults)
+        for name, value in options["client"].items():
+            setattr(found, name, value.strip("\"'"))
+    host = "127.0.0.1" if found.host == "localhost" else found.host
+    try:
+        connection = pymysql.connect(
+            host=host,
+            port=int(found.port),
+            user=found.user,
+            password=found.password or "",
+            database=found.database or found.name,
+            autocommit=True,
+        )
+        with connection, connection.cursor() as cursor:
+            for one in sqlglot.parse(found.execute or sys.stdin.read(), read="mysql"):
+                if one is None:
+                    continue
+                cursor.execute(one.sql(dialect="mysql"))
+                if cursor.description and not found.skip_column_names:
+                    print("\t".join(column[0] for column in cursor.description))
+                for row in cursor.fetchall() if cursor.description else ():
+                    print("\t".join("NULL" if value is None else str(value) for value in row))
+    except pymysql.MySQLError as error:
+        code, text = (*error.args, "")[:2]
+        sys.stderr.write(f"ERROR {code} (HY000): {text}\n")
+        return 1
+    return 0
