@@ -1,4 +1,4 @@
-"""SCTP associations (RFC 9260) for S1AP, by the kernel if it has SCTP, else by usrsctp.
+"""SCTP associations (RFC 9260) for S1AP and NGAP, by the kernel if it has SCTP, else by usrsctp.
 
 In both cases packets are SCTP over IP (protocol 132). A kernel with SCTP would abort the
 associations of another stack, so it must be used. Without it, libusrsctp runs the protocol in this
@@ -30,7 +30,10 @@ class Association(ABC):
         peer: the other end's address.
         on_message: called with stream and octets of each message.
         on_close: called once when the association ended.
+        ppid: payload protocol identifier of what we send.
     """
+
+    ppid = S1AP_PPID
 
     def __init__(self, peer: str) -> None:
         """Be the association with a peer."""
@@ -94,25 +97,32 @@ def kernel_has_sctp() -> bool:
     return True
 
 
-def listen(address: str, port: int, accepted: Accepted) -> Listener:
+def listen(address: str, port: int, accepted: Accepted, ppid: int = S1AP_PPID) -> Listener:
     """Listen; ``accepted`` is called with each new association.
 
     Raises:
         EpcError: that is not possible; the text says why.
     """
+
+    def taken(association: Association) -> None:
+        association.ppid = ppid
+        accepted(association)
+
     try:
         if kernel_has_sctp():
             from simulators import sctp_kernel
 
-            return sctp_kernel.Listener(address, port, accepted)
+            return sctp_kernel.Listener(address, port, taken)
         from simulators import sctp_userspace
 
-        return sctp_userspace.Listener(address, port, accepted)
+        return sctp_userspace.Listener(address, port, taken)
     except OSError as error:
         raise EpcError(f"SCTP {address}:{port}: {error.strerror or error}.") from None
 
 
-async def connect(local: str, address: str, port: int, timeout: float = 5.0) -> Association:
+async def connect(
+    local: str, address: str, port: int, timeout: float = 5.0, ppid: int = S1AP_PPID
+) -> Association:
     """Set up an association from a local address.
 
     Raises:
@@ -122,9 +132,12 @@ async def connect(local: str, address: str, port: int, timeout: float = 5.0) -> 
         if kernel_has_sctp():
             from simulators import sctp_kernel
 
-            return await sctp_kernel.connect(local, address, port, timeout)
-        from simulators import sctp_userspace
+            made: Association = await sctp_kernel.connect(local, address, port, timeout)
+        else:
+            from simulators import sctp_userspace
 
-        return await sctp_userspace.connect(local, address, port, timeout)
+            made = await sctp_userspace.connect(local, address, port, timeout)
     except OSError as error:
         raise EpcError(f"SCTP {address}:{port}: {error.strerror or error}.") from None
+    made.ppid = ppid
+    return made

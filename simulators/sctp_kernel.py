@@ -43,7 +43,7 @@ class Association(sctp.Association):
     def _offer(self, stream: int, octets: bytes) -> bool:
         if self._socket is None:
             raise EpcError(f"The SCTP association with {self.peer} is closed.")
-        info = struct.pack("=HHIIi", stream, 0, socket.htonl(sctp.S1AP_PPID), 0, 0)
+        info = struct.pack("=HHIIi", stream, 0, socket.htonl(self.ppid), 0, 0)
         try:
             self._socket.sendmsg([octets], [(sctp.IPPROTO_SCTP, _SNDINFO, info)])
         except BlockingIOError:

@@ -313,7 +313,7 @@ class Association(sctp.Association):
     def _offer(self, stream: int, octets: bytes) -> bool:
         if not self._socket:
             raise EpcError(f"The SCTP association with {self.peer} is closed.")
-        info = struct.pack("=HHIII", stream, 0, socket.htonl(sctp.S1AP_PPID), 0, 0)
+        info = struct.pack("=HHIII", stream, 0, socket.htonl(self.ppid), 0, 0)
         done = self.stack.library.usrsctp_sendv(
             self._socket, octets, len(octets), None, 0, info, len(info), _SENDV_SNDINFO, 0
         )

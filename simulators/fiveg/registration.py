@@ -1,0 +1,435 @@
+"""What the AMF does for one UE: registration, deregistration, release (3GPP TS 23.502 clause 4.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from simulators import keys as directions
+from simulators import sctp
+from simulators.errors import EpcError, ProtocolError
+from simulators.fiveg import keys, nas, ngap, sbi, sessions
+from simulators.fiveg.slices import Snssai
+from simulators.identity import Plmn, Tai
+
+if TYPE_CHECKING:
+    from simulators.fiveg.amf import Amf
+
+log = logging.getLogger("amf_n1")
+
+#: Seconds a UE or its gNB has for each answer (T3550, T3560 are 6 s and repeated four times).
+ANSWER = 24.0
+_KEY = {"TSC": 0, "Value": 1}  # key set identifier of the one security context
+
+
+@dataclass
+class Ue:
+    """A UE that is connected, registered, or both.
+
+    Attributes:
+        amf_id, ran_id: NGAP identifiers.
+        tai, cell: where it is.
+        offered: slices of this AMF and of the gNB in the tracking area.
+        association, stream: how to reach its gNB.
+        forget: makes the gNB's record forget it.
+        inbox: what its gNB sends about it.
+        allowed: allowed NSSAI.
+        sessions: PDU sessions by identity.
+    """
+
+    amf_id: int
+    ran_id: int
+    tai: Tai
+    cell: int
+    offered: frozenset[Snssai]
+    association: sctp.Association
+    stream: int
+    forget: Callable[[], Any]
+    inbox: asyncio.Queue[ngap.Message] = field(default_factory=asyncio.Queue)
+    task: asyncio.Task[Any] | None = None
+    imsi: str = ""
+    guti: nas.Guti | None = None
+    security: nas.Security | None = None
+    capability: dict[str, int] = field(default_factory=dict)
+    allowed: tuple[Snssai, ...] = ()
+    sessions: dict[int, sessions.Context] = field(default_factory=dict)
+    connected: bool = True
+    registered: bool = False
+
+    def tell(self, name: str, **values: Any) -> None:
+        """Send an NGAP message about the UE; underscores stand for hyphens."""
+        elements = {key.replace("_", "-"): value for key, value in values.items()}
+        ids = {"AMF-UE-NGAP-ID": self.amf_id, "RAN-UE-NGAP-ID": self.ran_id}
+        self.association.send(self.stream, ngap.encode(name, ids | elements))
+
+    def sealed(self, octets: bytes, **how: bool) -> bytes:
+        """A NAS message, protected where there is a security context."""
+        return octets if self.security is None else self.security.protect(octets, **how)
+
+    def nas(self, octets: bytes, **how: bool) -> None:
+        """Send a NAS message."""
+        self.tell("DownlinkNASTransport", NAS_PDU=self.sealed(octets, **how))
+
+    def check(self) -> None:
+        """Stop the procedure of a UE that lost its connection.
+
+        Raises:
+            EpcError: the connection is gone.
+        """
+        if not self.connected:
+            raise EpcError(f"UE {self.imsi or self.amf_id} left meanwhile.")
+
+    async def message(self) -> ngap.Message:
+        """The next NGAP message about the UE.
+
+        Raises:
+            EpcError: its connection is gone, or no message comes in time.
+        """
+        self.check()
+        try:
+            return await asyncio.wait_for(self.inbox.get(), ANSWER)
+        except TimeoutError:
+            raise EpcError(f"UE {self.imsi or self.amf_id} does not answer.") from None
+
+    async def answer(self) -> nas.Message:
+        """The next NAS message of the UE, its protection removed."""
+        while True:
+            message = await self.message()
+            if message.name == "UplinkNASTransport":
+                return self.open(message.need("NAS-PDU"))
+
+    def open(self, octets: bytes) -> nas.Message:
+        """A NAS message of the UE."""
+        return nas.decode(octets if self.security is None else self.security.open(octets))
+
+
+class RejectedError(EpcError):
+    """The registration is refused with a 5GMM cause."""
+
+    def __init__(self, cause: int, why: str, rejected: tuple[tuple[Snssai, int], ...] = ()) -> None:
+        """Carry cause and rejected slices with theirs."""
+        self.cause = cause
+        self.rejected = rejected
+        super().__init__(why)
+
+
+async def serve(amf: Amf, ue: Ue, first: bytes) -> None:
+    """Do what the UE asks for with its initial message, then listen to it until it is gone."""
+    try:
+        message = nas.decode(nas.inner(first))
+        if message.name == "RegistrationRequest":
+            async with amf.admission:
+                await _register(amf, ue, message)
+        elif message.name == "MODeregistrationRequest":
+            await _leave(amf, ue, message)
+            return
+        else:
+            raise ProtocolError(f"initial NAS message {message.name}")
+        while True:
+            heard = await _listen(ue)
+            if heard.name == "MODeregistrationRequest":
+                await _leave(amf, ue, heard)
+                return
+            if heard.name == "ULNASTransport":
+                amf.spawn(sessions.from_ue(amf, ue, heard))
+    except RejectedError as error:
+        log.error("Registration of %s rejected: %s", ue.imsi or "a UE", error)
+        values: dict[str, Any] = {"5GMMCause": error.cause}
+        if error.rejected:
+            values["RejectedNSSAI"] = _rejected(error.rejected)
+        with contextlib.suppress(EpcError):
+            ue.nas(nas.encode("RegistrationReject", values))
+        await forget(amf, ue)
+        release(amf, ue, ("nas", "unspecified"))
+    except EpcError as error:
+        log.error("UE %s: %s", ue.imsi or ue.amf_id, error)
+        if not ue.registered:
+            await forget(amf, ue)
+        release(amf, ue, ("nas", "unspecified"))
+
+
+async def _listen(ue: Ue) -> nas.Message:
+    """The next NAS message of a registered UE, however long that takes."""
+    while True:
+        message = await ue.inbox.get()
+        if message.name == "UplinkNASTransport":
+            try:
+                return ue.open(message.need("NAS-PDU"))
+            except ProtocolError as error:
+                log.error("UE %s: %s", ue.imsi, error)
+
+
+async def _register(amf: Amf, ue: Ue, request: nas.Message) -> None:
+    """The registration procedure (TS 23.502 clause 4.2.2.2.2).
+
+    Raises:
+        RejectedError: the UE is refused.
+        EpcError: it does not answer, or its answer is not allowed.
+    """
+    if ue.tai not in amf.config.slices:
+        raise RejectedError(nas.AREA_NOT_ALLOWED, f"TAC {ue.tai.tac} is not served")
+    ue.capability = request.need("UESecCap")
+    ue.imsi = await _identify(amf, ue, request.need("5GSID"))
+    kamf = await _authenticate(amf, ue)
+    request = await _secure(amf, ue, kamf)
+    ue.check()
+    old = amf.by_imsi.get(ue.imsi)
+    if old is not None and old is not ue:
+        await forget(amf, old)
+        release(amf, old, ("nas", "normal-release"))
+    rejected = await _slices(amf, ue, request)
+    amf.by_imsi[ue.imsi] = ue
+    await _note(amf, ue)
+    await _accept(amf, ue, rejected)
+
+
+async def _identify(amf: Amf, ue: Ue, identity: dict[str, Any]) -> str:
+    if identity.get("Type") == 2:
+        known = amf.by_tmsi.get(identity["5GTMSI"])
+        if known is not None and known.guti == nas.Guti.of_nas(identity):
+            return known.imsi
+        ue.nas(nas.encode("IdentityRequest", {"5GSIDType": {"Value": 1}}))
+        answer = await ue.answer()
+        if answer.name != "IdentityResponse":
+            raise ProtocolError("no identity response to an identity request")
+        identity = answer.need("5GSID")
+    return nas.imsi_of(identity)
+
+
+async def _authenticate(amf: Amf, ue: Ue) -> bytes:
+    """5G-AKA (TS 33.501 section 6.1.3.2); returns KAMF."""
+    network = keys.network_name(ue.tai.plmn)
+    question: dict[str, Any] = {
+        "supiOrSuci": f"imsi-{ue.imsi}",
+        "servingNetworkName": network,
+    }
+    for attempt in (1, 2):
+        try:
+            url = await amf.node.url("AUSF") + "/nausf-auth/v1/ue-authentications"
+            begun = (await amf.node.call("POST", url, question)).json()
+        except sbi.SbiError as error:
+            known = error.status not in (403, 404)
+            cause = nas.CONGESTION if known else nas.ILLEGAL_UE
+            raise RejectedError(cause, f"no vector from the AUSF: {error}") from None
+        data = begun["5gAuthData"]
+        rand = bytes.fromhex(data["rand"])
+        challenge = {"NAS_KSI": _KEY, "ABBA": keys.ABBA, "RAND": rand}
+        challenge["AUTN"] = bytes.fromhex(data["autn"])
+        ue.nas(nas.encode("AuthenticationRequest", challenge))
+        answer = await ue.answer()
+        if answer.name == "AuthenticationResponse":
+            return await _confirm(amf, ue, begun, answer.need("RES"))
+        if answer.name != "AuthenticationFailure":
+            raise ProtocolError("no authentication response to an authentication request")
+        cause = answer.need("5GMMCause")
+        auts = answer.values.get("AUTS", b"")
+        if cause != nas.SYNCH_FAILURE or len(auts) != 14 or attempt == 2:
+            log.error("Authentication of %s: %s", ue.imsi, nas.MM_CAUSES.get(cause, cause))
+            break
+        question["resynchronizationInfo"] = {"rand": rand.hex(), "auts": auts.hex()}
+    ue.nas(nas.encode("AuthenticationReject"))
+    raise EpcError(f"UE {ue.imsi} failed the authentication.")
+
+
+async def _confirm(amf: Amf, ue: Ue, begun: dict[str, Any], res: bytes) -> bytes:
+    data = begun["5gAuthData"]
+    seen = keys.hres_star(bytes.fromhex(data["rand"]), res)
+    if hmac.compare_digest(seen, bytes.fromhex(data["hxresStar"])):
+        href = begun["_links"]["5g-aka"]["href"]
+        answer = (await amf.node.call("PUT", href, {"resStar": res.hex()})).json()
+        if answer["authResult"] == "AUTHENTICATION_SUCCESS":
+            return keys.kamf(bytes.fromhex(answer["kseaf"]), ue.imsi)
+    ue.nas(nas.encode("AuthenticationReject"))
+    raise EpcError(f"UE {ue.imsi} failed the authentication.")
+
+
+async def _secure(amf: Amf, ue: Ue, kamf: bytes) -> nas.Message:
+    """Security mode control; returns the whole registration request."""
+    able = {nas.NEA0: "5G-EA0", nas.NEA2: "5G-EA2_128"}
+    nea = next((one for one in amf.config.ciphering if ue.capability.get(able[one])), None)
+    if nea is None or not ue.capability.get("5G-IA2_128"):
+        raise RejectedError(nas.SECURITY_MISMATCH, "no algorithm in common")
+    ue.security = nas.Security(kamf, nea, nas.NIA2, directions.DOWNLINK)
+    command = {
+        "NASSecAlgo": {"CiphAlgo": nea, "IntegAlgo": nas.NIA2},
+        "NAS_KSI": _KEY,
+        "UESecCap": ue.capability,
+    }
+    ue.nas(nas.encode("SecurityModeCommand", command), new=True, ciphered=False)
+    answer = await ue.answer()
+    if answer.name != "SecurityModeComplete":
+        raise EpcError(f"UE {ue.imsi} refuses the security mode.")
+    request = nas.decode(answer.need("NASContainer"))
+    if request.name != "RegistrationRequest":
+        raise ProtocolError("Security Mode Complete does not carry the registration request.")
+    return request
+
+
+def _plmn(plmn: Plmn) -> str:
+    return json.dumps({"mcc": plmn.mcc, "mnc": plmn.mnc})
+
+
+async def _slices(amf: Amf, ue: Ue, request: nas.Message) -> tuple[tuple[Snssai, int], ...]:
+    """Set the allowed NSSAI; returns rejected slices and why (TS 23.501 clause 5.15.5.2.1).
+
+    Raises:
+        RejectedError: no slice is left.
+    """
+    supported = amf.config.slices[ue.tai]
+    subscribed: dict[Snssai, bool] = {}  # and whether it is a default one
+    try:
+        url = await amf.node.url("UDM") + f"/nudm-sdm/v2/imsi-{ue.imsi}/nssai"
+        found = (await amf.node.call("GET", url, params={"plmn-id": _plmn(ue.tai.plmn)})).json()
+        for name in ("singleNssais", "defaultSingleNssais"):
+            for one in found.get(name) or ():
+                subscribed[Snssai.of(one)] = name == "defaultSingleNssais"
+    except sbi.SbiError as error:
+        if error.status != 404:
+            raise RejectedError(nas.CONGESTION, f"no subscription from the UDM: {error}") from None
+        subscribed = dict.fromkeys(supported, True)  # as OAI's AMF without a subscribed NSSAI
+    wanted = [Snssai.of_nas(one["SNSSAI"]) for one in request.values.get("NSSAI", ())]
+    rejected = []
+    allowed = []
+    for one in wanted:
+        if one not in subscribed or one not in supported:
+            rejected.append((one, nas.NOT_IN_PLMN))
+        elif one not in ue.offered:
+            rejected.append((one, nas.NOT_IN_AREA))
+        else:
+            allowed.append(one)
+    if not allowed:
+        allowed = sorted(
+            one for one, default in subscribed.items() if default and one in ue.offered
+        )
+    if not allowed:
+        raise RejectedError(nas.NO_SLICES, "no slice is allowed", tuple(rejected))
+    ue.allowed = tuple(dict.fromkeys(allowed))
+    return tuple(rejected)
+
+
+def _rejected(rejected: tuple[tuple[Snssai, int], ...]) -> list[dict[str, Any]]:
+    return [{"Cause": cause, "SNSSAI": one.nas} for one, cause in rejected]
+
+
+async def _note(amf: Amf, ue: Ue) -> None:
+    """Tell the UDM which AMF serves the UE."""
+    config = amf.config.sbi
+    document = {
+        "amfInstanceId": amf.node.instance,
+        "deregCallbackUri": f"http://{config.address}:{config.port}/namf-callback/v1/dereg",
+        "guami": amf.config.guamis[0].json,
+        "ratType": "NR",
+    }
+    path = f"/nudm-uecm/v1/imsi-{ue.imsi}/registrations/amf-3gpp-access"
+    try:
+        await amf.node.call("PUT", await amf.node.url("UDM") + path, document)
+    except sbi.SbiError as error:
+        log.error("UDM, registration of %s: %s", ue.imsi, error)
+
+
+async def _accept(amf: Amf, ue: Ue, rejected: tuple[tuple[Snssai, int], ...]) -> None:
+    assert ue.security is not None  # noqa: S101
+    ue.check()
+    ue.guti = amf.new_guti()
+    amf.by_tmsi[ue.guti.tmsi] = ue
+    values: dict[str, Any] = {
+        "5GSRegResult": {"Value": 1},
+        "GUTI": ue.guti.nas,
+        "5GSTAIList": nas.areas(ue.tai.plmn, ue.tai.tac),
+        "AllowedNSSAI": [{"SNSSAI": one.nas} for one in ue.allowed],
+        "5GSNetFeat": {},
+        "T3512": {"Unit": 0, "Value": 6},  # 60 minutes
+    }
+    if rejected:
+        values["RejectedNSSAI"] = _rejected(rejected)
+    count = ue.security.received - 1  # of Security Mode Complete
+    key = keys.access_key(ue.security.kamf, count, keys.ACCESS_3GPP)
+    ue.tell(
+        "InitialContextSetupRequest",
+        GUAMI=amf.config.guamis[0].ngap,
+        AllowedNSSAI=[{"s-NSSAI": one.ngap} for one in ue.allowed],
+        UESecurityCapabilities=_capabilities(ue.capability),
+        SecurityKey=(int.from_bytes(key, "big"), 256),
+        NAS_PDU=ue.sealed(nas.encode("RegistrationAccept", values)),
+    )
+    ready = complete = False
+    while not ready or not complete:
+        message = await ue.message()
+        if message.name == "InitialContextSetupResponse":
+            ready = True
+        elif message.name == "InitialContextSetupFailure":
+            raise EpcError(f"The gNB refuses the context: {message.values.get('Cause')}.")
+        elif message.name == "UplinkNASTransport":
+            complete = ue.open(message.need("NAS-PDU")).name == "RegistrationComplete"
+            if not complete:
+                raise ProtocolError("no registration complete to a registration accept")
+    ue.registered = True
+    log.info("UE imsi-%s is registered, allowed NSSAI %s", ue.imsi, "; ".join(map(str, ue.allowed)))
+
+
+def _capabilities(known: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """UE security capabilities of NGAP: algorithms 1 to 3 are the first bits."""
+
+    def bits(kind: str) -> tuple[int, int]:
+        found = (known.get(f"5G-{kind}{number}_128", 0) for number in (1, 2, 3))
+        return sum(bit << (15 - at) for at, bit in enumerate(found)), 16
+
+    return {
+        "nRencryptionAlgorithms": bits("EA"),
+        "nRintegrityProtectionAlgorithms": bits("IA"),
+        "eUTRAencryptionAlgorithms": (0, 16),
+        "eUTRAintegrityProtectionAlgorithms": (0, 16),
+    }
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+async def _leave(amf: Amf, ue: Ue, request: nas.Message) -> None:
+    """Deregistration asked for by the UE (TS 23.502 clause 4.2.2.3.2)."""
+    if not request.need("DeregistrationType")["SwitchOff"]:
+        with contextlib.suppress(EpcError):
+            ue.nas(nas.encode("MODeregistrationAccept"))
+    log.info("UE imsi-%s deregisters", ue.imsi)
+    await forget(amf, ue)
+    release(amf, ue, ("nas", "deregister"))
+
+
+async def forget(amf: Amf, ue: Ue) -> None:
+    """End the UE's PDU sessions and registration."""
+    if amf.by_imsi.get(ue.imsi) is ue:
+        del amf.by_imsi[ue.imsi]
+    if ue.guti is not None:
+        amf.by_tmsi.pop(ue.guti.tmsi, None)
+    ue.registered = False
+    await sessions.release_all(amf, ue)
+
+
+def release(amf: Amf, ue: Ue, cause: tuple[str, str]) -> None:
+    """Release the UE's N2 connection; the rest follows when the gNB confirms."""
+    if not ue.connected:
+        return
+    ids = {"aMF-UE-NGAP-ID": ue.amf_id, "rAN-UE-NGAP-ID": ue.ran_id}
+    values = {"UE-NGAP-IDs": ("uE-NGAP-ID-pair", ids), "Cause": cause}
+    try:
+        ue.association.send(ue.stream, ngap.encode("UEContextReleaseCommand", values))
+    except EpcError:
+        disconnected(amf, ue)
+
+
+def disconnected(amf: Amf, ue: Ue) -> None:
+    """The UE's N2 connection is gone; a registered UE stays so, without user plane."""
+    if not ue.connected:
+        return
+    ue.connected = False
+    ue.forget()
+    amf.ues.pop(ue.amf_id, None)
+    amf.spawn(sessions.deactivate_all(amf, ue) if ue.registered else forget(amf, ue))
+    if ue.task is not None:
+        ue.task.cancel()
