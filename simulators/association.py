@@ -1,17 +1,20 @@
-"""What both ends of a PFCP association do alike: heartbeats (3GPP TS 29.244 section 6.2.2)."""
+"""PFCP associations: heartbeats, and the control plane's end (3GPP TS 29.244 section 6.2)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from simulators import pfcp, udp
 from simulators.errors import EpcError
-from simulators.tlv import Message, number
+from simulators.tlv import Message, MissingError, number
 
 #: Seconds between heartbeats, as OAI's functions send them.
 HEARTBEAT = 2.0
+#: Seconds between attempts to associate with a user plane function that was lost.
+RETRY = 3.0
 
 log = logging.getLogger("pfcp")
 
@@ -35,3 +38,199 @@ async def watch(
         if stamp != theirs:
             moved(f"{peer[0]} has restarted.")
             return
+
+
+@dataclass
+class Session:
+    """A session in a user plane function.
+
+    Attributes:
+        owner: its subscriber, for messages.
+        network: APN or DNN.
+        address: the UE's.
+        seid: ours.
+        qfi: QoS flow identifier in 5G, None in an EPC.
+        up_seid, uplink: what the user plane function has chosen: its SEID, TEID and address.
+        end: TEID and address of the base station, None while there is none.
+        down: the user plane function has the rules of the downlink.
+    """
+
+    owner: str
+    network: str
+    address: str
+    seid: int
+    qfi: int | None = None
+    up_seid: int = 0
+    uplink: tuple[int, str] = (0, "")
+    end: tuple[int, str] | None = None
+    down: bool = False
+
+
+@dataclass
+class _Up:
+    """An associated user plane function."""
+
+    node: str
+    address: str
+    watch: asyncio.Task[None] | None = None
+
+
+class ControlPlane:
+    """The control plane's end of an association with one user plane function, and its sessions.
+
+    Attributes:
+        up: the user plane function.
+        associated: set while there is one.
+        endpoint: the socket.
+        sessions: by our SEID.
+    """
+
+    def __init__(self, address: str, peer: str, ups: tuple[str, ...] = ()) -> None:
+        """Be at an address, for a user plane function called ``peer`` and out of ``ups``."""
+        self.address = address
+        self.peer = peer
+        self.ups = ups
+        self.started = pfcp.timestamp()
+        self.up: _Up | None = None
+        self.associated = asyncio.Event()
+        self.sessions: dict[int, Session] = {}
+        self.endpoint = udp.Endpoint(pfcp.CODEC, self._answer)
+        self._restoring: asyncio.Task[None] | None = None
+        self._seeking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the socket."""
+        await self.endpoint.start(self.address, pfcp.PORT)
+
+    def stop(self) -> None:
+        """Close it."""
+        if self.up is not None and self.up.watch is not None:
+            self.up.watch.cancel()
+        for task in (self._restoring, self._seeking):
+            if task is not None:
+                task.cancel()
+        self.endpoint.stop()
+
+    async def _answer(self, message: Message, peer: udp.Address) -> Message | None:
+        if message.type == pfcp.HEARTBEAT_REQUEST:
+            return Message(pfcp.HEARTBEAT_RESPONSE, None, (pfcp.recovery(self.started),))
+        if message.type != pfcp.ASSOCIATION_REQUEST:
+            return None
+        value = pfcp.ACCEPTED
+        try:
+            node = pfcp.node_of(message.need(pfcp.NODE_ID))
+            stamp = number(message.need(pfcp.RECOVERY), 4)
+            if self.ups and not {node, peer[0]} & set(self.ups):
+                log.error("%s %s at %s is not configured", self.peer, node, peer[0])
+                value = pfcp.REJECTED
+            elif self.up is not None:
+                # As in OAI: a restarted function waits until the old association is lost.
+                value = pfcp.REJECTED
+            else:
+                self._join(node, peer[0], stamp)
+        except MissingError:
+            value = pfcp.MANDATORY_MISSING
+        ies = (
+            pfcp.node_id(self.address),
+            pfcp.cause(value),
+            pfcp.recovery(self.started),
+        )
+        return Message(pfcp.ASSOCIATION_RESPONSE, None, ies)
+
+    def _join(self, node: str, address: str, stamp: int) -> None:
+        log.info("PFCP association with %s %s at %s", self.peer, node, address)
+        if self.up is not None and self.up.watch is not None:
+            self.up.watch.cancel()
+        self.up = _Up(node, address)
+
+        def lost(reason: str) -> None:
+            log.error("PFCP association with %s %s lost: %s", self.peer, node, reason)
+            self.up = None
+            self.associated.clear()
+            self._seeking = asyncio.create_task(self._seek(node, address))
+
+        peer = (address, pfcp.PORT)
+        self.up.watch = asyncio.create_task(watch(self.endpoint, peer, self.started, stamp, lost))
+        self.associated.set()
+        if self.sessions:
+            self._restoring = asyncio.create_task(self._restore())
+
+    async def _seek(self, node: str, address: str) -> None:
+        """Ask a user plane function that was lost to associate again, until one is there."""
+        ies = (pfcp.node_id(self.address), pfcp.recovery(self.started))
+        while self.up is None:
+            try:
+                request = Message(pfcp.ASSOCIATION_REQUEST, None, ies)
+                response = await self.endpoint.request((address, pfcp.PORT), request)
+                if pfcp.cause_of(response) == pfcp.ACCEPTED and self.up is None:
+                    self._join(node, address, number(response.need(pfcp.RECOVERY), 4))
+            except EpcError as error:
+                log.debug("%s", error)
+            await asyncio.sleep(RETRY)
+
+    async def _restore(self) -> None:
+        """Set the sessions up again in a user plane function that has restarted (TS 23.007)."""
+        for session in list(self.sessions.values()):
+            if session.seid not in self.sessions:
+                continue
+            try:
+                await self.establish(session)
+            except EpcError as error:
+                log.error("session of %s: %s", session.owner, error)
+
+    async def _ask(self, message: Message) -> Message:
+        """Ask the user plane function; anything but acceptance is an error."""
+        if self.up is None:
+            raise EpcError(f"No {self.peer} is associated.")
+        response = await self.endpoint.request((self.up.address, pfcp.PORT), message)
+        value = pfcp.cause_of(response)
+        if value != pfcp.ACCEPTED:
+            raise EpcError(f"The {self.peer} refused the session with cause {value}.")
+        return response
+
+    async def establish(self, session: Session) -> None:
+        """Set a session up.
+
+        Raises:
+            EpcError: the user plane function refuses, or there is none.
+        """
+        tunnel = session.uplink if session.uplink[0] else None
+        response = await self._ask(
+            pfcp.establishment(
+                self.address,
+                session.seid,
+                session.address,
+                session.network,
+                tunnel,
+                session.qfi,
+            )
+        )
+        session.up_seid, _ = pfcp.fseid_of(response.need(pfcp.FSEID))
+        session.uplink = pfcp.created_tunnel(response)
+        session.down = False
+        self.sessions[session.seid] = session
+        if session.end is not None:
+            await self.forward(session, session.end)
+
+    async def forward(self, session: Session, end: tuple[int, str]) -> None:
+        """Send a session's downlink packets to a base station; the first time makes the rules."""
+        session.end = end
+        if session.down:
+            await self._ask(pfcp.modification(session.up_seid, end))
+        else:
+            request = pfcp.downlink(
+                session.up_seid, session.address, session.network, end, session.qfi
+            )
+            await self._ask(request)
+            session.down = True
+
+    async def hold(self, session: Session) -> None:
+        """Drop a session's downlink packets: its UE is idle."""
+        session.end = None
+        if session.down:
+            await self._ask(pfcp.modification(session.up_seid, None))
+
+    async def delete(self, session: Session) -> None:
+        """Remove a session."""
+        self.sessions.pop(session.seid, None)
+        await self._ask(Message(pfcp.DELETION_REQUEST, session.up_seid))

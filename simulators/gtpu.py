@@ -13,6 +13,16 @@ ECHO_REQUEST, ECHO_RESPONSE, ERROR_INDICATION, G_PDU = 1, 2, 26, 255
 OVERHEAD = 20 + 8 + 8
 
 header = struct.Struct("!BBHI").pack
+_marked = struct.Struct("!BBHIHBBBBBB").pack
+DOWNLINK, UPLINK = 0x00, 0x10  # PDU types of a PDU session container
+
+
+def flow_header(kind: int, size: int, teid: int, qfi: int) -> bytes:
+    """The header of a packet of ``size`` octets in a QoS flow: with a PDU session container.
+
+    ``kind`` is UPLINK or DOWNLINK (TS 38.415 section 5.5.2, TS 29.281 section 5.2.2.7).
+    """
+    return _marked(0x34, G_PDU, size + 8, teid, 0, 0, 0x85, 1, kind, qfi, 0)
 
 
 @dataclass

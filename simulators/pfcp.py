@@ -1,4 +1,4 @@
-"""PFCP on SXab (3GPP TS 29.244): association, heartbeat and the session of a default bearer."""
+"""PFCP on SXab and N4 (3GPP TS 29.244): association, heartbeat, sessions of one bearer or flow."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ UPDATE_FORWARDING, CAUSE, SOURCE_INTERFACE, FTEID, NETWORK_INSTANCE = 11, 19, 20
 PRECEDENCE, OFFENDING, DESTINATION_INTERFACE, UP_FEATURES, APPLY_ACTION = 29, 40, 42, 43, 44
 PDR_ID, FSEID, NODE_ID, OUTER_CREATION, CP_FEATURES, UE_ADDRESS = 56, 57, 60, 84, 89, 93
 OUTER_REMOVAL, RECOVERY, FAR_ID, PDN_TYPE = 95, 96, 108, 113
+CREATE_QER, GATE_STATUS, QER_ID, QFI = 7, 25, 109, 124
 
 # Causes, table 8.2.1-1.
 ACCEPTED, REJECTED, SESSION_NOT_FOUND, MANDATORY_MISSING = 1, 64, 65, 66
@@ -131,6 +132,7 @@ def fteid_of(octets: bytes) -> tuple[int, str]:
     return int.from_bytes(octets[1:5], "big"), address(octets[5:9])
 
 
+_FLOW = Ie(QER_ID, (1).to_bytes(4, "big"))
 _CHOOSE = Ie(FTEID, b"\x05")  # the UP function chooses TEID and IPv4 address
 
 
@@ -152,22 +154,27 @@ class Pdr:
     ue: str
     tunnel: tuple[int, str] | None = None
 
-    def ie(self, apn: str) -> Ie:
-        """The Create PDR element, with the APN as network instance."""
+    def ie(self, apn: str, qfi: int | None = None) -> Ie:
+        """The Create PDR element, with the APN as network instance, and in 5G the QoS flow."""
         interface = Ie(SOURCE_INTERFACE, bytes([ACCESS if self.uplink else CORE]))
         # The UE's address is a packet's source in the uplink, its destination in the downlink.
         known = [Ie(NETWORK_INSTANCE, apn.encode())]
         known.append(Ie(UE_ADDRESS, (b"\x02" if self.uplink else b"\x06") + packed(self.ue)))
         if self.uplink:
             known.insert(0, _CHOOSE if self.tunnel is None else fteid(*self.tunnel))
+            if qfi is not None:
+                known.append(Ie(QFI, bytes([qfi])))
         ies = [
             Ie(PDR_ID, self.number.to_bytes(2, "big")),
             Ie(PRECEDENCE, (65000).to_bytes(4, "big")),
             Ie(PDI, encode_ies([interface, *known])),
         ]
         if self.uplink:
-            ies.append(Ie(OUTER_REMOVAL, b"\0"))
+            # In 5G with the extension header that carries the QFI (section 8.2.64).
+            ies.append(Ie(OUTER_REMOVAL, b"\0" if qfi is None else b"\0\1"))
         ies.append(Ie(FAR_ID, self.far.to_bytes(4, "big")))
+        if qfi is not None:
+            ies.append(_FLOW)
         return Ie(CREATE_PDR, encode_ies(ies))
 
 
@@ -189,25 +196,34 @@ def _downlink_far(kind: int, enb: tuple[int, str] | None) -> Ie:
 
 
 def establishment(
-    node: str, seid: int, ue: str, apn: str, tunnel: tuple[int, str] | None = None
+    node: str,
+    seid: int,
+    ue: str,
+    apn: str,
+    tunnel: tuple[int, str] | None = None,
+    qfi: int | None = None,
 ) -> Message:
     """Session Establishment Request of the CP function ``node`` with its SEID: the uplink only.
 
-    So OAI's SPGW-C does: the eNB's end is not known yet.
+    So OAI's SPGW-C and SMF do: the base station's end is not known yet.
     """
+    rule = (_FLOW, Ie(GATE_STATUS, b"\0"), Ie(QFI, bytes([qfi or 0])))
     ies = (
         node_id(node),
         fseid(seid, node),
-        Pdr(UPLINK, True, UPLINK, ue, tunnel).ie(apn),
+        Pdr(UPLINK, True, UPLINK, ue, tunnel).ie(apn, qfi),
         _far(CREATE_FAR, UPLINK, FORWARD, Ie(DESTINATION_INTERFACE, bytes([CORE]))),
+        *(() if qfi is None else (Ie(CREATE_QER, encode_ies(rule)),)),
         Ie(PDN_TYPE, b"\x01"),
     )
     return Message(ESTABLISHMENT_REQUEST, 0, ies)
 
 
-def downlink(seid: int, ue: str, apn: str, enb: tuple[int, str]) -> Message:
-    """Session Modification Request that adds the rules of the downlink, to the eNB."""
-    pdr = Pdr(DOWNLINK, False, DOWNLINK, ue).ie(apn)
+def downlink(
+    seid: int, ue: str, apn: str, enb: tuple[int, str], qfi: int | None = None
+) -> Message:
+    """Session Modification Request that adds the rules of the downlink, to the base station."""
+    pdr = Pdr(DOWNLINK, False, DOWNLINK, ue).ie(apn, qfi)
     return Message(MODIFICATION_REQUEST, seid, (pdr, _downlink_far(CREATE_FAR, enb)))
 
 
@@ -240,6 +256,13 @@ def pdrs_of(message: Message) -> tuple[Pdr, ...]:
         numbers = number(need(ies, PDR_ID), 2), number(need(ies, FAR_ID), 4)
         found.append(Pdr(numbers[0], uplink, numbers[1], address(octets[1:5]), tunnel))
     return tuple(found)
+
+
+def qfi_of(message: Message) -> int | None:
+    """The QoS flow of a request's first QER."""
+    rule = message.find(CREATE_QER)
+    value = None if rule is None else find(decode_ies(rule), QFI)
+    return None if value is None else number(value, 1) & 0x3F
 
 
 def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:

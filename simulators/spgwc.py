@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import itertools
 import logging
 import os
 from dataclasses import dataclass
 
-from simulators import association, gtpc, pfcp, udp
+from simulators import association, gtpc, udp
 from simulators.errors import EpcError, ProtocolError
 from simulators.gtpc import Fteid
-from simulators.tlv import Message, MissingError, need, number
+from simulators.tlv import Message, MissingError, need
 
 log = logging.getLogger("spgwc")
-
-#: Seconds between attempts to associate with an SPGW-U that was lost.
-RETRY = 3.0
 
 
 @dataclass(frozen=True)
@@ -86,20 +82,7 @@ class Session:
     bearer: int
     address: str
     control: int
-    seid: int
-    up_seid: int = 0
-    uplink: tuple[int, str] = (0, "")
-    enb: Fteid | None = None
-    down: bool = False  # the SPGW-U has the rules of the downlink
-
-
-@dataclass
-class _Up:
-    """An associated user plane function."""
-
-    node: str
-    address: str
-    watch: asyncio.Task[None] | None = None
+    user: association.Session
 
 
 @dataclass
@@ -117,144 +100,29 @@ class Spgwc:
     def __init__(self, config: Config) -> None:
         """Set up by a configuration."""
         self.config = config
-        self.started = pfcp.timestamp()
         self.sessions: dict[int, Session] = {}
         self.counters = Counters()
-        self.up: _Up | None = None
-        self.associated = asyncio.Event()
+        self.sx = association.ControlPlane(config.sx, "SPGW-U", config.ups)
         self.s11 = udp.Endpoint(gtpc.CODEC, self._s11)
-        self.sx = udp.Endpoint(pfcp.CODEC, self._sx)
         self._pools = {pdn.apn: Pool(pdn) for pdn in config.pdns}
         self._numbers = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
         self._by_ue: dict[tuple[str, str], Session] = {}
-        self._restoring: asyncio.Task[None] | None = None
-        self._seeking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open S11 and SXab."""
-        await self.sx.start(self.config.sx, pfcp.PORT)
+        await self.sx.start()
         await self.s11.start(self.config.s11, gtpc.PORT)
 
     def stop(self) -> None:
         """Close both."""
-        if self.up is not None and self.up.watch is not None:
-            self.up.watch.cancel()
-        for task in (self._restoring, self._seeking):
-            if task is not None:
-                task.cancel()
         self.s11.stop()
         self.sx.stop()
-
-    # -- SXab -----------------------------------------------------------------------------------
-
-    async def _sx(self, message: Message, peer: udp.Address) -> Message | None:
-        if message.type == pfcp.HEARTBEAT_REQUEST:
-            return Message(pfcp.HEARTBEAT_RESPONSE, None, (pfcp.recovery(self.started),))
-        if message.type != pfcp.ASSOCIATION_REQUEST:
-            return None
-        value = pfcp.ACCEPTED
-        try:
-            node = pfcp.node_of(message.need(pfcp.NODE_ID))
-            stamp = number(message.need(pfcp.RECOVERY), 4)
-            if self.config.ups and not {node, peer[0]} & set(self.config.ups):
-                log.error("SPGW-U %s at %s is not configured", node, peer[0])
-                value = pfcp.REJECTED
-            elif self.up is not None:
-                # As in OAI: a restarted SPGW-C waits until the old association is lost.
-                value = pfcp.REJECTED
-            else:
-                self._join(node, peer[0], stamp)
-        except MissingError:
-            value = pfcp.MANDATORY_MISSING
-        ies = (
-            pfcp.node_id(self.config.sx),
-            pfcp.cause(value),
-            pfcp.recovery(self.started),
-        )
-        return Message(pfcp.ASSOCIATION_RESPONSE, None, ies)
-
-    def _join(self, node: str, address: str, stamp: int) -> None:
-        log.info("PFCP association with SPGW-U %s at %s", node, address)
-        if self.up is not None and self.up.watch is not None:
-            self.up.watch.cancel()
-        self.up = _Up(node, address)
-
-        def lost(reason: str) -> None:
-            log.error("PFCP association with SPGW-U %s lost: %s", node, reason)
-            self.up = None
-            self.associated.clear()
-            self._seeking = asyncio.create_task(self._seek(node, address))
-
-        peer = (address, pfcp.PORT)
-        self.up.watch = asyncio.create_task(
-            association.watch(self.sx, peer, self.started, stamp, lost)
-        )
-        self.associated.set()
-        if self.sessions:
-            self._restoring = asyncio.create_task(self._restore())
-
-    async def _seek(self, node: str, address: str) -> None:
-        """Ask a user plane function that was lost to associate again, until one is there."""
-        ies = (pfcp.node_id(self.config.sx), pfcp.recovery(self.started))
-        while self.up is None:
-            try:
-                request = Message(pfcp.ASSOCIATION_REQUEST, None, ies)
-                response = await self.sx.request((address, pfcp.PORT), request)
-                if pfcp.cause_of(response) == pfcp.ACCEPTED and self.up is None:
-                    self._join(node, address, number(response.need(pfcp.RECOVERY), 4))
-            except EpcError as error:
-                log.debug("%s", error)
-            await asyncio.sleep(RETRY)
-
-    async def _restore(self) -> None:
-        """Set the sessions up again in a user plane function that has restarted (TS 23.007)."""
-        for session in list(self.sessions.values()):
-            if session.control not in self.sessions:
-                continue
-            try:
-                await self._establish(session)
-            except EpcError as error:
-                log.error("session of %s: %s", session.imsi, error)
-
-    async def _ask(self, message: Message) -> Message:
-        if self.up is None:
-            raise EpcError("No SPGW-U is associated.")
-        return await self.sx.request((self.up.address, pfcp.PORT), message)
-
-    async def _establish(self, session: Session) -> None:
-        tunnel = session.uplink if session.uplink[0] else None
-        response = await self._accepted(
-            pfcp.establishment(self.config.sx, session.seid, session.address, session.apn, tunnel)
-        )
-        session.up_seid, _ = pfcp.fseid_of(response.need(pfcp.FSEID))
-        session.uplink = pfcp.created_tunnel(response)
-        session.down = False
-        if session.enb is not None:
-            await self._downlink(session, session.enb)
-
-    async def _downlink(self, session: Session, enb: Fteid) -> None:
-        """Send a session's downlink packets to an eNB; the first time makes the rules."""
-        end = (enb.teid, enb.address)
-        if session.down:
-            await self._accepted(pfcp.modification(session.up_seid, end))
-        else:
-            request = pfcp.downlink(session.up_seid, session.address, session.apn, end)
-            await self._accepted(request)
-            session.down = True
-
-    async def _accepted(self, message: Message) -> Message:
-        """Ask the SPGW-U; anything but acceptance is an error."""
-        response = await self._ask(message)
-        value = pfcp.cause_of(response)
-        if value != pfcp.ACCEPTED:
-            raise EpcError(f"The SPGW-U refused the session with cause {value}.")
-        return response
 
     # -- S11 ------------------------------------------------------------------------------------
 
     async def _s11(self, message: Message, peer: udp.Address) -> Message | None:
         if message.type == gtpc.ECHO_REQUEST:
-            return gtpc.echo_response(self.started)
+            return gtpc.echo_response(self.sx.started)
         answers = {
             gtpc.CREATE_SESSION_REQUEST: self._create,
             gtpc.MODIFY_BEARER_REQUEST: self._modify,
@@ -305,17 +173,11 @@ class Spgwc:
         address = self._pools[pdn.apn].take()
         if address is None:
             return refuse(gtpc.NO_ADDRESS)
-        session = Session(
-            wanted.imsi,
-            pdn.apn,
-            wanted.mme,
-            wanted.bearer,
-            address,
-            next(self._numbers),
-            next(self._numbers),
-        )
+        user = association.Session(wanted.imsi, pdn.apn, address, next(self._numbers))
+        control = next(self._numbers)
+        session = Session(wanted.imsi, pdn.apn, wanted.mme, wanted.bearer, address, control, user)
         try:
-            await self._establish(session)
+            await self.sx.establish(user)
         except EpcError as error:
             log.error("session of %s: %s", wanted.imsi, error)
             self._pools[pdn.apn].release(address)
@@ -325,12 +187,12 @@ class Spgwc:
         self.counters.created += 1
         granted = gtpc.Session(
             Fteid(gtpc.S11_SGW, session.control, self.config.s11),
-            Fteid(gtpc.S1U_SGW, *session.uplink),
+            Fteid(gtpc.S1U_SGW, *session.user.uplink),
             address,
             options(self.config.dns, self.config.mtu),
             wanted.bearer,
         )
-        return granted.message(wanted.mme.teid, self.started)
+        return granted.message(wanted.mme.teid, self.sx.started)
 
     async def _modify(self, message: Message) -> Message:
         session = self.sessions.get(message.endpoint or 0)
@@ -338,13 +200,13 @@ class Spgwc:
             kind = gtpc.MODIFY_BEARER_RESPONSE
             return gtpc.refusal(kind, 0, gtpc.CONTEXT_NOT_FOUND)
         bearer = gtpc.bearer_of(message)
-        session.enb = Fteid.decode(need(bearer, gtpc.FTEID))
+        enb = Fteid.decode(need(bearer, gtpc.FTEID))
         try:
-            await self._downlink(session, session.enb)
+            await self.sx.forward(session.user, (enb.teid, enb.address))
         except EpcError as error:
             log.error("bearer of %s: %s", session.imsi, error)
             return gtpc.refusal(gtpc.MODIFY_BEARER_RESPONSE, session.mme.teid, gtpc.PEER_SILENT)
-        user = Fteid(gtpc.S1U_SGW, *session.uplink)
+        user = Fteid(gtpc.S1U_SGW, *session.user.uplink)
         return gtpc.modify_response(session.mme.teid, session.bearer, user)
 
     async def _release(self, message: Message) -> Message:
@@ -352,10 +214,8 @@ class Spgwc:
         kind = gtpc.RELEASE_ACCESS_RESPONSE
         if session is None:
             return gtpc.refusal(kind, 0, gtpc.CONTEXT_NOT_FOUND)
-        session.enb = None
         try:
-            if session.down:
-                await self._ask(pfcp.modification(session.up_seid, None))
+            await self.sx.hold(session.user)
         except EpcError as error:
             log.error("bearer of %s: %s", session.imsi, error)
         return Message(kind, session.mme.teid, (gtpc.cause(gtpc.ACCEPTED),))
@@ -373,7 +233,7 @@ class Spgwc:
         self._by_ue.pop((session.imsi, session.apn), None)
         self.counters.deleted += 1
         try:
-            await self._ask(Message(pfcp.DELETION_REQUEST, session.up_seid))
+            await self.sx.delete(session.user)
         except EpcError as error:
             log.error("session of %s: %s", session.imsi, error)
         self._pools[session.apn].release(session.address)

@@ -1,4 +1,7 @@
-"""The SPGW-U: PFCP sessions from an SPGW-C, and the packets between S1-U and SGi."""
+"""The SPGW-U: PFCP sessions from an SPGW-C, and the packets between S1-U and SGi.
+
+The UPF is one whose sessions have a QoS flow, between N3 and N6.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ class Config:
         cps: SXab addresses of the SPGW-Cs.
         device: the TUN device's name.
         mtu: of the TUN device.
+        peer: what a CP function is called in messages.
     """
 
     node: str
@@ -46,6 +50,7 @@ class Config:
     sgi: str = ""
     device: str = "pdn"
     mtu: int = 1500
+    peer: str = "SPGW-C"
 
 
 @dataclass
@@ -57,6 +62,7 @@ class Session:
     seid: int
     uplink: int
     ue: str
+    qfi: int | None = None
     down: Pdr | None = None
     fars: dict[int, tuple[int, str] | None] = field(default_factory=dict)
 
@@ -87,7 +93,7 @@ class Spgwu:
         self._numbers = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
         self._by_teid: dict[int, Session] = {}
         self._by_ue: dict[bytes, Session] = {}
-        self._down: dict[bytes, tuple[int, tuple[str, int]]] = {}
+        self._down: dict[bytes, tuple[int, int | None, tuple[str, int]]] = {}
         self._tun = -1
         self._s1u: socket.socket | None = None
         self._seeking: asyncio.Task[None] | None = None
@@ -146,14 +152,14 @@ class Spgwu:
                     if pfcp.cause_of(response) == pfcp.ACCEPTED:
                         self._join(cp, number(response.need(pfcp.RECOVERY), 4))
                     else:
-                        log.error("SPGW-C %s refuses the association", cp)
+                        log.error("%s %s refuses the association", self.config.peer, cp)
             await asyncio.sleep(RETRY)
 
     def _join(self, cp: str, stamp: int) -> None:
-        log.info("PFCP association with SPGW-C %s", cp)
+        log.info("PFCP association with %s %s", self.config.peer, cp)
 
         def lost(reason: str) -> None:
-            log.error("PFCP association with SPGW-C %s lost: %s", cp, reason)
+            log.error("PFCP association with %s %s lost: %s", self.config.peer, cp, reason)
             self.associated.pop(cp, None)
             self._drop(cp)
 
@@ -215,7 +221,8 @@ class Spgwu:
         if uplink in self._by_teid or packed(pdr.ue) in self._by_ue:
             ies = (pfcp.node_id(node), pfcp.cause(pfcp.RULE_FAILURE))
             return Message(pfcp.ESTABLISHMENT_RESPONSE, cp_seid, ies)
-        session = Session(peer[0], cp_seid, next(self._numbers), uplink, pdr.ue)
+        qfi = pfcp.qfi_of(message)
+        session = Session(peer[0], cp_seid, next(self._numbers), uplink, pdr.ue, qfi)
         session.change(message)
         self.sessions[session.seid] = session
         self._by_teid[uplink] = session
@@ -229,7 +236,7 @@ class Spgwu:
         if enb is None:
             self._down.pop(ue, None)
         else:
-            self._down[ue] = (enb[0], (enb[1], gtpu.PORT))
+            self._down[ue] = (enb[0], session.qfi, (enb[1], gtpu.PORT))
 
     def _modify(self, message: Message, peer: udp.Address) -> Message:
         session = self.sessions.get(message.endpoint or 0)
@@ -317,6 +324,7 @@ class Spgwu:
     def _downlink(self) -> None:
         assert self._s1u is not None  # noqa: S101
         send, device, down, header = self._s1u.sendto, self._tun, self._down, gtpu.header
+        marked = gtpu.flow_header
         for _ in range(_BATCH):
             try:
                 packet = os.read(device, 65535)
@@ -329,8 +337,13 @@ class Spgwu:
             if found is None or packet[0] >> 4 != 4:
                 self.traffic.dropped += 1
                 continue
+            teid, qfi, peer = found
+            if qfi is None:
+                head = header(0x30, 255, len(packet), teid)
+            else:
+                head = marked(gtpu.DOWNLINK, len(packet), teid, qfi)
             try:
-                send(header(0x30, 255, len(packet), found[0]) + packet, found[1])
+                send(head + packet, peer)
                 self.traffic.down += 1
             except OSError:
                 self.traffic.dropped += 1

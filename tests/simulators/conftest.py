@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from simulators_support import Epc, running
 
-from simulators import association, diameter, enb, mme, sctp, spgwc, spgwu, tun, udp
+from simulators import association, diameter, enb, mme, sctp, spgwu, tun, udp
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def epc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (association, "HEARTBEAT"),
         (diameter, "RECONNECT"),
         (enb, "RETRY"),
-        (spgwc, "RETRY"),
+        (association, "RETRY"),
         (spgwu, "RETRY"),
         (mme, "ECHO"),
     ):

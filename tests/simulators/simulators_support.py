@@ -70,7 +70,7 @@ class Epc:
         await self.ready()
 
     async def ready(self) -> None:
-        for event in (self.mme.hss.open, self.spgwc.associated, self.enb.ready):
+        for event in (self.mme.hss.open, self.spgwc.sx.associated, self.enb.ready):
             await asyncio.wait_for(event.wait(), 20)
 
     async def restart(self, name: str) -> None:

@@ -88,7 +88,7 @@ def run(
 ) -> None:
     async def main() -> None:
         async with core(monkeypatch, **options) as parts:
-            await asyncio.wait_for(parts.c.associated.wait(), 10)
+            await asyncio.wait_for(parts.c.sx.associated.wait(), 10)
             await asyncio.wait_for(go(parts), 60)
 
     asyncio.run(main())
@@ -169,7 +169,7 @@ def test_a_user_plane_that_is_not_configured_is_refused(monkeypatch: pytest.Monk
     async def main() -> None:
         async with core(monkeypatch, ups=("other.example",)) as parts:
             await asyncio.sleep(0.2)
-            assert not parts.c.associated.is_set()
+            assert not parts.c.sx.associated.is_set()
             answer = await parts.ask(ONE.message(SGW))
             assert gtpc.cause_of(answer) == gtpc.PEER_SILENT
 
@@ -180,12 +180,12 @@ def test_sessions_outlive_a_restart_of_the_user_plane(monkeypatch: pytest.Monkey
     monkeypatch.setattr(association, "HEARTBEAT", 0.1)
     monkeypatch.setattr(udp, "REPEAT", 0.1)
     monkeypatch.setattr(spgwu, "RETRY", 0.1)
-    monkeypatch.setattr(spgwc, "RETRY", 0.1)
+    monkeypatch.setattr(association, "RETRY", 0.1)
 
     async def go(core: Core) -> None:
         granted = await core.attach()
         core.u.stop()
-        while core.c.up is not None:
+        while core.c.sx.up is not None:
             await asyncio.sleep(0.05)
         answer = await core.ask(replace(ONE, imsi="242881234500001").message(SGW))
         assert gtpc.cause_of(answer) == gtpc.PEER_SILENT
@@ -215,7 +215,7 @@ def test_a_session_as_oais_spgwc_sets_it_up(monkeypatch: pytest.MonkeyPatch) -> 
         whole = pfcp.establishment(SGW, 5, "12.1.1.2", "internet")
         ies = rule(pfcp.CREATE_PDR, pfcp.PDR_ID, whole.ies, b"\0\x07")
         octets = pfcp.encode_ies(ies).replace(b"\0\x15\0\x01\x05", b"\0\x15\0\x01\x04")
-        answer = await core.c.sx.request(
+        answer = await core.c.sx.endpoint.request(
             (UP, pfcp.PORT), replace(whole, ies=pfcp.decode_ies(octets))
         )
         assert pfcp.cause_of(answer) == pfcp.ACCEPTED
@@ -227,11 +227,11 @@ def test_a_session_as_oais_spgwc_sets_it_up(monkeypatch: pytest.MonkeyPatch) -> 
         far = (10).to_bytes(4, "big")
         ies = rule(pfcp.CREATE_PDR, pfcp.FAR_ID, down.ies, far)
         ies = rule(pfcp.CREATE_FAR, pfcp.FAR_ID, ies, far)
-        answer = await core.c.sx.request((UP, pfcp.PORT), replace(down, ies=ies))
+        answer = await core.c.sx.endpoint.request((UP, pfcp.PORT), replace(down, ies=ies))
         assert pfcp.cause_of(answer) == pfcp.ACCEPTED
         assert session.enb == (8, ENB)
         without = Message(pfcp.ESTABLISHMENT_REQUEST, 0, whole.ies[:2])
-        answer = await core.c.sx.request((UP, pfcp.PORT), without)
+        answer = await core.c.sx.endpoint.request((UP, pfcp.PORT), without)
         assert pfcp.cause_of(answer) == pfcp.REJECTED
 
     run(monkeypatch, go)
