@@ -20,7 +20,7 @@ from typing import Any
 
 import libconf
 
-from simulators import diameter, enb, mme, nas, spgwc, spgwu, ue
+from simulators import diameter, mme, nas, spgwc, spgwu, station, ue
 from simulators.errors import EpcError
 from simulators.identity import Gummei, Plmn, Tai
 from simulators.usim import Usim
@@ -382,7 +382,7 @@ def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
     return next(iter(found), "")
 
 
-def enb_config(path: str | Path) -> enb.Config:
+def enb_config(path: str | Path) -> station.Config:
     """Read enb.conf."""
     file = _libconfig(path)
     one = ("eNBs", 0)
@@ -391,7 +391,7 @@ def enb_config(path: str | Path) -> enb.Config:
         for p in file.get(*one, "plmn_list")
     )
     interfaces = (*one, "NETWORK_INTERFACES")
-    return enb.Config(
+    return station.Config(
         str(file.find(*one, "eNB_name", default="eNB")),
         file.number(*one, "eNB_ID") & 0xFFFFF,
         plmns,

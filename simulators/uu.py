@@ -91,3 +91,8 @@ class Link(asyncio.Protocol):
 def frame(kind: int, ue: int, content: bytes) -> bytes:
     """The octets of a frame."""
     return _header.pack(len(content), kind, ue) + content
+
+
+def numbered(ue: int, session: int) -> int:
+    """The number of packets of a UE's PDU session, where it may have several."""
+    return session << 16 | ue

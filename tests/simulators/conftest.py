@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from simulators_support import Epc, running
 
-from simulators import association, diameter, enb, mme, sctp, spgwu, tun, udp
+from simulators import association, diameter, mme, sctp, spgwu, station, tun, udp
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def epc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     for module, name in (
         (association, "HEARTBEAT"),
         (diameter, "RECONNECT"),
-        (enb, "RETRY"),
+        (station, "RETRY"),
         (association, "RETRY"),
         (spgwu, "RETRY"),
         (mme, "ECHO"),

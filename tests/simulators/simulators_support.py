@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulators import enb, hss, mme, spgwc, spgwu, ue
+from simulators import enb, hss, mme, spgwc, spgwu, station, ue
 from simulators.diameter import Identity
 from simulators.identity import Gummei, Plmn, Tai, tbcd
 from simulators.subscribers import Subscriber
@@ -138,7 +138,7 @@ async def running(store: Any = None, **options: Any) -> AsyncIterator[Epc]:
         ),
         spgwc.Spgwc(spgwc.Config(SGW, SX, (pdn,), ("8.8.8.8",))),
         spgwu.Spgwu(spgwu.Config(UP, UP, UP, ("12.1.0.0/21",), (SX,))),
-        enb.Enb(enb.Config("enb1", 0xE00, plmns, 600, MME, S1C, S1C, UU)),
+        enb.Enb(station.Config("enb1", 0xE00, plmns, 600, MME, S1C, S1C, UU)),
     )
     try:
         if options.get("start", True):

@@ -97,7 +97,7 @@ def test_an_enb_of_another_plmn_is_refused(epc: Run, monkeypatch: pytest.MonkeyP
         await parts.enb.start()
         await parts.mme.start()
         refused: list[str] = []
-        monkeypatch.setattr(enb.log, "error", lambda text, *words: refused.append(text % words))
+        monkeypatch.setattr(enb.Enb.log, "error", lambda text, *words: refused.append(text % words))
         while not refused or "refuses" not in refused[-1]:
             await asyncio.sleep(0.05)
         assert refused[-1].endswith("refuses S1 Setup: unknown-PLMN.")

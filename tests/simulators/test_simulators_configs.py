@@ -58,7 +58,7 @@ def test_what_the_charms_render_is_understood(rendered: Path) -> None:
 
     enb = configs.enb_config(rendered / "enb.conf")
     assert (enb.number, enb.plmns, enb.tac) == (0xE01, (PLMN,), 600)
-    assert enb.mme == mme.s1
+    assert enb.core == mme.s1
 
     ue = configs.ue_config(rendered / "ue_usim.conf", "192.168.77.10")
     assert (ue.usims[0].imsi, ue.hplmns) == ("242881234500000", (PLMN,))
