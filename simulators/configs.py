@@ -26,21 +26,28 @@ from simulators.identity import Gummei, Plmn, Tai
 from simulators.usim import Usim
 
 
-def _text(path: str | Path) -> str:
+def text_of(path: str | Path) -> str:
+    """The text of a file.
+
+    Raises:
+        EpcError: it cannot be read.
+    """
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise EpcError(f"{path}: {error.strerror}.") from None
 
 
-class _File:
+class File:
     """A file's values by keys, with errors that name both."""
 
     def __init__(self, path: str | Path, content: Any) -> None:
+        """Hold what was read from ``path``."""
         self.path = path
         self.content = content
 
     def get(self, *keys: str | int) -> Any:
+        """The value of a key; EpcError when it is missing."""
         found = self.content
         for key in keys:
             try:
@@ -50,6 +57,7 @@ class _File:
         return found
 
     def find(self, *keys: str | int, default: Any = None) -> Any:
+        """The value of a key, or a default."""
         try:
             return self.get(*keys)
         except EpcError:
@@ -79,19 +87,25 @@ class _File:
         return bytes.fromhex(found)
 
     def wrong(self, keys: Iterable[str | int], why: str) -> EpcError:
+        """The error for a key's value."""
         return EpcError(f"{self.path}: {'.'.join(map(str, keys))}: {why}.")
 
 
-def _json(path: str | Path) -> _File:
+def _json(path: str | Path) -> File:
     try:
-        return _File(path, json.loads(_text(path)))
+        return File(path, json.loads(text_of(path)))
     except json.JSONDecodeError as error:
         raise EpcError(f"{path}: line {error.lineno}: {error.msg}.") from None
 
 
-def _libconfig(path: str | Path) -> _File:
+def libconfig(path: str | Path) -> File:
+    """Read a libconfig file.
+
+    Raises:
+        EpcError: it is none.
+    """
     try:
-        return _File(path, libconf.loads(_text(path)))
+        return File(path, libconf.loads(text_of(path)))
     except libconf.ConfigParseError as error:
         raise EpcError(f"{path}: {error}.") from None
 
@@ -127,7 +141,7 @@ def free_diameter(path: str | Path) -> FreeDiameter:
     Raises:
         EpcError: a part that is needed is missing.
     """
-    text = re.sub(r"#.*", "", _text(path))
+    text = re.sub(r"#.*", "", text_of(path))
     values: dict[str, str] = {}
     extensions: list[tuple[str, str]] = []
     peer, block = "", ""
@@ -161,7 +175,7 @@ def free_diameter(path: str | Path) -> FreeDiameter:
 def allowed_peers(path: str | Path) -> tuple[str, ...]:
     """Suffixes (".REALM") or whole names of an acl_wl configuration."""
     found = []
-    for line in re.sub(r"#.*", "", _text(path)).splitlines():
+    for line in re.sub(r"#.*", "", text_of(path)).splitlines():
         for word in line.split():
             if not word.startswith("ALLOW_"):
                 found.append(word.removeprefix("*"))
@@ -198,13 +212,13 @@ def hss(path: str | Path) -> HssConfig:
     )
 
 
-def _plmn(file: _File, *keys: str | int) -> Plmn:
+def _plmn(file: File, *keys: str | int) -> Plmn:
     return Plmn(str(file.get(*keys, "MCC")), str(file.get(*keys, "MNC")))
 
 
 def mme_config(path: str | Path) -> mme.Config:
     """Read mme.conf and the freeDiameter configuration it names."""
-    file = _libconfig(path)
+    file = libconfig(path)
     node = free_diameter(file.get("MME", "S6A", "S6A_CONF"))
     host = file.get("MME", "S6A", "HSS_HOSTNAME")
     if node.peer != host:
@@ -253,7 +267,7 @@ _MME_LOGGERS = {"udp": "UDP", "diameter": "S6A"}
 
 def mme_levels(path: str | Path) -> dict[str, int]:
     """The log level of each logger from mme.conf; a logger that it does not name logs at DEBUG."""
-    levels = _libconfig(path).find("MME", "LOGGING", default={})
+    levels = libconfig(path).find("MME", "LOGGING", default={})
 
     def level(component: str) -> int:
         return logging.getLevelNamesMapping()[str(levels.get(f"{component}_LOG_LEVEL", "DEBUG"))]
@@ -285,7 +299,7 @@ def spgwc_config(path: str | Path) -> spgwc.Config:
     )
 
 
-def _own(file: _File, section: str, key: str) -> str:
+def _own(file: File, section: str, key: str) -> str:
     """An own address, "read" meaning that of the interface."""
     if file.get(section, key) == "read":
         return interface_address(str(file.get(section, "interface_name")))
@@ -313,7 +327,7 @@ def interface_address(name: str) -> str:
 
 def spgwu_config(path: str | Path) -> spgwu.Config:
     """Read spgw_u.conf."""
-    file = _libconfig(path)
+    file = libconfig(path)
     interfaces = ("SPGW-U", "INTERFACES")
 
     def own(name: str) -> str:
@@ -340,13 +354,13 @@ def spgwu_config(path: str | Path) -> spgwu.Config:
 
 def spgwu_level(path: str | Path) -> int:
     """The log level out of spgw_u.conf; without one OAI's SPGW-U logs nothing."""
-    name = str(_libconfig(path).find("SPGW-U", "LOG_LEVEL", default="off")).upper()
+    name = str(libconfig(path).find("SPGW-U", "LOG_LEVEL", default="off")).upper()
     return logging.getLevelNamesMapping().get(name, logging.CRITICAL + 1)
 
 
 def enb_levels(path: str | Path) -> dict[str, int]:
     """The log level of each logger out of enb.conf: ENB_APP's own, else the global one."""
-    levels = _libconfig(path).find("log_config", default={})
+    levels = libconfig(path).find("log_config", default={})
 
     def level(component: str, default: str) -> str:
         return str(levels.get(f"{component}_log_level", default))
@@ -384,7 +398,7 @@ def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
 
 def enb_config(path: str | Path) -> station.Config:
     """Read enb.conf."""
-    file = _libconfig(path)
+    file = libconfig(path)
     one = ("eNBs", 0)
     plmns = tuple(
         Plmn(f"{int(p['mcc']):03d}", f"{int(p['mnc']):0{int(p.get('mnc_length', 2))}d}")
@@ -404,7 +418,7 @@ def enb_config(path: str | Path) -> station.Config:
 
 def ue_config(path: str | Path, enb_address: str) -> ue.Config:
     """Read ue_usim.conf, for the eNB at an address."""
-    file = _libconfig(path)
+    file = libconfig(path)
     usims, hplmns = [], []
     for name in sorted(key for key in file.content if re.fullmatch(r"UE\d+", key)):
         home = str(file.get(name, "HPLMN"))

@@ -219,9 +219,7 @@ def establishment(
     return Message(ESTABLISHMENT_REQUEST, 0, ies)
 
 
-def downlink(
-    seid: int, ue: str, apn: str, enb: tuple[int, str], qfi: int | None = None
-) -> Message:
+def downlink(seid: int, ue: str, apn: str, enb: tuple[int, str], qfi: int | None = None) -> Message:
     """Session Modification Request that adds the rules of the downlink, to the base station."""
     pdr = Pdr(DOWNLINK, False, DOWNLINK, ue).ie(apn, qfi)
     return Message(MODIFICATION_REQUEST, seid, (pdr, _downlink_far(CREATE_FAR, enb)))

@@ -22,7 +22,7 @@ from simulators.errors import EpcError
 log = logging.getLogger("main")
 
 
-async def _until_told(stop: Callable[[], Awaitable[None] | None]) -> None:
+async def until_told(stop: Callable[[], Awaitable[None] | None]) -> None:
     """Wait for SIGTERM or SIGINT, then stop."""
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -34,7 +34,8 @@ async def _until_told(stop: Callable[[], Awaitable[None] | None]) -> None:
     await asyncio.sleep(0.05)  # what the transports still have to send
 
 
-def _file(words: list[str], flag: str) -> str:
+def file_of(words: list[str], flag: str) -> str:
+    """The file that a flag among the words names."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(flag, dest="file", required=True)
     return str(parser.parse_known_args(words)[0].file)
@@ -47,7 +48,7 @@ async def hss(words: list[str]) -> None:
     from simulators.diameter import Identity
     from simulators.hss import Hss
 
-    config = configs.hss(_file(words, "-j"))
+    config = configs.hss(file_of(words, "-j"))
     node = config.node
     store = Cassandra(config.cassandra)
     await store.get("000000000000000")  # ends with a reason when there are no subscribers' tables
@@ -58,7 +59,7 @@ async def hss(words: list[str]) -> None:
     management = [await _management(port) for port in config.rest]
     await made.server.start(node.address, node.port)
     log.info("HSS %s serves S6a on %s:%d", node.identity, node.address, node.port)
-    await _until_told(made.server.stop)
+    await until_told(made.server.stop)
     for one in management:
         one.close()
 
@@ -82,14 +83,14 @@ async def mme(words: list[str]) -> None:
     from simulators import configs
     from simulators.mme import Mme
 
-    file = _file(words, "-c")
+    file = file_of(words, "-c")
     if os.environ.get("GLOG_logtostderr", "0") not in _YES:  # noqa: SIM112 - its name
         # glog's own file stays in the container and is not read.
         logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
     _levels(configs.mme_levels(file))
     made = Mme(configs.mme_config(file))
     await made.start()
-    await _until_told(made.stop)
+    await until_told(made.stop)
 
 
 async def spgwc(words: list[str]) -> None:
@@ -97,11 +98,11 @@ async def spgwc(words: list[str]) -> None:
     from simulators import configs
     from simulators.spgwc import Spgwc
 
-    config = configs.spgwc_config(_file(words, "-c"))
+    config = configs.spgwc_config(file_of(words, "-c"))
     made = Spgwc(config)
     await made.start()
     management = await _management(config.rest) if config.rest else None
-    await _until_told(made.stop)
+    await until_told(made.stop)
     if management is not None:
         management.close()
 
@@ -111,11 +112,11 @@ async def spgwu(words: list[str]) -> None:
     from simulators import configs
     from simulators.spgwu import Spgwu
 
-    file = _file(words, "-c")
+    file = file_of(words, "-c")
     logging.getLogger().setLevel(configs.spgwu_level(file))
     made = Spgwu(configs.spgwu_config(file))
     await made.start()
-    await _until_told(made.stop)
+    await until_told(made.stop)
 
 
 async def enb(words: list[str]) -> None:
@@ -123,14 +124,14 @@ async def enb(words: list[str]) -> None:
     from simulators import configs
     from simulators.enb import Enb
 
-    file = _file(words, "-O")
+    file = file_of(words, "-O")
     _levels(configs.enb_levels(file))
     role = configs.radio_server(words, os.environ)
     if role not in ("enb", "server"):
         raise EpcError(f"The radio simulator's server is '{role}', not this eNB.")
     made = Enb(configs.enb_config(file))
     await made.start()
-    await _until_told(made.stop)
+    await until_told(made.stop)
 
 
 _NVRAM = ".ue_usim.conf"
@@ -158,14 +159,14 @@ async def ue(words: list[str]) -> None:
         await made.switch_off()
         running.cancel()
 
-    await _until_told(stop)
+    await until_told(stop)
 
 
 async def sctpd(words: list[str]) -> None:
     """sctpd: opens the socket that its MME waits for; the MME here does SCTP itself."""
     path = "/tmp/sctpd_downstream.sock"  # noqa: S108 - the image's own path, in its own /tmp
     server = await asyncio.start_unix_server(lambda reader, writer: None, path)
-    await _until_told(server.close)
+    await until_told(server.close)
 
 
 async def cassandra(words: list[str]) -> None:
@@ -180,7 +181,7 @@ async def cassandra(words: list[str]) -> None:
     server.delay = float(os.environ.get("SIMULATORS_CASSANDRA_DELAY", "0"))
     await server.start(address)
     log.info("Starting listening for CQL clients on /%s:9042", address)
-    await _until_told(server.stop)
+    await until_told(server.stop)
     database.close()
 
 
@@ -194,7 +195,7 @@ async def redis(words: list[str]) -> None:
         lambda reader, writer: writer.close(), given.bind, given.port
     )
     log.info("Ready to accept connections")
-    await _until_told(server.close)
+    await until_told(server.close)
 
 
 PROGRAMS: dict[str, Callable[[list[str]], Awaitable[None]]] = {
@@ -222,13 +223,22 @@ def main(words: list[str]) -> int:
         from simulators import load
 
         return load.main()
+    if name == "mysql":
+        from simulators.fiveg import database
+
+        return database.main(rest)
     logging.basicConfig(
         stream=sys.stdout,
         level=logging.INFO,
         format="%(asctime)s %(levelname)-7s %(name)-8s %(message)s",
     )
+    program = PROGRAMS.get(name)
+    if program is None:
+        from simulators.fiveg import programs
+
+        program = programs.PROGRAMS[name]
     try:
-        asyncio.run(PROGRAMS[name](rest))  # type: ignore[arg-type]
+        asyncio.run(program(rest))  # type: ignore[arg-type]
     except EpcError as error:
         log.error("%s", error)
         return 1

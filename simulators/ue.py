@@ -23,7 +23,7 @@ T3410 = 15.0
 #: Seconds between attempts to attach (T3411 is 10 s).
 RETRY = 3.0
 _BATCH = 64
-_TABLE = 10000  # routing table of the first UE's device
+TABLE = 10000  # a routing table of each device follows
 
 
 class State(enum.Enum):
@@ -222,12 +222,12 @@ class Radio:
             text = await asyncio.wait_for(self._cell, 5)
         except (TimeoutError, OSError) as error:
             reason = getattr(error, "strerror", None) or "no answer"
-            raise EpcError(f"No eNB at {address}:{uu.PORT}: {reason}.") from None
+            raise EpcError(f"No base station at {address}:{uu.PORT}: {reason}.") from None
         self.link = link
         up, _, plmns = text.split()
         if up != "1":
             link.close()
-            raise EpcError("The eNB has no MME yet.")
+            raise EpcError("The base station has no core network yet.")
         return [Plmn(*one.split(".")) for one in plmns.split(",")]
 
     def _received(self, link: uu.Link, kind: int, radio: int, content: bytes) -> None:
@@ -266,21 +266,25 @@ class Config:
 
 
 class Device:
-    """The TUN device of an attached UE."""
+    """The TUN device of a UE's connection."""
 
-    def __init__(self, name: str, table: int, bearer: nas.Bearer, link: uu.Link, ue: int) -> None:
-        """Make it, with the UE's address and a routing table for what comes from that."""
+    def __init__(
+        self, name: str, table: int, address: str, mtu: int | None, link: uu.Link, ue: int
+    ) -> None:
+        """Make it, with the UE's address and a routing table for what comes from that.
+
+        ``ue`` is the number of its packets on the link.
+        """
         self.fd = tun.open_tun(name)
         self.name = name
         self.link = link
         self.ue = ue
         self.down = 0
         self.up = 0
-        self._rule = ("from", bearer.address, "lookup", str(table))
-        _, mtu = options_of(bearer.options)
+        self._rule = ("from", address, "lookup", str(table))
         try:
             tun.ip("link", "set", name, "mtu", str(mtu or 1358), "up", "txqueuelen", "1000")
-            tun.ip("address", "add", f"{bearer.address}/32", "dev", name)
+            tun.ip("address", "add", f"{address}/32", "dev", name)
             tun.ip("route", "replace", "default", "dev", name, "table", str(table))
             with contextlib.suppress(EpcError):
                 tun.ip("rule", "del", *self._rule)
@@ -399,7 +403,8 @@ class Terminal:
             try:
                 if self.config.devices:
                     name = f"oaitun_ue{number}"
-                    device = Device(name, _TABLE + number, bearer, ue.link, number)
+                    _, mtu = options_of(bearer.options)
+                    device = Device(name, TABLE + number, bearer.address, mtu, ue.link, number)
                     self.radio.packets[number] = device.write
                 again = await ue.until_released()
             finally:

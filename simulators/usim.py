@@ -36,8 +36,8 @@ class Usim:
     opc: bytes
     sqn: int = 0
 
-    def answer(self, rand: bytes, autn: bytes, plmn: bytes) -> tuple[bytes, bytes]:
-        """RES and KASME for a challenge of a serving network.
+    def check(self, rand: bytes, autn: bytes) -> milenage.Response:
+        """What Milenage makes of a network's challenge.
 
         Raises:
             MacFailureError: the challenge was not made with our key.
@@ -54,4 +54,9 @@ class Usim:
             _, mac = milenage.f1(self.k, self.opc, rand, own, bytes(2))
             raise SynchFailureError(hidden + mac)
         self.sqn = int.from_bytes(sqn, "big")
+        return answer
+
+    def answer(self, rand: bytes, autn: bytes, plmn: bytes) -> tuple[bytes, bytes]:
+        """RES and KASME for a challenge of a serving network; raises what `check` raises."""
+        answer = self.check(rand, autn)
         return answer.res, keys.kasme(answer.ck, answer.ik, plmn, autn[:6])

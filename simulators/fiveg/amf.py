@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -224,7 +225,10 @@ class Amf:
             for area in message.need("SupportedTAList")
             for plmn in area["broadcastPLMNList"]
         }
-        served = {tai: areas[tai] & self.config.slices[tai] for tai in areas.keys() & self.config.slices.keys()}
+        served = {
+            tai: areas[tai] & self.config.slices[tai]
+            for tai in areas.keys() & self.config.slices.keys()
+        }
         cause = None
         if not served:
             cause = ("misc", "unknown-PLMN-or-SNPN")
@@ -342,7 +346,7 @@ _UE_COLUMNS = (
 
 
 def _rows(
-    what: str, widths: tuple[int, ...], names: tuple[str, ...], rows: list[tuple[str, ...]]
+    what: str, widths: tuple[int, ...], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 ) -> list[str]:
     """A table with a title, a header and numbered rows, indented by three spaces."""
     size = 9 + sum(width + 1 for width in widths) - 1
@@ -350,7 +354,7 @@ def _rows(
 
     def row(first: str, cells: tuple[str, ...]) -> str:
         shown = (f"{cell:^{width}}" for cell, width in zip(cells, widths, strict=True))
-        return f"   |{first:^8}|{'|'.join(shown)}|"
+        return f"   | {first:^7}|{'|'.join(shown)}|"
 
     numbered = [row(str(number), cells) for number, cells in enumerate(rows, 1)]
     empty = [row("-", ("-",) * len(widths))]

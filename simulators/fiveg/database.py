@@ -26,7 +26,7 @@ PORT = 3306
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it says what it leaves to us
 
 
-def _translated(expression: exp.Expression) -> str:
+def _translated(expression: Any) -> str:
     """A MySQL statement as SQLite has it; empty when SQLite has nothing to do."""
     if isinstance(expression, exp.Command):  # sqlglot does not read REPLACE itself
         if str(expression.this).upper() != "REPLACE":
@@ -35,6 +35,10 @@ def _translated(expression: exp.Expression) -> str:
         expression.set("alternative", "REPLACE")
     if isinstance(expression, exp.Create | exp.Drop) and expression.args["kind"] == "DATABASE":
         return ""
+    for left_out in list(expression.find_all(exp.IndexColumnConstraint)):
+        left_out.pop()
+    for counted in list(expression.find_all(exp.AutoIncrementColumnConstraint)):
+        counted.parent.pop()
     for table in expression.find_all(exp.Table):
         table.set("db", None)
     conflict = expression.args.get("conflict")
@@ -43,10 +47,10 @@ def _translated(expression: exp.Expression) -> str:
             old.replace(exp.column(old.expressions[0].name, table="excluded"))
         conflict.set("duplicate", False)
         conflict.set("action", exp.var("DO UPDATE"))
-    return expression.sql(dialect="sqlite", unsupported_level=sqlglot.ErrorLevel.IGNORE)
+    return str(expression.sql(dialect="sqlite", unsupported_level=sqlglot.ErrorLevel.IGNORE))
 
 
-class _Session(Session):
+class _Session(Session):  # type: ignore[misc]
     def __init__(self, database: sqlite3.Connection) -> None:
         super().__init__()
         self._sqlite = database
@@ -62,7 +66,7 @@ class _Session(Session):
         return done.fetchall(), [one[0] for one in done.description or ()]
 
 
-class _Users(IdentityProvider):
+class _Users(IdentityProvider):  # type: ignore[misc]
     """Users and their passwords."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +94,11 @@ def encode_sm(
     name: str, session: int, transaction: int, values: dict[str, Any] | None = None
 ) -> bytes:
     """The octets of a 5GSM message."""
-    header = {"PDUSessID": session, "PTI": transaction, "Type": _CLASSES[name]()[0]["Type"].get_val()}
+    header = {
+        "PDUSessID": session,
+        "PTI": transaction,
+        "Type": _CLASSES[name]()[0]["Type"].get_val(),
+    }
     return bytes(_CLASSES[name](val={"5GSMHeader": header} | (values or {})).to_bytes())
 
 
@@ -238,12 +243,9 @@ def flow(qfi: int, five_qi: int) -> list[dict[str, Any]]:
 
 def rate(text: str) -> tuple[int, int]:
     """Unit and value of a bit rate such as ``100 Mbps`` (TS 29.571 clause 5.5.2)."""
-    number, _, unit = text.strip().partition(" ")
-    factor = {"bps": 0.001, "Kbps": 1, "Mbps": 1000, "Gbps": 1e6}.get(unit)
-    try:
-        kilobits = max(1, int(float(number) * factor)) if factor else 0
-    except ValueError:
-        kilobits = 0
+    found = re.fullmatch(r"([\d.]+) ?([KMG]?)bps", text.strip())  # OAI's tables leave the space out
+    factor = {"": 0.001, "K": 1, "M": 1000, "G": 1e6}
+    kilobits = max(1, int(float(found[1]) * factor[found[2]])) if found else 0
     if not kilobits:
         raise ProtocolError(f"'{text}' is not a bit rate.")
     code = 1

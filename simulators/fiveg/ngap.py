@@ -44,7 +44,9 @@ def _elements(module: Any, message: str) -> dict[str, tuple[int, str]]:
     found = table.get_val()
     known: dict[str, tuple[int, str]] = {}
     for one in (*found.root, *(found.ext or ())):
-        known.setdefault(one["Value"]._typeref.called[1], (one["id"], one["criticality"]))
+        reference = one["Value"]._typeref  # one element has no type of a name, and is not for us
+        if reference is not None:
+            known.setdefault(reference.called[1], (one["id"], one["criticality"]))
     return known
 
 

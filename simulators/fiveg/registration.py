@@ -1,4 +1,4 @@
-"""What the AMF does for one UE: registration, deregistration, release (3GPP TS 23.502 clause 4.2)."""
+"""What the AMF does for one UE: registration, deregistration, release (TS 23.502 clause 4.2)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Ue:
         """A NAS message, protected where there is a security context."""
         return octets if self.security is None else self.security.protect(octets, **how)
 
-    def nas(self, octets: bytes, **how: bool) -> None:
+    def send(self, octets: bytes, **how: bool) -> None:
         """Send a NAS message."""
         self.tell("DownlinkNASTransport", NAS_PDU=self.sealed(octets, **how))
 
@@ -144,7 +144,7 @@ async def serve(amf: Amf, ue: Ue, first: bytes) -> None:
         if error.rejected:
             values["RejectedNSSAI"] = _rejected(error.rejected)
         with contextlib.suppress(EpcError):
-            ue.nas(nas.encode("RegistrationReject", values))
+            ue.send(nas.encode("RegistrationReject", values))
         await forget(amf, ue)
         release(amf, ue, ("nas", "unspecified"))
     except EpcError as error:
@@ -194,7 +194,7 @@ async def _identify(amf: Amf, ue: Ue, identity: dict[str, Any]) -> str:
         known = amf.by_tmsi.get(identity["5GTMSI"])
         if known is not None and known.guti == nas.Guti.of_nas(identity):
             return known.imsi
-        ue.nas(nas.encode("IdentityRequest", {"5GSIDType": {"Value": 1}}))
+        ue.send(nas.encode("IdentityRequest", {"5GSIDType": {"Value": 1}}))
         answer = await ue.answer()
         if answer.name != "IdentityResponse":
             raise ProtocolError("no identity response to an identity request")
@@ -221,7 +221,7 @@ async def _authenticate(amf: Amf, ue: Ue) -> bytes:
         rand = bytes.fromhex(data["rand"])
         challenge = {"NAS_KSI": _KEY, "ABBA": keys.ABBA, "RAND": rand}
         challenge["AUTN"] = bytes.fromhex(data["autn"])
-        ue.nas(nas.encode("AuthenticationRequest", challenge))
+        ue.send(nas.encode("AuthenticationRequest", challenge))
         answer = await ue.answer()
         if answer.name == "AuthenticationResponse":
             return await _confirm(amf, ue, begun, answer.need("RES"))
@@ -233,7 +233,7 @@ async def _authenticate(amf: Amf, ue: Ue) -> bytes:
             log.error("Authentication of %s: %s", ue.imsi, nas.MM_CAUSES.get(cause, cause))
             break
         question["resynchronizationInfo"] = {"rand": rand.hex(), "auts": auts.hex()}
-    ue.nas(nas.encode("AuthenticationReject"))
+    ue.send(nas.encode("AuthenticationReject"))
     raise EpcError(f"UE {ue.imsi} failed the authentication.")
 
 
@@ -245,7 +245,7 @@ async def _confirm(amf: Amf, ue: Ue, begun: dict[str, Any], res: bytes) -> bytes
         answer = (await amf.node.call("PUT", href, {"resStar": res.hex()})).json()
         if answer["authResult"] == "AUTHENTICATION_SUCCESS":
             return keys.kamf(bytes.fromhex(answer["kseaf"]), ue.imsi)
-    ue.nas(nas.encode("AuthenticationReject"))
+    ue.send(nas.encode("AuthenticationReject"))
     raise EpcError(f"UE {ue.imsi} failed the authentication.")
 
 
@@ -261,7 +261,7 @@ async def _secure(amf: Amf, ue: Ue, kamf: bytes) -> nas.Message:
         "NAS_KSI": _KEY,
         "UESecCap": ue.capability,
     }
-    ue.nas(nas.encode("SecurityModeCommand", command), new=True, ciphered=False)
+    ue.send(nas.encode("SecurityModeCommand", command), new=True, ciphered=False)
     answer = await ue.answer()
     if answer.name != "SecurityModeComplete":
         raise EpcError(f"UE {ue.imsi} refuses the security mode.")
@@ -395,7 +395,7 @@ async def _leave(amf: Amf, ue: Ue, request: nas.Message) -> None:
     """Deregistration asked for by the UE (TS 23.502 clause 4.2.2.3.2)."""
     if not request.need("DeregistrationType")["SwitchOff"]:
         with contextlib.suppress(EpcError):
-            ue.nas(nas.encode("MODeregistrationAccept"))
+            ue.send(nas.encode("MODeregistrationAccept"))
     log.info("UE imsi-%s deregisters", ue.imsi)
     await forget(amf, ue)
     release(amf, ue, ("nas", "deregister"))

@@ -71,7 +71,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     return problem(500, "SYSTEM_FAILURE")
 
 
-# -- messages of several parts (RFC 2387), as TS 29.500 clause 6.1.2.4 has them -----------------------
+# -- messages of several parts (RFC 2387), as TS 29.500 clause 6.1.2.4 has them ------------------
 
 _BOUNDARY = "----Boundary"
 _TYPES = {"n1": "application/vnd.3gpp.5gnas", "n2": "application/vnd.3gpp.ngap"}
@@ -85,7 +85,10 @@ def related(document: Any, **parts: bytes) -> dict[str, Any]:
         head = f"--{_BOUNDARY}\r\nContent-Type: {_TYPES[name]}\r\nContent-Id: {name}\r\n\r\n"
         whole += b"\r\n" + head.encode() + octets
     kind = f'multipart/related; boundary="{_BOUNDARY}"'
-    return {"content": whole + f"\r\n--{_BOUNDARY}--\r\n".encode(), "headers": {"content-type": kind}}
+    return {
+        "content": whole + f"\r\n--{_BOUNDARY}--\r\n".encode(),
+        "headers": {"content-type": kind},
+    }
 
 
 def parts_of(kind: str, content: bytes) -> tuple[Any, dict[str, bytes]]:
@@ -118,7 +121,7 @@ async def parts(request: Request) -> tuple[Any, dict[str, bytes]]:
     return parts_of(request.headers.get("content-type", ""), await request.body())
 
 
-# -- a network function -------------------------------------------------------------------------------
+# -- a network function --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ class Node:
         if self._client is not None:
             await self._client.aclose()
         if self._server is not None:
-            self._server.stop()
+            self._server.stop()  # type: ignore[no-untyped-call]
         await asyncio.wait([serving], timeout=1)
 
     async def call(
@@ -245,7 +248,7 @@ class Node:
             "GET", f"{self.config.nrf}/nnrf-disc/v1/nf-instances", params=words
         )
         document = answer.json()
-        found = document["nfInstances"]
+        found = list(document["nfInstances"])
         if found:
             self._known[key] = (time.monotonic() + document["validityPeriod"], found)
         return found
@@ -260,7 +263,7 @@ class Node:
             return base(one)
         raise SbiError(504, f"NO_{kind}")
 
-    # -- the NRF's management service ---------------------------------------------------------------
+    # -- the NRF's management service -------------------------------------------------------------
 
     def _own(self) -> str:
         return f"{self.config.nrf}/nnrf-nfm/v1/nf-instances/{self.instance}"
@@ -307,8 +310,8 @@ def base(profile: Mapping[str, Any]) -> str:
 
 
 def serves(profile: Mapping[str, Any], snssai: Snssai, dnn: str = "") -> bool:
-    """True when an SMF's or a UPF's profile names a slice, and a DNN in it; one without names all."""
-    information = profile.get("smfInfo") or profile.get("upfInfo") or {}
+    """True when an SMF's profile names a slice, and a DNN in it; one without names all."""
+    information = profile.get("smfInfo") or {}
     listed: Iterable[Mapping[str, Any]] = next(
         (information[key] for key in information if key.startswith("sNssai")), ()
     )
@@ -318,12 +321,7 @@ def serves(profile: Mapping[str, Any], snssai: Snssai, dnn: str = "") -> bool:
         Snssai.of(one["sNssai"]) == snssai
         and (
             not dnn
-            or any(
-                dnn == item["dnn"]
-                for key in one
-                if key.startswith("dnn")
-                for item in one[key]
-            )
+            or any(dnn == item["dnn"] for key in one if key.startswith("dnn") for item in one[key])
         )
         for one in listed
     )

@@ -28,9 +28,7 @@ class Context:
     url: str = ""
 
 
-def to_ue(
-    ue: Ue, session: int, n1: bytes, information: dict[str, Any], n2: bytes = b""
-) -> None:
+def to_ue(ue: Ue, session: int, n1: bytes, information: dict[str, Any], n2: bytes = b"") -> None:
     """Send what an SMF has for UE and gNB."""
     pdu = b""
     if n1:
@@ -77,7 +75,7 @@ def _unforwarded(ue: Ue, message: nas.Message, cause: int, why: str) -> None:
         "5GMMCause": cause,
     }
     with contextlib.suppress(EpcError):
-        ue.nas(nas.encode("DLNASTransport", values))
+        ue.send(nas.encode("DLNASTransport", values))
 
 
 async def from_ue(amf: Amf, ue: Ue, message: nas.Message) -> None:
@@ -147,13 +145,11 @@ async def _create(amf: Amf, ue: Ue, message: nas.Message) -> None:
         else:
             _unforwarded(ue, message, nas.NOT_FORWARDED, f"the SMF does not answer: {error}")
         return
-    context.url = f"{url}{answer.headers['location'][answer.headers['location'].find('/nsmf'):]}"
+    context.url = f"{url}{answer.headers['location'][answer.headers['location'].find('/nsmf') :]}"
     log.info("PDU session %d of imsi-%s at %s", number, ue.imsi, context.url)
 
 
-async def _modify(
-    amf: Amf, ue: Ue, number: int, document: dict[str, Any], **parts: bytes
-) -> None:
+async def _modify(amf: Amf, ue: Ue, number: int, document: dict[str, Any], **parts: bytes) -> None:
     """Update an SM context; what the SMF answers goes to UE and gNB."""
     context = ue.sessions.get(number)
     if context is None:
@@ -214,5 +210,3 @@ async def deactivate_all(amf: Amf, ue: Ue) -> None:
     for number in list(ue.sessions):
         with contextlib.suppress(EpcError):
             await _modify(amf, ue, number, {"upCnxState": "DEACTIVATED"})
-
-

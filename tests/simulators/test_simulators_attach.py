@@ -102,7 +102,7 @@ def test_an_enb_of_another_plmn_is_refused(epc: Run, monkeypatch: pytest.MonkeyP
             await asyncio.sleep(0.05)
         assert refused[-1].endswith("refuses S1 Setup: unknown-PLMN.")
         assert not parts.enb.ready.is_set()
-        with pytest.raises(EpcError, match="no MME yet"):
+        with pytest.raises(EpcError, match="no core network yet"):
             await parts.radio()
 
     epc(go, plmns=(Plmn("208", "95"),), start=False)

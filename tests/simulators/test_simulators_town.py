@@ -32,38 +32,21 @@ SERVER = "10.132.12.1"
 @pytest.fixture(scope="module")
 def epc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     directory = tmp_path_factory.mktemp("epc")
-    with town(directory) as made:
-        captures = [
-            subprocess.Popen(
-                [
-                    *("ip", "netns", "exec", made.netns(name), "tcpdump", "-U", "-s", "1600"),
-                    "--immediate-mode",
-                    *("-i", interface, "-w", str(directory / f"{interface}.pcap")),
-                ],
-                stderr=subprocess.DEVNULL,
-            )
-            for name, interface in (
-                ("mme", "wg-s6a"),
-                ("mme", "wg-s11"),
-                ("mme", "wg-s1c"),
-                ("spgwc", "wg-sxab"),
-                ("spgwu", "wg-s1u"),
-            )
-        ]
-        try:
-            made.until("captures", lambda: len(list(directory.glob("*.pcap"))) == len(captures))
-            made.bring_up()
-            made.until("the UE is attached", made.attached)
-            yield made
-        finally:
-            for capture in captures:
-                capture.terminate()
-                capture.wait()
+    points = (
+        ("mme", "wg-s6a"),
+        ("mme", "wg-s11"),
+        ("mme", "wg-s1c"),
+        ("spgwc", "wg-sxab"),
+        ("spgwu", "wg-s1u"),
+    )
+    with town(directory) as made, made.captured(*points):
+        made.bring_up()
+        made.until("the UE is attached", made.attached)
+        yield made
 
 
 def ping(epc: Town, count: int = 3) -> bool:
-    words = ["ping", "-c", str(count), "-i", "0.2", "-W", "2", "-I", "oaitun_ue1", SERVER]
-    return ", 0% packet loss" in epc.run("ue", *words, check=False)
+    return epc.ping(SERVER, count)
 
 
 def test_packets_of_the_ue_reach_the_internet_and_its_answers_the_ue(epc: Town) -> None:

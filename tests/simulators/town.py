@@ -41,6 +41,14 @@ PROGRAMS = {
 class Town:
     """The namespaces and the processes in them."""
 
+    links = LINKS
+    names: Sequence[str] = NAMES
+    programs = PROGRAMS
+    #: Network functions whose rendered files there are.
+    rendered: Sequence[str] = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
+    #: The UE's namespace, its device and the first octets of its addresses.
+    terminal, device, pool = "ue", "oaitun_ue1", "10.250."
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.tag = f"epc{os.getpid()}"
@@ -56,10 +64,10 @@ class Town:
         return done.stdout
 
     def build(self) -> None:
-        for name in NAMES:
+        for name in self.names:
             subprocess.run(["ip", "netns", "add", self.netns(name)], check=True)
             self.run(name, "ip", "link", "set", "lo", "up")
-        for link, ((one, left, a), (two, right, b)) in LINKS.items():
+        for link, ((one, left, a), (two, right, b)) in self.links.items():
             ends = [f"{self.tag}{link}{side}"[-15:] for side in "ab"]
             subprocess.run(
                 ["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True
@@ -74,23 +82,28 @@ class Town:
                 )
                 self.run(name, "ip", "address", "add", f"{address}/24", "dev", interface)
                 self.run(name, "ip", "link", "set", interface, "up")
-        self.run("spgwu", "sysctl", "-qw", "net.ipv4.ip_forward=1")
         self.write()
+        self.finish()
+
+    def finish(self) -> None:
+        """What an EPC needs besides."""
+        self.run("spgwu", "sysctl", "-qw", "net.ipv4.ip_forward=1")
         self.run("spgwu", "nft", "-f", str(self.directory / "rules.nft"))
+        usim = self.directory / "ue_usim.conf"
+        (self.directory / ".ue_usim.conf").write_text(usim.read_text(encoding="utf-8"))
 
     def write(self) -> None:
-        for golden in sorted(GOLDEN.glob("*.txt")):
+        for name in self.rendered:
+            golden = GOLDEN / f"{name}.txt"
             for part in golden.read_text(encoding="utf-8").split("==> ")[1:]:
                 path, _, text = part.partition("\n")
                 if path.startswith("/etc/osm-vpnaas/nf/"):
                     for prefix in PREFIXES:
                         text = text.replace(prefix, str(self.directory))
                     (self.directory / Path(path).name).write_text(text, encoding="utf-8")
-        usim = self.directory / "ue_usim.conf"
-        (self.directory / ".ue_usim.conf").write_text(usim.read_text(encoding="utf-8"))
 
     def start(self, name: str, **environment: str) -> None:
-        netns, words = PROGRAMS[name]
+        netns, words = self.programs[name]
         env = {**os.environ, "SIMULATORS_DATA": str(self.directory), "PYTHONPATH": str(ROOT)}
         file = self.directory / f"{name}.env"
         lines = file.read_text(encoding="utf-8").split() if file.exists() else []
@@ -146,29 +159,57 @@ class Town:
 
         self.until("Cassandra answers", filled)
 
-    def bring_up(self, names: Sequence[str] = tuple(PROGRAMS)) -> None:
+    def bring_up(self) -> None:
         self.start("cassandra")
         self.provision()
-        for name in names:
+        for name in self.programs:
             if name != "cassandra":
                 self.start(name)
 
     def attached(self) -> bool:
-        shown = self.run("ue", "ip", "-br", "address", "show", "dev", "oaitun_ue1", check=False)
-        return "10.250." in shown
+        words = ["ip", "-br", "address", "show", "dev", self.device]
+        shown = self.run(self.terminal, *words, check=False)
+        return self.pool in shown
+
+    def ping(self, server: str, count: int = 3, device: str = "") -> bool:
+        words = ["ping", "-c", str(count), "-i", "0.2", "-W", "2", "-I", device or self.device]
+        return ", 0% packet loss" in self.run(self.terminal, *words, server, check=False)
 
     def close(self) -> None:
         for name in list(self.processes):
             self.stop(name)
-        for name in NAMES:
+        for name in self.names:
             subprocess.run(
                 ["ip", "netns", "delete", self.netns(name)], capture_output=True, check=False
             )
 
+    @contextlib.contextmanager
+    def captured(self, *points: tuple[str, str]) -> Iterator[None]:
+        """Write what passes interfaces (namespace, name) into files named by these."""
+        captures = [
+            subprocess.Popen(
+                [
+                    *("ip", "netns", "exec", self.netns(name), "tcpdump", "-U", "-s", "1600"),
+                    "--immediate-mode",
+                    *("-i", interface, "-w", str(self.directory / f"{interface}.pcap")),
+                ],
+                stderr=subprocess.DEVNULL,
+            )
+            for name, interface in points
+        ]
+        try:
+            files = self.directory.glob
+            self.until("captures", lambda: len(list(files("*.pcap"))) >= len(captures))
+            yield
+        finally:
+            for capture in captures:
+                capture.terminate()
+                capture.wait()
+
 
 @contextlib.contextmanager
-def town(directory: Path) -> Iterator[Town]:
-    made = Town(directory)
+def town(directory: Path, kind: type[Town] = Town) -> Iterator[Town]:
+    made = kind(directory)
     try:
         made.build()
         yield made

@@ -1,0 +1,240 @@
+"""Configuration files of OAI's 5G images: YAML of the core, libconfig of gNB and UE."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from simulators import spgwc, spgwu
+from simulators.configs import File, interface_address, libconfig, text_of
+from simulators.errors import EpcError
+from simulators.fiveg import amf, gnb, home, nas, sbi, smf, ue
+from simulators.fiveg.slices import Snssai
+from simulators.identity import Plmn, Tai
+from simulators.usim import Usim
+
+_LEVELS = {"warn": "WARNING", "off": "CRITICAL", "trace": "DEBUG"}
+_NEA = {"NEA0": nas.NEA0, "NEA2": nas.NEA2}
+
+
+def core(path: str | Path) -> File:
+    """Read a YAML file of the core.
+
+    Raises:
+        EpcError: it is none.
+    """
+    try:
+        found = yaml.safe_load(text_of(path))
+    except yaml.YAMLError as error:
+        raise EpcError(f"{path}: {error}.") from None
+    return File(path, found)
+
+
+def level(file: File, name: str) -> int:
+    """The log level of a network function."""
+    levels = file.find("log_level", default={})
+    word = str(levels.get(name, levels.get("general", "info"))).lower()
+    return logging.getLevelNamesMapping()[_LEVELS.get(word, word.upper())]
+
+
+def _own(file: File, *keys: str) -> str:
+    return interface_address(str(file.get("nfs", *keys, "interface_name")))
+
+
+def _url(file: File, name: str) -> str:
+    host = file.address("nfs", name, "host")
+    return f"http://{host}:{file.number('nfs', name, 'sbi', 'port')}"
+
+
+def service(file: File, name: str, profile: dict[str, Any] | None = None) -> sbi.Config:
+    """The part of a network function in the service-based architecture."""
+    registers = file.find("register_nf", "general", default=True)
+    registers = file.find("register_nf", name, default=registers)
+    nfs = file.get("nfs")
+    known = {other for other in nfs if other not in (name, "upf") and "host" in nfs[other]}
+    return sbi.Config(
+        name.upper(),
+        _own(file, name, "sbi"),
+        file.number("nfs", name, "sbi", "port"),
+        file.number("http_version") if "http_version" in file.content else 2,
+        {other.upper(): _url(file, other) for other in known},
+        _url(file, "nrf") if registers and name != "nrf" else "",
+        profile or {},
+        int(file.find("http_request_timeout", default=3000)) / 1000,
+    )
+
+
+def database(file: File) -> home.Database:
+    """Where the UDR's database is."""
+    return home.Database(
+        str(file.get("database", "host")),
+        file.number("database", "port"),
+        str(file.get("database", "user")),
+        str(file.get("database", "password")),
+        str(file.get("database", "database_name")),
+    )
+
+
+def _plmn(file: File, *keys: str | int) -> Plmn:
+    return Plmn(str(file.get(*keys, "mcc")), str(file.get(*keys, "mnc")))
+
+
+def amf_config(file: File) -> amf.Config:
+    """Read the AMF's part."""
+    guamis = tuple(
+        amf.Guami(
+            _plmn(file, "amf", "served_guami_list", at),
+            *(
+                int(str(file.get("amf", "served_guami_list", at, name)), 16)
+                for name in ("amf_region_id", "amf_set_id", "amf_pointer")
+            ),
+        )
+        for at in range(len(file.get("amf", "served_guami_list")))
+    )
+    slices: dict[Tai, frozenset[Snssai]] = {}
+    for at in range(len(file.get("amf", "plmn_support_list"))):
+        keys = ("amf", "plmn_support_list", at)
+        tai = Tai(_plmn(file, *keys), file.number(*keys, "tac"))
+        slices[tai] = frozenset(Snssai.of(one) for one in file.get(*keys, "nssai"))
+    if not guamis or not slices:
+        raise EpcError(f"{file.path}: served_guami_list and plmn_support_list may not be empty.")
+    order = file.find("amf", "supported_encryption_algorithms", default=["NEA0"])
+    return amf.Config(
+        str(file.get("amf", "amf_name")),
+        _own(file, "amf", "n2"),
+        service(file, "amf"),
+        guamis,
+        slices,
+        tuple(_NEA[name] for name in order if name in _NEA),
+        int(file.find("amf", "relative_capacity", default=10)),
+        float(file.find("amf", "statistics_timer_interval", default=20)),
+    )
+
+
+def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
+    """Prefixes of UEs by DNN."""
+    found = {}
+    for at in range(len(file.get("dnns"))):
+        prefix = str(file.get("dnns", at, "ipv4_subnet"))
+        try:
+            found[str(file.get("dnns", at, "dnn"))] = ipaddress.IPv4Network(prefix, strict=False)
+        except ValueError:
+            raise file.wrong(("dnns", at, "ipv4_subnet"), f"'{prefix}' is no prefix") from None
+    return found
+
+
+def smf_config(file: File) -> smf.Config:
+    """Read the SMF's part."""
+    pools = tuple(
+        # The first address is the UPF's.
+        spgwc.Pdn(dnn, str(one.network_address + 2), str(one.broadcast_address - 1))
+        for dnn, one in _networks(file).items()
+    )
+    information = file.find("smf", "smf_info", default={})
+    slices = frozenset(
+        (Snssai.of(one["sNssai"]), str(dnn["dnn"]))
+        for one in information.get("sNssaiSmfInfoList", ())
+        for dnn in one["dnnSmfInfoList"]
+    )
+    local = None
+    if file.find("smf", "support_features", "use_local_subscription_info", default=False):
+        local = {
+            (Snssai.of(one["single_nssai"]), str(one["dnn"])): (
+                int(one["qos_profile"]["5qi"]),
+                str(one["qos_profile"]["session_ambr_dl"]),
+                str(one["qos_profile"]["session_ambr_ul"]),
+            )
+            for one in file.get("smf", "local_subscription_infos")
+        }
+    names = ("primary_ipv4", "secondary_ipv4")
+    return smf.Config(
+        _own(file, "smf", "n4"),
+        service(file, "smf", {"smfInfo": information} if information else {}),
+        pools,
+        slices,
+        tuple(
+            file.address("smf", "ue_dns", one) for one in names if file.find("smf", "ue_dns", one)
+        ),
+        int(file.find("smf", "ue_mtu", default=1500)),
+        local,
+    )
+
+
+def upf_config(file: File) -> spgwu.Config:
+    """Read the UPF's part."""
+    snat = file.find("upf", "support_features", "enable_snat", default=False)
+    n4 = _own(file, "upf", "n4")
+    return spgwu.Config(
+        n4,
+        n4,
+        _own(file, "upf", "n3"),
+        tuple(str(one) for one in _networks(file).values()),
+        tuple(
+            file.address("upf", "smfs", at, "host") for at in range(len(file.get("upf", "smfs")))
+        ),
+        str(file.get("nfs", "upf", "n6", "interface_name")) if snat else "",
+        "tun0",
+        peer="SMF",
+    )
+
+
+def _numbered(one: dict[str, Any]) -> Snssai:
+    """An S-NSSAI in numbers, as libconfig has it."""
+    return Snssai(int(one["sst"]), int(one.get("sd", 0xFFFFFF)))
+
+
+def gnb_config(path: str | Path) -> gnb.Config:
+    """Read gnb.conf."""
+    file = libconfig(path)
+    one = ("gNBs", 0)
+    plmns = []
+    slices: dict[Snssai, None] = {}
+    for at in range(len(file.get(*one, "plmn_list"))):
+        entry = file.get(*one, "plmn_list", at)
+        plmns.append(
+            Plmn(f"{int(entry['mcc']):03d}", f"{int(entry['mnc']):0{int(entry['mnc_length'])}d}")
+        )
+        slices |= dict.fromkeys(_numbered(item) for item in entry["snssaiList"])
+    interfaces = (*one, "NETWORK_INTERFACES")
+    number = file.number(*one, "gNB_ID")
+    return gnb.Config(
+        str(file.find(*one, "gNB_name", default="gNB")),
+        number,
+        tuple(plmns),
+        file.number(*one, "tracking_area_code"),
+        file.address(*one, "amf_ip_address", 0, "ipv4"),
+        file.address(*interfaces, "GNB_IPV4_ADDRESS_FOR_NG_AMF"),
+        file.address(*interfaces, "GNB_IPV4_ADDRESS_FOR_NGU"),
+        slices=tuple(slices),
+        cell=int(file.find(*one, "nr_cellid", default=number << 4)),
+    )
+
+
+def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
+    """Read nr-ue.conf, for the gNB at an address."""
+    file = libconfig(path)
+    imsi = str(file.get("uicc0", "imsi"))
+    usim = Usim(imsi, file.octets("uicc0", "key"), file.octets("uicc0", "opc"))
+    listed: Sequence[dict[str, Any]] = file.find("uicc0", "pdu_sessions", default=())
+    wanted = tuple(
+        ue.Wanted(
+            int(one.get("id", at)),
+            str(one.get("dnn", "")),
+            Snssai(int(one["nssai_sst"]), int(one.get("nssai_sd", 0xFFFFFF))),
+        )
+        for at, one in enumerate(listed, 1)
+    )
+    try:
+        ipaddress.IPv4Address(gnb_address)
+    except ValueError:
+        raise EpcError(
+            f"The radio simulator's server '{gnb_address}' is not an IPv4 address."
+        ) from None
+    # The length of the MNC is not in the file: both are networks of this USIM.
+    plmns = Plmn(imsi[:3], imsi[3:5]), Plmn(imsi[:3], imsi[3:6])
+    return ue.Config(usim, plmns, gnb_address, wanted)
