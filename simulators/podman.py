@@ -67,6 +67,17 @@ IMAGES = {
         },
         directories=("/opt/oai-lte-ue/etc",),
     ),
+    "mysql": Image({"/image/bin/mysqld": "mysqld", "/image/bin/mysql": "mysql"}, ("mysqld",)),
+    **{
+        f"oai-{name}": Image(
+            {f"/openair-{name}/bin/oai_{name}": name}, directories=(f"/openair-{name}/etc",)
+        )
+        for name in ("nrf", "udr", "udm", "ausf", "amf", "smf", "upf")
+    },
+    "oai-gnb": Image({"/opt/oai-gnb/bin/nr-softmodem": "gnb"}, directories=("/opt/oai-gnb/etc",)),
+    "oai-nr-ue": Image(
+        {"/opt/oai-nr-ue/bin/nr-uesoftmodem": "nr-ue"}, directories=("/opt/oai-nr-ue/etc",)
+    ),
 }
 
 
@@ -332,7 +343,8 @@ def execute(words: list[str]) -> int:
     if pid is None:
         raise EngineError(f'no container with name or ID "{rest[0]}" found: no such container')
     inside = ["nsenter", "-t", str(pid), "-m", "-p", "-r", "-w", "--"]
-    environment = {"PATH": PATH, "HOME": "/root", "container": "podman"}
+    given = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    environment = dict(one.split("=", 1) for one in given if "=" in one)
     return subprocess.run(
         [*inside, "/usr/bin/env", *rest[1:]], env=environment, check=False
     ).returncode

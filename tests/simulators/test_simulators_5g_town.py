@@ -19,7 +19,7 @@ from town_5g import Core, frames
 
 from simulators.fiveg import nas, ngap
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 SERVER = "10.132.12.1"
 QFI = 6

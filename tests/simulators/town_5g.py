@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from town import ROOT, Town
-
 from oai import provision_5g
+from town import ROOT, Town
 
 LINKS = {
     "n2": (("amf", "wg-n2", "172.16.20.10"), ("gnb", "wg-n2", "172.16.20.40")),
