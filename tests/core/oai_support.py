@@ -62,7 +62,13 @@ GIVEN_5G: dict[str, dict[str, Any]] = {
     },
     "smf": {**SLICE, "dns": "192.0.2.53", "second-dns": "198.51.100.53", "ue-mtu": 1354},
     "upf": {**SLICE, "n6-interface": "ens6", "n6-nat": True},
-    "gnb": {**PLMN_5G, "tac": 40960, "gnb-id": 3584, "slices": "1-000001,2-000002"},
+    "gnb": {
+        **PLMN_5G,
+        "tac": 40960,
+        "gnb-id": 3584,
+        "uu-interface": "ens6",
+        "slices": "1-000001,2-000002",
+    },
     "nr-ue": {**PLMN_5G, "imsi": "242881234500000", "sessions": "1-000001/internet"},
 }
 GIVEN |= GIVEN_5G

@@ -109,14 +109,15 @@ def test_links_and_addresses_that_are_missing_are_named() -> None:
     assert reconcile(Vdu(), situation("ue", parts={})).reason == "waiting for the eNB"
 
 
-def test_an_enb_tells_its_address_on_uu_once_it_has_one() -> None:
+@pytest.mark.parametrize("kind", ["enb", "gnb"])
+def test_a_base_station_tells_its_address_on_uu_once_it_has_one(kind: str) -> None:
     vdu = Vdu()
     vdu.uu = ""
-    outcome = reconcile(vdu, situation("enb"))
+    outcome = reconcile(vdu, situation(kind))
     assert (outcome.state, outcome.reason) == ("waiting", "ens6 has no IPv4 address yet")
     assert (outcome.uu, vdu.restarted) == ("", [])
     vdu.uu = "192.168.77.10"
-    outcome = reconcile(vdu, situation("enb"))
+    outcome = reconcile(vdu, situation(kind))
     assert (outcome.state, outcome.uu) == ("ready", "192.168.77.10")
     ports = f"tcp dport {{ {enb.RADIO_PORT} }} drop"
     assert f'iifname != {{ "lo", "ens6" }} {ports}' in vdu.files[units.RULES_FILE]

@@ -15,7 +15,7 @@ from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes, run
 
-from . import params, part, pdn, plan, units, values
+from . import params, part, pdn, plan, units
 from .milenage import opc
 from .model import End
 from .params import Common, Secrets
@@ -194,14 +194,7 @@ class NfCharm(VnfCharm):
         if link in self.roles:
             configured = self._intent().links.get(link)
             return str(configured.inner_address.ip) if configured is not None else ""
-        if self.kind != "gnb":
-            return outcome.uu
-        # A gNB's radio is on the network of management.
-        login = self._login()
-        try:
-            return values.ipv4("ssh-hostname", login.host if login else "")
-        except InputError:
-            return ""
+        return outcome.uu
 
     # Actions
 

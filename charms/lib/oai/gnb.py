@@ -2,8 +2,19 @@
 
 from typing import Any, Dict
 
-from .enb import LEVELS, libconfig_list, rfsim_options
-from .model import Check, Container, Ends, File, Raw, Software, block, conf, first_peer
+from .enb import LEVELS, RADIO_PORT, libconfig_list, rfsim_options
+from .model import (
+    Check,
+    Container,
+    Ends,
+    File,
+    Raw,
+    Software,
+    block,
+    closed_ports,
+    conf,
+    first_peer,
+)
 from .params import Gnb
 
 FILE = "/opt/oai-gnb/etc/gnb.conf"
@@ -170,4 +181,5 @@ def software(params: Gnb, ends: Ends) -> Software:
             ),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),
         ),
+        rules=closed_ports((RADIO_PORT,), params.uu_interface),
     )

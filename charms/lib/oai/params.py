@@ -225,10 +225,11 @@ class Upf(SliceOfDnn):
 
 @attr.frozen
 class Gnb(Common):
-    """5G base station with a simulated radio."""
+    """5G base station with a simulated radio; UEs reach it by the network of `uu_interface`."""
 
     tac: int = 0
     gnb_id: int = 0
+    uu_interface: str = ""
     slices: str = ""
 
     @property
@@ -436,11 +437,13 @@ def _upf(reader: _Reader) -> Upf:
 
 
 def _gnb(reader: _Reader) -> Gnb:
+    at = reader.at
     return Gnb(
-        tac=values.tac_5g(reader.at("tac"), reader.given.get("tac")),
+        tac=values.tac_5g(at("tac"), reader.given.get("tac")),
         # OAI gives the gNB identity of the NG Setup 28 bits (TS 38.413 clause 9.3.1.6: 22 to 32).
         gnb_id=reader.number("gnb-id", 0, 0xFFFFFFF),
-        slices=nssai.canonical(reader.at("slices"), reader.text("slices"), 1),
+        uu_interface=fields.network_interface(at("uu-interface"), reader.text("uu-interface")),
+        slices=nssai.canonical(at("slices"), reader.text("slices"), 1),
         **_common_5g(reader),
     )
 

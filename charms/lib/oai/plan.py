@@ -123,7 +123,7 @@ class Situation:
 
 @attr.frozen
 class Plan:
-    """What to do on the VDU, and what stands in the way; `uu`: address of an eNB on Uu."""
+    """What to do on the VDU, and what stands in the way; `uu`: address of a base station on Uu."""
 
     steps: Tuple[Step, ...] = ()
     software: Optional[Software] = None
@@ -147,7 +147,7 @@ class Outcome(Extra):
         refused: The parameters cannot work on this VDU; what ran before goes on.
         addresses: Our own by link.
         added: Names of network functions of other services, by link.
-        uu: Address of an eNB on Uu, "" where it has none.
+        uu: Address of a base station on Uu, "" where it has none.
     """
 
     kind: str
@@ -254,7 +254,7 @@ def observe_steps(situation: Situation) -> List[Step]:
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if situation.params.software == NONE:
         return steps
-    if isinstance(situation.params, Enb):
+    if isinstance(situation.params, (Enb, Gnb)):
         steps.append(pdn.address_step(situation.params.uu_interface))
     if situation.kind == "amf":
         steps += database_steps()
@@ -299,7 +299,7 @@ def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
         )
     keep = _keep_secrets(situation, secrets, results)
     waiting, uu = lacking(situation), ""
-    if isinstance(situation.params, Enb):
+    if isinstance(situation.params, (Enb, Gnb)):
         uu = pdn.address(results)
         if not uu:
             waiting.append("{} has no IPv4 address yet".format(situation.params.uu_interface))
