@@ -125,10 +125,10 @@ def rate(
 def delay(near: Callable[..., str], address: str) -> float:
     """Return the mean round trip time in ms of 50 echoes."""
     shown = near("ping", "-n", "-q", "-c", "50", "-i", "0.02", address)
-    found = re.search(r"= [\d.]+/([\d.]+)/", shown)
-    if found is None:
+    match = re.search(r"= [\d.]+/([\d.]+)/", shown)
+    if match is None:
         raise click.ClickException(f"ping to {address} printed no times")
-    return float(found.group(1))
+    return float(match.group(1))
 
 
 def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
 
 def bringup(bench: Bench) -> dict[str, Any]:
     """Time from VMs ready to the last charm idle, for 2, 5 and 10 VNFs."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if not (bench.home / "vims").exists():
         bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
     bench.packages(*(f"{vnf}_vnf" for vnf in VNFS), SERVICE)
@@ -182,10 +182,10 @@ def bringup(bench: Bench) -> dict[str, Any]:
             bench.start(name, nsd, parameters)
         seconds = max(bench.settled(name) for name, _, _ in services)
         bench.console.print(f"{count} VNFs: {seconds:.1f} s (load before: {load:.1f})")
-        found[str(count)] = {"seconds": seconds, "load-before": load}
+        result[str(count)] = {"seconds": seconds, "load-before": load}
         for name, _, _ in services:
             bench.verb("ns-delete", name, "--wait")
-    return found
+    return result
 
 
 def show(document: dict[str, Any], console: Console) -> None:

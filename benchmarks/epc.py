@@ -56,9 +56,9 @@ def act(bench: Bench, ns: str, vnf: str, primitive: str, **params: object) -> Do
 def load(enb: Run, first: int, count: int, rate: float, hold: bool) -> Document:
     """Let UEs attach at an eNB."""
     request = {**LOAD, "first_imsi": str(FIRST + first), "count": count, "rate": rate, "hold": hold}
-    told = enb("/usr/lib/osm-lab/launch", "load", text=json.dumps(request), timeout=900.0)
-    found: Document = json.loads(told)
-    return found
+    output = enb("/usr/lib/osm-lab/launch", "load", text=json.dumps(request), timeout=900.0)
+    report: Document = json.loads(output)
+    return report
 
 
 def turns(number: int) -> Iterator[str]:
@@ -122,43 +122,43 @@ def registrations(bench: Bench, enbs: dict[str, Run], count: int, block: int) ->
 
 def user_plane(bench: Bench, rounds: int, seconds: int) -> Document:
     """Rate and delay of a UE through its PDN connection."""
-    found: Document = {key: {"upload": [], "download": [], "latency": []} for key in SERVICES}
+    result: Document = {key: {"upload": [], "download": [], "latency": []} for key in SERVICES}
     servers = {key: act(bench, key, "spgwu", "serve-throughput", seconds=900) for key in SERVICES}
     for number in range(rounds):
         for key in turns(number):
             server = servers[key]["address"]
             for direction in ("upload", "download"):
                 given = {"server": server, "duration": seconds, "direction": direction}
-                told = act(bench, key, "ue", "measure-throughput", **given)
-                found[key][direction].append(told)
+                measured = act(bench, key, "ue", "measure-throughput", **given)
+                result[key][direction].append(measured)
             echoes = {"server": server, "count": 100, "interval_ms": 10}
-            found[key]["latency"].append(act(bench, key, "ue", "measure-latency", **echoes))
-    return found
+            result[key]["latency"].append(act(bench, key, "ue", "measure-latency", **echoes))
+    return result
 
 
 def storms(enbs: dict[str, Run], first_rate: int, until: float, console: Console) -> Document:
     """Attach storms at rising rates, of each service until two in a row saturate it."""
-    found: dict[str, list[Document]] = {key: [] for key in SERVICES}
+    result: dict[str, list[Document]] = {key: [] for key in SERVICES}
     rate, left = float(first_rate), set(SERVICES)
     number = 0
     while left and time.monotonic() < until:
         count = min(round(STORM * rate), SUBSCRIBERS)
         for key in [name for name in turns(number) if name in left]:
-            told = load(enbs[key], 0, count, rate, hold=True)
-            told["saturated"] = told["attached_per_second"] < SATURATED * rate
-            found[key].append({"rate": round(rate, 1), **told})
+            outcome = load(enbs[key], 0, count, rate, hold=True)
+            outcome["saturated"] = outcome["attached_per_second"] < SATURATED * rate
+            result[key].append({"rate": round(rate, 1), **outcome})
             console.print(
-                f"storm of {rate:.0f} a second, {key}: {told['attached']} of {count} attached, "
-                f"{told['attached_per_second']:.1f} a second",
+                f"storm of {rate:.0f} a second, {key}: {outcome['attached']} of {count} attached, "
+                f"{outcome['attached_per_second']:.1f} a second",
                 highlight=False,
             )
             # One storm may have met other work of the machine; two in a row did not.
-            beyond = all(one["saturated"] for one in found[key][-2:]) and len(found[key]) > 1
+            beyond = all(one["saturated"] for one in result[key][-2:]) and len(result[key]) > 1
             if beyond or rate > SUBSCRIBERS:
                 left.discard(key)
         rate *= STEP
         number += 1
-    return found
+    return result
 
 
 def pair(figure: Callable[[str], float]) -> dict[str, float]:
@@ -170,37 +170,37 @@ def pair(figure: Callable[[str], float]) -> dict[str, float]:
 
 def ratios(document: Document) -> dict[str, dict[str, float]]:
     """The figures that count, with tunnels and without."""
-    found = {}
+    result = {}
     done = document.get("registrations", {})
     if done:
         for name in ("AIR", "ULR"):
             for figure in ("min-ms", "median-ms", "mean-ms", "p95-ms", "p99-ms"):
                 title = f"{name}, {figure[:-3]} ms"
-                found[title] = pair(lambda k, n=name, f=figure: done[k]["s6a"][n][f])  # type: ignore[misc]
+                result[title] = pair(lambda k, n=name, f=figure: done[k]["s6a"][n][f])  # type: ignore[misc]
         for title, of in (("attach, median ms", "median"), ("attach, p95 ms", "p95")):
-            found[title] = pair(
+            result[title] = pair(
                 lambda k, of=of: statistics.median(  # type: ignore[misc]
                     one["attach_ms"][of] for one in done[k]["blocks"]
                 )
             )
-        found["registrations lost"] = pair(lambda k: sum(b["lost"] for b in done[k]["blocks"]))
+        result["registrations lost"] = pair(lambda k: sum(b["lost"] for b in done[k]["blocks"]))
     plane = document.get("user-plane", {})
     if plane:
         for name in ("upload", "download"):
             title = f"UE, TCP {name}, Mbit/s"
-            found[title] = pair(
+            result[title] = pair(
                 lambda k, n=name: statistics.median(one["mbps"] for one in plane[k][n])  # type: ignore[misc]
             )
-        found["UE, round trip, mean ms"] = pair(
+        result["UE, round trip, mean ms"] = pair(
             lambda k: statistics.median(one["rtt-ms"]["avg"] for one in plane[k]["latency"])
         )
     storm = document.get("storms", {})
     if storm and all(storm.values()):
-        found["storms, most attaches per second"] = pair(
+        result["storms, most attaches per second"] = pair(
             lambda k: max(one["attached_per_second"] for one in storm[k])
         )
-        found["storms, lost attaches"] = pair(lambda k: sum(one["lost"] for one in storm[k]))
-    return found
+        result["storms, lost attaches"] = pair(lambda k: sum(one["lost"] for one in storm[k]))
+    return result
 
 
 def show(document: Document, console: Console) -> None:

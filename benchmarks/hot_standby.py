@@ -47,9 +47,9 @@ def _daemon_killed(pair: Pair) -> dict[str, Any]:
 
 
 def _daemon_returns(pair: Pair) -> dict[str, Any]:
-    told = pair.probe(4 * pair.dpd + 20, (1, lambda: pair.start_gateway("a")))
+    outcome = pair.probe(4 * pair.dpd + 20, (1, lambda: pair.start_gateway("a")))
     pair.wait_active("a")
-    return told
+    return outcome
 
 
 def _unplugged(pair: Pair) -> dict[str, Any]:
@@ -138,19 +138,19 @@ def measure(count: int, advert: int, rounds: int, console: Console | None) -> li
         settle(pair)
         for number in range(rounds):
             for name, scenario, has_goal in SCENARIOS:
-                told = scenario(pair)
-                told |= {"scenario": name, "round": number, "goal": has_goal, "peers": count}
-                told["active"] = pair.active()
-                results.append(told)
+                outcome = scenario(pair)
+                outcome |= {"scenario": name, "round": number, "goal": has_goal, "peers": count}
+                outcome["active"] = pair.active()
+                results.append(outcome)
                 if console:
-                    console.print(f"{name}: {told['gap-ms']:.0f} ms", highlight=False)
+                    console.print(f"{name}: {outcome['gap-ms']:.0f} ms", highlight=False)
                 if scenario in WHOLE:
                     settle(pair)
         attack = pair.attack("b", 1.6, 1.0)
-        told = pair.probe(5, (2, lambda: pair.lose("a")))
+        outcome = pair.probe(5, (2, lambda: pair.lose("a")))
         sent = json.loads(attack.communicate(timeout=60)[0])
-        told |= {"scenario": "replay to the standby", "round": 0, "goal": False, **sent}
-        results.append(told | {"peers": count, "active": pair.active()})
+        outcome |= {"scenario": "replay to the standby", "round": 0, "goal": False, **sent}
+        results.append(outcome | {"peers": count, "active": pair.active()})
     return results
 
 
@@ -184,9 +184,15 @@ def main(peers: str, advert: int, rounds: int, out: Path) -> None:
     view = Table(title=f"Hot standby ({backend()}), VRRP every {advert * 10} ms")
     for heading in ("peers", "what happens", "gap ms", "lost", "twice"):
         view.add_column(heading, justify="left" if heading == "what happens" else "right")
-    for told in results:
-        lost = max(flow["lost"] for flow in told["flows"])
-        cells = (told["peers"], told["scenario"], f"{told['gap-ms']:.0f}", lost, told["duplicates"])
+    for outcome in results:
+        lost = max(flow["lost"] for flow in outcome["flows"])
+        cells = (
+            outcome["peers"],
+            outcome["scenario"],
+            f"{outcome['gap-ms']:.0f}",
+            lost,
+            outcome["duplicates"],
+        )
         view.add_row(*map(str, cells))
     console.print(view)
     show_goals(goals, console)

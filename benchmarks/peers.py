@@ -162,8 +162,8 @@ def _daemon(vdu: ConsoleVdu) -> float:
     if pid in ("", "0"):
         return 0.0
     # Nanoseconds by thread; what /proc/PID/stat tells is in ticks of 10 ms.
-    told = vdu.run("sh", "-c", f"cat /proc/{pid}/task/*/schedstat")
-    return sum(int(line.split()[0]) for line in told.splitlines()) / 1e9
+    times = vdu.run("sh", "-c", f"cat /proc/{pid}/task/*/schedstat")
+    return sum(int(line.split()[0]) for line in times.splitlines()) / 1e9
 
 
 def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
     peers = manual(count + 1, technology)
     # The one that comes and goes is in the middle, so that nothing is gained by being last.
     others = peers[: count // 2] + peers[count // 2 + 1 :]
-    found = []
+    result = []
     for what, wanted in (
         ("all at once", others),
         ("nothing changed", others),
@@ -183,7 +183,7 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
         vdu.spent = 0.0
         daemon, started, cpu = _daemon(vdu), time.monotonic(), time.process_time()
         driver.reconcile(wanted)
-        found.append(
+        result.append(
             {
                 "technology": technology,
                 "peers": count,
@@ -198,7 +198,7 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
             }
         )
     driver.reconcile([])
-    return found
+    return result
 
 
 COLUMNS = (

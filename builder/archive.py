@@ -50,5 +50,5 @@ def write(folder: Path, target: Path) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    found = [path for path in folder.rglob("*") if path.is_file() and path.name != "checksums.txt"]
-    return sorted(found, key=lambda p: p.relative_to(folder).parts)
+    result = [path for path in folder.rglob("*") if path.is_file() and path.name != "checksums.txt"]
+    return sorted(result, key=lambda p: p.relative_to(folder).parts)

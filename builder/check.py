@@ -43,11 +43,11 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
     A file fits the services that have exactly its members, and the slices that have exactly its
     services and, if the file has a 5QI, this 5QI. A file that fits nothing is a problem.
     """
-    found = []
+    result = []
     for path in sorted(folder.glob("*.yaml")):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         if "netslice-subnet" in document:
-            found += _of_slices(document, catalog, path.name)
+            result += _of_slices(document, catalog, path.name)
             continue
         members = {str(m["member-vnf-index"]) for m in document.get("additionalParamsForVnf", ())}
         services = [
@@ -57,15 +57,15 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
         ]
         if not services:
             sentence = f"no service has exactly the members {', '.join(sorted(members))}"
-            found.append(Problem(path.name, "silent", "params-no-service", sentence))
-        found += [
-            Problem(path.name, "silent", "params-disagree", told)
-            for told in identities.disagreements(document)
+            result.append(Problem(path.name, "silent", "params-no-service", sentence))
+        result += [
+            Problem(path.name, "silent", "params-disagree", finding)
+            for finding in identities.disagreements(document)
         ]
         for nsd in services:
             alone = Catalog(vnfds=catalog.vnfds, nsds={nsd["id"]: nsd}, packages=catalog.packages)
-            found += validate_params("ns", document, alone, path.name)
-    return found
+            result += validate_params("ns", document, alone, path.name)
+    return result
 
 
 def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
@@ -79,7 +79,7 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
     if not fitting:
         sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
         return [Problem(name, "silent", "params-no-service", sentence)]
-    told = []
+    alternatives = []
     for nst in fitting:
         alone = Catalog(
             vnfds=catalog.vnfds,
@@ -87,10 +87,10 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
             nsts={nst["id"]: nst},
             packages=catalog.packages,
         )
-        told.append(validate_params("nsi", document, alone, name))
+        alternatives.append(validate_params("nsi", document, alone, name))
     # Templates with equal services differ in their 5QI: the file fits those with its 5QI.
-    agreeing = [one for one in told if not any(p.code == "params-five-qi" for p in one)]
-    return [problem for one in agreeing or told for problem in one]
+    agreeing = [one for one in alternatives if not any(p.code == "params-five-qi" for p in one)]
+    return [problem for one in agreeing or alternatives for problem in one]
 
 
 def _members(document: dict[str, Any]) -> dict[str, set[str]]:
@@ -103,9 +103,9 @@ def _members(document: dict[str, Any]) -> dict[str, set[str]]:
 
 def _members_of(nst: Document, catalog: Catalog) -> dict[str, set[str]]:
     """Return the members of each service of a template."""
-    found = {}
+    result = {}
     for subnet in nst.get("netslice-subnet") or ():
         nsd = catalog.nsds.get(subnet["nsd-ref"])
         profiles = nsd["df"][0].get("vnf-profile") or () if nsd else ()
-        found[str(subnet["id"])] = {str(profile["id"]) for profile in profiles}
-    return found
+        result[str(subnet["id"])] = {str(profile["id"]) for profile in profiles}
+    return result

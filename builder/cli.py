@@ -151,10 +151,12 @@ def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> N
 )
 def verify(paths: tuple[Path, ...], trust: Path) -> None:
     """Say whether packages are what a trusted signer signed."""
-    told = [f"{path}: {sentence}" for path in paths for sentence in signing.verify(path, trust)]
-    for sentence in told:
+    sentences = [
+        f"{path}: {sentence}" for path in paths for sentence in signing.verify(path, trust)
+    ]
+    for sentence in sentences:
         click.echo(sentence, err=True)
-    if told:
+    if sentences:
         sys.exit(1)
 
 
@@ -164,8 +166,8 @@ def agree(files: tuple[Path, ...]) -> None:
     """Say what the network functions of parameter files do not agree on."""
     good = True
     for file in files:
-        for told in identities.disagreements(variants.read(file)):
-            click.echo(f"{file}: {told}", err=True)
+        for sentence in identities.disagreements(variants.read(file)):
+            click.echo(f"{file}: {sentence}", err=True)
             good = False
     if not good:
         sys.exit(1)

@@ -87,8 +87,8 @@ def _technologies(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iter
             first = seen.setdefault(link, name)
             other = functions[first].get("vpn_technology")
             if link not in ended and other != own:
-                told = f"{name} has technology of the links {own}, {first} has {other}"
-                yield f"vpn_technology: {told}"
+                sentence = f"{name} has technology of the links {own}, {first} has {other}"
+                yield f"vpn_technology: {sentence}"
                 break
 
 
@@ -109,8 +109,8 @@ def _realms(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
     for name, given in functions.items():
         mcc, mnc = str(given["nf_mcc"]), str(given.get("nf_mnc", ""))
         realm = str(given.get("nf_realm", ""))
-        told = REALM.search(realm)
-        if told and told.groups() != (mnc.zfill(3), mcc):
+        match = REALM.search(realm)
+        if match and match.groups() != (mnc.zfill(3), mcc):
             wanted = f"mnc{mnc.zfill(3)}.mcc{mcc}.3gppnetwork.org"
             yield f"nf_realm: {name} has {realm}, but its network {mcc}/{mnc} is {wanted}"
 

@@ -85,24 +85,26 @@ def parse(data: bytes) -> Manifest:
         lines = [line.strip() for line in block.split("\n") if line.strip()]
         if not lines or lines[0] == "metadata:":
             continue
-        found = dict(line.split(": ", 1) for line in lines if ": " in line)
-        if len(found) != len(lines) or set(found) != {"Source", "Algorithm", "Hash"}:
+        entry = dict(line.split(": ", 1) for line in lines if ": " in line)
+        if len(entry) != len(lines) or set(entry) != {"Source", "Algorithm", "Hash"}:
             raise BuildError(f"manifest: {lines[0]!r}: a file needs Source, Algorithm and Hash")
-        if found["Algorithm"].upper() not in DIGESTS:
-            raise BuildError(f"manifest: {found['Algorithm']!r}; allowed: {', '.join(DIGESTS)}")
-        if found["Source"] in digests:
-            raise BuildError(f"manifest: {found['Source']} stands twice")
-        digests[found["Source"]] = (found["Algorithm"].upper(), found["Hash"].lower())
+        if entry["Algorithm"].upper() not in DIGESTS:
+            raise BuildError(f"manifest: {entry['Algorithm']!r}; allowed: {', '.join(DIGESTS)}")
+        if entry["Source"] in digests:
+            raise BuildError(f"manifest: {entry['Source']} stands twice")
+        digests[entry["Source"]] = (entry["Algorithm"].upper(), entry["Hash"].lower())
     signed = f"{BEGIN}{signature}{END}\n" if begin else ""
     return Manifest(digests, content.encode("utf-8"), signed)
 
 
 def differences(manifest: Manifest, files: Mapping[str, bytes]) -> list[str]:
     """Return a sentence for each file that differs from the manifest."""
-    told = [f"{path}: the manifest has no digest of it" for path in files.keys() - manifest.digests]
+    sentences = [
+        f"{path}: the manifest has no digest of it" for path in files.keys() - manifest.digests
+    ]
     for path, (algorithm, digest) in manifest.digests.items():
         if path not in files:
-            told.append(f"{path}: the manifest names it, and it is missing")
+            sentences.append(f"{path}: the manifest names it, and it is missing")
         elif DIGESTS[algorithm](files[path]).hexdigest() != digest:
-            told.append(f"{path}: it was changed after the manifest was made")
-    return sorted(told)
+            sentences.append(f"{path}: it was changed after the manifest was made")
+    return sorted(sentences)

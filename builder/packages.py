@@ -35,34 +35,34 @@ class Package:
 
 def catalogue(tree: Tree) -> dict[str, Package]:
     """Return every package this tree can build, by name."""
-    found: dict[str, Package] = {}
+    result: dict[str, Package] = {}
     for kind, ending in ENDINGS.items():
         for path in sorted(tree.root.glob(f"{kind}-packages/*/*_{ending}")):
             name = path.parent.name
-            if name in found:
+            if name in result:
                 raise BuildError(f"{path.parent}: more than one descriptor, allowed is one")
             document = descriptors.load(tree, path)
             if kind != "nst":  # OSM's template has no such field
                 body = document["vnfd"] if kind == "vnf" else document["nsd"]["nsd"][0]
                 body["version"] = tree.version
-            found[name] = Package(name, kind, path.name, document)
+            result[name] = Package(name, kind, path.name, document)
     for variant in variants.load(tree):
         for service in variant.services:
-            if service not in found:
+            if service not in result:
                 raise BuildError(f"ns-packages/variants.yaml: no service {service}")
-            source = found[service]
+            source = result[service]
             for vnfd in source.descriptor["nsd"]["nsd"][0]["vnfd-id"]:
-                if vnfd not in found:
+                if vnfd not in result:
                     raise BuildError(f"{service}: vnfd-id: no VNF package {vnfd}")
                 name = vnfd + variant.suffix
-                base = found[vnfd]
+                base = result[vnfd]
                 document = variants.vnfd(base.descriptor, variant)
-                found[name] = Package(name, "vnf", base.file, document)
+                result[name] = Package(name, "vnf", base.file, document)
             name = service + variant.suffix
             document = variants.nsd(source.descriptor, variant)
             # The file keeps its name: `osm package-build` looks for *nfd.yaml and *nsd.yaml.
-            found[name] = Package(name, "ns", source.file, document)
-    return found
+            result[name] = Package(name, "ns", source.file, document)
+    return result
 
 
 def build(
@@ -116,12 +116,12 @@ def deployments(
     tree: Tree, packages: dict[str, Package], files: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Return the parameters of every deployment file of the tree, by name."""
-    found = {}
+    result = {}
     for path in sorted((tree.root / "params/deployments").glob("*.yaml")):
         if path.stem in files:
             raise BuildError(f"{path}: a service or slice has parameters of that name")
-        found[path.stem] = deployed(path, packages, files)
-    return found
+        result[path.stem] = deployed(path, packages, files)
+    return result
 
 
 def deployed(

@@ -118,9 +118,9 @@ def verify(path: Path, trust: Path) -> list[str]:
         said = manifest.parse(package.files[names[0]].data)
     except BuildError as error:
         return [str(error)]
-    told = manifest.differences(said, _bytes(package.files, names[0]))
+    sentences = manifest.differences(said, _bytes(package.files, names[0]))
     if not said.signature:
-        return [*told, f"{names[0]}: it is not signed"]
+        return [*sentences, f"{names[0]}: it is not signed"]
     with tempfile.TemporaryDirectory() as scratch:
         content, signature = Path(scratch, "content"), Path(scratch, "signature")
         content.write_bytes(said.content)
@@ -131,8 +131,8 @@ def verify(path: Path, trust: Path) -> list[str]:
         try:
             _openssl(["cms", "-verify", "-binary", *arguments])
         except BuildError as error:
-            told.append(f"{names[0]}: the signature is not one of a trusted signer: {error}")
-    return told
+            sentences.append(f"{names[0]}: the signature is not one of a trusted signer: {error}")
+    return sentences
 
 
 def _sealed(

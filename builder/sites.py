@@ -348,14 +348,14 @@ def load(path: Path) -> Site:
 
 def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
     """Return the parameter files of all site files, by name."""
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for path in sorted(tree.root.glob("params/sites/*.site.yaml")):
         site = load(path)
         for name, file in site.files.items():
-            if name in found:
+            if name in result:
                 raise BuildError(f"{path.name}: {name}: another site file makes it as well")
-            found[name] = document(site, file)
-    return found
+            result[name] = document(site, file)
+    return result
 
 
 def document(site: Site, file: File) -> dict[str, Any]:

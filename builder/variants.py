@@ -136,11 +136,11 @@ def _complete(document: dict[str, Any]) -> None:
 
 def _five_qis(tree: Tree) -> dict[str, int]:
     """Return the 5QI of each slice template, by its id."""
-    found = {}
+    result = {}
     for path in sorted(tree.root.glob("nst-packages/*/*_nst.yaml")):
         for template in read(path).get("nst") or ():
-            found[str(template["id"])] = int(template["quality-of-service"]["id"])
-    return found
+            result[str(template["id"])] = int(template["quality-of-service"]["id"])
+    return result
 
 
 def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:

@@ -114,17 +114,17 @@ def wheels(tree: Tree, architecture: str = ARCHITECTURES[0]) -> list[Wheel]:
     Raises:
         BuildError: The pins of the backends are invalid.
     """
-    found: list[Wheel] = []
+    result: list[Wheel] = []
     text = (tree.common / "requirements.txt").read_text(encoding="utf-8")
     for name, version, hashes in _PIN.findall(text):
         digests = _DIGEST.findall(hashes)
         # A compiled wheel has one digest per architecture, in the order of ARCHITECTURES.
         index = ARCHITECTURES.index(architecture) if len(digests) > 1 else 0
-        found.append(Wheel(name, version, digests[index]))
+        result.append(Wheel(name, version, digests[index]))
     for backend in _backends(tree.common / "cffi-backends.yaml"):
         digest = backend.sha256[architecture]
-        found.append(Wheel("cffi", backend.version, digest, backend.python))
-    return found
+        result.append(Wheel("cffi", backend.version, digest, backend.python))
+    return result
 
 
 def _backends(path: Path) -> list[Backend]:
@@ -155,8 +155,8 @@ def _required(requirements: Path, wheels: Path, architecture: str) -> list[Path]
     words = requirements.read_text(encoding="utf-8").split()
     count = sum("==" in word and not word.startswith("#") for word in words)
     hashes = {word.partition("sha256:")[2] for word in words if word.startswith("--hash=sha256:")}
-    found = _with_digest(wheels, hashes)
-    if len(found) != count:
+    matching = _with_digest(wheels, hashes)
+    if len(matching) != count:
         abis = [word for abi in ("cp36m", "abi3", "none") for word in ("--abi", abi)]
         _pip(
             *["--python-version", "3.6", "--implementation", "cp", *abis],
@@ -164,33 +164,33 @@ def _required(requirements: Path, wheels: Path, architecture: str) -> list[Path]
             *["--only-binary=:all:", "--require-hashes", "--requirement", str(requirements)],
             *["--dest", str(wheels)],
         )
-        found = _with_digest(wheels, hashes)
-    if len(found) != count:
+        matching = _with_digest(wheels, hashes)
+    if len(matching) != count:
         raise BuildError(
-            f"vendored wheels: {len(found)} wheels for {architecture} "
+            f"vendored wheels: {len(matching)} wheels for {architecture} "
             f"match {requirements.name}, which names {count}"
         )
-    return found
+    return matching
 
 
 def _backend(backend: Backend, wheels: Path, architecture: str) -> Path:
     """Return the wheel of a backend, downloaded where the cache lacks it."""
     wanted = {backend.sha256[architecture]} if architecture in backend.sha256 else set()
-    found = _with_digest(wheels, wanted)
-    if wanted and not found:
+    matching = _with_digest(wheels, wanted)
+    if wanted and not matching:
         digits = backend.python.replace(".", "")
         _pip(
             *["--python-version", backend.python, "--implementation", "cp"],
             *["--abi", f"cp{digits}", *_platforms(architecture), "--only-binary=:all:"],
             *["--dest", str(wheels), f"cffi=={backend.version}"],
         )
-        found = _with_digest(wheels, wanted)
-    if not found:
+        matching = _with_digest(wheels, wanted)
+    if not matching:
         raise BuildError(
             f"cffi {backend.version} for Python {backend.python}: "
             f"no wheel with the SHA-256 of cffi-backends.yaml for {architecture}"
         )
-    return found[0]
+    return matching[0]
 
 
 def _with_digest(wheels: Path, digests: set[str]) -> list[Path]:

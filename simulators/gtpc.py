@@ -62,16 +62,16 @@ def decode_ies(octets: bytes) -> tuple[Ie, ...]:
     Raises:
         ProtocolError: a length does not fit.
     """
-    found, at = [], 0
+    ies, at = [], 0
     while at < len(octets):
         if at + 4 > len(octets):
             raise ProtocolError("an information element is cut off")
         size = int.from_bytes(octets[at + 1 : at + 3], "big")
         if at + 4 + size > len(octets):
             raise ProtocolError("an information element is longer than its message")
-        found.append(Ie(octets[at], octets[at + 4 : at + 4 + size], octets[at + 3] & 0x0F))
+        ies.append(Ie(octets[at], octets[at + 4 : at + 4 + size], octets[at + 3] & 0x0F))
         at += 4 + size
-    return tuple(found)
+    return tuple(ies)
 
 
 CODEC = Codec("GTPv2-C", 2, 0x08, 4, _REQUESTS, encode_ies, decode_ies)

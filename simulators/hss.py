@@ -100,12 +100,12 @@ class Hss:
                 sqn = one.sqn
                 resync = wanted.re_synchronization_info
                 if resync is not None:
-                    found = None
+                    recovered = None
                     if len(resync) == 30:
-                        found = keys.resynchronised(one.k, one.opc, resync[:16], resync[16:])
-                    if found is None:
+                        recovered = keys.resynchronised(one.k, one.opc, resync[:16], resync[16:])
+                    if recovered is None:
                         return self._refuse(request, s6a.AUTHENTICATION_DATA_UNAVAILABLE)
-                    sqn = found
+                    sqn = recovered
                 sqn = (sqn + SQN_STEP) % SQN_LIMIT
                 await self.store.set_sqn(one.imsi, sqn)
             except ProtocolError:

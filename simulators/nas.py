@@ -79,11 +79,11 @@ class Reader:
         Raises:
             ProtocolError: there are fewer.
         """
-        found = self._octets[self._at : self._at + size]
-        if len(found) < size:
+        octets = self._octets[self._at : self._at + size]
+        if len(octets) < size:
             raise ProtocolError("A NAS message is cut off.")
         self._at += size
-        return found
+        return octets
 
     def octet(self) -> int:
         """The next octet."""
@@ -99,16 +99,16 @@ class Reader:
 
     def optional(self) -> dict[int, bytes]:
         """The optional elements that follow, those with a length, by identifier."""
-        found: dict[int, bytes] = {}
+        result: dict[int, bytes] = {}
         while self._at < len(self._octets):
             kind = self.octet()
             if kind & 0x80:
-                found[kind & 0xF0] = bytes([kind & 0x0F])
+                result[kind & 0xF0] = bytes([kind & 0x0F])
             elif kind in _FIXED:
-                found[kind] = self.take(_FIXED[kind])
+                result[kind] = self.take(_FIXED[kind])
             else:
-                found[kind] = self.lv()
-        return found
+                result[kind] = self.lv()
+        return result
 
 
 #: Sizes of optional elements without a length, such as EMM cause and T3423.
@@ -198,9 +198,9 @@ def apn_of(request: bytes) -> tuple[str, bytes]:
     """APN (or empty) and options of a PDN Connectivity Request."""
     if len(request) < 4 or request[0] & 0x0F != ESM or request[2] != _CONNECTIVITY_REQUEST:
         raise ProtocolError("The attach carries no PDN connectivity request.")
-    found = Reader(request[4:]).optional()
-    apn = name_of(found[0x28]) if 0x28 in found else ""
-    return apn, found.get(0x27, b"")
+    options = Reader(request[4:]).optional()
+    apn = name_of(options[0x28]) if 0x28 in options else ""
+    return apn, options.get(0x27, b"")
 
 
 def connectivity_reject(cause: int) -> bytes:

@@ -53,7 +53,7 @@ def decode_ies(octets: bytes) -> tuple[Ie, ...]:
     Raises:
         ProtocolError: a length does not fit.
     """
-    found, at = [], 0
+    ies, at = [], 0
     while at < len(octets):
         if at + 4 > len(octets):
             raise ProtocolError("an information element is cut off")
@@ -61,9 +61,9 @@ def decode_ies(octets: bytes) -> tuple[Ie, ...]:
         if at + 4 + size > len(octets):
             raise ProtocolError("an information element is longer than its message")
         kind = int.from_bytes(octets[at : at + 2], "big")
-        found.append(Ie(kind, octets[at + 4 : at + 4 + size]))
+        ies.append(Ie(kind, octets[at + 4 : at + 4 + size]))
         at += 4 + size
-    return tuple(found)
+    return tuple(ies)
 
 
 CODEC = Codec("PFCP", 1, 0x01, 8, _REQUESTS, encode_ies, decode_ies)
@@ -237,7 +237,7 @@ def pdrs_of(message: Message) -> tuple[Pdr, ...]:
         MissingError: a mandatory element is missing.
         ProtocolError: a rule is not one of a default bearer.
     """
-    found = []
+    result = []
     for ie in message.ies:
         if ie.type != CREATE_PDR:
             continue
@@ -252,8 +252,8 @@ def pdrs_of(message: Message) -> tuple[Pdr, ...]:
             own = need(pdi, FTEID)
             tunnel = None if own[:1] and own[0] & 4 else fteid_of(own)
         numbers = number(need(ies, PDR_ID), 2), number(need(ies, FAR_ID), 4)
-        found.append(Pdr(numbers[0], uplink, numbers[1], address(octets[1:5]), tunnel))
-    return tuple(found)
+        result.append(Pdr(numbers[0], uplink, numbers[1], address(octets[1:5]), tunnel))
+    return tuple(result)
 
 
 def qfi_of(message: Message) -> int | None:
@@ -271,7 +271,7 @@ def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
     Raises:
         ProtocolError: a tunnel is not GTP-U over IPv4.
     """
-    found: dict[int, tuple[int, str] | None] = {}
+    result: dict[int, tuple[int, str] | None] = {}
     for ie in message.ies:
         if ie.type not in (CREATE_FAR, UPDATE_FAR):
             continue
@@ -284,8 +284,8 @@ def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
                 if len(header) < 10 or int.from_bytes(header[:2], "big") & _GTPU_IPV4 == 0:
                     raise ProtocolError("The outer header is not GTP-U over IPv4.")
                 end = int.from_bytes(header[2:6], "big"), address(header[6:10])
-        found[number(need(ies, FAR_ID), 4)] = end
-    return found
+        result[number(need(ies, FAR_ID), 4)] = end
+    return result
 
 
 def established(seid: int, own: int, node: str, pdr: int, uplink: tuple[int, str]) -> Message:

@@ -24,10 +24,10 @@ log = logging.getLogger("main")
 
 async def until_told(stop: Callable[[], Awaitable[None] | None]) -> None:
     """Wait for SIGTERM or SIGINT, then stop."""
-    told = asyncio.Event()
+    ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    await told.wait()
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await ended.wait()
     done = stop()
     if done is not None:
         await done
@@ -142,9 +142,9 @@ async def conf2uedata(words: list[str]) -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("-c", dest="file", required=True)
     parser.add_argument("-o", dest="directory", required=True)
-    found, _ = parser.parse_known_args(words)
-    shutil.copyfile(found.file, Path(found.directory, _NVRAM))
-    os.chmod(Path(found.directory, _NVRAM), 0o600)
+    given, _ = parser.parse_known_args(words)
+    shutil.copyfile(given.file, Path(given.directory, _NVRAM))
+    os.chmod(Path(given.directory, _NVRAM), 0o600)
 
 
 async def ue(words: list[str]) -> None:

@@ -201,11 +201,11 @@ def vector_of(answer: Any) -> Vector:
     if not vectors:
         raise ProtocolError("The HSS answered AIR without a vector.")
     one = vectors[0]
-    found = Vector(one.rand or b"", one.xres or b"", one.autn or b"", one.kasme or b"")
-    sizes = (len(found.rand), len(found.autn), len(found.kasme))
-    if sizes != (16, 16, 32) or not 4 <= len(found.xres) <= 16:
+    vector = Vector(one.rand or b"", one.xres or b"", one.autn or b"", one.kasme or b"")
+    sizes = (len(vector.rand), len(vector.autn), len(vector.kasme))
+    if sizes != (16, 16, 32) or not 4 <= len(vector.xres) <= 16:
         raise ProtocolError("The HSS answered AIR with parts of a vector of a wrong size.")
-    return found
+    return vector
 
 
 def subscription_of(answer: Any) -> Subscription:

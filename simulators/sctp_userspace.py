@@ -201,10 +201,10 @@ class Stack:
         self._loop.add_reader(raw.fileno(), self._receive, raw)
 
     def _send(self, path: int, octets: int, size: int, tos: int, set_df: int) -> int:
-        found = self._carriers.get(path)
-        if found is None:
+        carrier = self._carriers.get(path)
+        if carrier is None:
             return errno.EHOSTUNREACH
-        raw, remote = found
+        raw, remote = carrier
         with contextlib.suppress(OSError):  # a lost packet, which SCTP sends again
             raw.sendto(ctypes.string_at(octets, size), (remote, 0))
         return 0

@@ -241,10 +241,10 @@ class Spgwc:
 
 def options(dns: tuple[str, ...], mtu: int) -> bytes:
     """Protocol configuration options for a UE: name servers and MTU (TS 24.008, 10.5.6.3)."""
-    found = b"\x80"
+    octets = b"\x80"
     for server in dns:
-        found += b"\x00\x0d\x04" + ipaddress.IPv4Address(server).packed
-    return found + b"\x00\x10\x02" + mtu.to_bytes(2, "big")
+        octets += b"\x00\x0d\x04" + ipaddress.IPv4Address(server).packed
+    return octets + b"\x00\x10\x02" + mtu.to_bytes(2, "big")
 
 
 def options_of(octets: bytes) -> tuple[tuple[str, ...], int | None]:

@@ -351,13 +351,13 @@ class Terminal:
             try:
                 plmns = await self.radio.connect(self.config.enb)
                 said = ""
-                found = [plmn for plmn in plmns if plmn in self.config.hplmns]
-                if not found:
+                home = [plmn for plmn in plmns if plmn in self.config.hplmns]
+                if not home:
                     names = ", ".join(map(str, plmns))
                     self._disconnect()
                     raise EpcError(f"No suitable cell: the eNB broadcasts {names}.")
                 self._tasks = [
-                    asyncio.create_task(self._keep(number, usim, found[0]))
+                    asyncio.create_task(self._keep(number, usim, home[0]))
                     for number, usim in enumerate(self.config.usims, 1)
                 ]
                 assert self.radio.link is not None  # noqa: S101

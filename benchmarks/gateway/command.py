@@ -35,7 +35,7 @@ def main(profile: str, rounds: int | None, seed: int, out: Path) -> None:
         console = Console(width=140, highlight=False)
     wanted = measure.PROFILES[profile]
     wanted = replace(wanted, rounds=rounds or wanted.rounds)
-    found, without = measure.backends(wanted)
+    backends, without = measure.backends(wanted)
     document = header() | {
         "profile": profile,
         "seed": seed,
@@ -49,8 +49,8 @@ def main(profile: str, rounds: int | None, seed: int, out: Path) -> None:
 
     with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
         console.print("bringing tunnels up")
-        with measure.Bench(wanted, found, Path(folder)) as bench:
-            document["backends"] = {backend.name: backend.kind() for backend in found}
+        with measure.Bench(wanted, backends, Path(folder)) as bench:
+            document["backends"] = {backend.name: backend.kind() for backend in backends}
             runs = bench.runs(seed, tell)
     document["runs"] = [asdict(run) for run in runs]
     file = write("gateway", document, out)

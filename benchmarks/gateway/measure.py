@@ -66,15 +66,15 @@ PROFILES: Mapping[str, Profile] = {
 
 def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
     """Return the backends to compare, and what of them is left out and why."""
-    found: list[Backend] = [Plain(), WireGuard(), Ipsec()]
+    result: list[Backend] = [Plain(), WireGuard(), Ipsec()]
     without = {}
     for count in profile.many:
         if reason := WireGuard.absent(count):
             without[f"wireguard with {count} tunnels"] = reason
         else:
-            found.append(WireGuard(count))
-        found.append(Ipsec(count))
-    return found, without
+            result.append(WireGuard(count))
+        result.append(Ipsec(count))
+    return result, without
 
 
 def cells(profile: Profile, found: Iterable[Backend]) -> list[Cell]:

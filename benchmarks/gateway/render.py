@@ -92,18 +92,18 @@ def _figures(table: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
-    found: list[figures.Curve] = []
+    result: list[figures.Curve] = []
     for name in names:
         points = curve(table, name, 1.0, "gbps-per-core")
         base = next((value.mean for size, value in points if size == 1024), None)
         if base:
-            found.append((name, [(size, single(value.mean / base)) for size, value in points]))
-    if found:
+            result.append((name, [(size, single(value.mean / base)) for size, value in points]))
+    if result:
         for item in reference():
-            if told := item.get("sizes"):
-                shape = [(float(size), single(rate / told[1024])) for size, rate in told.items()]
-                found.append((item["id"], shape))
-    return found
+            if sizes := item.get("sizes"):
+                shape = [(float(size), single(rate / sizes[1024])) for size, rate in sizes.items()]
+                result.append((item["id"], shape))
+    return result
 
 
 def _number(value: Estimate, form: str) -> str:

@@ -217,13 +217,13 @@ _ALL = ("all", "default")
 
 
 def _kernel_threads() -> list[tuple[Path, str]]:
-    found = []
+    result = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            found.append((folder, (folder / "comm").read_text().strip()))
+            result.append((folder, (folder / "comm").read_text().strip()))
         except (FileNotFoundError, ProcessLookupError):
             pass  # It ended meanwhile.
-    return found
+    return result
 
 
 def _run_time(files: Iterable[Path]) -> float:

@@ -55,12 +55,12 @@ def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
     for run in sorted(runs, key=lambda r: r.params["place"]):
         if run.experiment == experiment:
             table.setdefault(_key(run), []).append(run)
-    found = []
+    table_rows = []
     for (backend, tunnels, load), made in table.items():
         plain, one = table.get((PLAIN, 1, load), []), table.get((backend, 1, load), [])
         results = [flat(run.result) for run in made]
         figures = {name: mean([result[name] for result in results]) for name in results[0]}
-        found.append(
+        table_rows.append(
             Row(
                 backend,
                 tunnels,
@@ -72,7 +72,7 @@ def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
                 per_core(made, one) if tunnels > 1 else None,
             )
         )
-    return found
+    return table_rows
 
 
 def per_core(
@@ -111,12 +111,12 @@ def mixes(table: Sequence[Row]) -> list[tuple[str, float]]:
     """Return whose rate per core with IMIX2 is how many times that with IMIX, published last."""
     by_name = {(r.backend, r.load): r.figures["gbps-per-core"].mean for r in table
                if r.tunnels == 1}  # fmt: skip
-    found = [
+    result = [
         (backend, by_name[backend, "imix2"] / by_name[backend, "imix"])
         for backend in dict.fromkeys(r.backend for r in table)
         if by_name.get((backend, "imix")) and (backend, "imix2") in by_name
     ]
-    return found + [
+    return result + [
         (item["id"], item["mixes"]["imix2"] / item["mixes"]["imix"])
         for item in reference()
         if "mixes" in item

@@ -131,14 +131,14 @@ class Server:
         before = mark()
         shown = run(*self.route.spaces.argv("field", *words))
         marks = (before, mark())
-        told = json.loads(shown.strip().splitlines()[-1])
-        if not told["requests"]:
+        report = json.loads(shown.strip().splitlines()[-1])
+        if not report["requests"]:
             raise RuntimeError(f"no user of {users} got an answer: {shown}")
         return Served(
-            told["requests"],
-            told["bytes"],
-            told["us"] / 1e6,
-            {k: told[k] for k in ("connect", "read", "write", "status", "timeout")},
-            {k: v / 1000 for k, v in told.items() if k.startswith("p")},
+            report["requests"],
+            report["bytes"],
+            report["us"] / 1e6,
+            {k: report[k] for k in ("connect", "read", "write", "status", "timeout")},
+            {k: v / 1000 for k, v in report.items() if k.startswith("p")},
             marks,
         )

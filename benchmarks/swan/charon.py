@@ -158,8 +158,8 @@ class Charon:
 
     def established(self) -> int:
         """Return how many IKE_SAs are past half-open."""
-        told = self.vici.stats()["ikesas"]
-        return int(told["total"]) - int(told["half-open"])
+        counts = self.vici.stats()["ikesas"]
+        return int(counts["total"]) - int(counts["half-open"])
 
     def wait_for(self, count: int, seconds: float) -> float:
         """Wait until as many IKE_SAs are up; return the seconds it took.
@@ -180,8 +180,8 @@ class Charon:
 
     def counters(self) -> dict[str, int]:
         """Return the IKE message counters of the daemon."""
-        told = self.vici.get_counters()
-        return {name: int(value) for name, value in told["counters"][""].items()}
+        answer = self.vici.get_counters()
+        return {name: int(value) for name, value in answer["counters"][""].items()}
 
     def rss_kb(self) -> int:
         """Return its resident memory in kB."""

@@ -376,11 +376,11 @@ class Pair(Block):
                     time.sleep(0.05)
                 time.sleep(0.7)  # What follows from it is to be seen as well.
                 sender.terminate()
-            told: dict[str, Any] = json.loads(sender.communicate(timeout=seconds + 30)[0])
+            report: dict[str, Any] = json.loads(sender.communicate(timeout=seconds + 30)[0])
         finally:
             echo.terminate()
             received = echo.communicate(timeout=30)[0]
-        told["echo"] = json.loads(received)
-        told["gap-ms"] = max(flow["gap-ms"] for flow in told["flows"])
-        told["duplicates"] = told["echo"]["duplicates"]
-        return told
+        report["echo"] = json.loads(received)
+        report["gap-ms"] = max(flow["gap-ms"] for flow in report["flows"])
+        report["duplicates"] = report["echo"]["duplicates"]
+        return report

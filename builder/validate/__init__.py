@@ -94,20 +94,20 @@ def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:
     if not isinstance(body, dict):
         sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
         return [Problem(where, "refused", "envelope", sentence, REFUSALS[package.kind])]
-    found = []
+    result = []
     envelope = envelope_of(package)
     beside = [str(key) for key in package.document if key != envelope]
     if envelope and beside:
         sentence = f"OSM drops what stands beside the envelope: {shown(beside)}"
-        found.append(Problem(where, "silent", "envelope-beside", sentence))
+        result.append(Problem(where, "silent", "envelope-beside", sentence))
     root = {"vnfd": "vnfd", "nsd": "nsd/nsd[0]", "nst": "nst[0]"}[package.kind]
     try:
         document = checked(package.kind, body)
     except ValidationError as error:
         model = MODELS[package.kind]
         top = "nsd" if package.kind == "nsd" else root
-        return found + problems_of(error, model, where, top)
+        return result + problems_of(error, model, where, top)
     context = Context(package, catalog, document, root)
     for rule in RULES[package.kind]:
-        found += list(rule(context))
-    return found
+        result += list(rule(context))
+    return result

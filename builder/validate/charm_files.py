@@ -128,8 +128,8 @@ def charm_of(package: Package, name: str) -> Charm | None:
     """Return a charm of a package, None where there is no such folder."""
     if name not in package.charms:
         package.charms[name] = _read(package, name)
-    found: Charm | None = package.charms[name]
-    return found
+    charm: Charm | None = package.charms[name]
+    return charm
 
 
 def _read(package: Package, name: str) -> Charm | None:

@@ -66,23 +66,23 @@ def _needed(node: nodes.Node, guarded: frozenset[str]) -> set[str]:
         if isinstance(node.test, nodes.Test) and node.test.name == "defined":
             asked.append(node.test.node)
         guarded |= {name.name for name in asked if isinstance(name, nodes.Name)}
-    found: set[str] = set()
+    result: set[str] = set()
     for child in node.iter_child_nodes():
         if not any(child is left_out for left_out in skipped):
-            found |= _needed(child, guarded)
-    return found
+            result |= _needed(child, guarded)
+    return result
 
 
 def files_of(package: Package, body: dict[str, object]) -> dict[str, str]:
     """Return the text of each VDU's cloud-init file, by VDU id."""
-    found = {}
+    result = {}
     vdus = body.get("vdu")
     for vdu in vdus if isinstance(vdus, list) else ():
         if vdu.get("cloud-init-file"):
             text = package.text(package.folder("cloud_init") + vdu["cloud-init-file"])
             if text is not None:
-                found[str(vdu["id"])] = text
-    return found
+                result[str(vdu["id"])] = text
+    return result
 
 
 @rule("vnfd")
@@ -190,9 +190,9 @@ def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterato
     if not text.startswith("#cloud-config"):
         return
     for met in (True, False):
-        found = list(_document(ctx, path, _outcome(tree.body, met)))
-        yield from found
-        if found:
+        documents = list(_document(ctx, path, _outcome(tree.body, met)))
+        yield from documents
+        if documents:
             return
 
 

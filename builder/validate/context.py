@@ -85,7 +85,7 @@ class Catalog:
 
 
 def _all_checked(kind: str, bodies: dict[str, Any]) -> dict[str, Document]:
-    found = {}
+    result = {}
     for body in bodies.values():
         if not isinstance(body, dict):
             continue
@@ -96,8 +96,8 @@ def _all_checked(kind: str, bodies: dict[str, Any]) -> dict[str, Document]:
             document = checked(kind, rest)
         except ValidationError:
             continue
-        found[str(document["id"])] = {**document, **own}
-    return found
+        result[str(document["id"])] = {**document, **own}
+    return result
 
 
 @dataclass

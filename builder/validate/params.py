@@ -55,10 +55,10 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     if kind == "nsi":
         return sorted(set(_nsi(checked, where, catalog)))
     wanted = checked.get("nsdId")
-    found = [nsd for nsd in catalog.nsds.values() if wanted in (None, nsd["id"], nsd.get("_id"))]
-    if len(found) != 1:
+    result = [nsd for nsd in catalog.nsds.values() if wanted in (None, nsd["id"], nsd.get("_id"))]
+    if len(result) != 1:
         return []
-    return sorted(_ns(checked, found[0], where, catalog))
+    return sorted(_ns(checked, result[0], where, catalog))
 
 
 def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[Problem]:
@@ -77,10 +77,12 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
 def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
     yield from _nsi_vims(document, where)
     wanted = document.get("nstId")
-    found = [nst for nst in catalog.nsts.values() if wanted in (None, nst["id"], nst.get("_id"))]
-    if len(found) != 1:
+    templates = [
+        nst for nst in catalog.nsts.values() if wanted in (None, nst["id"], nst.get("_id"))
+    ]
+    if len(templates) != 1:
         return
-    nst = found[0]
+    nst = templates[0]
     subnets = {subnet["id"]: subnet for subnet in nst.get("netslice-subnet") or ()}
     given = {subnet["id"]: subnet for subnet in document.get("netslice-subnet") or ()}
     for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):

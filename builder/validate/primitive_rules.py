@@ -33,15 +33,15 @@ def day1(ctx: Context) -> Iterator[Problem]:
     """Initial and terminate primitives of VNFs and VDUs."""
     for where, entry in ctx.day12():
         for kind in ("initial-config-primitive", "terminate-config-primitive"):
-            found = numbered(f"{where}/{kind}", entry.get(kind))
-            yield from _sequence(ctx, found)
-            for place, primitive in found:
+            primitives = numbered(f"{where}/{kind}", entry.get(kind))
+            yield from _sequence(ctx, primitives)
+            for place, primitive in primitives:
                 charm = _charm_for(ctx, entry, primitive)
                 initial = kind.startswith("initial")
                 yield from _values(ctx, place, primitive, initial)
                 yield from _against_charm(ctx, place, primitive, charm, initial)
             if kind.startswith("initial"):
-                yield from _management_address(ctx, found)
+                yield from _management_address(ctx, primitives)
 
 
 @rule("vnfd")
@@ -49,8 +49,8 @@ def day2(ctx: Context) -> Iterator[Problem]:
     """Primitives of operators."""
     for where, entry in ctx.day12():
         seen: set[str] = set()
-        found = numbered(f"{where}/config-primitive", entry.get("config-primitive"))
-        for place, primitive in found:
+        primitives = numbered(f"{where}/config-primitive", entry.get("config-primitive"))
+        for place, primitive in primitives:
             if primitive["name"] in seen:
                 sentence = f"{primitive['name']!r} is there twice; allowed: another name"
                 yield ctx.problem("refused", "primitive-twice", f"{place}/name", sentence, LOADER)
@@ -82,9 +82,11 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
             )
             file = f"{charm.folder}config.yaml"
             yield ctx.in_file("silent", "ns-config-info", file, sentence)
-    found = numbered(f"{where}/initial-config-primitive", config.get("initial-config-primitive"))
-    yield from _sequence(ctx, found)
-    for place, primitive in found:
+    primitives = numbered(
+        f"{where}/initial-config-primitive", config.get("initial-config-primitive")
+    )
+    yield from _sequence(ctx, primitives)
+    for place, primitive in primitives:
         yield from _values(ctx, place, primitive, True, {"ns_config_info", "OSM"})
         yield from _against_charm(ctx, place, primitive, charm, True)
     if config.get("terminate-config-primitive"):

@@ -369,10 +369,10 @@ def _finish(
     descriptor: str = "",
 ) -> Package:
     if not descriptor:
-        found = [path for path in sorted(files) if _descriptor(path) and "/" not in path]
-        if len(found) != 1:
-            raise _no_descriptor(name, "tar.gz", found)
-        descriptor = found[0]
+        descriptors = [path for path in sorted(files) if _descriptor(path) and "/" not in path]
+        if len(descriptors) != 1:
+            raise _no_descriptor(name, "tar.gz", descriptors)
+        descriptor = descriptors[0]
     where = f"{name}: {descriptor}"
     if descriptor.endswith(".json"):
         # NBI calls json.load() on text, which fails whatever the text is.

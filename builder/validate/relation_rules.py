@@ -86,11 +86,11 @@ def _form(ctx: Context, place: str, relation: Document) -> Iterator[Problem]:
 
 def _sides(place: str, relation: Document) -> list[Side]:
     """Return the ends; of the deprecated form the first entity is the provider."""
-    found = []
+    result = []
     for key in ROLES:
         end = relation.get(key)
         if end:
-            found.append(
+            result.append(
                 Side(
                     key,
                     f"{place}/{key}",
@@ -100,11 +100,11 @@ def _sides(place: str, relation: Document) -> list[Side]:
                     end.get("endpoint"),
                 )
             )
-    if not found:
+    if not result:
         entities = numbered(f"{place}/entities", relation.get("entities"))
         for key, (at, entity) in zip(ROLES, entities, strict=False):
-            found.append(Side(key, at, entity["id"], "", None, entity.get("endpoint")))
-    return found
+            result.append(Side(key, at, entity["id"], "", None, entity.get("endpoint")))
+    return result
 
 
 def _in_service(

@@ -106,7 +106,7 @@ def problems_of(
     root: str,
 ) -> list[Problem]:
     """Turn pydantic's errors into sentences with a path in the document."""
-    found = []
+    result = []
     for item in error.errors(include_url=False, include_context=False):
         place = path_of(root, item["loc"])
         code, sentence = _sentence(item, model)
@@ -115,8 +115,8 @@ def problems_of(
             if code == "unknown-key"
             else sentence
         )
-        found.append(Problem(f"{where}: {place}", "refused", code, sentence, message))
-    return sorted(set(found))
+        result.append(Problem(f"{where}: {place}", "refused", code, sentence, message))
+    return sorted(set(result))
 
 
 def path_of(root: str, location: tuple[int | str, ...]) -> str:
@@ -159,7 +159,7 @@ def _inner(annotation: Any) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        found = _inner(argument)
-        if found is not None:
-            return found
+        inner = _inner(argument)
+        if inner is not None:
+            return inner
     return None

@@ -16,15 +16,15 @@ NONE = (0, -1)
 
 def _names(vnfd: Document) -> set[str]:
     """Return the instantiation parameters of a VNF that become a 5QI."""
-    found = set()
+    result = set()
     for _, configured in day12_of("", vnfd["df"][0]):
         for primitive in configured.get("initial-config-primitive") or ():
             for parameter in primitive.get("parameter") or ():
                 value = parameter.get("value")
                 whole = isinstance(value, str) and WHOLE.fullmatch(value)
                 if parameter["name"] == PARAMETER and whole:
-                    found.add(value[1:-1])
-    return found
+                    result.add(value[1:-1])
+    return result
 
 
 def five_qi(

@@ -33,15 +33,15 @@ def lab_group() -> None:
 @pass_lab
 def probe_verb(lab: Lab) -> None:
     """Say what this machine offers: dataplane, tools, Python of the charms."""
-    found: dict[str, Any] = dataclasses.asdict(probe())
+    fields: dict[str, Any] = dataclasses.asdict(probe())
     for tool in ("systemd-analyze", "cloud-init", "sshd", "wg", "iperf3", "tcpdump", "nft"):
-        found[tool] = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") or "missing"
+        fields[tool] = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") or "missing"
     # Every VDU takes about ten of these and every wireguard-go one; when they run out, tunnels
     # do not start ("Protocol not supported").
     limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii")
-    found["inotify instances"] = int(limit)
-    found["charm python"] = str(Backends(lab.home).controller().charm_python)
-    lab.out.fields({k: str(v) if isinstance(v, Path) else v for k, v in found.items()})
+    fields["inotify instances"] = int(limit)
+    fields["charm python"] = str(Backends(lab.home).controller().charm_python)
+    lab.out.fields({k: str(v) if isinstance(v, Path) else v for k, v in fields.items()})
 
 
 @lab_group.command("console", context_settings={"ignore_unknown_options": True})

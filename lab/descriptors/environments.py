@@ -99,15 +99,15 @@ def environments(
     Raises:
         LcmError: something the lab cannot run, or two environments with one application name.
     """
-    found: list[Environment] = []
+    result: list[Environment] = []
     for index, vnfd in vnfds.items():
         vnf_params = _by_key(params.get("additionalParamsForVnf"), "member-vnf-index", index)
         entry = day12(vnfd, vnfd["id"])
         if entry is not None:
             units = int(vnf_params.get("config-units") or 1)
-            found.extend(_of_entry(entry, index, None, 0, units))
+            result.extend(_of_entry(entry, index, None, 0, units))
             for count in _added(vnfd, index, instances or {}):
-                found.extend(_of_entry(entry, index, None, count, units))
+                result.extend(_of_entry(entry, index, None, count, units))
         for vdu in vnfd.get("vdu") or ():
             entry = day12(vnfd, vdu["id"])
             if entry is None:
@@ -115,17 +115,17 @@ def environments(
             vdu_params = _by_key(vnf_params.get("additionalParamsForVdu"), "vdu_id", vdu["id"])
             units = int(vdu_params.get("config-units") or 1)
             for count in counts_of(vnfd, index, vdu["id"], instances):
-                found.extend(_of_entry(entry, index, vdu["id"], count, units))
-    found.extend(_of_ns(nsd, params))
+                result.extend(_of_entry(entry, index, vdu["id"], count, units))
+    result.extend(_of_ns(nsd, params))
     seen: dict[str, Environment] = {}
-    for env in found:
+    for env in result:
         other = seen.setdefault(env.application, env)
         if other is not env:
             raise LcmError(
                 f"execution environments {other.label} and {env.label} would share the "
                 f"application name '{env.application}': make their first 12 characters differ"
             )
-    return found
+    return result
 
 
 def counts_of(

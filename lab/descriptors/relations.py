@@ -41,16 +41,16 @@ def relations(
     Raises:
         LcmError: both spellings in one relation, or an end that is in no package.
     """
-    found = []
+    result = []
     for entry in (nsd.get("ns-configuration") or {}).get("relation") or ():
         ends = [_ns_end(nsd, side, entry) for side in _sides(entry)]
-        found.append(_join(entry, ends, envs))
+        result.append(_join(entry, ends, envs))
     for index, vnfd in vnfds.items():
         day = day12(vnfd, vnfd["id"]) or {}
         for entry in day.get("relation") or ():
             ends = [_vnf_end(vnfd, index, side, entry) for side in _sides(entry)]
-            found.append(_join(entry, ends, envs))
-    return found
+            result.append(_join(entry, ends, envs))
+    return result
 
 
 @dataclass(frozen=True)

@@ -50,12 +50,12 @@ def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
     """
     known = {d["id"]: d for d in store.all(VNFDS)}
     df = (nsd.get("df") or [{}])[0]
-    found = {}
+    result = {}
     for profile in df.get("vnf-profile") or ():
         if profile["vnfd-id"] not in known:
             raise LcmError(f"vnfd '{profile['vnfd-id']}' is not in the catalogue")
-        found[str(profile["id"])] = known[profile["vnfd-id"]]
-    return found
+        result[str(profile["id"])] = known[profile["vnfd-id"]]
+    return result
 
 
 def service(nsr: Document, store: Store) -> Service:

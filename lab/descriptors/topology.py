@@ -306,7 +306,7 @@ class _Planner:
         These are the links of each member of which ``vnf[]`` names the VIM, also where it names
         that of the service; LCM looks at the member's first VDU only.
         """
-        found = set()
+        result = set()
         for entry in self.params.get("vnf") or ():
             index = str(entry.get("member-vnf-index"))
             vim = entry.get("vimAccountId")
@@ -316,8 +316,8 @@ class _Planner:
             for ext in self.vnfds[index].get("ext-cpd") or ():
                 connection = self._connection(index, ext["id"])
                 if connection and (ext.get("int-cpd") or {}).get("vdu-id") == vdus[0]["id"]:
-                    found.add((connection[0], vim))
-        return found
+                    result.add((connection[0], vim))
+        return result
 
     def make_all_links(self) -> None:
         """Add a network of every link at the service's VIM, which LCM asks RO for in any case."""

@@ -92,8 +92,8 @@ def _to_heal(ops: Operations, asked: Mapping[str, Any]) -> Iterator[_Target]:
 def _vdur(vnfr: Document, vdu_id: str, count: int) -> Document:
     for vdur in vnfr["vdur"]:
         if (vdur["vdu-id-ref"], vdur["count-index"]) == (vdu_id, count):
-            found: Document = vdur
-            return found
+            match: Document = vdur
+            return match
     raise LcmError("Target vdu is not found")
 
 

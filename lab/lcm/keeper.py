@@ -97,10 +97,10 @@ def _file(home: Path) -> Path:
 
 def _identity(home: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(_file(home).read_text(encoding="ascii"))
+        identity: dict[str, Any] = json.loads(_file(home).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    return found
+    return identity
 
 
 def keep(home: Path, seconds: float) -> None:

@@ -202,12 +202,12 @@ def _deploy_charms(
 
 def _instance(first: Document, count: int) -> Document:
     """Return the record of another instance of a VDU, with nothing known of it."""
-    found: Document = copy.deepcopy(first)
-    found.update({"count-index": count, "vim-id": None, "status": "BUILD", "ip-address": None})
-    for interface in found["interfaces"]:
+    instance: Document = copy.deepcopy(first)
+    instance.update({"count-index": count, "vim-id": None, "status": "BUILD", "ip-address": None})
+    for interface in instance["interfaces"]:
         interface["ip-address"] = interface["mac-address"] = None
         interface["mgmt-vnf"] = False
-    return found
+    return instance
 
 
 def _vdur(vnfr: Document, server: Server) -> Document:
@@ -217,13 +217,13 @@ def _vdur(vnfr: Document, server: Server) -> Document:
 
 def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
     """Return the ids of the networks that a VNF's servers are on, by the plan's key."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     index = str(vnfr["member-vnf-index-ref"])
     for server in svc.plan.servers:
         if server.member_vnf_index == index:
             ids = ops.backends.cloud(server.vim).networks_of(_vdur(vnfr, server)["vim-id"])
-            found.update(zip((port.network for port in server.ports), ids, strict=True))
-    return found
+            result.update(zip((port.network for port in server.ports), ids, strict=True))
+    return result
 
 
 # -- in --------------------------------------------------------------------------------------------

@@ -244,14 +244,14 @@ class SliceOperations:
     def _wait(self, nsi_id: str, op_ids: Sequence[str], limit: float) -> list[str]:
         """Wait until operations on services have ended; return what failed."""
         deadline = time.monotonic() + limit
-        told: dict[str, str] = {}
+        states: dict[str, str] = {}
         failures: dict[str, str] = {}
         names = {n["_id"]: n["name"] for n in self.store.all(NSRS)}
-        while len(told) < len(set(op_ids)):
-            for op_id in set(op_ids) - set(told):
+        while len(states) < len(set(op_ids)):
+            for op_id in set(op_ids) - set(states):
                 step = self.store.find(OPS, op_id)
                 if step is None:  # a terminated service takes its operations along
-                    told[op_id] = "COMPLETED"
+                    states[op_id] = "COMPLETED"
                     continue
                 if step["operationState"] == "PROCESSING":
                     if jobs.alive(step):
@@ -259,11 +259,11 @@ class SliceOperations:
                     reason = "the process running the operation was killed"
                     fail_operation(self.store, step, reason)
                     step = self.store.get(OPS, op_id)
-                told[op_id] = step["operationState"]
+                states[op_id] = step["operationState"]
                 name = str(names.get(step["nsInstanceId"], step["nsInstanceId"]))
-                if told[op_id] == "FAILED":
+                if states[op_id] == "FAILED":
                     failures[op_id] = f"NS {name} FAILED: {step['errorMessage']}"
-                self.journal.write("ns", name, f"{step['lcmOperationType']} {told[op_id]}")
+                self.journal.write("ns", name, f"{step['lcmOperationType']} {states[op_id]}")
                 self._note(nsi_id, step)
             if time.monotonic() > deadline:
                 return [*failures.values(), "Timeout waiting nsi to be ready."]

@@ -52,14 +52,14 @@ class VimDeployment:
     def _network(self, network: Network) -> str:
         cloud = self.backends.cloud(network.vim)
         if network.existing is not None:
-            found = cloud.find_networks(network.existing)
-            if not found:
+            ids = cloud.find_networks(network.existing)
+            if not ids:
                 raise LcmError(f"Network not found with this criteria: '{network.existing}'")
-            if len(found) > 1:
+            if len(ids) > 1:
                 raise LcmError(
                     f"More than one network found with this criteria: '{network.existing}'"
                 )
-            return found[0]
+            return ids[0]
         if network.management:
             return cloud.management_network()
         if network.common_id is not None:

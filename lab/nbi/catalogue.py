@@ -310,17 +310,17 @@ def _check_modified(old: Document, new: Document) -> None:
 
 def _fixed(descriptor: Document) -> Document:
     """Return what must not change."""
-    found: Document = copy.deepcopy(descriptor)
-    for vdu in found.get("vdu") or ():
+    fixed: Document = copy.deepcopy(descriptor)
+    for vdu in fixed.get("vdu") or ():
         vdu.pop("alarm", None)
-    for flavour in found.get("df") or ():
+    for flavour in fixed.get("df") or ():
         flavour.pop("scaling-aspect", None)
         flavour.pop("healing-aspect", None)
         operations = flavour.get("lcm-operations-configuration") or {}
         for entry in (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ():
             for key in [k for k in entry if k.endswith("config-primitive")]:
                 del entry[key]
-    return found
+    return fixed
 
 
 def read_descriptor(folder: Path, kind: str) -> Document:
@@ -376,11 +376,11 @@ def _open_envelope(document: Any, kind: str) -> Document | None:
 
 def _loaded(descriptor: Document) -> Document:
     """Return a descriptor as NBI's model loads it: ids as text, a text as a list of one."""
-    found = {**descriptor, "id": str(descriptor["id"])}
-    if isinstance(found.get("vnfd-id"), str):
-        found["vnfd-id"] = [found["vnfd-id"]]
-    if "vdu" in found:
-        found["vdu"] = [
+    loaded = {**descriptor, "id": str(descriptor["id"])}
+    if isinstance(loaded.get("vnfd-id"), str):
+        loaded["vnfd-id"] = [loaded["vnfd-id"]]
+    if "vdu" in loaded:
+        loaded["vdu"] = [
             {
                 key: [value]
                 if isinstance(value, str)
@@ -388,6 +388,6 @@ def _loaded(descriptor: Document) -> Document:
                 else value
                 for key, value in vdu.items()
             }
-            for vdu in found["vdu"]
+            for vdu in loaded["vdu"]
         ]
-    return found
+    return loaded

@@ -147,11 +147,11 @@ class Store:
 
     def sound(self, collection: str) -> list[Document]:
         """Return the documents that are not damaged, in no order; for a clean-up."""
-        found = []
+        result = []
         for path in (self.root / collection).glob("*.json"):
             with suppress(NbiError):
-                found.append(self.find(collection, path.stem))
-        return [document for document in found if document is not None]
+                result.append(self.find(collection, path.stem))
+        return [document for document in result if document is not None]
 
     def update(self, collection: str, key: str, change: Callable[[Document], None]) -> Document:
         """Let ``change`` edit the document in place under the lock, write it, and return it."""

@@ -105,12 +105,12 @@ async def _save(request: Request, path: Path) -> None:
     given = request.headers.get("content-range")
     if given is None:
         return
-    found = _RANGE.fullmatch(given.strip())
+    match = _RANGE.fullmatch(given.strip())
     wrong = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
-    if found is None:
+    if match is None:
         text = "invalid Content-Range header format. Expected 'bytes start-end/total'"
         raise NbiError(text, wrong)
-    start, end, total = (int(number) for number in found.groups())
+    start, end, total = (int(number) for number in match.groups())
     if start:
         text = f"invalid Content-Range start sequence, expected '0' but received '{start}'"
         raise NbiError(text, wrong)

@@ -111,10 +111,10 @@ class Resources:
         Raises:
             NbiError: there is none. Clients must look up names themselves.
         """
-        found = self.engine.store.find(table, key) if _is_id(key) else None
-        if found is None:
+        record = self.engine.store.find(table, key) if _is_id(key) else None
+        if record is None:
             raise not_found(table, key)
-        return found
+        return record
 
 
 def _is_id(text: str) -> bool:
@@ -193,16 +193,16 @@ def _administration(resources: Resources) -> dict[str, Document]:
 
 def administration(table: str, resources: Resources, call: Call) -> Answer:
     """List users, projects, roles or controllers: one each; empty for kinds that a lab lacks."""
-    found = _administration(resources).get(table)
-    return _listed([] if found is None else [found], call)
+    record = _administration(resources).get(table)
+    return _listed([] if record is None else [record], call)
 
 
 def administered(table: str, resources: Resources, call: Call) -> Answer:
     """Show one of these, by its id or name."""
-    found = _administration(resources).get(table)
-    if found is None or call.key not in (found["_id"], found.get("name", NAME)):
+    record = _administration(resources).get(table)
+    if record is None or call.key not in (record["_id"], record.get("name", NAME)):
         raise not_found(table, call.key)
-    return Answer(found)
+    return Answer(record)
 
 
 def refused(resources: Resources, call: Call) -> Answer:
@@ -272,8 +272,8 @@ def _used(kind: str, resources: Resources) -> set[str]:
 
 def _waiting(kind: str, resources: Resources, key: str) -> Document | None:
     """Return the entry of a package without content."""
-    found = resources.engine.store.find(CREATED, key) if _is_id(key) else None
-    return found if found is not None and found["_admin"]["kind"] == kind else None
+    entry = resources.engine.store.find(CREATED, key) if _is_id(key) else None
+    return entry if entry is not None and entry["_admin"]["kind"] == kind else None
 
 
 def _package(kind: str, resources: Resources, call: Call) -> Answer:
@@ -381,8 +381,8 @@ def services(resources: Resources, call: Call) -> Answer:
     members: dict[str, list[Document]] = {}
     for vnfr in resources.engine.store.all(VNFRS):
         members.setdefault(vnfr["nsr-id-ref"], []).append(vnfr)
-    found = resources.engine.store.all(NSRS)
-    return _listed([records.ns(n, members.get(n["_id"], ())) for n in found], call)
+    nsrs = resources.engine.store.all(NSRS)
+    return _listed([records.ns(n, members.get(n["_id"], ())) for n in nsrs], call)
 
 
 def service(resources: Resources, call: Call) -> Answer:
@@ -513,8 +513,8 @@ def operations(resources: Resources, call: Call) -> Answer:
     resources.engine.reap()
     store = resources.engine.store
     owners = {n["_id"]: n for n in store.all(NSRS)}
-    found = [records.operation(o, store, owners.get(o["nsInstanceId"])) for o in store.all(OPS)]
-    return _listed(found, call)
+    result = [records.operation(o, store, owners.get(o["nsInstanceId"])) for o in store.all(OPS)]
+    return _listed(result, call)
 
 
 def operation(resources: Resources, call: Call) -> Answer:

@@ -75,8 +75,8 @@ def finish(
 
 def unfinished(store: Store, unit: str) -> list[ActionDocument]:
     """Return the actions of a unit that have not ended."""
-    found = (store.load_action(action_id) for action_id in store.action_ids())
-    return [action for action in found if action.unit == unit and action.completed is None]
+    stored = (store.load_action(action_id) for action_id in store.action_ids())
+    return [action for action in stored if action.unit == unit and action.completed is None]
 
 
 def result_of(action: ActionDocument) -> ActionResult | None:

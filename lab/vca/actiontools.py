@@ -22,7 +22,7 @@ def _action_get(context: HookContext, request: Request) -> Answer:
 
 
 def _action_set(context: HookContext, request: Request) -> Answer:
-    found: list[tuple[list[str], str]] = []
+    pairs: list[tuple[list[str], str]] = []
     for word in Arguments(request.arguments).operands:
         name, equals, value = word.partition("=")
         if not equals:
@@ -36,9 +36,9 @@ def _action_set(context: HookContext, request: Request) -> Answer:
                 )
             if key in RESERVED_RESULTS:
                 raise UsageError(f'cannot set reserved action key "{key}"')
-        found.append((keys, value))
+        pairs.append((keys, value))
     results = context.require_action().results
-    for keys, value in found:
+    for keys, value in pairs:
         place: dict[str, object] = results
         for key in keys[:-1]:
             inner = place.get(key)

@@ -39,10 +39,10 @@ def find_alive(document: ModelDocument, app: str) -> Application:
     Raises:
         NotFoundError: there is none of that name, or it is being removed.
     """
-    found = find(document, app)
-    if found.life == "dying":
+    application = find(document, app)
+    if application.life == "dying":
         raise NotFoundError(f'application "{app}" not found or not alive')
-    return found
+    return application
 
 
 def find_leader(document: ModelDocument, app: str) -> Unit:

@@ -153,11 +153,11 @@ class Action(Declared):
             key=lambda error: [str(part) for part in error.absolute_path],
         )
         if errors:
-            told = []
+            sentences = []
             for error in errors:
                 where = ".".join(["(root)", *(str(part) for part in error.absolute_path)])
-                told.append(f"{where} : {error.message}")
-            raise InvalidValueError(f"validation failed: {'; '.join(told)}")
+                sentences.append(f"{where} : {error.message}")
+            raise InvalidValueError(f"validation failed: {'; '.join(sentences)}")
         return _with_defaults(self.params, params)
 
 

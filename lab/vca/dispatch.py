@@ -49,7 +49,7 @@ def environment(
     charm_dir = str(runtime.paths.charm(unit.name))
     with context.document() as document:
         uuid, model_name = document.uuid, document.name
-    found = {
+    variables = {
         "APT_LISTCHANGES_FRONTEND": "none",
         "CHARM_DIR": charm_dir,
         "CLOUD_API_VERSION": "",
@@ -83,18 +83,18 @@ def environment(
     info = context.hook
     if info is not None and info.relation_id is not None:
         relation = context.relation(info.relation_id)
-        found |= {
+        variables |= {
             "JUJU_RELATION": relation.endpoint,
             "JUJU_RELATION_ID": relation.fake_id,
             "JUJU_REMOTE_UNIT": info.remote_unit,
             "JUJU_REMOTE_APP": info.remote_app,
         }
         if info.departing_unit:
-            found["JUJU_DEPARTING_UNIT"] = info.departing_unit
+            variables["JUJU_DEPARTING_UNIT"] = info.departing_unit
     if context.action is not None:
-        found |= {
+        variables |= {
             "JUJU_ACTION_NAME": context.action.name,
             "JUJU_ACTION_UUID": context.action.id,
             "JUJU_ACTION_TAG": f"action-{context.action.id}",
         }
-    return found
+    return variables

@@ -291,10 +291,10 @@ class Model:
     def remove_unit(self, unit: str, force: bool = False) -> None:
         """Let a unit go through its last hooks; with `force` it is gone at once, unasked."""
         with self._edit() as document:
-            found = applications.find_unit(document, unit)
+            record = applications.find_unit(document, unit)
             events = applications.remove_unit(document, unit) if force else []
             if not force:
-                applications.set_dying(document, found)
+                applications.set_dying(document, record)
                 events = elect(document)
         if force:
             self._discard(unit)
@@ -500,21 +500,21 @@ class Model:
             while busy := self._busy():
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    told = "; ".join(f"{name}: {what}" for name, what in sorted(busy.items()))
-                    raise WaitTimeoutError(f"not idle after {timeout:g} s: {told}")
+                    unfinished = "; ".join(f"{name}: {what}" for name, what in sorted(busy.items()))
+                    raise WaitTimeoutError(f"not idle after {timeout:g} s: {unfinished}")
                 # With an upper bound: a retry becomes due without a notification.
                 self._store.changed.wait(min(left, 1.0))
             return model_status(self._store.document)
 
     def _busy(self) -> dict[str, str]:
         document = self._store.document
-        told = {}
+        result = {}
         for name, unit in document.units.items():
             agent = self._agents.get(name)
             what = agent.busy(document, unit) if agent is not None else "about to start"
             if what:
-                told[name] = what
-        return told
+                result[name] = what
+        return result
 
     # -- faults and upkeep ------------------------------------------------------------------
 
@@ -537,8 +537,8 @@ class Model:
     def restore_unit_agent(self, unit: str) -> None:
         """Bring a vanished agent back; a hook it was in is run again."""
         with self._edit() as document:
-            found = applications.find_unit(document, unit)
-            found.agent_lost = False
+            record = applications.find_unit(document, unit)
+            record.agent_lost = False
             events = elect(document)
         self._spawn()
         self._publish(*events)

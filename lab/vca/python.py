@@ -51,11 +51,11 @@ def _probe(command: str | Path, reason: str) -> CharmPython | None:
 
 
 def _preferred() -> Iterator[Path]:
-    found = shutil.which(PREFERRED)
-    if found is not None:
-        yield Path(found)
+    path = shutil.which(PREFERRED)
+    if path is not None:
+        yield Path(path)
         # A pyenv shim runs only enabled versions; all installed versions are in a folder beside it.
-        yield from sorted(Path(found).parent.parent.glob("versions/3.6.*/bin/python3.6"))
+        yield from sorted(Path(path).parent.parent.glob("versions/3.6.*/bin/python3.6"))
 
 
 @functools.lru_cache(maxsize=8)

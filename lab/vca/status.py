@@ -142,7 +142,7 @@ def show_unit(document: ModelDocument, unit: Unit) -> dict[str, Any]:
             continue
         other = relation.other_app(unit.app)
         own_app = relation.endpoint_of(unit.app)
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "relation-id": relation.id,
             "endpoint": own_app.name,
             "related-endpoint": relation.endpoint_of(other).name,
@@ -155,8 +155,8 @@ def show_unit(document: ModelDocument, unit: Unit) -> dict[str, Any]:
             if name != unit.name and name.rpartition("/")[0] == other
         }
         if related:
-            told["related-units"] = related
-        info.append(told)
+            entry["related-units"] = related
+        info.append(entry)
     app = document.apps[unit.app]
     return {
         "charm": f"local:{app.charm_name}-{app.charm_revision}",

@@ -136,15 +136,15 @@ def show(request: Request, arguments: Arguments, value: object, default: str = "
 
 def key_values(words: Sequence[str]) -> dict[str, str]:
     """Return operands of the form KEY=VALUE."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise UsageError(f'expected "key=value", got "{word}"')
-        if key in found:
+        if key in result:
             raise UsageError(f'key "{key}" specified more than once')
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def yaml_map(request: Request, path: str) -> dict[str, str]:

@@ -96,13 +96,13 @@ def _goal_state(context: HookContext, request: Request) -> Answer:
     arguments = Arguments(request.arguments, OUTPUT)
     arguments.take(0)
 
-    def told(status: str, since: float) -> dict[str, str]:
+    def entry(status: str, since: float) -> dict[str, str]:
         moment = datetime.fromtimestamp(since, UTC)
         return {"status": status, "since": moment.strftime("%Y-%m-%d %H:%M:%SZ")}
 
     def unit(u: Unit) -> dict[str, str]:
         # Juju shows a unit under removal as such, whatever status it sets.
-        return told("dying" if u.life == "dying" else u.workload.status, u.workload.since)
+        return entry("dying" if u.life == "dying" else u.workload.status, u.workload.since)
 
     with context.document() as document:
         units = {u.name: unit(u) for u in document.units_of(context.app_name)}
@@ -113,7 +113,7 @@ def _goal_state(context: HookContext, request: Request) -> Answer:
             end = ends.setdefault(relation.endpoint, {})
             remote = document.units_of(relation.remote_app)
             since = min((u.agent.since for u in remote), default=0.0)
-            end[relation.remote_app] = told("joined", since)
+            end[relation.remote_app] = entry("joined", since)
             end.update({u.name: unit(u) for u in remote})
     return show(request, arguments, {"units": units, "relations": ends}, default="yaml")
 

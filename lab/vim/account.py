@@ -291,9 +291,9 @@ class Vim:
         if spec.management:
             raise VimError("The VIM has a management network already, made with the account.")
         with self._state.change() as state:
-            found = [n for n in state.networks.values() if n.tag == tag] if once else []
-            if found:
-                network = found[0]
+            existing = [n for n in state.networks.values() if n.tag == tag] if once else []
+            if existing:
+                network = existing[0]
             else:
                 network = planning.plan_network(
                     spec, tag, [n.subnet for n in state.networks.values()]

@@ -105,12 +105,12 @@ def _limit_cpu1(group: Path | None, quota: int) -> bool:
 
 def pids(group: Path) -> list[int]:
     """Every process in the group and below, seen from here (0, another pid namespace, left out)."""
-    found: list[int] = []
+    result: list[int] = []
     for directory, _, _ in os.walk(group):
         with contextlib.suppress(OSError):
             text = (Path(directory) / "cgroup.procs").read_text()
-            found.extend(pid for pid in map(int, text.split()) if pid)
-    return found
+            result.extend(pid for pid in map(int, text.split()) if pid)
+    return result
 
 
 def kill(group: Path, timeout: float = 10.0) -> None:

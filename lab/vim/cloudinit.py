@@ -124,7 +124,7 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
         VimError: a document is not YAML, or not a mapping. cloud-init would ignore this part, and
             boot the VDU without it.
     """
-    found = []
+    result = []
     for part in _parts(user_data):
         if not part.text.lstrip().startswith("#cloud-config"):
             continue
@@ -138,8 +138,8 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
             continue
         if not isinstance(document, dict):
             raise VimError(f"The cloud-config in {part.where} is not a mapping of options.")
-        found.append(document)
-    return found
+        result.append(document)
+    return result
 
 
 def check_user_data(user_data: str) -> None:

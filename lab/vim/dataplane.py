@@ -85,11 +85,11 @@ def kernel_has_sctp() -> bool:
 
 
 def _userspace_binary() -> Path | None:
-    found = [BUILT]
+    result = [BUILT]
     on_path = shutil.which("wireguard-go", path=f"/usr/local/bin:{os.defpath}:/usr/bin")
     if on_path:
-        found.append(Path(on_path))
-    return next((path for path in found if os.access(path, os.X_OK)), None)
+        result.append(Path(on_path))
+    return next((path for path in result if os.access(path, os.X_OK)), None)
 
 
 def _userspace_version(binary: Path) -> str:

@@ -59,8 +59,8 @@ def simulators() -> Simulators | None:
         return None
     if wanted != SIMULATORS:
         raise VimError(f"{VARIABLE} is '{wanted}': '{SIMULATORS}' and '{MACHINE}' are allowed.")
-    found = importlib.util.find_spec("diameter")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("diameter")
+    if spec is None or spec.origin is None:
         raise VimError("The simulators' libraries are not installed: run the set-up script.")
     if not _PYTHON.exists():
         raise VimError(
@@ -74,6 +74,6 @@ def simulators() -> Simulators | None:
         },
         {
             str(BASE / "python/simulators"): Path(__file__).resolve().parents[2] / "simulators",
-            str(BASE / "site-packages"): Path(found.origin).resolve().parents[1],
+            str(BASE / "site-packages"): Path(spec.origin).resolve().parents[1],
         },
     )

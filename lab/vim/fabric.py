@@ -210,13 +210,13 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
     known, wanted = 0, None
     while time.monotonic() < end:
         process.send_signal(signal.SIGUSR1)
-        while len(told := _COUNTS.findall(log.read_bytes())) == known:
+        while len(counts := _COUNTS.findall(log.read_bytes())) == known:
             if process.poll() is not None or time.monotonic() > end:
                 break
             time.sleep(0.005)
-        if len(told) > known:
-            known = len(told)
-            written, received, dropped = (int(number) for number in told[-1])
+        if len(counts) > known:
+            known = len(counts)
+            written, received, dropped = (int(number) for number in counts[-1])
             wanted = received - dropped if wanted is None else wanted
             if written >= wanted:
                 return

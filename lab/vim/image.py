@@ -282,8 +282,8 @@ def check_host(root: Path = Path("/")) -> None:
 
 def _distribution(root: Path) -> str:
     text = (root / "etc/os-release").read_text(encoding="utf-8")
-    found = re.search(r'^ID="?([a-z]+)"?$', text, re.MULTILINE)
-    return found.group(1) if found else "debian"
+    match = re.search(r'^ID="?([a-z]+)"?$', text, re.MULTILINE)
+    return match.group(1) if match else "debian"
 
 
 def build(upper: Path, look: Look, lower: Path = Path("/")) -> None:

@@ -31,13 +31,13 @@ def start_time(pid: int) -> int | None:
 
 def process_group(group: int) -> list[int]:
     """Pids of a process group."""
-    found = []
+    result = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             fields = _stat_fields(int(name))
             if fields is not None and int(fields[2]) == group:
-                found.append(int(name))
-    return found
+                result.append(int(name))
+    return result
 
 
 @dataclass(frozen=True)

@@ -291,17 +291,17 @@ class Vdu:
 
     def running(self) -> Running:
         """The keeper's report, without outdated data."""
-        told = read_json(self.directory / "run.json") or {}
+        report = read_json(self.directory / "run.json") or {}
 
         def alive(key: str) -> ProcessRef | None:
-            pair = told.get(key)
+            pair = report.get(key)
             process = ProcessRef(*pair) if pair else None
             return process if process and process.alive() else None
 
         return Running(
-            state=told.get("state", "off"),
-            error=told.get("error", ""),
-            boots=told.get("boots", 0),
+            state=report.get("state", "off"),
+            error=report.get("error", ""),
+            boots=report.get("boots", 0),
             keeper=alive("keeper"),
             init=alive("init"),
         )
@@ -496,7 +496,7 @@ def unmount(path: Path) -> None:
 
 def mounts_below(path: Path) -> list[Path]:
     """Mount points at or below a path, deepest first."""
-    found = []
+    result = []
     with open("/proc/self/mounts", encoding="utf-8") as file:
         for line in file:
             # Blanks and backslashes are written as three octal digits (proc(5)).
@@ -504,5 +504,5 @@ def mounts_below(path: Path) -> list[Path]:
                 re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[1])
             )
             if point == path or path in point.parents:
-                found.append(point)
-    return sorted(found, key=lambda point: len(point.parts), reverse=True)
+                result.append(point)
+    return sorted(result, key=lambda point: len(point.parts), reverse=True)

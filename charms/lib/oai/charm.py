@@ -154,18 +154,18 @@ class NfCharm(VnfCharm):
         is what the operator says.
         """
         admitted = {p.name: str(p.inner_address) for p in decided.peers if p.inner_address}
-        found = []
+        result = []
         for peer_name, (label, told) in self._told(link, problems):
-            found.append((label, attr.evolve(told, address=admitted.get(peer_name, ""))))
+            result.append((label, attr.evolve(told, address=admitted.get(peer_name, ""))))
         for name in self.more_relations():
             if part.link_of(name) == link:
-                found += [told for _, told in self._told(name, problems)]
-        found += sorted(self._manual_functions().get(link, {}).items())
-        return tuple(found)
+                result += [told for _, told in self._told(name, problems)]
+        result += sorted(self._manual_functions().get(link, {}).items())
+        return tuple(result)
 
     def _told(self, relation: str, problems: List[str]) -> List[Tuple[str, Tuple[str, part.Part]]]:
         """Return what each network function of a relation told, with its name as a peer."""
-        found = []
+        result = []
         for id, label, bag in self.environment.related(relation):
             try:
                 told = part.decode(bag, label)
@@ -173,8 +173,8 @@ class NfCharm(VnfCharm):
                 problems.append(str(error))
                 continue
             if told is not None:
-                found.append(("rel-{}".format(id), (label, told)))
-        return found
+                result.append(("rel-{}".format(id), (label, told)))
+        return result
 
     def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
         """Return the network functions of other services that the operator told of, by link."""

@@ -30,10 +30,10 @@ def answer(results: Results) -> Dict[str, Any]:
     if results.failed is not None:
         raise VpnaasError("measurement of S6a failed: {}".format(results.failed))
     try:
-        told = dict(json.loads(results.output("s6a-meter")))
+        report = dict(json.loads(results.output("s6a-meter")))
     except ValueError:
         reason = results.error("s6a-meter").strip().splitlines() or ["no report"]
         raise VpnaasError("measurement of S6a failed: {}".format(reason[-1]))
-    if not any(told[name]["count"] for name in s6a_meter.COMMANDS.values()):
+    if not any(report[name]["count"] for name in s6a_meter.COMMANDS.values()):
         raise VpnaasError("no UE registered while S6a was measured; nothing to tell")
-    return told
+    return report

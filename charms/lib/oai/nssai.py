@@ -97,19 +97,19 @@ def parse(where: str, text: str, parts: int) -> Tuple[Session, ...]:
 
     OAI's UDR finds a subscription by SST and DNN alone, so no two have both in common.
     """
-    found: List[Session] = []
+    result: List[Session] = []
     for part in text.split(","):
         one = _session(where, part.strip(" "), parts)
-        same = [s for s in found if (s.slice.sst, s.dnn) == (one.slice.sst, one.dnn)]
+        same = [s for s in result if (s.slice.sst, s.dnn) == (one.slice.sst, one.dnn)]
         if parts > 1 and same:
             what = "{} and {} have one SST and one DNN".format(same[0], one)
             raise InputError(where, what, "a DNN of its own for each slice of an SST")
-        if one in found:
+        if one in result:
             raise InputError(where, "{} is there twice".format(one), "each slice once")
-        found.append(one)
-    if len({one.slice for one in found}) > MOST:
+        result.append(one)
+    if len({one.slice for one in result}) > MOST:
         raise InputError(where, "more than {} slices".format(MOST), "up to {}".format(MOST))
-    return tuple(found)
+    return tuple(result)
 
 
 def text(sessions: Tuple[Session, ...]) -> str:

@@ -229,10 +229,10 @@ _COMPARED = (
 
 def disagreements(own: Part, other: Part, link: str, label: str) -> List[str]:
     """Return a sentence for each identity two ends of a link do not agree on."""
-    found = []
+    result = []
     expected = EXPECTED.get((own.kind, link))
     if expected != other.kind:
-        found.append(
+        result.append(
             "{}: {} is a network function {}; allowed: {}".format(
                 link, label, other.kind, expected or "none"
             )
@@ -240,12 +240,12 @@ def disagreements(own: Part, other: Part, link: str, label: str) -> List[str]:
     for name, title in _COMPARED:
         mine, theirs = getattr(own, name), getattr(other, name)
         if mine and theirs and mine != theirs:
-            found.append(
+            result.append(
                 "{}: {} of {} is {}; allowed: {}, as here".format(link, title, label, theirs, mine)
             )
     if own.slices and other.slices and expected == other.kind:
         differing = nssai.disagreement(own.slices, other.slices)
         if differing:
             form = "{}: {} of {} is {}; allowed: {}, as here"
-            found.append(form.format(link, differing, label, other.slices, own.slices))
-    return found
+            result.append(form.format(link, differing, label, other.slices, own.slices))
+    return result

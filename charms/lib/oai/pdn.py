@@ -126,11 +126,11 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
         report = json.loads(results.output("iperf3"))
         if report.get("error"):
             raise VpnaasError(failure + str(report["error"])[:300])
-        found = measure.rates(report, test.protocol)
+        rates = measure.rates(report, test.protocol)
     except (ValueError, KeyError, TypeError, AttributeError):
         said = results.error("iperf3").strip().splitlines() or ["no report"]
         raise VpnaasError(failure + said[-1][:300])
-    told = {
+    summary = {
         "address": own,
         "server": test.server,
         "port": test.port,
@@ -139,7 +139,7 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
         "seconds": test.duration,
         "parallel": test.parallel,
     }
-    return dict(told, **found)
+    return dict(summary, **rates)
 
 
 def latency_step(test: Latency, own: str) -> Step:
@@ -153,9 +153,9 @@ def latency(test: Latency, own: str, results: Results) -> Dict[str, Any]:
     Raises:
         VpnaasError: Nothing was sent, or nothing came back.
     """
-    found = measure.round_trips(results, test.server)
-    told = {"address": own, "server": test.server, "size": test.size}
-    return dict(told, **{"interval-ms": test.interval_ms}, **found)
+    times = measure.round_trips(results, test.server)
+    summary = {"address": own, "server": test.server, "size": test.size}
+    return dict(summary, **{"interval-ms": test.interval_ms}, **times)
 
 
 def serve_steps(own: str, seconds: int) -> List[Step]:

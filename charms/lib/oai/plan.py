@@ -179,8 +179,8 @@ class Outcome(Extra):
             link: encode(attr.evolve(self.part, address=address))
             for link, address in sorted(self.addresses.items())
         }
-        told = {"state": self.state, "functions": functions, "added": dict(self.added)}
-        return {"network-function": told}
+        result = {"state": self.state, "functions": functions, "added": dict(self.added)}
+        return {"network-function": result}
 
     def summary(self) -> str:
         """Return the words for the unit status, "" for none."""
@@ -223,27 +223,27 @@ def station(situation: Situation) -> str:
 
 def lacking(situation: Situation) -> List[str]:
     """Return what is missing before the network function can be rendered."""
-    found = []
+    result = []
     if situation.kind in STATIONS and not station(situation):
-        found.append("waiting for the {}".format(STATIONS[situation.kind]))
+        result.append("waiting for the {}".format(STATIONS[situation.kind]))
     for link, address in sorted(NEEDS[situation.kind].items()):
         end = situation.ends.get(link)
         if end is None:
-            found.append("{} is not configured".format(link))
+            result.append("{} is not configured".format(link))
         elif address and not end.peers:
-            found.append("waiting for the network function at the other end of {}".format(link))
-    return found
+            result.append("waiting for the network function at the other end of {}".format(link))
+    return result
 
 
 def closed_gates(situation: Situation) -> List[str]:
     """Return whom the first start waits for."""
-    found = []
+    result = []
     for link in GATES.get(situation.kind, ()):
         parts = situation.parts.get(link, ())
         if not any(part.ready for _, part in parts):
             names = ", ".join(label for label, _ in parts) or "the other end"
-            found.append("waiting for {} of {} to be ready".format(names, link))
-    return found
+            result.append("waiting for {} of {} to be ready".format(names, link))
+    return result
 
 
 def observe_steps(situation: Situation) -> List[Step]:
@@ -340,11 +340,11 @@ def engine(results: Results) -> str:
 
 def _disagreements(situation: Situation) -> List[str]:
     own = of(situation.kind, situation.params, False)
-    found: List[str] = []
+    result: List[str] = []
     for link, parts in sorted(situation.parts.items()):
         for label, part in parts:
-            found += disagreements(own, part, link, label)
-    return found
+            result += disagreements(own, part, link, label)
+    return result
 
 
 def _keep_secrets(situation: Situation, secrets: Secrets, results: Results) -> List[Step]:

@@ -51,12 +51,12 @@ def unit_states(names: List[str]) -> Dict[str, Json]:
     """Return what systemd says of each unit."""
     listed = [name + ".service" for name in names]
     words = ["--property", ",".join(("Id",) + SHOWN)]
-    found = {}
+    result = {}
     for part in _out("systemctl", "show", *(words + listed)).split("\n\n"):
         rows = dict(line.split("=", 1) for line in part.splitlines() if "=" in line)
         if "Id" in rows:
-            found[rows["Id"].rsplit(".", 1)[0]] = {key: rows.get(key, "") for key in SHOWN}
-    return found
+            result[rows["Id"].rsplit(".", 1)[0]] = {key: rows.get(key, "") for key in SHOWN}
+    return result
 
 
 def log_since_start(unit: str) -> str:

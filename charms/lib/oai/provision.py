@@ -187,7 +187,7 @@ def subscriber(imsi: str, msisdn: str, common: Subscription) -> List[str]:
 
 def mme(common: Subscription) -> List[str]:
     """Return the statements that let the MMEs ask; the HSS refuses a connection from others."""
-    found = []
+    result = []
     for number, host in enumerate(common["mmes"], start=common["mme_id"]):
         row = {
             "idmmeidentity": number,
@@ -196,8 +196,8 @@ def mme(common: Subscription) -> List[str]:
             "mmerealm": common["realm"],
             "ue_reachability": 1,
         }
-        found += [insert("mmeidentity", row), insert("mmeidentity_host", row)]
-    return found
+        result += [insert("mmeidentity", row), insert("mmeidentity_host", row)]
+    return result
 
 
 def statements(document: Dict[str, Any]) -> Iterator[str]:

@@ -184,14 +184,14 @@ class Meter:
 
     def summary(self) -> Dict[str, Any]:
         """Return what was measured, by command."""
-        told: Dict[str, Any] = {}
+        result: Dict[str, Any] = {}
         for command, name in COMMANDS.items():
             open_ones = sum(1 for asked in self.open.values() if asked.command == command)
-            told[name] = dict(statistics(self.times[name]), unanswered=open_ones)
-            told[name]["results"] = self.results[name]
+            result[name] = dict(statistics(self.times[name]), unanswered=open_ones)
+            result[name]["results"] = self.results[name]
         if self.backwards:
-            told["clock-set-back"] = self.backwards
-        return told
+            result["clock-set-back"] = self.backwards
+        return result
 
 
 def result_code(avps: bytes) -> int:

@@ -28,10 +28,10 @@ def connected(log: str) -> Dict[str, List[Dict[str, str]]]:
         if named:
             title, rows, started = named.group(1), [], False
             continue
-        found = _CELLS.search(line)
-        if not title or not found:
+        match = _CELLS.search(line)
+        if not title or not match:
             continue
-        cells = [cell.strip() for cell in found.group(1).split("|")]
+        cells = [cell.strip() for cell in match.group(1).split("|")]
         if cells[0] == "Index":
             started = True
         elif cells[0].strip("-") == "" and len(cells) == 1:
@@ -63,12 +63,12 @@ def sessions(log: str) -> Dict[str, List[Dict[str, Any]]]:
             contexts[supi].append({name: value})
         elif supi and contexts[supi]:
             contexts[supi][-1].setdefault(name, value)
-    found: Dict[str, List[Dict[str, Any]]] = {}
+    result: Dict[str, List[Dict[str, Any]]] = {}
     for supi, listed in sorted(contexts.items()):
         for session in listed:
             slice = _SLICE.search(session.get("S-NSSAI", ""))
             name = "{}-{}".format(slice.group(1), slice.group(2).upper()) if slice else "unknown"
-            found.setdefault(name, []).append(
+            result.setdefault(name, []).append(
                 {
                     "imsi": supi.replace("imsi-", ""),
                     "id": session["PDU Session ID"],
@@ -77,4 +77,4 @@ def sessions(log: str) -> Dict[str, List[Dict[str, Any]]]:
                     "qfi": session.get("Default QFI", ""),
                 }
             )
-    return found
+    return result

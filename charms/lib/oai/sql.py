@@ -62,12 +62,12 @@ def _select(columns: str, name: str, where: str) -> str:
 
 def held(rows: List[Row]) -> Dict[str, List[Dict[str, Any]]]:
     """Return the sessions that rows of `sessions` tell, by IMSI."""
-    found: Dict[str, List[Dict[str, Any]]] = {}
+    result: Dict[str, List[Dict[str, Any]]] = {}
     for row in rows:
         slice, configurations = _json(row["singleNssai"]), _json(row["dnnConfigurations"])
         for dnn, its in sorted(configurations.items()):
             profile = its.get("5gQosProfile", {})
-            found.setdefault(row["ueid"], []).append(
+            result.setdefault(row["ueid"], []).append(
                 {
                     "sst": slice.get("sst", 0),
                     "sd": str(slice.get("sd", "")),
@@ -76,7 +76,7 @@ def held(rows: List[Row]) -> Dict[str, List[Dict[str, Any]]]:
                     "priority": profile.get("priorityLevel", 0),
                 }
             )
-    return found
+    return result
 
 
 def _json(text: Optional[str]) -> Dict[str, Any]:

@@ -21,15 +21,15 @@ def latest(log: str) -> Dict[str, int]:
     Raises:
         VpnaasError: There is none.
     """
-    found: Dict[str, int] = {}
+    table: Dict[str, int] = {}
     complete: Dict[str, int] = {}
     for match in _ROW.finditer(log):
         name = ROWS[match.group(1)]
-        if name in found:
-            found = {}
-        found[name] = int(match.group(2))
-        if len(found) == len(ROWS):
-            complete, found = found, {}
+        if name in table:
+            table = {}
+        table[name] = int(match.group(2))
+        if len(table) == len(ROWS):
+            complete, table = table, {}
     if not complete:
         raise VpnaasError("the MME has shown no statistics yet; it does so every 10 s")
     return complete

@@ -175,10 +175,10 @@ def image_prefix(where: str, text: str) -> str:
 
 def pins(where: str, text: str) -> Tuple[Tuple[str, str], ...]:
     """Parse tags and digests of images, such as `hss=latest,spgwc=sha256:0123...`."""
-    found: Dict[str, str] = {}
+    result: Dict[str, str] = {}
     for part in text.split(",") if text else ():
         container, equals, version = part.strip(" ").partition("=")
-        known = container in IMAGES and container not in found
+        known = container in IMAGES and container not in result
         if not known or not equals or not _VERSION.match(version):
             raise InputError(
                 where,
@@ -186,8 +186,8 @@ def pins(where: str, text: str) -> Tuple[Tuple[str, str], ...]:
                 "none, or CONTAINER=TAG, CONTAINER=sha256:DIGEST or CONTAINER=TAG@sha256:DIGEST "
                 "with commas between, of " + ", ".join(sorted(IMAGES)),
             )
-        found[container] = version
-    return tuple(sorted(found.items()))
+        result[container] = version
+    return tuple(sorted(result.items()))
 
 
 def image_pins(where: str, text: str) -> str:
@@ -197,11 +197,11 @@ def image_pins(where: str, text: str) -> str:
 
 def resource_blocks(where: str, value: object) -> int:
     """Parse a cell's bandwidth."""
-    found = fields.integer(where, value, 6, 100)
-    if found not in RESOURCE_BLOCKS:
+    blocks = fields.integer(where, value, 6, 100)
+    if blocks not in RESOURCE_BLOCKS:
         allowed = ", ".join(str(count) for count in RESOURCE_BLOCKS)
-        raise InputError(where, "{} resource blocks".format(found), allowed)
-    return found
+        raise InputError(where, "{} resource blocks".format(blocks), allowed)
+    return blocks
 
 
 def whole(where: str, value: Union[int, str], low: int, high: int) -> int:

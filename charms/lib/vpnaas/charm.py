@@ -76,8 +76,8 @@ class VnfCharm(ReconcilingCharm):
                 "the command ended with exit code {}: {}".format(result.code, lines[-1][:500])
             )
         # Juju keeps the names `stdout` and `stderr` for itself.
-        told = {"output": result.out, "exit-code": str(result.code)}
-        return dict(told, **{"error-output": result.err} if result.err else {})
+        answer = {"output": result.out, "exit-code": str(result.code)}
+        return dict(answer, **{"error-output": result.err} if result.err else {})
 
     @action("generate-ssh-key", leader=False, plain=True)
     def _generate_ssh_key(self, params: Params) -> Dict[str, Any]:
@@ -312,10 +312,10 @@ class VnfCharm(ReconcilingCharm):
 
     def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
         """Return the details of links, with as many peers as fit or only the requested one."""
-        found = {link.link: link.details for link in outcome.links if link.link in links}
+        result = {link.link: link.details for link in outcome.links if link.link in links}
         if peer != "all":
-            return status.of_peer(found, peer)
-        return status.bounded(found, OUTPUT_LIMIT * 9 // 10)
+            return status.of_peer(result, peer)
+        return status.bounded(result, OUTPUT_LIMIT * 9 // 10)
 
 
 def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:

@@ -115,10 +115,10 @@ def _der(where: str, text: str, label: str) -> Tuple[str, bytes]:
     )
     if len(text) > 2 * MAX_BYTES:
         raise InputError(where, "{} characters are too many".format(len(text)), allowed)
-    found = re.match(r"\A\s*(?:-----BEGIN ([A-Z ]+)-----(.*)-----END \1-----)\s*\Z", text, re.S)
-    if found and found.group(1) != label:
-        raise InputError(where, "it is a {}".format(found.group(1).lower()), allowed)
-    body = "".join((found.group(2) if found else text).split())
+    match = re.match(r"\A\s*(?:-----BEGIN ([A-Z ]+)-----(.*)-----END \1-----)\s*\Z", text, re.S)
+    if match and match.group(1) != label:
+        raise InputError(where, "it is a {}".format(match.group(1).lower()), allowed)
+    body = "".join((match.group(2) if match else text).split())
     try:
         raw = base64.b64decode(body.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -137,12 +137,12 @@ def request(where: str, text: str) -> Request:
 
     body, raw = _der(where, text, REQUEST)
     try:
-        found = x509.load_der_x509_csr(raw)
-        names = list(found.subject)
+        csr = x509.load_der_x509_csr(raw)
+        names = list(csr.subject)
         if len(names) != 1 or names[0].oid.dotted_string != COMMON_NAME:
             raise _MalformedError("its subject is not one common name")
         name = str(names[0].value)
-        key = _strong(where, found)
+        key = _strong(where, csr)
     except _unreadable() as error:
         raise _not(where, "request", error)
     return Request(body, key, ike_identity(where + ": subject", name))
@@ -155,27 +155,27 @@ def certificate(where: str, text: str) -> Certificate:
 
     body, raw = _der(where, text, CERTIFICATE)
     try:
-        found = x509.load_der_x509_certificate(raw)
-        if found.version is not x509.Version.v3:
+        parsed = x509.load_der_x509_certificate(raw)
+        if parsed.version is not x509.Version.v3:
             raise _MalformedError("not of version 3")
-        size = (found.serial_number.bit_length() + 8) // 8
-        if found.serial_number <= 0 or size > 20:
+        size = (parsed.serial_number.bit_length() + 8) // 8
+        if parsed.serial_number <= 0 or size > 20:
             raise _MalformedError("a serial number out of range")
         names: Tuple[str, ...] = ()
         authority = False
-        for extension in found.extensions:
+        for extension in parsed.extensions:
             if isinstance(extension.value, x509.SubjectAlternativeName):
                 names = tuple(extension.value.get_values_for_type(x509.DNSName))
             elif isinstance(extension.value, x509.BasicConstraints):
                 authority = extension.value.ca
         certified = Certificate(
             text=body,
-            serial=found.serial_number.to_bytes(size, "big").hex(),
-            issuer=found.issuer.public_bytes().hex(),
-            subject=found.subject.public_bytes().hex(),
-            key=_strong(where, found),
-            begins=_seconds(found, "not_valid_before"),
-            ends=_seconds(found, "not_valid_after"),
+            serial=parsed.serial_number.to_bytes(size, "big").hex(),
+            issuer=parsed.issuer.public_bytes().hex(),
+            subject=parsed.subject.public_bytes().hex(),
+            key=_strong(where, parsed),
+            begins=_seconds(parsed, "not_valid_before"),
+            ends=_seconds(parsed, "not_valid_after"),
             names=names,
             authority=authority,
         )
@@ -186,35 +186,35 @@ def certificate(where: str, text: str) -> Certificate:
 
 def authority(where: str, text: str) -> Certificate:
     """Parse the self-signed certificate of a root authority."""
-    found = certificate(where, text)
-    if not found.authority:
+    root = certificate(where, text)
+    if not root.authority:
         raise InputError(where, "its key may not sign certificates", "basicConstraints CA:TRUE")
-    if not found.issued_by(found):
+    if not root.issued_by(root):
         raise InputError(where, "another authority issued it", "the root that signs itself")
-    return found
+    return root
 
 
-def matching(where: str, found: Certificate, key: str, identity: str) -> Certificate:
+def matching(where: str, held: Certificate, key: str, identity: str) -> Certificate:
     """Return a certificate, after a check that it has this key and this identity."""
-    if found.key != key:
+    if held.key != key:
         raise InputError(where, "it is for another key", "one for the public key in the offer")
-    if identity not in found.names:
-        told = ", ".join(found.names) or "nobody"
+    if identity not in held.names:
+        names = ", ".join(held.names) or "nobody"
         raise InputError(
-            where, "it names {}".format(shown(told)), "subjectAltName DNS:{}".format(identity)
+            where, "it names {}".format(shown(names)), "subjectAltName DNS:{}".format(identity)
         )
-    return found
+    return held
 
 
-def in_force(where: str, found: Certificate, now: int) -> Certificate:
+def in_force(where: str, held: Certificate, now: int) -> Certificate:
     """Return a certificate, after a check that it is valid now."""
-    if not found.begins <= now < found.ends:
+    if not held.begins <= now < held.ends:
         raise InputError(
             where,
-            "it is good from {} to {} only".format(date(found.begins), date(found.ends)),
+            "it is good from {} to {} only".format(date(held.begins), date(held.ends)),
             "one that is good now, {}".format(date(now)),
         )
-    return found
+    return held
 
 
 def date(seconds: int) -> str:
@@ -241,7 +241,7 @@ def _unreadable() -> Tuple[Type[Exception], ...]:
     )
 
 
-def _strong(where: str, found: Any) -> str:
+def _strong(where: str, parsed: Any) -> str:
     """Return the key of a certificate or request, base64 of its SubjectPublicKeyInfo.
 
     Raises:
@@ -250,7 +250,7 @@ def _strong(where: str, found: Any) -> str:
     from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    key = found.public_key()
+    key = parsed.public_key()
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < MIN_RSA:
             raise InputError(
@@ -261,7 +261,7 @@ def _strong(where: str, found: Any) -> str:
             raise InputError(where, "its key is of an unknown or weak kind", ALLOWED_KEYS)
     elif not isinstance(key, (ed25519.Ed25519PublicKey, ed448.Ed448PublicKey)):
         raise InputError(where, "its key is of an unknown or weak kind", ALLOWED_KEYS)
-    if found.signature_algorithm_oid.dotted_string not in _SIGNATURES:
+    if parsed.signature_algorithm_oid.dotted_string not in _SIGNATURES:
         raise InputError(
             where,
             "its signature is of an unknown or weak kind",
@@ -271,9 +271,9 @@ def _strong(where: str, found: Any) -> str:
     return base64.b64encode(whole).decode("ascii")
 
 
-def _seconds(found: Any, name: str) -> int:
+def _seconds(parsed: Any, name: str) -> int:
     # Python 3.6 has a cryptography that knows the former of the two names only.
-    moment = getattr(found, name + "_utc", None) or getattr(found, name)
+    moment = getattr(parsed, name + "_utc", None) or getattr(parsed, name)
     return calendar.timegm(moment.utctimetuple())
 
 

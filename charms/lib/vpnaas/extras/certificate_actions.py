@@ -20,8 +20,8 @@ def keys_of(charm_state: CharmState, link: str, label: str) -> List[str]:
     for remote in charm_state.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
         if offer is not None and offer.keys is not None:
-            found = [offer.keys.public_key, offer.keys.next_public_key]
-            known[remote.label] = [key for key in found if key]
+            keys = [offer.keys.public_key, offer.keys.next_public_key]
+            known[remote.label] = [key for key in keys if key]
     if label not in known:
         raise InputError(
             "revoke-peer: peer",
@@ -66,6 +66,6 @@ def given(params: Mapping[str, Any]) -> Tuple[Certificate, Certificate]:
         return value
 
     where = "set-certificate: "
-    found = x509.certificate(where + "certificate", text("certificate"))
+    issued = x509.certificate(where + "certificate", text("certificate"))
     root = x509.authority(where + "ca-certificate", text("ca-certificate"))
-    return found, root
+    return issued, root

@@ -89,7 +89,7 @@ class PairParams:
         for key in ("virtual-address", "other-address"):
             if text(key) in NOTHING:
                 raise InputError(at(key), "none given", "an address on the trusted side")
-        found = cls(
+        parsed = cls(
             role=role,
             virtual=fields.interface_address(at("virtual-address"), text("virtual-address")),
             other=fields.address(at("other-address"), text("other-address")),
@@ -101,13 +101,13 @@ class PairParams:
             advert=advert,
             away=bool(params.get("away", False)),
         )
-        if found.trusted == found.untrusted:
+        if parsed.trusted == parsed.untrusted:
             raise InputError(
                 at("untrusted-interface"),
-                "{} is the trusted one as well".format(found.trusted),
+                "{} is the trusted one as well".format(parsed.trusted),
                 "an interface of its own for each side",
             )
-        return found
+        return parsed
 
     def to_params(self) -> Dict[str, Any]:
         """Return what `parse` would make this of."""
@@ -273,8 +273,8 @@ def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
 
 def require_tools(results: Results) -> None:
     """Raise InputError naming every program the VDU lacks for a pair."""
-    found = results.found("pair/tools")
-    missing = [name for name in TOOLS if not found.get(name)]
+    present = results.found("pair/tools")
+    missing = [name for name in TOOLS if not present.get(name)]
     if missing:
         raise InputError(
             "configure-standby: role",
@@ -285,15 +285,15 @@ def require_tools(results: Results) -> None:
 
 def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
     """Return the steps from the observed to the wanted state; none where they agree."""
-    told = texts(pair)
-    changed = {path for path in FILES if results.text("pair" + path) != told[path][0]}
+    rendered = texts(pair)
+    changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     steps: List[Step] = []
     for folder in sorted({path.rpartition("/")[0] for path in changed}):
         if not folder.startswith("/etc/systemd/system") or folder.endswith(".d"):
             mode = 0o700 if folder == "/etc/osm-vpnaas" else 0o755
             steps.append(make_directory("pair/apply/folder" + folder, folder, mode))
     for path in sorted(changed):
-        steps.append(write("pair/apply" + path, path, *told[path]))
+        steps.append(write("pair/apply" + path, path, *rendered[path]))
     steps += _away_steps(away, results)
     units = {standby.WATCH_UNIT, standby.DAEMON_DROPIN, standby.KEEPALIVED_DROPIN}
     if changed & units:

@@ -177,14 +177,16 @@ def choose_peer(link: str, wanted: str, peers: Sequence[Peer]) -> Peer:
     able = [peer for peer in peers if peer.inner_address and not is_same(peer)]
     names = ", ".join(peer.label for peer in able) or "none, the link has no related peer yet"
     if wanted:
-        found = [peer for peer in able if wanted in (peer.label, peer.name)]
-        found = found or [peer for peer in able if wanted in peer.label]
+        matching = [peer for peer in able if wanted in (peer.label, peer.name)]
+        matching = matching or [peer for peer in able if wanted in peer.label]
     else:
-        found = able
-    if len(found) != 1:
-        what = "{} matches {} peers of {}".format(fields.shown(wanted or "auto"), len(found), link)
+        matching = able
+    if len(matching) != 1:
+        what = "{} matches {} peers of {}".format(
+            fields.shown(wanted or "auto"), len(matching), link
+        )
         raise InputError("peer", what, names)
-    return found[0]
+    return matching[0]
 
 
 def target(peer: Peer, path: str, link: str) -> fields.IPAddress:
@@ -260,25 +262,25 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
         KeyError, TypeError, ValueError: The data are not such a report.
     """
     start, end = report["start"], report["end"]
-    found = {}  # type: Dict[str, Any]
+    summary = {}  # type: Dict[str, Any]
     if protocol == "tcp":
-        found["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
-        found["mbps"] = _mbps(end["sum_received"])
-        found["retransmits"] = end["sum_sent"].get("retransmits")
+        summary["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
+        summary["mbps"] = _mbps(end["sum_received"])
+        summary["retransmits"] = end["sum_sent"].get("retransmits")
     else:
         received = end.get("sum_received") or end["sum"]
-        found["mbps"] = _mbps(received)
-        found["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
-        found["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
-        found["packets"] = int(received.get("packets", 0))
+        summary["mbps"] = _mbps(received)
+        summary["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
+        summary["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
+        summary["packets"] = int(received.get("packets", 0))
     if "sum_received_bidir_reverse" in end:
-        found["mbps-reverse"] = _mbps(end["sum_received_bidir_reverse"])
+        summary["mbps-reverse"] = _mbps(end["sum_received_bidir_reverse"])
     cpu = end.get("cpu_utilization_percent", {})
-    found["cpu-percent"] = {
+    summary["cpu-percent"] = {
         "local": round(float(cpu.get("host_total", 0)), 1),
         "remote": round(float(cpu.get("remote_total", 0)), 1),
     }
-    return found
+    return summary
 
 
 def _mbps(part: Mapping[str, Any]) -> float:
@@ -300,9 +302,9 @@ def latency(test: LatencyTest, peer: Peer, results: Results) -> Dict[str, Any]:
     Raises:
         VpnaasError: Nothing was sent, or nothing came back.
     """
-    found = round_trips(results, peer.label)
-    told = {"link": test.link, "peer": peer.label, "path": test.path}
-    return dict(told, size=test.size, **{"interval-ms": test.interval_ms}, **found)
+    times = round_trips(results, peer.label)
+    summary = {"link": test.link, "peer": peer.label, "path": test.path}
+    return dict(summary, size=test.size, **{"interval-ms": test.interval_ms}, **times)
 
 
 def round_trips(results: Results, label: str) -> Dict[str, Any]:

@@ -92,8 +92,8 @@ def fitting(shares: Sequence[Share]) -> None:
     for underlay, links in sorted(_by_underlay(shares).items()):
         rates = sorted({s.qos.underlay_mbps for s in links if s.qos.underlay_mbps})
         if len(rates) > 1:
-            told = " and ".join(str(rate) for rate in rates)
-            what = "links over {} say {} Mbit/s".format(underlay, told)
+            listed = " and ".join(str(rate) for rate in rates)
+            what = "links over {} say {} Mbit/s".format(underlay, listed)
             raise InputError("set-qos: underlay-mbps", what, "one rate for an interface")
         total = sum(s.qos.guaranteed_mbps for s in links)
         if rates and total > rates[0]:
@@ -162,12 +162,12 @@ def _matches(share: Share) -> List[str]:
     if share.technology == WIREGUARD:
         return [way + "udp sport {}".format(share.port)]
     if share.technology == IPSEC:
-        found = []
+        result = []
         for peer in share.peers:
             family = "ip6" if peer.version == 6 else "ip"
             to = "{}{} daddr {} ".format(way, family, peer)
-            found += [to + "meta l4proto 50", to + "udp sport { 500, 4500 }"]
-        return found
+            result += [to + "meta l4proto 50", to + "udp sport { 500, 4500 }"]
+        return result
     family = "ip6" if share.inner.version == 6 else "ip"
     return ["{}{} saddr {}".format(way, family, share.inner)]
 
@@ -218,7 +218,7 @@ def observe(wanted: bool) -> List[Step]:
 
 
 def _in_force(shares: Sequence[Share], files: Mapping[str, str], results: Results) -> bool:
-    told = results.output("qos/qdiscs")
+    output = results.output("qos/qdiscs")
     return (
         results.text("qos/nft") == files[NFT_FILE]
         and results.text("qos/tc") == files[TC_FILE]
@@ -226,7 +226,7 @@ def _in_force(shares: Sequence[Share], files: Mapping[str, str], results: Result
         and results.exit_code("qos/active") == 0
         and results.exit_code("qos/enabled") == 0
         and results.exit_code("qos/table") == 0
-        and all("htb 1: dev {} root".format(share.underlay) in told for share in shares)
+        and all("htb 1: dev {} root".format(share.underlay) in output for share in shares)
     )
 
 
@@ -283,7 +283,7 @@ _QUEUE = re.compile(r"qdisc (\w+) \w+: (?:dev \S+ )?parent 1:([0-9a-f]+)")
 
 def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
     """Return per link its 5QI, what follows from it, and the counters of its class."""
-    told = {}
+    summary = {}
     for underlay, links in sorted(_by_underlay(shares).items()):
         text = results.output("show/" + underlay)
         counters = {int(m[0], 16): m[1:] for m in _CLASS.findall(text)}
@@ -292,8 +292,8 @@ def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
         }
         for number, share in enumerate(links, FIRST):
             row, qos = share.qos.characteristics, share.qos
-            found = counters.get(number)
-            told[qos.link] = {
+            counter = counters.get(number)
+            summary[qos.link] = {
                 "five-qi": qos.five_qi,
                 "resource": row.resource,
                 "priority": row.priority,
@@ -304,11 +304,11 @@ def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
                 "maximum-mbps": qos.maximum_mbps,
                 "underlay": underlay,
                 "underlay-mbps": qos.underlay_mbps,
-                "in-force": found is not None,
+                "in-force": counter is not None,
                 "queue": queues.get(number, ""),
-                "sent-bytes": int(found[0]) if found else 0,
-                "sent-packets": int(found[1]) if found else 0,
-                "dropped": int(found[2]) if found else 0,
-                "delayed": int(found[3]) if found else 0,
+                "sent-bytes": int(counter[0]) if counter else 0,
+                "sent-packets": int(counter[1]) if counter else 0,
+                "dropped": int(counter[2]) if counter else 0,
+                "delayed": int(counter[3]) if counter else 0,
             }
-    return told
+    return summary

@@ -377,15 +377,15 @@ def _standby_gateways(where: str, text: str, technology: str) -> Tuple[fields.IP
         return ()
     if technology == WIREGUARD:
         raise InputError(where, "WireGuard has one peer to a prefix", "technology ipsec, or none")
-    found = tuple(fields.address(where, part.strip(" ")) for part in text.split(","))
+    addresses = tuple(fields.address(where, part.strip(" ")) for part in text.split(","))
     most, least = 2, 1 if technology == NONE else 2
-    if not least <= len(set(found)) == len(found) <= most:
+    if not least <= len(set(addresses)) == len(addresses) <= most:
         raise InputError(
             where,
             "{} is not a pair of addresses".format(fields.shown(text)),
             "none, or the outer addresses of both gateways such as 192.0.2.1,192.0.2.2",
         )
-    return found
+    return addresses
 
 
 def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:

@@ -240,14 +240,14 @@ class IpsecParams:
     def options(self) -> str:
         """Return the options that are not at their defaults, as text."""
         default = IpsecParams()
-        told = []
+        words = []
         for key in sorted(OPTIONS):
             value = getattr(self, key.replace("-", "_"))
             if value != getattr(default, key.replace("-", "_")):
                 text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
                 text = pools.show(value) if isinstance(value, tuple) else text
-                told.append("{}={}".format(key, text))
-        return ",".join(told)
+                words.append("{}={}".format(key, text))
+        return ",".join(words)
 
 
 def _number(low: int, high: int) -> Callable[[str, str], object]:
@@ -297,7 +297,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
 
 def options(where: str, text: str) -> Dict[str, object]:
     """Parse "key=value,key=value"; "none" and "" mean all defaults."""
-    found: Dict[str, object] = {}
+    result: Dict[str, object] = {}
     for part in () if text in NOTHING else text.split(","):
         key, equals, value = (word.strip(" ") for word in part.partition("="))
         if not equals or key not in OPTIONS:
@@ -306,10 +306,10 @@ def options(where: str, text: str) -> Dict[str, object]:
                 "{} is not an option with a value".format(fields.shown(part)),
                 ", ".join("{}=".format(name) for name in sorted(OPTIONS)),
             )
-        if key.replace("-", "_") in found:
+        if key.replace("-", "_") in result:
             raise InputError(where, "{} is given twice".format(key), "each option once")
-        found[key.replace("-", "_")] = OPTIONS[key]("{}: {}".format(where, key), value)
-    return found
+        result[key.replace("-", "_")] = OPTIONS[key]("{}: {}".format(where, key), value)
+    return result
 
 
 def parse(

@@ -22,8 +22,8 @@ def parse(where: str, text: str) -> Tuple[fields.IPNetwork, ...]:
     """Parse "none", a prefix, or one of IPv4 and one of IPv6 joined by '+'."""
     if text in ("", "none"):
         return ()
-    found = [fields.network(where, part) for part in text.split(SEPARATOR)]
-    for network in found:
+    prefixes = [fields.network(where, part) for part in text.split(SEPARATOR)]
+    for network in prefixes:
         low, high = WIDEST[network.version], NARROWEST[network.version]
         if not low <= network.prefixlen <= high:
             raise InputError(
@@ -31,9 +31,9 @@ def parse(where: str, text: str) -> Tuple[fields.IPNetwork, ...]:
                 "prefix length {} of {} is out of range".format(network.prefixlen, network),
                 "{} to {}".format(low, high),
             )
-    if len({network.version for network in found}) != len(found):
+    if len({network.version for network in prefixes}) != len(prefixes):
         raise InputError(where, "two prefixes of one IP version", "one of IPv4 and one of IPv6")
-    return tuple(sorted(found, key=lambda network: network.version))
+    return tuple(sorted(prefixes, key=lambda network: network.version))
 
 
 def show(pool: Sequence[fields.IPNetwork]) -> str:

@@ -57,8 +57,8 @@ class FileCache:
     def from_json(cls, text: str) -> "FileCache":
         """Read the cache back; an invalid text gives an empty cache."""
         try:
-            found = json.loads(text)
-            return cls({str(path): str(known) for path, known in found.items()})
+            document = json.loads(text)
+            return cls({str(path): str(known) for path, known in document.items()})
         except (ValueError, AttributeError):
             return cls()
 
@@ -94,28 +94,28 @@ def wire(steps: Sequence["Step"], known: Optional[FileCache]) -> List[Dict[str, 
     touched: Set[str] = set()
     listed = []
     for step in steps:
-        told = step.to_json()
-        path = str(told.get("path", ""))
-        if told["do"] == "read" and step.recall and known is not None and path not in touched:
+        body = step.to_json()
+        path = str(body.get("path", ""))
+        if body["do"] == "read" and step.recall and known is not None and path not in touched:
             text = known.get(path)
             if text is not None:
-                told["known"] = digest(text)
-        if told["do"] == "write" and path not in touched:
-            told = _patched(told, step.before)
-        touched |= {path, str(told.get("source", "")), str(told.get("stdout_file", ""))}
-        listed.append(told)
+                body["known"] = digest(text)
+        if body["do"] == "write" and path not in touched:
+            body = _patched(body, step.before)
+        touched |= {path, str(body.get("source", "")), str(body.get("stdout_file", ""))}
+        listed.append(body)
     return listed
 
 
-def _patched(told: Dict[str, Any], before: Optional[str]) -> Dict[str, Any]:
-    after = told["text"]
+def _patched(body: Dict[str, Any], before: Optional[str]) -> Dict[str, Any]:
+    after = body["text"]
     # U+FFFD replaces bytes that are not UTF-8, so its digest does not match the file.
     if before is None or len(after) < LEAST or "\ufffd" in before:
-        return told
+        return body
     start, end = difference(before, after)
     if 2 * (start + end) < len(after):
-        return told
-    rest = {key: value for key, value in told.items() if key != "text"}
+        return body
+    rest = {key: value for key, value in body.items() if key != "text"}
     changed = after[start : len(after) - end]
     return dict(rest, do="patch", of=digest(before), start=start, end=end, text=changed)
 

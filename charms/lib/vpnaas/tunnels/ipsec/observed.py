@@ -318,16 +318,16 @@ def public_key(pem: str) -> str:
 
 
 def _routes(link: str, results: Results) -> FrozenSet[fields.IPNetwork]:
-    found = set()
+    routes = set()
     try:
         for family in ("4", "6"):
             for route in json.loads(results.out("ipsec/route-" + family) or "[]"):
                 mine = route.get("dev") == ipsec_interface(link) and route["dst"] != "default"
                 if mine and route.get("protocol") != "kernel":
-                    found.add(fields.network("VDU: route", route["dst"]))
+                    routes.add(fields.network("VDU: route", route["dst"]))
     except (ValueError, KeyError):
         raise VduError("`ip -j route` printed something unexpected")
-    return frozenset(found)
+    return frozenset(routes)
 
 
 def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:
@@ -337,14 +337,14 @@ def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:
 
 def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:
     """Return the security associations of a link's connections, the newest first."""
-    found = []
+    sas = []
     try:
         for name, body in events(results.output(prefix + "ipsec/sas")):
             if name.startswith(link + "_"):
-                found.append(_sa(name, body))
+                sas.append(_sa(name, body))
     except (KeyError, ValueError, AttributeError):
         raise VduError("`swanctl --list-sas --raw` printed something unexpected")
-    return tuple(sorted(found, key=lambda sa: -sa.id))
+    return tuple(sorted(sas, key=lambda sa: -sa.id))
 
 
 def _sa(name: str, body: Mapping[str, object]) -> Sa:

@@ -96,8 +96,8 @@ def _making(lines: Sequence[str]) -> List[str]:
 
 def _in_own_table(lines: Sequence[str]) -> Set[str]:
     """Return the routes of an `ip -batch` file that are in the link's own table."""
-    found = [line for line in lines if line.startswith("route replace ") and " table " in line]
-    return {line.partition("route replace ")[2] for line in found}
+    routes = [line for line in lines if line.startswith("route replace ") and " table " in line]
+    return {line.partition("route replace ")[2] for line in routes}
 
 
 def _interface_changes(wanted: Configuration, state: State) -> List[Step]:

@@ -150,16 +150,16 @@ def look() -> Look:
 
 def peers(records: Mapping[str, str]) -> List[Peer]:
     """Read the charm's records; an unreadable record counts as one without peers."""
-    found = []
+    result = []
     for link, text in sorted(records.items()):
         try:
             for item in json.loads(text)["peers"]:
                 keys = tuple(str(item.get(key) or "") for key in ("public-key", "next-public-key"))
                 technology = str(item.get("technology") or "wireguard")
-                found.append(Peer(link, str(item["name"]), str(item["label"]), technology, keys))
+                result.append(Peer(link, str(item["name"]), str(item["label"]), technology, keys))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-    return found
+    return result
 
 
 class Tunnel:
@@ -296,16 +296,16 @@ class Meter:
                 yield peer, totals.get((peer.link, peer.name), 0)
 
     def _daemon(self) -> Iterator[Any]:
-        found = re.search(r"ikesas \{total=(\d+) half-open=(\d+)\}", self.last.stats)
+        match = re.search(r"ikesas \{total=(\d+) half-open=(\d+)\}", self.last.stats)
         answers = gauge("vpnaas_ike_daemon_up", "Whether the IKE daemon answers", [])
         total = gauge("vpnaas_ike_sas_all", "IKE_SAs in any state, of peers and strangers", [])
         half = gauge("vpnaas_ike_half_open", "IKE_SAs whose peer has not proved itself yet", [])
         alerts = counter("vpnaas_ike_failures", "Failures the IKE daemon told of", ["reason"])
-        if any(p.technology == "ipsec" for p in self.peers) or found:
-            answers.add_metric([], int(bool(found)))
-        if found:
-            total.add_metric([], int(found.group(1)))
-            half.add_metric([], int(found.group(2)))
+        if any(p.technology == "ipsec" for p in self.peers) or match:
+            answers.add_metric([], int(bool(match)))
+        if match:
+            total.add_metric([], int(match.group(1)))
+            half.add_metric([], int(match.group(2)))
         for reason, count in sorted(self.alerts.items()):
             alerts.add_metric([reason], count)
         yield from (answers, total, half, alerts)
@@ -339,9 +339,9 @@ def counter(name: str, text: str, names: List[str]) -> Any:
     return CounterMetricFamily(name, text, labels=names)
 
 
-def labels(found: Iterable[Peer]) -> Dict[Peer, str]:
+def labels(match: Iterable[Peer]) -> Dict[Peer, str]:
     """Return how peers are called: by their label, and by name as well where two share it."""
-    listed = list(found)
+    listed = list(match)
     shared: Dict[Tuple[str, str], int] = {}
     for peer in listed:
         shared[peer.link, peer.label] = shared.get((peer.link, peer.label), 0) + 1
@@ -367,7 +367,7 @@ def rows(text: str, width: int) -> Iterator[List[str]]:
 
 def connection_counters(text: str) -> Dict[Tuple[PeerKey, str], int]:
     """Return rekeyings per peer and kind from `swanctl --counters --all --raw`."""
-    found: Dict[Tuple[PeerKey, str], int] = {}
+    result: Dict[Tuple[PeerKey, str], int] = {}
     for name, body in re.findall(r"([^\s{}]+) \{(ike-rekey-init=[^{}]*)\}", text):
         values = dict(word.partition("=")[::2] for word in body.split())
         for kind, keys in (
@@ -375,13 +375,13 @@ def connection_counters(text: str) -> Dict[Tuple[PeerKey, str], int]:
             ("child", ("child-rekey",)),
         ):
             at = (peer_of(name), kind)
-            found[at] = found.get(at, 0) + sum(int(values.get(key, "0")) for key in keys)
-    return found
+            result[at] = result.get(at, 0) + sum(int(values.get(key, "0")) for key in keys)
+    return result
 
 
 def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
     """Return what rules with a counter that drop have dropped, per table and chain."""
-    found: Dict[Tuple[str, str], int] = {}
+    result: Dict[Tuple[str, str], int] = {}
     for table, text in tables.items():
         try:
             rules = [item["rule"] for item in json.loads(text)["nftables"] if "rule" in item]
@@ -392,8 +392,8 @@ def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
             packets = [p["counter"]["packets"] for p in parts if isinstance(p.get("counter"), dict)]
             if packets and any("drop" in part for part in parts):
                 at = (table, str(rule["chain"]))
-                found[at] = found.get(at, 0) + int(packets[0])
-    return found
+                result[at] = result.get(at, 0) + int(packets[0])
+    return result
 
 
 class Exporter:

@@ -31,8 +31,8 @@ def output(*command: str) -> str:
 def tunnels(*uri: str) -> int:
     """Return how many IKE_SAs are established."""
     shown = output("swanctl", "--stats", *uri)
-    found = re.search(r"IKE_SAs: (\d+) total, (\d+) half-open", shown)
-    return int(found.group(1)) - int(found.group(2)) if found else 0
+    match = re.search(r"IKE_SAs: (\d+) total, (\d+) half-open", shown)
+    return int(match.group(1)) - int(match.group(2)) if match else 0
 
 
 def active(address: str) -> bool:
@@ -45,13 +45,13 @@ def main(
 ) -> None:
     """Keep the file up to date, for ever."""
     uri = ("--uri",) + vici if vici else ()
-    told: Optional[int] = None
+    last: Optional[int] = None
     due = time.monotonic() + float(seconds)
     while True:
         value = int(span) * min(tunnels(*uri), int(peers)) // int(peers)
         if os.path.exists(AWAY):
             value = 0
-        if value != told:
+        if value != last:
             # In place: keepalived watches the file itself.
             with open(path, "w", encoding="ascii") as file:
                 file.write("{}\n".format(value))
@@ -63,9 +63,9 @@ def main(
         time.sleep(PERIOD)
         try:
             with open(path, encoding="ascii") as file:
-                told = int(file.read())
+                last = int(file.read())
         except (OSError, ValueError):
-            told = None
+            last = None
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def message(section: Dict[str, Any]) -> bytes:
 
 def parsed(data: bytes) -> Dict[str, Any]:
     """Return an answer without sections, as those to our requests are: values and lists."""
-    found: Dict[str, Any] = {}
+    result: Dict[str, Any] = {}
     items: List[str] = []
     at = 0
     while at < len(data):
@@ -173,12 +173,12 @@ def parsed(data: bytes) -> Dict[str, Any]:
             value = data[at + 2 : at + 2 + size].decode("utf-8", "replace")
             at += 2 + size
             if kind == 3:
-                found[name] = value
+                result[name] = value
             else:
                 items.append(value)
         elif kind == 4:
-            items = found[name] = []
-    return found
+            items = result[name] = []
+    return result
 
 
 class Daemon:

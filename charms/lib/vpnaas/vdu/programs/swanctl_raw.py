@@ -12,7 +12,7 @@ def events(text: str) -> List[Tuple[str, Dict[str, object]]]:
     Values come from our own configuration and from charon, identities were vetted; whatever does
     not nest raises ValueError.
     """
-    found: List[Tuple[str, Dict[str, object]]] = []
+    result: List[Tuple[str, Dict[str, object]]] = []
     for line in text.splitlines():
         words = line.split(" ", 2)
         if len(words) < 3 or words[1] != "event":
@@ -40,5 +40,5 @@ def events(text: str) -> List[Tuple[str, Dict[str, object]]]:
                 name = word
         for section, body in root.items():
             if isinstance(body, dict):
-                found.append((section, body))
-    return found
+                result.append((section, body))
+    return result
