@@ -48,13 +48,13 @@ class File:
 
     def get(self, *keys: str | int) -> Any:
         """The value of a key; EpcError when it is missing."""
-        found = self.content
+        value = self.content
         for key in keys:
             try:
-                found = found[key]
+                value = value[key]
             except (KeyError, IndexError, TypeError):
                 raise self.wrong(keys, "missing") from None
-        return found
+        return value
 
     def find(self, *keys: str | int, default: Any = None) -> Any:
         """The value of a key, or a default."""
@@ -65,26 +65,26 @@ class File:
 
     def address(self, *keys: str | int) -> str:
         """An IPv4 address, a prefix length after it dropped."""
-        found = str(self.get(*keys))
+        text = str(self.get(*keys))
         try:
-            return str(ipaddress.IPv4Interface(found).ip)
+            return str(ipaddress.IPv4Interface(text).ip)
         except ValueError:
-            raise self.wrong(keys, f"'{found}' is not an IPv4 address") from None
+            raise self.wrong(keys, f"'{text}' is not an IPv4 address") from None
 
     def number(self, *keys: str | int) -> int:
         """A number, written as one or as text."""
-        found = self.get(*keys)
+        value = self.get(*keys)
         try:
-            return int(str(found), 0)
+            return int(str(value), 0)
         except ValueError:
-            raise self.wrong(keys, f"'{found}' is not a number") from None
+            raise self.wrong(keys, f"'{value}' is not a number") from None
 
     def octets(self, *keys: str | int) -> bytes:
         """A key of 16 octets in hexadecimal."""
-        found = str(self.get(*keys))
-        if not re.fullmatch(r"[0-9a-fA-F]{32}", found):
+        text = str(self.get(*keys))
+        if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
             raise self.wrong(keys, "not 32 hexadecimal digits")
-        return bytes.fromhex(found)
+        return bytes.fromhex(text)
 
     def wrong(self, keys: Iterable[str | int], why: str) -> EpcError:
         """The error for a key's value."""
@@ -174,12 +174,12 @@ def free_diameter(path: str | Path) -> FreeDiameter:
 
 def allowed_peers(path: str | Path) -> tuple[str, ...]:
     """Suffixes (".REALM") or whole names of an acl_wl configuration."""
-    found = []
+    result = []
     for line in re.sub(r"#.*", "", text_of(path)).splitlines():
         for word in line.split():
             if not word.startswith("ALLOW_"):
-                found.append(word.removeprefix("*"))
-    return tuple(found)
+                result.append(word.removeprefix("*"))
+    return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -318,8 +318,8 @@ def interface_address(name: str) -> str:
         text=True,
         check=False,
     )
-    found = json.loads(done.stdout or "[]") if done.returncode == 0 else []
-    for one in found:
+    rows = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    for one in rows:
         for address in one.get("addr_info", []):
             return str(address["local"])
     raise EpcError(f"The interface {name} has no IPv4 address.")
@@ -390,10 +390,10 @@ def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
     for word in given:
         if word.startswith("--rfsimulator") and word[2:].rpartition(".")[0] not in sections:
             raise EpcError(f"unknown option: {word}")
-    found = [given[f"--{s}.serveraddr"] for s in sections if f"--{s}.serveraddr" in given]
+    result = [given[f"--{s}.serveraddr"] for s in sections if f"--{s}.serveraddr" in given]
     if age < (2023, 22) or not tag:
-        found.append(environment.get("RFSIMULATOR", ""))
-    return next(iter(found), "")
+        result.append(environment.get("RFSIMULATOR", ""))
+    return next(iter(result), "")
 
 
 def enb_config(path: str | Path) -> station.Config:

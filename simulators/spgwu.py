@@ -333,11 +333,11 @@ class Spgwu:
             except OSError as error:
                 log.debug("%s: %s", self.config.device, error)
                 return
-            found = down.get(packet[16:20])
-            if found is None or packet[0] >> 4 != 4:
+            tunnel = down.get(packet[16:20])
+            if tunnel is None or packet[0] >> 4 != 4:
                 self.traffic.dropped += 1
                 continue
-            teid, qfi, peer = found
+            teid, qfi, peer = tunnel
             if qfi is None:
                 head = header(0x30, 255, len(packet), teid)
             else:
