@@ -1,0 +1,157 @@
+"""A 5G core with two slices and a gNB in one process, on loopback addresses, without TUN."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from oai import provision_5g
+from simulators_support import OPC, K
+
+from simulators import spgwc, spgwu, ue
+from simulators.fiveg import amf, database, gnb, home, nas, nrf, sbi, smf
+from simulators.fiveg.slices import Snssai
+from simulators.fiveg.ue import Ue, Wanted
+from simulators.identity import Plmn, Tai
+from simulators.spgwu import Spgwu
+from simulators.usim import Usim
+
+PLMN = Plmn("242", "88")
+TAI = Tai(PLMN, 0xA000)
+FIRST = 242881234500000
+ONE, TWO, THREE = Snssai(1, 1), Snssai(2, 2), Snssai(3, 3)
+DNNS = {ONE: "internet", TWO: "factory"}
+POOLS = {ONE: "12.1.1.", TWO: "12.2.1."}
+#: 4 addresses are in the second slice, so that they end.
+LAST = {ONE: "12.1.4.254", TWO: "12.2.1.5"}
+NRF, UDR, UDM, AUSF, AMF, GNB, UU = (f"127.9.4.{number}" for number in range(1, 8))
+SMFS = {ONE: "127.9.4.11", TWO: "127.9.4.12"}
+UPFS = {ONE: "127.9.4.21", TWO: "127.9.4.22"}
+SESSIONS = [
+    {"sst": one.sst, "sd": f"{one.sd:06x}", "dnn": DNNS[one], "five_qi": 9, "priority": 90}
+    for one in (ONE, TWO)
+]
+
+
+def imsi(number: int) -> str:
+    return str(FIRST + number)
+
+
+def config(kind: str, address: str, **profile: Any) -> sbi.Config:
+    nrf_url = "" if kind == "NRF" else f"http://{NRF}:8080"
+    return sbi.Config(kind, address, 8080, nrf=nrf_url, profile=profile)
+
+
+def gnb_config(**changes: Any) -> gnb.Config:
+    plain = gnb.Config(
+        "gnb", 0xE00, (PLMN,), TAI.tac, AMF, GNB, GNB, UU, slices=(ONE, TWO), cell=0xE0001
+    )
+    return replace(plain, **changes)
+
+
+class Core:
+    """The network functions."""
+
+    def __init__(self) -> None:
+        account = {"MYSQL_USER": "oai", "MYSQL_PASSWORD": "secret"}
+        self.mysql = database.Server(":memory:", account)
+        self.nrf = nrf.Nrf(config("NRF", NRF))
+        stored = home.Database(UDR, database.PORT, "oai", "secret", "oai_db")
+        self.udr = home.Udr(config("UDR", UDR), stored)
+        self.udm = home.Udm(config("UDM", UDM))
+        self.ausf = home.Ausf(config("AUSF", AUSF))
+        self.amf = amf.Amf(
+            amf.Config(
+                "amf",
+                AMF,
+                config("AMF", AMF),
+                (amf.Guami(PLMN, 1, 1, 1),),
+                {TAI: frozenset((ONE, TWO))},
+                (nas.NEA2, nas.NEA0),
+            )
+        )
+        self.smfs = {one: self.smf(one) for one in (ONE, TWO)}
+        self.upfs = {
+            one: Spgwu(
+                spgwu.Config(UPFS[one], UPFS[one], UPFS[one], (f"{POOLS[one]}0/22",), (SMFS[one],))
+            )
+            for one in (ONE, TWO)
+        }
+        self.gnb = gnb.Gnb(gnb_config())
+        self._numbers = 0
+
+    def smf(self, one: Snssai) -> smf.Smf:
+        information = {"sNssai": one.json, "dnnSmfInfoList": [{"dnn": DNNS[one]}]}
+        profile = {"sNssaiSmfInfoList": [information]}
+        return smf.Smf(
+            smf.Config(
+                SMFS[one],
+                config("SMF", SMFS[one], smfInfo=profile),
+                (spgwc.Pdn(DNNS[one], f"{POOLS[one]}2", LAST[one]),),
+                frozenset([(one, DNNS[one])]),
+                ("192.0.2.53",),
+                1354,
+            )
+        )
+
+    def sql(self, *statements: str) -> None:
+        self.mysql.load("\n".join(statements))
+
+    async def start(self) -> None:
+        document = {
+            "first_imsi": str(FIRST),
+            "subscribers": 60,
+            "plmn": "24288",
+            "key": K.hex(),
+            "opc": OPC.hex(),
+            "sessions": SESSIONS,
+            "ambr_mbps": 100,
+        }
+        self.sql(*provision_5g.statements(document))
+        await self.mysql.start(UDR)
+        await self.nrf.node.start()
+        nodes = (self.udr, self.udm.node, self.ausf.node, self.amf, *self.smfs.values())
+        await asyncio.gather(*(one.start() for one in nodes))
+        for one in (*self.upfs.values(), self.gnb):
+            await one.start()
+        for made in self.smfs.values():
+            await asyncio.wait_for(made.n4.associated.wait(), 20)
+        await asyncio.wait_for(self.gnb.ready.wait(), 20)
+        while len(self.nrf.profiles) < 6:
+            await asyncio.sleep(0.05)
+
+    async def stop(self) -> None:
+        self.gnb.stop()
+        for upf in self.upfs.values():
+            upf.stop()
+        functions = (self.amf, *self.smfs.values(), self.ausf.node, self.udm.node, self.udr.node)
+        await asyncio.gather(*(one.stop() for one in functions))
+        await self.nrf.node.stop()
+        self.mysql.stop()
+        await asyncio.sleep(0.1)
+
+    async def ue(
+        self, number: int = 0, *requested: Snssai, key: bytes = K, radio: ue.Radio | None = None
+    ) -> Ue:
+        """A UE on a link of its own, or on one with others."""
+        if radio is None:
+            radio = ue.Radio()
+            await radio.connect(UU)
+        assert radio.link is not None
+        at = len(radio.ues) + 1
+        usim = Usim(imsi(number), key, OPC)
+        made = Ue(usim, radio.link, at, PLMN, requested)
+        radio.ues[at] = made  # type: ignore[assignment]
+        return made
+
+    async def until(self, true: Any) -> None:
+        for _ in range(400):
+            if true():
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("it did not come true")
+
+
+def wanted(one: Snssai, number: int = 1, dnn: str | None = None) -> Wanted:
+    return Wanted(number, DNNS[one] if dnn is None else dnn, one)
