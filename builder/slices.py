@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,6 +14,26 @@ from builder.errors import BuildError, sentence
 POINT = "vnfd-connection-point-ref"
 QOS = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
 """Instantiation parameters of a link that say what it is to get, after its name."""
+
+
+SST = {"eMBB": 1, "URLLC": 2, "mMTC": 3}
+"""Standardised slice/service types (TS 23.501 table 5.15.2.2-1, where mMTC is MIoT)."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """What a slice template says: its 5QI, and its S-NSSAI as network functions are told it."""
+
+    five_qi: int
+    snssai: str
+
+    @classmethod
+    def of(cls, nst: Mapping[str, Any]) -> Template:
+        """Read it from an NST."""
+        told = nst["SNSSAI-identifier"]
+        sd = told.get("slice-differentiator")
+        sst = SST.get(told["slice-service-type"], 1)
+        return cls(int(nst["quality-of-service"]["id"]), f"{sst}-{sd}" if sd else str(sst))
 
 
 class Rates(BaseModel):
@@ -34,6 +55,7 @@ class Subnet(BaseModel):
         addresses: Fixed address by link and member, instead of the service's own.
         additional_params: Values by member, instead of the service's own.
         qos: Links that get the 5QI of the template at both their ends, with their rates.
+        offers: Slices, by their entries, that AMF and gNB of the service are to offer.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -45,44 +67,95 @@ class Subnet(BaseModel):
         alias="additional-params", default_factory=dict
     )
     qos: dict[str, Rates] = Field(default_factory=dict)
+    offers: list[str] = Field(default_factory=list)
 
 
 class Slice(BaseModel):
-    """One entry of params/slices.yaml: a template, and a file for `osm nsi-create`."""
+    """One entry of params/slices.yaml: a template, and a file for `osm nsi-create`.
+
+    Attributes:
+        nst: The template.
+        dnn: Data network name, for a slice of a 5G core.
+        subnets: Parameters of its services.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     nst: str
+    dnn: str | None = None
     subnets: dict[str, Subnet] = Field(min_length=1)
 
 
-def parameter_file(
-    name: str, entry: Any, services: dict[str, dict[str, Any]], five_qis: Mapping[str, int]
-) -> dict[str, Any]:
-    """Return the parameters of a slice.
+def parameter_files(
+    entries: Mapping[str, Any],
+    services: dict[str, dict[str, Any]],
+    templates: Mapping[str, Template],
+) -> dict[str, dict[str, Any]]:
+    """Return the parameters of all slices, by name.
 
     Args:
-        name: Of the entry, for messages.
-        entry: As written.
+        entries: params/slices.yaml, as written.
         services: Parameters of services by file name.
-        five_qis: 5QI by template.
+        templates: By their ids.
     """
-    where = f"params/slices.yaml: {name}"
-    try:
-        wanted = Slice.model_validate(entry)
-    except ValidationError as error:
-        raise BuildError(f"{where}: {sentence(error)}") from None
-    if wanted.nst not in five_qis:
-        raise BuildError(f"{where}: nst: must be one of {', '.join(sorted(five_qis))}")
+    wanted = {}
+    for name, entry in entries.items():
+        try:
+            wanted[name] = Slice.model_validate(entry)
+        except ValidationError as error:
+            raise BuildError(f"params/slices.yaml: {name}: {sentence(error)}") from None
+        nst = wanted[name].nst
+        if nst not in templates:
+            allowed = ", ".join(sorted(templates))
+            raise BuildError(f"params/slices.yaml: {name}: nst: must be one of {allowed}")
+    return {name: _parameter_file(name, wanted, services, templates) for name in wanted}
+
+
+def _parameter_file(
+    name: str,
+    entries: Mapping[str, Slice],
+    services: dict[str, dict[str, Any]],
+    templates: Mapping[str, Template],
+) -> dict[str, Any]:
+    where, wanted = f"params/slices.yaml: {name}", entries[name]
+    template = templates[wanted.nst]
     subnets = []
     for subnet_id, subnet in wanted.subnets.items():
         if subnet.of not in services:
             raise BuildError(f"{where}: of: must be one of {', '.join(sorted(services))}")
         document = _of_service(services[subnet.of], subnet, where)
         for link, rates in subnet.qos.items():
-            _enforce(document, link, five_qis[wanted.nst], rates, where)
+            _enforce(document, link, template.five_qi, rates, where)
+        for other in subnet.offers:
+            if other not in entries or not entries[other].dnn:
+                raise BuildError(f"{where}: offers: {other} is no slice with a dnn")
+        offered = {other: entries[other] for other in subnet.offers}
+        if wanted.dnn:
+            _identify(document, template, wanted.dnn, offered, templates)
         subnets.append({"id": subnet_id, **document})
     return {"netslice-subnet": subnets}
+
+
+def _identify(
+    document: dict[str, Any],
+    template: Template,
+    dnn: str,
+    offered: Mapping[str, Slice],
+    templates: Mapping[str, Template],
+) -> None:
+    """Give the template's S-NSSAI to every network function of 5GS that takes one."""
+    listed = [(templates[one.nst], one.dnn) for one in offered.values()]
+    sessions = ",".join(f"{one.snssai}/{dnn}/{one.five_qi}" for one, dnn in listed)
+    for member in document["additionalParamsForVnf"]:
+        values = member["additionalParams"]
+        if "nf_slice" in values:
+            values |= {"nf_slice": template.snssai, "nf_dnn": dnn}
+        elif "nf_sessions" in values:
+            values["nf_sessions"] = f"{template.snssai}/{dnn}"
+        elif "nf_amf_region" in values:
+            values["nf_slices"] = sessions
+        elif "nf_slices" in values:
+            values["nf_slices"] = ",".join(one.snssai for one, _ in listed)
 
 
 def _enforce(document: dict[str, Any], link: str, five_qi: int, rates: Rates, where: str) -> None:

@@ -116,12 +116,11 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
         if name in written:
             raise BuildError(f"params/variants.yaml: {name}: params/{name}.yaml exists as well")
         files[name] = _derive(str(name), entry, written)
-    services, five_qis = dict(files), _five_qis(tree)
-    for name, entry in read(folder / "slices.yaml").items():
-        if name in services:
+    entries = {str(name): entry for name, entry in read(folder / "slices.yaml").items()}
+    for name in entries:
+        if name in files:
             raise BuildError(f"params/slices.yaml: {name}: a service has parameters of that name")
-        files[name] = slices.parameter_file(str(name), entry, services, five_qis)
-    return files
+    return files | slices.parameter_files(entries, dict(files), _templates(tree))
 
 
 def _complete(document: dict[str, Any]) -> None:
@@ -134,12 +133,12 @@ def _complete(document: dict[str, Any]) -> None:
                 values.setdefault(f"{link}_{word}", 0)
 
 
-def _five_qis(tree: Tree) -> dict[str, int]:
-    """Return the 5QI of each slice template, by its id."""
+def _templates(tree: Tree) -> dict[str, slices.Template]:
+    """Return what each slice template says, by its id."""
     result = {}
     for path in sorted(tree.root.glob("nst-packages/*/*_nst.yaml")):
         for template in read(path).get("nst") or ():
-            result[str(template["id"])] = int(template["quality-of-service"]["id"])
+            result[str(template["id"])] = slices.Template.of(template)
     return result
 
 

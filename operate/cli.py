@@ -14,6 +14,7 @@ from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.client import Client
 from operate.join import End, join, part
+from operate.slices import Joiner, follow, join_slices
 from operate.targets import PORT, targets
 
 
@@ -57,6 +58,24 @@ def part_command(one: str, other: str, client: str) -> None:
     """Undo what join did."""
     for line in part(Client(tuple(shlex.split(client))), End.parse(one), End.parse(other)):
         click.echo(line)
+
+
+@main.command(name="join-slices")
+@click.argument("slices", nargs=-1, metavar="[NSI]...")
+@click.option("--timeout", type=click.IntRange(1), default=1800, show_default=True)
+@click.option("--pause", type=click.IntRange(1), default=10, show_default=True)
+@_client
+def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, client: str) -> None:
+    """Join the services of slices; without a name, of all there are and will be.
+
+    With names it ends when the network functions of all are ready. Without, it goes on, as a
+    service beside OSM: a new slice is joined, and what a deleted one shared forgets it.
+    """
+    joiner = Joiner(Client(tuple(shlex.split(client))), click.echo)
+    if slices:
+        join_slices(joiner, slices, timeout, pause)
+    else:
+        follow(joiner, pause)
 
 
 @main.command(name="targets")

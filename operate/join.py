@@ -119,7 +119,17 @@ def join(client: Client, one: End, other: End) -> list[str]:
     """
     if one.address is None and other.address is None:
         raise OperateError(f"one end needs an address the other can reach: {_FORM}")
-    states = {end: state_of(client, end) for end in (one, other)}
+    return introduce(client, (one, other), (state_of(client, one), state_of(client, other)))
+
+
+def introduce(client: Client, ends: tuple[End, End], known: tuple[State, State]) -> list[str]:
+    """Tell each of two ends what is known of the other; return a line for each.
+
+    Raises:
+        OperateError: a primitive failed.
+    """
+    one, other = ends
+    states = dict(zip(ends, known, strict=True))
     lines = []
     pairs = ((one, other), (other, one))
     for here, there in pairs:
@@ -158,15 +168,19 @@ def part(client: Client, one: End, other: End) -> list[str]:
     Raises:
         OperateError: a primitive failed.
     """
-    lines = []
-    for here, there in ((one, other), (other, one)):
-        params = {"link": here.link, "name": there.name}
-        told = client.action(
-            here.ns, here.vnf, "show-status", {"link": "all"}, instance=here.instance
-        )
-        known = told.get("network-function", {}).get("added", {})
-        if there.name in known.get(here.link, ()):
-            client.action(here.ns, here.vnf, "delete-function", params, instance=here.instance)
-        client.action(here.ns, here.vnf, "delete-peer", params, instance=here.instance)
-        lines.append(f"{here}: no peer {there.name} any more")
-    return lines
+    return [forget(client, one, other), forget(client, other, one)]
+
+
+def forget(client: Client, here: End, there: End) -> str:
+    """Remove one end from the other; return a line.
+
+    Raises:
+        OperateError: a primitive failed.
+    """
+    params = {"link": here.link, "name": there.name}
+    told = client.action(here.ns, here.vnf, "show-status", {"link": "all"}, instance=here.instance)
+    known = told.get("network-function", {}).get("added", {})
+    if there.name in known.get(here.link, ()):
+        client.action(here.ns, here.vnf, "delete-function", params, instance=here.instance)
+    client.action(here.ns, here.vnf, "delete-peer", params, instance=here.instance)
+    return f"{here}: no peer {there.name} any more"

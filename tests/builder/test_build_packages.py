@@ -142,7 +142,7 @@ FIVE_QI = {
 
 def test_quality_of_service_of_the_templates_is_that_of_their_5qi(documents):
     templates = {n: d["nst"][0] for n, d in documents.items() if "nst" in d}
-    assert len(templates) == 8
+    assert len(templates) == 11
     for name, nst in templates.items():
         qos = nst["quality-of-service"]
         keys = ("resource-type", "priority-level", "packet-delay-budget", "packet-error-rate")

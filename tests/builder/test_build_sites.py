@@ -196,3 +196,38 @@ def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatc
     assert result.exit_code == 1
     assert "172.16.6.2, which is that of" in result.output
     assert not (tmp_path / "out").exists()
+
+
+SLICES_5G = {
+    "embb_5g": ("1-000001", "internet", 6),
+    "urllc_5g": ("2-000002", "factory", 82),
+    "mmtc_5g": ("3-000003", "sensors", 9),
+}
+
+
+@pytest.mark.parametrize("name", SLICES_5G)
+def test_the_s_nssai_of_a_template_reaches_every_function_of_its_slice(tree, files, name):
+    template = yaml.safe_load((tree.root / f"nst-packages/{name}_nst/{name}_nst.yaml").read_text())
+    assert template["nst"][0]["SNSSAI-identifier"]["slice-differentiator"] == SLICES_5G[name][0][2:]
+    slice, dnn, five_qi = SLICES_5G[name]
+    shared, own = files[name]["netslice-subnet"]
+    for kind in ("smf", "upf"):
+        given = member(own, kind)
+        assert (given["nf_slice"], given["nf_dnn"]) == (slice, dnn)
+    assert member(own, "upf")["n3_five_qi"] == five_qi
+    offered = [f"{one}/{its}/{qi}" for one, its, qi in SLICES_5G.values()]
+    assert member(shared, "amf")["nf_slices"] == ",".join(offered)
+    assert member(shared, "gnb")["nf_slices"] == ",".join(one for one, _, _ in SLICES_5G.values())
+    assert member(shared, "ue")["nf_sessions"] == f"{slice}/{dnn}"
+    # The whole slice agrees, as a service of all its members would.
+    together = {
+        "additionalParamsForVnf": shared["additionalParamsForVnf"] + own["additionalParamsForVnf"]
+    }
+    assert identities.disagreements(together) == []
+
+
+def test_slices_of_one_network_do_not_meet_in_an_address(files):
+    for link, kind in (("sbi", "smf"), ("n3", "upf")):
+        found = [member(files[n]["netslice-subnet"][1], kind) for n in SLICES_5G]
+        assert len({given[f"{link}_inner_address"] for given in found}) == 3
+        assert len({given["nf_ue_pool"] for given in found}) == 3

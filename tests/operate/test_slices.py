@@ -1,0 +1,145 @@
+"""Slices whose services are joined as OSM's records say, until their functions are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from operate.client import Client, OperateError
+from operate.slices import Joiner, ends_of, follow, join_slices, names
+
+POINTS = [
+    {"nss-ref": "shared", "nsd-connection-point-ref": "sbi-sap"},
+    {"nss-ref": "slice", "nsd-connection-point-ref": "sbi-sap"},
+]
+NSI = {
+    "operational-status": "running",
+    "network-slice-template": {
+        "netslice-vld": [
+            {"id": "sbi", "nss-connection-point-ref": POINTS},
+            {"id": "mgmt", "mgmt-network": True, "nss-connection-point-ref": POINTS},
+        ]
+    },
+    "_admin": {
+        "nsrs-detailed-list": [
+            {"nss-id": "shared", "nsrId": "id-1"},
+            {"nss-id": "slice", "nsrId": "id-2"},
+        ]
+    },
+}
+MEMBERS = {"id-1": ("first.shared", "amf", "gnb"), "id-2": ("first.slice", "smf", "upf")}
+ADDRESSES = {"amf": "192.168.23.10", "smf": "192.168.23.20"}
+
+
+class Osm(Client):
+    """Records of one slice; its SMF becomes ready once it was told of a ready AMF."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "asked", [])
+        object.__setattr__(self, "slices", ["first"])
+        object.__setattr__(self, "ready", {"amf"})
+
+    asked: list[tuple[str, str, str]]
+    slices: list[str]
+    ready: set[str]
+
+    def verb(self, *words: str) -> str:
+        rows = "".join(f"| {name} | id-of-{name} | running |\n" for name in self.slices)
+        return f"+---+\n| netslice instance name | id | status |\n+---+\n{rows}+---+\n"
+
+    def document(self, verb: str, id: str) -> dict[str, Any]:
+        if verb == "nsi-show":
+            if id not in self.slices:
+                raise OperateError(f"no slice {id}")
+            return dict(NSI)
+        if verb == "vnf-show":
+            interfaces = [{"ns-vld-id": "mgmt", "ip-address": "10.0.0.1"}]
+            if id in ADDRESSES:
+                interfaces.append({"ns-vld-id": "sbi", "ip-address": ADDRESSES[id] + ";fd00::1"})
+            return {"member-vnf-index-ref": id, "vdur": [{"interfaces": interfaces}]}
+        found = [i for i in MEMBERS if id in (i, MEMBERS[i][0])]
+        if not found or (id == "first.slice" and not self.slices):
+            raise OperateError(f"no service {id}")
+        name, *members = MEMBERS[found[0]]
+        sapd = [{"id": "sbi-sap", "virtual-link-desc": "sbi"}]
+        return {"name": name, "nsd": {"sapd": sapd}, "constituent-vnfr-ref": members}
+
+    def action(
+        self,
+        ns: str,
+        vnf: str,
+        name: str,
+        params: Mapping[str, Any],
+        timeout: float | None = None,
+        instance: tuple[str, int] | None = None,
+    ) -> dict[str, Any]:
+        if name == "show-status":
+            told = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}
+            link = {"public-key": vnf, "inner-address": "172.16.23.9/24", "listen-port": 51829}
+            functions = {"functions": {"sbi": told}, "added": {"sbi": ["first-slice-smf"]}}
+            return {"sbi": link, "network-function": functions}
+        self.asked.append((vnf, name, params["name"]))
+        if name == "add-function" and vnf == "smf" and '"nf-ready": "yes"' in params["function"]:
+            self.ready.add("smf")
+        return {"state": "ready", "reason": ""} if name == "add-function" else {}
+
+
+def test_the_ends_are_the_vnfs_on_the_network_of_the_sap() -> None:
+    ((one, other),) = ends_of(Osm(), NSI)
+    assert (str(one), one.address) == ("first.shared/amf:sbi", "192.168.23.10")
+    assert (str(other), other.address) == ("first.slice/smf:sbi", "192.168.23.20")
+
+
+def test_a_slice_is_joined_until_both_ends_are_ready_and_then_left_alone() -> None:
+    osm, lines = Osm(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    join_slices(joiner, ["first"], timeout=60, pause=0)
+    assert lines[-1] == "first: joined"
+    # Once with an SMF that is not ready, once with one that is.
+    once = {("amf", "add-peer"), ("smf", "add-peer"), ("amf", "add-function")}
+    assert once | {("smf", "add-function")} == {(vnf, name) for vnf, name, _ in osm.asked}
+    assert len(osm.asked) == 8
+    follow(joiner, 0, range(2))
+    assert len(osm.asked) == 8
+
+
+def test_what_a_deleted_slice_shared_forgets_it() -> None:
+    osm, lines = Osm(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    follow(joiner, 0, range(3))
+    assert joiner.settled == {"first"}
+    osm.asked.clear()
+    osm.slices.clear()
+    follow(joiner, 0, range(2))
+    assert osm.asked == [
+        ("amf", "delete-function", "first-slice-smf"),
+        ("amf", "delete-peer", "first-slice-smf"),
+    ]
+    assert (joiner.pairs, joiner.told, joiner.settled) == ({}, {}, set())
+
+
+def test_one_that_fails_does_not_stop_the_others() -> None:
+    osm, lines = Osm(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    joiner.pairs["lost"] = [next(iter(ends_of(osm, NSI)))]
+    osm.slices[:] = ["gone", "first"]
+    real = osm.document
+
+    def broken(verb: str, id: str) -> dict[str, Any]:
+        if id == "gone":
+            raise OperateError("no slice gone")
+        return real(verb, id)
+
+    object.__setattr__(osm, "document", broken)
+    follow(joiner, 0, range(3))
+    assert "error: no slice gone" in lines
+    assert joiner.settled == {"first"}
+    with pytest.raises(OperateError, match="no slice gone"):
+        join_slices(joiner, ["gone"], timeout=60, pause=0)
+
+
+def test_names_are_those_of_the_table() -> None:
+    assert names(Osm()) == ["first"]
