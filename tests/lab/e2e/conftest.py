@@ -16,6 +16,7 @@ from e2e_support import (
     SHARED_HSS,
     SITEGW,
     SLICES,
+    SLICES_5G,
     SMALL_CELL,
     Lab,
     Secrets,
@@ -33,7 +34,7 @@ from lab.vim.store import Home
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    core = [*CORE_5G, *EPC, *EPC_SECGW, *SHARED_HSS]
+    core = [*CORE_5G, *SLICES_5G, *EPC, *EPC_SECGW, *SHARED_HSS]
     return built(tmp_path_factory, [*BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
 
 

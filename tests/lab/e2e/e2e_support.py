@@ -38,7 +38,11 @@ SMALL_CELL = (
     "small_cell_ns",
 )
 SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
-CORE_5G = ("amf_vnf", "smf_vnf", "upf_vnf", "gnb_vnf", "5gc_ns")
+CORE_5G = ("amf_vnf", "smf_vnf", "upf_vnf", "gnb_vnf", "nr_ue_vnf", "5gc_ns", "5gc_ue_ns")
+SLICES_5G = (
+    *("amf_vnf", "smf_vnf", "upf_vnf", "gnb_vnf", "nr_ue_vnf", "5gc_shared_ns", "5gc_slice_ns"),
+    *("embb_5g_nst", "urllc_5g_nst"),
+)
 EPC_SECGW = (
     *("hss_vnf", "mme_trusted_vnf", "spgwc_vnf", "spgwu_trusted_vnf", "secgw_vnf"),
     *("enb_backhaul_vnf", "ue_vnf", "epc_secgw_ns", "epc_secgw_ha_ns"),

@@ -1,0 +1,198 @@
+"""5G network functions on secured links: a UE has a PDU session in its slice, with no manual step.
+
+What runs on the VDUs are the simulators of the lab, by the image references and files of the real
+network functions, which speak the real protocols.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from e2e_support import CORE_5G, SLICES_5G, ActionError, InBackground, Lab, Service, Vnf, gone, wait
+from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, K
+from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from vpnaas.base.links import REFERENCE_POINTS
+
+from operate.client import Client
+from operate.slices import Joiner, join_slices
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+N6 = "10.254.2.30"
+IMSI = str(FIRST_IMSI)
+MARKER = b"a UE's own words"
+LINKS = ("n2", "n3", "n4", "sbi")
+MEMBERS = ("amf", "smf", "upf", "gnb", "ue")
+
+
+def pings(ue: Vnf, device: str = DEVICE, count: int = 3) -> int:
+    """Return how many echo requests through a PDU session were answered."""
+    words = ("ping", "-n", "-c", str(count), "-i", "0.2", "-W", "2", "-I", device)
+    shown = ue.run(*words, "-p", MARKER.hex(), "-s", "64", N6, timeout=count + 60)
+    return shown.stdout.count("bytes from")
+
+
+def ready(vnf: Vnf) -> bool:
+    return bool(vnf.action("health")["state"] == "ready")
+
+
+@pytest.fixture(scope="module")
+def core(lab: Lab) -> Iterator[Service]:
+    lab.onboard(*CORE_5G)
+    service = lab.create("5g", "5gc_ue_ns", "5gc_ue")
+    yield service
+    gone(service)
+
+
+def test_every_network_function_is_ready_after_ns_create(core: Service) -> None:
+    shown = core.record()["lab"]["charms"]
+    for name in MEMBERS:
+        wait(lambda name=name: ready(core[name]), f"{name} is ready", LONG)
+        assert shown[core[name].application]["status"] == "active"
+
+
+def test_a_session_passes_all_tunnels_and_nothing_is_in_clear(
+    core: Service, tmp_path: Path
+) -> None:
+    captures: dict[str, Capture] = {}
+    with ExitStack() as stack:
+        for link in LINKS:
+            context = captured(core, link, tmp_path / f"{link}.pcap")
+            captures[link] = stack.enter_context(context)
+        core["ue"].action("restart-nf")
+        wait(lambda: pings(core["ue"], count=1) == 1, "the UE reaches N6", LONG)
+        assert pings(core["ue"]) == 3
+    for link in LINKS:
+        port = REFERENCE_POINTS[link].listen_port
+        assert captures[link].count(wireguard_only(port)) > 1, link
+        other = f"not {NEIGHBOURS} and not {wireguard_only(port)}"
+        assert captures[link].count(other) == 0, f"{link}: {captures[link].sample(other)}"
+        assert not captures[link].holds(MARKER)
+
+
+def test_who_is_connected_is_told_by_slice(core: Service) -> None:
+    def connected() -> bool:
+        told = core["amf"].action("show-connected")
+        states = {ue["imsi"]: ue["state"] for ue in told["ues"]}
+        return len(told["gnbs"]) == 1 and "REGISTERED" in states.get(IMSI, "")
+
+    wait(connected, "the AMF's tables show gNB and UE", LONG)
+    (session,) = core["smf"].action("show-connected")["sessions"]["1-000001"]
+    (own,) = core["ue"].action("show-sessions")["sessions"]
+    assert (session["imsi"], session["address"]) == (IMSI, own["address"])
+    assert (own["slice"], own["dnn"], own["interface"]) == ("1-000001", "internet", DEVICE)
+
+
+def test_rate_and_delay_through_the_slice(core: Service) -> None:
+    server = core["upf"].action("serve-throughput", seconds=300)
+    assert server["address"] == N6
+    for direction in ("upload", "download"):
+        told = core["ue"].action(
+            "measure-throughput", server=N6, duration=1, direction=direction, slice="1-000001"
+        )
+        assert (told["interface"], told["direction"]) == (DEVICE, direction)
+        assert told["mbps"] > 0
+    told = core["ue"].action("measure-latency", server=N6, count=5, interval_ms=20)
+    assert (told["sent"], told["received"]) == (5, 5)
+    with pytest.raises(ActionError, match="no session in 2-000002; allowed: 1-000001/internet"):
+        core["ue"].action("measure-latency", server=N6, slice="2-000002")
+
+
+def test_subscribers_and_their_5qis(core: Service) -> None:
+    amf, ue = core["amf"], core["ue"]
+    listed = amf.action("list-subscribers", limit=1)
+    session = {"slice": "1-000001", "dnn": "internet", "five-qi": 6}
+    assert listed == {"subscribers": [{"imsi": IMSI, "sessions": [session]}], "more": True}
+    told = amf.action("set-5qi", imsi=IMSI, slice="1-000001", five_qi=9)
+    assert told["sessions"] == [{**session, "five-qi": 9}]
+    with pytest.raises(ActionError, match="11 is no standardised 5QI"):
+        amf.action("set-5qi", imsi=IMSI, slice="1-000001", five_qi=11)
+
+    amf.action("remove-subscriber", imsi=IMSI)
+    assert ue.action("restart-nf")["state"] == "starting"
+    assert pings(ue, count=1) == 0
+    with pytest.raises(ActionError, match=f"{IMSI} is no subscriber"):
+        amf.action("remove-subscriber", imsi=IMSI)
+    amf.action("add-subscriber", imsi=IMSI, subscriber_key="0" * 32)
+    assert ue.action("restart-nf")["state"] == "starting"
+    amf.action("remove-subscriber", imsi=IMSI)
+    assert amf.action("add-subscriber", imsi=IMSI)["slices"] == ["1-000001"]
+    assert ue.action("restart-nf")["state"] == "ready"
+    wait(lambda: pings(ue, count=1) == 1, "the UE reaches N6", LONG)
+
+
+def test_a_gnb_of_another_area_is_refused_before_anything_changes(core: Service) -> None:
+    gnb = core["gnb"]
+    given = gnb.action("show-config")["parameters"]
+    del given["log-level"]
+    told = gnb.action("configure-nf", **{**given, "tac": 7})
+    assert told["state"] == "failed"
+    assert "tracking area code of" in told["reason"]
+    assert pings(core["ue"]) == 3
+    told = gnb.action("configure-nf", **given)
+    assert told["state"] == "ready"
+
+
+def test_keys_and_passwords_are_nowhere_but_on_their_vdus(core: Service) -> None:
+    shown = core["amf"].action("show-config")
+    password = core["amf"].out("cat", "/etc/osm-vpnaas/nf/database-password").strip()
+    assert len(password) == 32
+    for text in (OP, K, password):
+        assert text not in str(shown)
+        assert text not in core["amf"].out("ps", "-eo", "args")
+    listening = core["amf"].listening()
+    assert "tcp 127.0.0.1:3306" in listening
+
+
+def client(lab: Lab) -> Client:
+    words = [sys.executable, "-m", "lab.cli", "--home", str(lab.home)]
+    return Client(tuple(shlex.split(shlex.join(words))), pause=0.1)
+
+
+def test_two_slices_of_one_network_are_joined_and_the_ue_is_in_both(lab: Lab) -> None:
+    lab.onboard(*SLICES_5G)
+    joiner = Joiner(client(lab), print)
+
+    def make(name: str) -> None:
+        words = ("--nsi_name", name, "--nst_name", f"{name}_nst", "--vim_account", "lab")
+        file = str(lab.dist / "params" / f"{name}.yaml")
+        lab.done("nsi-create", *words, "--config_file", file, "--wait")
+        join_slices(joiner, [name], timeout=600, pause=1)
+
+    make("embb_5g")
+    shared = Service(lab, "embb_5g.shared")
+    ue, amf = shared["ue"], shared["amf"]
+    wait(lambda: ready(ue), "the UE is ready", LONG)
+    assert pings(ue) == 3
+    make("urllc_5g")
+    urllc = Service(lab, "urllc_5g.slice")
+    told = ue.action("establish-session", slice="2-000002", dnn="factory")
+    assert told["state"] == "ready"
+    second = f"{DEVICE}p2"
+    for device in (DEVICE, second):
+        wait(lambda device=device: pings(ue, device, 1) == 1, f"{device} reaches N6", LONG)
+    # Each session is the other slice's own: SMF and UPF of it, and an address of its pool.
+    assert list(urllc["smf"].action("show-connected")["sessions"]) == ["2-000002"]
+    one, other = ue.action("show-sessions")["sessions"]
+    assert one["address"].startswith("10.46.")
+    assert other["address"].startswith("10.47.")
+    urllc["upf"].out("systemctl", "stop", "upf.service")
+    assert (pings(ue), pings(ue, second)) == (3, 0)
+    urllc["upf"].out("systemctl", "start", "upf.service")
+    # A slice leaves while the UE has traffic in the other.
+    leaving = InBackground(lambda: lab.done("nsi-delete", "urllc_5g", "--wait"))
+    while not leaving.ended:
+        assert pings(ue, count=10) >= 9
+    leaving.result()
+    joiner.drop("urllc_5g")
+    assert amf.action("show-status", link="sbi")["network-function"]["added"]["sbi"] == [
+        "embb-5g-slice-smf"
+    ]
+    assert ue.action("release-session", slice="2-000002")["state"] == "ready"
+    assert pings(ue) == 3
+    lab.done("nsi-delete", "embb_5g", "--wait")
