@@ -151,6 +151,9 @@ class Reader:
         if option(words, "--vim_account") is None:
             self.bad.append(f"{verb}: no --vim_account")
         if kind == "nst":
+            for subnet in built()[name].descriptor["nst"][0]["netslice-subnet"]:
+                service = f"{option(words, '--nsi_name')}.{subnet['id']}"
+                self.services[service] = subnet["nsd-ref"]
             return
         self.services[str(option(words, "--ns_name"))] = name
         if name in self.onboarded and (
