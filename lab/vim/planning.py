@@ -40,13 +40,13 @@ def network(state: State, network_id: str) -> Network:
         raise VimError(f"Network {network_id} could not be found.") from None
 
 
-def plan_network(spec: NetworkSpec, tag: str, taken: Sequence[str]) -> Network:
+def plan_network(spec: NetworkSpec, tag: str, used_ranges: Sequence[str]) -> Network:
     """Return the network a specification asks for.
 
     Args:
         spec: specification of the network.
         tag: owner of the network.
-        taken: ranges that a network without a given range must not get.
+        used_ranges: ranges that a network without a given range must not get.
 
     Raises:
         VimError: no name, or a wrong range, gateway or MTU.
@@ -57,7 +57,7 @@ def plan_network(spec: NetworkSpec, tag: str, taken: Sequence[str]) -> Network:
         raise VimError(
             f"Invalid input for mtu: {spec.mtu} is not between {_MTU.start} and {_MTU.stop - 1}."
         )
-    subnet = addresses.parse_subnet(spec.subnet or addresses.default_subnet(taken))
+    subnet = addresses.parse_subnet(spec.subnet or addresses.default_subnet(used_ranges))
     if subnet.version == 6 and spec.mtu < 1280:
         raise VimError(
             f"Invalid input for mtu: IPv6 needs at least 1280 (RFC 8200), not {spec.mtu}."
@@ -127,9 +127,9 @@ def check_site(
             addresses.take_ip(subnet, fixed, ())
             addresses.take_ip(external, floating, (router_address(str(external)),))
     for name, config in others.items():
-        taken = [config.external_subnet] if config.external_subnet else []
-        taken += [n.subnet for n in config.networks if not n.nat]
-        for used in map(ipaddress.ip_network, taken):
+        used_ranges = [config.external_subnet] if config.external_subnet else []
+        used_ranges += [n.subnet for n in config.networks if not n.nat]
+        for used in map(ipaddress.ip_network, used_ranges):
             for mine in outside:
                 if used.version == mine.version and used.overlaps(mine):
                     raise VimError(f"The range {mine} overlaps {used} of VIM '{name}'.")

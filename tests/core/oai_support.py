@@ -130,7 +130,7 @@ def air(kind: str = "ue") -> dict[str, tuple[tuple[str, Part], ...]]:
     return {"uu": ((station, attr.evolve(told, address="192.168.77.10")),)}
 
 
-def situation(kind: str, **changes: Any) -> plan.Situation:
+def function_state(kind: str, **changes: Any) -> plan.FunctionState:
     given = {
         "kind": kind,
         "params": params(kind),
@@ -139,12 +139,12 @@ def situation(kind: str, **changes: Any) -> plan.Situation:
         "link_units": tuple(f"wg-quick@wg-{link}.service" for link in sorted(ends(kind))),
         "given": SECRETS if kind in KEYED else None,
     }
-    return plan.Situation(**{**given, **changes})
+    return plan.FunctionState(**{**given, **changes})
 
 
 def rendered(kind: str, **changes: Any) -> dict[str, str]:
     """Return every file of a network function by its path."""
-    asked = situation(kind, **changes)
+    asked = function_state(kind, **changes)
     software = plan.build(asked, attr.evolve(SECRETS, database=DATABASE), opc(K, OP))
     files = units.all_files(software, "/usr/bin/podman", asked.params.registry, asked.link_units)
     return {path: file.text for path, file in files.items()}

@@ -128,7 +128,7 @@ def test_a_text_that_is_known_is_not_sent_again(tmp_path):
     path, secret, sizes = tmp_path / "conf", tmp_path / "secret", []
     path.write_text(LINES)
     secret.write_text(LINES)
-    listed = (steps.read("c", str(path), recall=True), steps.read("s", str(secret)))
+    listed = (steps.read("c", str(path), cacheable=True), steps.read("s", str(secret)))
     known = FileCache()
     for _ in range(2):
         results = execute(listed[0], known=known, sizes=sizes)
@@ -147,7 +147,7 @@ def test_a_text_that_is_known_is_not_sent_again(tmp_path):
 def test_an_answer_may_not_claim_what_was_not_asked_for():
     text = '{"results": {"r": {"same": true}}, "failed": null}'
     with pytest.raises(VduError, match="not an agent's result"):
-        steps.Results.from_json(text, [steps.read("r", "/x", recall=True)], FileCache())
+        steps.Results.from_json(text, [steps.read("r", "/x", cacheable=True)], FileCache())
 
 
 def test_an_answer_that_unpacks_to_more_than_is_allowed_is_refused(monkeypatch):

@@ -27,15 +27,15 @@ class Counted:
         self.charm = Juju().deploy("gateway", {"s1c": "provider"}, nics)
         more = {"underlay-interface": "ens4"}
         self.charm.configure("s1c", "10.64.0.1/10", technology=technology, **more)
-        self.recall, self.sent = FileCache(), 0
+        self.cache, self.sent = FileCache(), 0
         self.vdu, self._execute = self.charm.vdu, self.charm.vdu.execute
         self.vdu.execute = self.execute
 
     def execute(self, listed):
-        self.sent += len(steps.program(listed, True, self.recall))
+        self.sent += len(steps.program(listed, True, self.cache))
         done = self._execute(listed)
         answer = {"results": {id: done._results[id] for id in done.ids()}, "failed": done.failed}
-        return Results.from_json(json.dumps(answer), listed, self.recall)
+        return Results.from_json(json.dumps(answer), listed, self.cache)
 
     def peer(self, index):
         raw = hashlib.sha256(b"%d" % index).digest()

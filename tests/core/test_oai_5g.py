@@ -12,7 +12,7 @@ import yaml
 from oai import model, nssai, plan, provision_5g, shown_5g, sql, units
 from oai.milenage import opc
 from oai.part import decode, disagreements, encode, of
-from oai_support import DATABASE, GIVEN_5G, OP, K, params, parts, rendered, situation
+from oai_support import DATABASE, GIVEN_5G, OP, K, function_state, params, parts, rendered
 from test_oai_plan import Vdu, reconcile
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import guard
@@ -150,7 +150,7 @@ def test_who_is_connected_is_logged_at_every_level(asked: str, level: str) -> No
 
 
 def test_the_password_of_the_database_is_made_on_the_vdu_and_kept() -> None:
-    asked = situation("amf")
+    asked = function_state("amf")
     steps = {step.id: step.body for step in plan.observe_steps(asked)}
     assert steps["nf/database/make"]["unless"] == model.DATABASE_FILE
     vdu = Vdu()
@@ -165,22 +165,22 @@ def test_the_password_of_the_database_is_made_on_the_vdu_and_kept() -> None:
 @pytest.mark.parametrize(("kind", "link"), [("smf", "sbi"), ("upf", "n4"), ("gnb", "n2")])
 def test_the_first_start_waits_for_whom_it_registers_with(kind: str, link: str) -> None:
     vdu = Vdu()
-    outcome = reconcile(vdu, situation(kind, parts=parts(kind, ready=False)))
+    outcome = reconcile(vdu, function_state(kind, parts=parts(kind, ready=False)))
     assert (outcome.state, vdu.restarted) == ("waiting", [])
     assert f"of {link} to be ready" in outcome.reason
-    assert reconcile(vdu, situation(kind)).state == "ready"
+    assert reconcile(vdu, function_state(kind)).state == "ready"
 
 
 def test_a_ue_waits_for_its_gnb() -> None:
-    assert reconcile(Vdu(), situation("nr-ue", parts={})).reason == "waiting for the gNB"
+    assert reconcile(Vdu(), function_state("nr-ue", parts={})).reason == "waiting for the gNB"
 
 
 def test_another_slice_restarts_the_amf_and_the_udr_with_its_rows() -> None:
     vdu = Vdu()
-    reconcile(vdu, situation("amf"))
+    reconcile(vdu, function_state("amf"))
     vdu.restarted.clear()
     changed = params("amf", slices="1-000001/internet/6")
-    assert reconcile(vdu, situation("amf", params=changed)).state == "ready"
+    assert reconcile(vdu, function_state("amf", params=changed)).state == "ready"
     assert vdu.restarted == ["udr", "amf"]
     assert vdu.files[units.unit_path("udr")].count("udr-provision") == 2
 
@@ -309,9 +309,9 @@ def test_sessions_are_those_of_the_last_context_of_each_subscriber() -> None:
 
 def test_a_change_of_translation_restarts_no_upf() -> None:
     vdu = Vdu()
-    reconcile(vdu, situation("upf"))
+    reconcile(vdu, function_state("upf"))
     vdu.restarted.clear()
-    asked = attr.evolve(situation("upf"), params=params("upf", **{"n6-nat": False}))
+    asked = attr.evolve(function_state("upf"), params=params("upf", **{"n6-nat": False}))
     reconcile(vdu, asked)
     assert vdu.restarted == []
     assert "masquerade" not in vdu.files[units.RULES_FILE]

@@ -11,7 +11,7 @@ from oai import enb, plan, units
 from oai.milenage import opc
 from oai.params import Secrets
 from oai.part import of
-from oai_support import GIVEN, OP, SECRETS, K, params, parts, situation
+from oai_support import GIVEN, OP, SECRETS, K, function_state, params, parts
 from vpnaas.base.errors import VpnaasError
 from vpnaas.vdu.steps import Results
 
@@ -60,7 +60,7 @@ class Vdu:
                 self.files[f"{units.RUN}/{name}.digest"] = text
 
 
-def reconcile(vdu: Vdu, asked: plan.Situation) -> plan.Outcome:
+def reconcile(vdu: Vdu, asked: plan.FunctionState) -> plan.Outcome:
     decided = plan.make_plan(asked, vdu.execute(plan.observe_steps(asked)), opc)
     results = vdu.execute(list(decided.steps)) if decided.steps else None
     return plan.conclude(asked, decided, results)
@@ -68,7 +68,7 @@ def reconcile(vdu: Vdu, asked: plan.Situation) -> plan.Outcome:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_started_once_and_then_left_alone(kind: str) -> None:
-    vdu, asked = Vdu(), situation(kind)
+    vdu, asked = Vdu(), function_state(kind)
     outcome = reconcile(vdu, asked)
     assert (outcome.state, outcome.summary()) == ("ready", f"{kind} ready")
     assert tuple(vdu.restarted) == plan.CONTAINERS[kind]
@@ -85,14 +85,14 @@ def test_the_first_start_waits_for_the_other_end_and_no_later_one_does(
     kind: str, link: str
 ) -> None:
     vdu = Vdu()
-    unready = situation(kind, parts=parts(kind, ready=False))
-    for asked in (unready, situation(kind, parts={})):
+    unready = function_state(kind, parts=parts(kind, ready=False))
+    for asked in (unready, function_state(kind, parts={})):
         outcome = reconcile(vdu, asked)
         assert outcome.state == "waiting"
         assert link in outcome.reason
         assert not outcome.bad
         assert vdu.restarted == []
-    assert reconcile(vdu, situation(kind)).state == "ready"
+    assert reconcile(vdu, function_state(kind)).state == "ready"
     started = list(vdu.restarted)
     # The other end went away: what runs goes on, and is still looked at.
     assert reconcile(vdu, unready).state == "ready"
@@ -100,24 +100,24 @@ def test_the_first_start_waits_for_the_other_end_and_no_later_one_does(
 
 
 def test_links_and_addresses_that_are_missing_are_named() -> None:
-    mme = situation("mme")
+    mme = function_state("mme")
     without = {name: end for name, end in mme.ends.items() if name != "s1c"}
     assert "s1c is not configured" in reconcile(Vdu(), attr.evolve(mme, ends=without)).reason
     silent = {name: attr.evolve(end, peers=()) for name, end in mme.ends.items()}
     reason = reconcile(Vdu(), attr.evolve(mme, ends=silent)).reason
     assert "waiting for the network function at the other end of s11" in reason
-    assert reconcile(Vdu(), situation("ue", parts={})).reason == "waiting for the eNB"
+    assert reconcile(Vdu(), function_state("ue", parts={})).reason == "waiting for the eNB"
 
 
 @pytest.mark.parametrize("kind", ["enb", "gnb"])
 def test_a_base_station_tells_its_address_on_uu_once_it_has_one(kind: str) -> None:
     vdu = Vdu()
     vdu.uu = ""
-    outcome = reconcile(vdu, situation(kind))
+    outcome = reconcile(vdu, function_state(kind))
     assert (outcome.state, outcome.reason) == ("waiting", "ens6 has no IPv4 address yet")
     assert (outcome.uu, vdu.restarted) == ("", [])
     vdu.uu = "192.168.77.10"
-    outcome = reconcile(vdu, situation(kind))
+    outcome = reconcile(vdu, function_state(kind))
     assert (outcome.state, outcome.uu) == ("ready", "192.168.77.10")
     ports = f"tcp dport {{ {enb.RADIO_PORT} }} drop"
     assert f'iifname != {{ "lo", "ens6" }} {ports}' in vdu.files[units.RULES_FILE]
@@ -125,30 +125,30 @@ def test_a_base_station_tells_its_address_on_uu_once_it_has_one(kind: str) -> No
 
 def test_only_the_container_whose_files_changed_is_restarted() -> None:
     vdu = Vdu()
-    reconcile(vdu, situation("mme"))
+    reconcile(vdu, function_state("mme"))
     vdu.restarted.clear()
-    reconcile(vdu, situation("mme", params=params("mme", **{"log-level": "debug"})))
+    reconcile(vdu, function_state("mme", params=params("mme", **{"log-level": "debug"})))
     assert vdu.restarted == ["mme"]
     vdu.restarted.clear()
-    reconcile(vdu, situation("hss"))
+    reconcile(vdu, function_state("hss"))
     assert vdu.restarted == ["cassandra", "hss"]
 
 
 def test_a_change_of_address_translation_restarts_nothing() -> None:
     vdu = Vdu()
-    reconcile(vdu, situation("spgwu"))
+    reconcile(vdu, function_state("spgwu"))
     vdu.restarted.clear()
-    reconcile(vdu, situation("spgwu", params=params("spgwu", **{"sgi-nat": False})))
+    reconcile(vdu, function_state("spgwu", params=params("spgwu", **{"sgi-nat": False})))
     assert vdu.restarted == []
     assert "masquerade" not in vdu.files[units.RULES_FILE]
 
 
 def test_what_somebody_edited_is_put_back_and_restarted() -> None:
     vdu = Vdu()
-    reconcile(vdu, situation("enb"))
+    reconcile(vdu, function_state("enb"))
     vdu.restarted.clear()
     vdu.files["/etc/osm-vpnaas/nf/enb.conf"] = "edited"
-    assert reconcile(vdu, situation("enb")).state == "ready"
+    assert reconcile(vdu, function_state("enb")).state == "ready"
     assert "edited" not in vdu.files["/etc/osm-vpnaas/nf/enb.conf"]
     assert vdu.restarted == ["enb"]
 
@@ -156,20 +156,20 @@ def test_what_somebody_edited_is_put_back_and_restarted() -> None:
 def test_ends_that_differ_stop_every_change_but_the_keys_are_kept() -> None:
     vdu = Vdu()
     wrong = {"s6a": (("mme", of("mme", params("mme", realm="other.example.org"), True)),)}
-    outcome = reconcile(vdu, situation("hss", parts=wrong))
+    outcome = reconcile(vdu, function_state("hss", parts=wrong))
     assert (outcome.state, outcome.bad) == ("failed", True)
     assert "realm of mme is other.example.org" in outcome.reason
     assert vdu.restarted == []
     assert Secrets.from_json(vdu.files["/etc/osm-vpnaas/nf/secrets.json"]) == SECRETS
     # Nobody has to give them again when the other end was put right.
-    assert reconcile(vdu, situation("hss", given=None)).state == "ready"
+    assert reconcile(vdu, function_state("hss", given=None)).state == "ready"
 
 
 def test_without_keys_or_engine_there_is_one_sentence() -> None:
     with pytest.raises(VpnaasError, match="run configure-nf again"):
-        reconcile(Vdu(), situation("hss", given=None))
+        reconcile(Vdu(), function_state("hss", given=None))
     with pytest.raises(VpnaasError, match="no container engine"):
-        reconcile(Vdu(engine=None), situation("hss"))
+        reconcile(Vdu(engine=None), function_state("hss"))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_without_keys_or_engine_there_is_one_sentence() -> None:
 def test_what_the_probe_saw_becomes_the_state(seen: dict[str, Any], state: str) -> None:
     vdu = Vdu()
     vdu.probe = {"units": {}, "restarts": 0, **seen}
-    outcome = reconcile(vdu, situation("mme"))
+    outcome = reconcile(vdu, function_state("mme"))
     assert outcome.state == state
     assert outcome.part is not None
     assert outcome.part.ready == (state == "ready")
@@ -193,17 +193,17 @@ def test_what_the_probe_saw_becomes_the_state(seen: dict[str, Any], state: str) 
 
 def test_software_none_leaves_nothing_running_and_the_data_where_they_are() -> None:
     vdu = Vdu()
-    reconcile(vdu, situation("hss"))
-    outcome = reconcile(vdu, situation("hss", params=params("hss", software="none")))
+    reconcile(vdu, function_state("hss"))
+    outcome = reconcile(vdu, function_state("hss", params=params("hss", software="none")))
     assert (outcome.state, outcome.summary(), outcome.part) == ("off", "", None)
     assert not any(path.startswith("/etc/systemd/system/") for path in vdu.files)
     before = dict(vdu.files)
-    reconcile(vdu, situation("hss", params=params("hss", software="none")))
+    reconcile(vdu, function_state("hss", params=params("hss", software="none")))
     assert vdu.files == before
 
 
 def test_files_are_shown_without_keys() -> None:
-    outcome = reconcile(Vdu(), situation("ue"))
+    outcome = reconcile(Vdu(), function_state("ue"))
     text = json.dumps(dict(outcome.files))
     assert "********" in text
     for secret in (OP, K, opc(K, OP)):

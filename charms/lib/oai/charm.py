@@ -90,7 +90,7 @@ class NfCharm(VnfCharm):
             asked = self._request.params or self._stored_params()
             if asked is None:
                 return None
-            outcome = self._reconcile_nf(vdu, self._nf_situation(asked, plans))
+            outcome = self._reconcile_nf(vdu, self._function_state(asked, plans))
         except NotReadyError:
             return None
         except VpnaasError as error:
@@ -98,18 +98,18 @@ class NfCharm(VnfCharm):
         self._publish_part(outcome)
         return outcome
 
-    def _reconcile_nf(self, vdu: Vdu, situation: plan.Situation) -> plan.Outcome:
-        observed = vdu.execute(plan.observe_steps(situation)).check()
-        decided = plan.make_plan(situation, observed, opc)
+    def _reconcile_nf(self, vdu: Vdu, function_state: plan.FunctionState) -> plan.Outcome:
+        observed = vdu.execute(plan.observe_steps(function_state)).check()
+        decided = plan.make_plan(function_state, observed, opc)
         results = vdu.execute(decided.steps).check() if decided.steps else None
         logger.info(
             "%s: %s",
             self.kind,
             ", ".join(id for _, id in changes(decided.steps)) or "no difference",
         )
-        return plan.conclude(situation, decided, results)
+        return plan.conclude(function_state, decided, results)
 
-    def _nf_situation(self, asked: Common, plans: Mapping[str, LinkPlan]) -> plan.Situation:
+    def _function_state(self, asked: Common, plans: Mapping[str, LinkPlan]) -> plan.FunctionState:
         ends: Dict[str, End] = {}
         parts: Dict[str, Tuple[Tuple[str, part.Part], ...]] = {}
         problems: List[str] = []
@@ -127,7 +127,7 @@ class NfCharm(VnfCharm):
             if part.link_of(name) not in self.roles:
                 parts[name] = tuple(told for _, told in self._told(name, problems))
         request = self._request
-        return plan.Situation(
+        return plan.FunctionState(
             kind=self.kind,
             params=asked,
             ends=ends,

@@ -1,9 +1,9 @@
 """The reconcile of a network function, as pure functions, after that of its links.
 
-results = vdu(observe_steps(situation))
-plan = make_plan(situation, results, opc)
+results = vdu(observe_steps(function_state))
+plan = make_plan(function_state, results, opc)
 after = vdu(plan.steps)            # only where something differs or is not ready
-outcome = conclude(situation, plan, results, after)
+outcome = conclude(function_state, plan, results, after)
 """
 
 import json
@@ -93,7 +93,7 @@ Opc = Callable[[str, str], str]
 
 
 @attr.frozen
-class Situation:
+class FunctionState:
     """All a network function's reconcile depends on.
 
     Attributes:
@@ -190,9 +190,9 @@ class Outcome(Extra):
         return "{} ({})".format(text, self.reason) if self.reason else text
 
 
-def build(situation: Situation, secrets: Secrets, opc: str) -> Software:
+def build(function_state: FunctionState, secrets: Secrets, opc: str) -> Software:
     """Render the network function."""
-    kind, params, ends = situation.kind, situation.params, situation.ends
+    kind, params, ends = function_state.kind, function_state.params, function_state.ends
     if kind == "hss":
         return hss.software(expect(Hss, params), ends, secrets, opc)
     if kind == "mme":
@@ -204,7 +204,7 @@ def build(situation: Situation, secrets: Secrets, opc: str) -> Software:
     if kind == "enb":
         return enb.software(expect(Enb, params), ends)
     if kind == "ue":
-        return ue.software(expect(Ue, params), station(situation), secrets, opc)
+        return ue.software(expect(Ue, params), station(function_state), secrets, opc)
     if kind == "amf":
         return amf.software(expect(Amf, params), ends, secrets, opc)
     if kind == "smf":
@@ -213,21 +213,23 @@ def build(situation: Situation, secrets: Secrets, opc: str) -> Software:
         return upf.software(expect(Upf, params), ends)
     if kind == "gnb":
         return gnb.software(expect(Gnb, params), ends)
-    return nr_ue.software(expect(NrUe, params), station(situation), secrets, opc)
+    return nr_ue.software(expect(NrUe, params), station(function_state), secrets, opc)
 
 
-def station(situation: Situation) -> str:
+def station(function_state: FunctionState) -> str:
     """Return the address of the eNB or gNB a UE is related to, "" where it is not known."""
-    return next((told.address for _, told in situation.parts.get("uu", ()) if told.address), "")
+    return next(
+        (told.address for _, told in function_state.parts.get("uu", ()) if told.address), ""
+    )
 
 
-def lacking(situation: Situation) -> List[str]:
+def lacking(function_state: FunctionState) -> List[str]:
     """Return what is missing before the network function can be rendered."""
     result = []
-    if situation.kind in STATIONS and not station(situation):
-        result.append("waiting for the {}".format(STATIONS[situation.kind]))
-    for link, address in sorted(NEEDS[situation.kind].items()):
-        end = situation.ends.get(link)
+    if function_state.kind in STATIONS and not station(function_state):
+        result.append("waiting for the {}".format(STATIONS[function_state.kind]))
+    for link, address in sorted(NEEDS[function_state.kind].items()):
+        end = function_state.ends.get(link)
         if end is None:
             result.append("{} is not configured".format(link))
         elif address and not end.peers:
@@ -235,32 +237,32 @@ def lacking(situation: Situation) -> List[str]:
     return result
 
 
-def closed_gates(situation: Situation) -> List[str]:
+def closed_gates(function_state: FunctionState) -> List[str]:
     """Return whom the first start waits for."""
     result = []
-    for link in GATES.get(situation.kind, ()):
-        parts = situation.parts.get(link, ())
+    for link in GATES.get(function_state.kind, ()):
+        parts = function_state.parts.get(link, ())
         if not any(part.ready for _, part in parts):
             names = ", ".join(label for label, _ in parts) or "the other end"
             result.append("waiting for {} of {} to be ready".format(names, link))
     return result
 
 
-def observe_steps(situation: Situation) -> List[Step]:
+def observe_steps(function_state: FunctionState) -> List[Step]:
     """Return the round trip that looks at the network function."""
     steps = [which("nf/engine", ENGINES), read("nf/secrets", SECRETS_FILE)]
-    for name in CONTAINERS[situation.kind]:
+    for name in CONTAINERS[function_state.kind]:
         steps.append(read("nf/unit/" + name, units.unit_path(name)))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
-    if situation.params.software == NONE:
+    if function_state.params.software == NONE:
         return steps
-    if isinstance(situation.params, (Enb, Gnb)):
-        steps.append(pdn.address_step(situation.params.uu_interface))
-    if situation.kind == "amf":
+    if isinstance(function_state.params, (Enb, Gnb)):
+        steps.append(pdn.address_step(function_state.params.uu_interface))
+    if function_state.kind == "amf":
         steps += database_steps()
-    if lacking(situation):
+    if lacking(function_state):
         return steps
-    for index, path in enumerate(_paths(situation)):
+    for index, path in enumerate(_paths(function_state)):
         steps.append(read("nf/file/{}".format(index), path))
     return steps
 
@@ -275,50 +277,52 @@ def database_steps() -> List[Step]:
     ]
 
 
-def _paths(situation: Situation) -> List[str]:
+def _paths(function_state: FunctionState) -> List[str]:
     """Return the files to look at; which ones there are does not depend on the keys."""
     blank = Secrets("0" * 32, "0" * 32, "0" * 32)
-    software = build(situation, blank, "0" * 32)
+    software = build(function_state, blank, "0" * 32)
     return sorted(units.all_files(software, "/usr/bin/podman", Registry(), ()))
 
 
-def make_plan(situation: Situation, results: Results, opc: Opc) -> Plan:
+def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
     """Decide which steps lead from what was observed to what is wanted.
 
     Raises:
         VpnaasError: The VDU cannot run network functions, or the keys are not known.
     """
-    if situation.params.software == NONE:
-        return Plan(steps=tuple(_absent(situation, results)))
+    if function_state.params.software == NONE:
+        return Plan(steps=tuple(_absent(function_state, results)))
     path = engine(results)
-    secrets = situation.given or Secrets.from_json(results.text("nf/secrets"))
-    if situation.kind in WITH_SECRETS and not secrets:
+    secrets = function_state.given or Secrets.from_json(results.text("nf/secrets"))
+    if function_state.kind in WITH_SECRETS and not secrets:
         raise VpnaasError(
             "{}: the VDU does not hold the operator's and the subscribers' keys; "
-            "run configure-nf again".format(situation.kind)
+            "run configure-nf again".format(function_state.kind)
         )
-    keep = _keep_secrets(situation, secrets, results)
-    waiting, uu = lacking(situation), ""
-    if isinstance(situation.params, (Enb, Gnb)):
+    keep = _keep_secrets(function_state, secrets, results)
+    waiting, uu = lacking(function_state), ""
+    if isinstance(function_state.params, (Enb, Gnb)):
         uu = pdn.address(results)
         if not uu:
-            waiting.append("{} has no IPv4 address yet".format(situation.params.uu_interface))
+            waiting.append("{} has no IPv4 address yet".format(function_state.params.uu_interface))
     if waiting:
-        return Plan(tuple(keep), waiting=tuple(waiting), problems=situation.problems)
+        return Plan(tuple(keep), waiting=tuple(waiting), problems=function_state.problems)
     secrets = attr.evolve(secrets, database=(results.text("nf/database") or "").strip())
     derived = opc(secrets.subscriber_key, secrets.operator_key) if secrets else ""
-    software = build(situation, secrets, derived)
+    software = build(function_state, secrets, derived)
     hidden = (secrets.operator_key, secrets.subscriber_key, derived, secrets.database)
-    files = units.all_files(software, path, situation.params.registry, situation.link_units)
+    files = units.all_files(
+        software, path, function_state.params.registry, function_state.link_units
+    )
     running = any(results.text("nf/started/" + c.name) is not None for c in software.containers)
-    gates = [] if running else closed_gates(situation)
-    problems = list(situation.problems) + _disagreements(situation)
+    gates = [] if running else closed_gates(function_state)
+    problems = list(function_state.problems) + _disagreements(function_state)
     if problems or gates:
         # Neither starts nor restarts anything: what runs goes on with what it has.
         return Plan(tuple(keep), software, files, hidden, tuple(problems), tuple(gates), uu)
-    steps = keep + _apply(situation, software, files, results)
-    wait = situation.wait if steps else min(situation.wait, IDLE_WAIT)
-    steps += _probe(situation, software, path, wait)
+    steps = keep + _apply(function_state, software, files, results)
+    wait = function_state.wait if steps else min(function_state.wait, IDLE_WAIT)
+    steps += _probe(function_state, software, path, wait)
     return Plan(tuple(steps), software, files, hidden, uu=uu)
 
 
@@ -338,18 +342,18 @@ def engine(results: Results) -> str:
     )
 
 
-def _disagreements(situation: Situation) -> List[str]:
-    own = of(situation.kind, situation.params, False)
+def _disagreements(function_state: FunctionState) -> List[str]:
+    own = of(function_state.kind, function_state.params, False)
     result: List[str] = []
-    for link, parts in sorted(situation.parts.items()):
+    for link, parts in sorted(function_state.parts.items()):
         for label, part in parts:
             result += disagreements(own, part, link, label)
     return result
 
 
-def _keep_secrets(situation: Situation, secrets: Secrets, results: Results) -> List[Step]:
+def _keep_secrets(function_state: FunctionState, secrets: Secrets, results: Results) -> List[Step]:
     """Return the steps that put keys which were given where they stay."""
-    if not situation.given or results.text("nf/secrets") == secrets.to_json():
+    if not function_state.given or results.text("nf/secrets") == secrets.to_json():
         return []
     return [
         make_directory("nf/base", BASE, 0o700),
@@ -358,11 +362,11 @@ def _keep_secrets(situation: Situation, secrets: Secrets, results: Results) -> L
 
 
 def _apply(
-    situation: Situation, software: Software, files: Mapping[str, File], results: Results
+    function_state: FunctionState, software: Software, files: Mapping[str, File], results: Results
 ) -> List[Step]:
     observed = {
         path: results.text("nf/file/{}".format(index))
-        for index, path in enumerate(_paths(situation))
+        for index, path in enumerate(_paths(function_state))
     }
     steps: List[Step] = []
     different = [path for path in sorted(files) if observed.get(path) != files[path].text]
@@ -379,7 +383,7 @@ def _apply(
         current = results.text("nf/started/" + container.name) == wanted
         # Whoever edited a file may have restarted the container with it.
         edited = {file.path for file in units.used_files(container, software.files)}
-        if situation.restart or not current or edited & set(different):
+        if function_state.restart or not current or edited & set(different):
             due.append(container.name)
     if due:
         if software.common_name:
@@ -422,8 +426,8 @@ def _certificate(common_name: str) -> List[Step]:
     ]
 
 
-def _probe(situation: Situation, software: Software, path: str, wait: int) -> List[Step]:
-    registry = situation.params.registry
+def _probe(function_state: FunctionState, software: Software, path: str, wait: int) -> List[Step]:
+    registry = function_state.params.registry
     request = {
         "wait": wait,
         "engine": path,
@@ -442,9 +446,9 @@ def _probe(situation: Situation, software: Software, path: str, wait: int) -> Li
     ]
 
 
-def _absent(situation: Situation, results: Results) -> List[Step]:
+def _absent(function_state: FunctionState, results: Results) -> List[Step]:
     """Return the steps that take the network function off the VDU; its data stay."""
-    names = CONTAINERS[situation.kind]
+    names = CONTAINERS[function_state.kind]
     return _removal(name for name in names if results.text("nf/unit/" + name) is not None)
 
 
@@ -479,9 +483,9 @@ def failed(kind: str, params: Optional[Common], reason: str) -> Outcome:
     return Outcome(kind, "failed", reason, told, details, refused=True)
 
 
-def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Outcome:
+def conclude(function_state: FunctionState, plan: Plan, results: Optional[Results]) -> Outcome:
     """Say how the network function stands, after the steps."""
-    kind, params = situation.kind, situation.params
+    kind, params = function_state.kind, function_state.params
     if params.software == NONE:
         return Outcome(kind, "off", "", None, {"state": "off"}, {})
     seen: Dict[str, Any] = {}
@@ -526,8 +530,8 @@ def conclude(situation: Situation, plan: Plan, results: Optional[Results]) -> Ou
             for path, file in plan.files.items()
             if path.startswith(BASE) and not path.endswith(".digest")
         },
-        addresses={link: end.ip for link, end in situation.ends.items()},
-        added=situation.added,
+        addresses={link: end.ip for link, end in function_state.ends.items()},
+        added=function_state.added,
         uu=plan.uu,
     )
 

@@ -283,8 +283,8 @@ class ReconcilingCharm:
             pinned = key if host == login.host else ""
             if not wanted:
                 wanted = self.environment.stored(TRUST_KEY)
-        recall = os.path.join(os.path.dirname(self._key_file()), "recall.json")
-        return Vdu(login, HostKeyRule(pinned, wanted), recall)
+        cache = os.path.join(os.path.dirname(self._key_file()), "file-cache.json")
+        return Vdu(login, HostKeyRule(pinned, wanted), cache)
 
     def _pin(self, vdu: Vdu) -> None:
         login = self._login()

@@ -53,8 +53,8 @@ def check(
         own: Our inner address, and the prefixes behind us.
         networks: The VDU's own networks, by interface.
     """
-    taken = [("what we have on the link", network) for network in own]
-    for owner, network in taken + [("a network of " + name, network) for name, network in networks]:
+    used = [("what we have on the link", network) for network in own]
+    for owner, network in used + [("a network of " + name, network) for name, network in networks]:
         for prefix in pool:
             if fields.overlaps(prefix, network):
                 raise InputError(

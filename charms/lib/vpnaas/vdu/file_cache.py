@@ -96,7 +96,7 @@ def wire(steps: Sequence["Step"], known: Optional[FileCache]) -> List[Dict[str, 
     for step in steps:
         body = step.to_json()
         path = str(body.get("path", ""))
-        if body["do"] == "read" and step.recall and known is not None and path not in touched:
+        if body["do"] == "read" and step.cacheable and known is not None and path not in touched:
             text = known.get(path)
             if text is not None:
                 body["known"] = digest(text)
@@ -122,7 +122,7 @@ def _patched(body: Dict[str, Any], before: Optional[str]) -> Dict[str, Any]:
 
 def learn(known: FileCache, step: "Step", result: Dict[str, Any]) -> None:
     """Complete the result of a step from the cache, and add new texts to the cache."""
-    if step.body["do"] == "read" and step.recall:
+    if step.body["do"] == "read" and step.cacheable:
         if result.get("same"):
             result["text"] = known.get(step.body["path"])
             if result["text"] is None:

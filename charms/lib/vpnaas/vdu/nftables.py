@@ -63,7 +63,7 @@ class BootTable:
 
     def look(self) -> Step:
         """Return the step that tells whether the table should be there."""
-        return read(self.name + "/file", self.file, recall=True)
+        return read(self.name + "/file", self.file, cacheable=True)
 
     def observe(self) -> List[Step]:
         """Return the steps that look at all of it."""

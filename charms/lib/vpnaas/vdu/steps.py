@@ -31,13 +31,13 @@ class Step:
 
     Attributes:
         before: Text of the file a `write` replaces, where it was read: then what changes is sent.
-        recall: Whether what a `read` brings may be kept by the asker, to be sent once only.
+        cacheable: Whether the charm may keep what a `read` brings, so that it travels once.
     """
 
     id: str
     body: Mapping[str, Any]
     before: Optional[str] = None
-    recall: bool = False
+    cacheable: bool = False
 
     def to_json(self) -> Json:
         """Return the form the functions below describe."""
@@ -57,15 +57,15 @@ def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str
     return Step(id, {"do": "write", "path": path, "text": text, "mode": mode}, before=before)
 
 
-def read(id: str, path: str, recall: bool = False) -> Step:
+def read(id: str, path: str, cacheable: bool = False) -> Step:
     """Read a text file; a missing one gives None.
 
     Args:
         id: Name of the result.
         path: The file.
-        recall: Whether the asker may store the text, also on disk. Never for a file with a secret.
+        cacheable: Whether the charm may store the text on its disk. Never for a secret.
     """
-    return Step(id, {"do": "read", "path": path}, recall=recall)
+    return Step(id, {"do": "read", "path": path}, cacheable=cacheable)
 
 
 def remove(id: str, path: str) -> Step:

@@ -70,7 +70,7 @@ def observe(link: str) -> List[Step]:
         make_directory(link + "/dir", directory(link)),
         read(link + "/up", up_file(link)),
         read(link + "/unit", UNIT_FILE),
-        read(link + "/holder", HOLD_PROGRAM),
+        read(link + "/program", HOLD_PROGRAM),
         run(link + "/active", "systemctl", "is-active", unit(link), any_exit=True),
         read(link + "/applied", directory(link) + "/applied.json"),
     ]
@@ -83,7 +83,7 @@ def parse(link: str, results: Results) -> State:
         active=(results.out(link + "/active") or "").strip() == "active",
         current=(
             results.text(link + "/unit") == UNIT
-            and results.text(link + "/holder") == source("hold.py")
+            and results.text(link + "/program") == source("hold.py")
         ),
         applied=read_record(results.text(link + "/applied")),
     )
@@ -115,7 +115,7 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
     base = directory(link)
     return [
         make_directory(link + "/apply/lib", HOLD_PROGRAM.rpartition("/")[0], 0o755),
-        write(link + "/apply/holder", HOLD_PROGRAM, source("hold.py"), 0o755),
+        write(link + "/apply/program", HOLD_PROGRAM, source("hold.py"), 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
         run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90),
         # Stop with the old file first. This removes addresses and routes that are not wanted any

@@ -166,11 +166,11 @@ def observe(links: Mapping[str, str]) -> List[Step]:
             ),
             read(link + "/identity", identity),
             read(link + "/generation", generation_file(link)),
-            read(link + "/applied", directory(link) + "/applied.json", recall=True),
-            read(link + "/file/conf", conf_path(link), recall=True),
-            read(link + "/file/up", up_file(link), recall=True),
+            read(link + "/applied", directory(link) + "/applied.json", cacheable=True),
+            read(link + "/file/conf", conf_path(link), cacheable=True),
+            read(link + "/file/up", up_file(link), cacheable=True),
             read(link + "/file/down", down_file(link)),
-            read(link + "/file/keep", keep_file(link), recall=True),
+            read(link + "/file/keep", keep_file(link), cacheable=True),
         ]
     steps += [
         remove("ipsec/restarted", RESTARTED),
@@ -178,7 +178,7 @@ def observe(links: Mapping[str, str]) -> List[Step]:
         read("ipsec/file/dropin", DROPIN_FILE),
         read("ipsec/file/unit", UNIT_FILE),
         read("ipsec/file/keeper", KEEPER_FILE),
-        read("ipsec/file/program", PROGRAM_FILE, recall=True),
+        read("ipsec/file/program", PROGRAM_FILE, cacheable=True),
         run(
             "ipsec/enabled",
             "systemctl",

@@ -113,8 +113,8 @@ def observe(links: Sequence[str]) -> List[Step]:
             run(link + "/public", "wg", "pubkey", stdin_file=key),
             run(link + "/next", "wg", "pubkey", stdin_file=staged, only_if=staged),
             read(link + "/generation", directory(link) + "/generation"),
-            read(link + "/applied", directory(link) + "/applied.json", recall=True),
-            read(link + "/file", conf_path(link), recall=True),
+            read(link + "/applied", directory(link) + "/applied.json", cacheable=True),
+            read(link + "/file", conf_path(link), cacheable=True),
         ]
     units = [unit(link) for link in links]
     steps.append(run("wg/enabled", "systemctl", "is-enabled", *units, any_exit=True))

@@ -315,14 +315,14 @@ class Meter:
         for (table, chain), packets in sorted(drops(self.last.firewall).items()):
             dropped.add_metric([table, chain], packets)
         active = gauge("vpnaas_standby_active", "Whether this gateway of a pair is active", [])
-        taken = counter("vpnaas_standby_takeovers", "How often it became so", [])
+        takeovers = counter("vpnaas_standby_takeovers", "How often it became so", [])
         words = self.last.standby.split()
         if len(words) == 3 and words[2].isdigit():
             active.add_metric([], int(words[0] == "active"))
-            taken.add_metric([], int(words[2]))
+            takeovers.add_metric([], int(words[2]))
         cost = gauge("vpnaas_exporter_look_seconds", "What the last look took", [])
         cost.add_metric([], self.seconds)
-        yield from (dropped, active, taken, cost)
+        yield from (dropped, active, takeovers, cost)
 
 
 PAIR = ["link", "peer"]
