@@ -202,6 +202,8 @@ class ModelVdu:
         return self._cmd_openssl(words, text)
 
     def _cmd_openssl(self, argv, text):
+        if argv[1] == "cmp":
+            return self.world.cmp(self, argv)
         if argv[1] in ("req", "ca", "verify"):
             return OpenSsl(self.files, spki, lambda: self.world.clock).run(argv)
         if argv[1] == "rand":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,8 @@ class World:
         self.vdus: list[ModelVdu] = []
         self.clock = 1_000_000
         self.serial = itertools.count(1)
+        self.cmp: Callable[[ModelVdu, list[str]], tuple[int, str, str]] | None = None
+        """What the server of CMPv2 does, by the client's command line."""
 
     def secret(self) -> str:
         raw = hashlib.sha256(f"secret {next(self.serial)}".encode()).digest()

@@ -10,6 +10,7 @@ from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import certificate_actions, measure, qos
+from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.params.monitoring import Monitoring
@@ -198,6 +199,13 @@ class VnfCharm(ReconcilingCharm):
         keys = certificate_actions.keys_of(self._charm_state(), link, label)
         self._change_intent(self._intent().with_revoked(link, keys))
         return {"revoked": label, "link": link, "public-keys": keys}
+
+    @action("set-enrolment")
+    def _set_enrolment(self, params: Params) -> Dict[str, Any]:
+        link = self._one_link(params)
+        enrolment = Enrolment.parse(params)
+        outcome = self._change_intent(self._intent().with_enrolment(link, enrolment))
+        return self._view(outcome, frozenset([link]))
 
     @action("show-csr")
     def _show_csr(self, params: Params) -> Dict[str, Any]:

@@ -15,8 +15,9 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
 from vpnaas.params import ipsec as ipsec_params
 from vpnaas.params import pools
+from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.ipsec import CERT, EXTERNAL, PORT, PSK, PUBKEY, IpsecParams
+from vpnaas.params.ipsec import CERT, CMP, EXTERNAL, PORT, PSK, PUBKEY, IpsecParams
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import LinkQos, link_qos
 
@@ -139,6 +140,7 @@ class Intent:
     Attributes:
         off: Links that are switched off: declared, possibly related, and not to be had.
         revoked: Digests of public keys that no peer may have any more, by link.
+        enrolments: Where links with credentials cmp get their certificates, by link.
     """
 
     links: Mapping[str, LinkParams] = attr.Factory(dict)
@@ -148,6 +150,7 @@ class Intent:
     gateway: GatewayParams = attr.Factory(GatewayParams)
     revoked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
     monitoring: Optional[Monitoring] = None
+    enrolments: Mapping[str, Enrolment] = attr.Factory(dict)
 
     @property
     def empty(self) -> bool:
@@ -158,6 +161,17 @@ class Intent:
         """Return the intent with public keys that no peer of a link may have any more."""
         known = set(self.revoked.get(link, ())) | {digest(key) for key in keys}
         return attr.evolve(self, revoked=dict(self.revoked, **{link: tuple(sorted(known))}))
+
+    def with_enrolment(self, link: str, enrolment: Enrolment) -> "Intent":
+        """Return the intent with another server that certifies the keys of a link."""
+        params = self.links.get(link)
+        if params is None or params.ipsec.credentials != CMP:
+            raise InputError(
+                "set-enrolment: link",
+                "{} takes no certificate from a server".format(link),
+                "a link with credentials {}".format(CMP),
+            )
+        return attr.evolve(self, enrolments=dict(self.enrolments, **{link: enrolment}))
 
     def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":
         """Return the intent with another quality of service of a link; None removes it."""
@@ -181,6 +195,7 @@ class Intent:
             links={name: params for name, params in self.links.items() if name != link},
             peers={key: peer for key, peer in self.peers.items() if key[0] != link},
             qos={name: qos for name, qos in self.qos.items() if name != link},
+            enrolments={name: server for name, server in self.enrolments.items() if name != link},
             off=self.off | {link},
         )
 
@@ -251,6 +266,11 @@ class Intent:
                 "off": sorted(self.off),
                 "gateway": self.gateway.to_params(),
                 **({"revoked": dict(self.revoked)} if self.revoked else {}),
+                **(
+                    {"enrolments": {k: v.to_params() for k, v in self.enrolments.items()}}
+                    if self.enrolments
+                    else {}
+                ),
                 "monitoring": self.monitoring.to_params() if self.monitoring else None,
             },
             sort_keys=True,
@@ -292,6 +312,11 @@ class Intent:
             for keys in revoked.values()
         ):
             raise InputError("peer relation: revoked", "not lists by link", "objects")
+        enrolments = document.get("enrolments", {})
+        if not isinstance(enrolments, dict) or not all(
+            isinstance(item, dict) for item in enrolments.values()
+        ):
+            raise InputError("peer relation: enrolments", "not objects by link", "objects")
         links = [link_params(item) for item in links]
         peers = [manual_peer(item) for item in peers]
         qos = [share for share in (link_qos(item) for item in shares) if share is not None]
@@ -303,6 +328,7 @@ class Intent:
             GatewayParams.parse(gateway),
             {link: tuple(keys) for link, keys in revoked.items()},
             Monitoring.parse(monitoring) if monitoring else None,
+            {link: Enrolment.parse(item) for link, item in enrolments.items()},
         )
 
 
@@ -421,13 +447,13 @@ def _check_credentials(peer: ManualPeer, credentials: str) -> None:
         raise InputError(
             "add-peer: link",
             "{} proves its ends by {} related VNFs have only".format(peer.link, what),
-            "a link with credentials {} or {}".format(PUBKEY, EXTERNAL),
+            "a link with credentials {}, {} or {}".format(PUBKEY, EXTERNAL, CMP),
         )
     if bool(peer.public_key) != (credentials == PUBKEY):
         raise InputError(
             "add-peer: public-key",
             "{} has credentials {}".format(peer.link, credentials),
-            CERTIFICATE if credentials == EXTERNAL else "the public key of the peer",
+            "the public key of the peer" if credentials == PUBKEY else CERTIFICATE,
         )
 
 

@@ -22,8 +22,9 @@ PUBKEY = "pubkey"
 PSK = "psk"
 CERT = "cert"
 EXTERNAL = "cert-external"
-CREDENTIALS = (PUBKEY, PSK, CERT, EXTERNAL)
-CERTIFIED = (CERT, EXTERNAL)
+CMP = "cmp"
+CREDENTIALS = (PUBKEY, PSK, CERT, EXTERNAL, CMP)
+CERTIFIED = (CERT, EXTERNAL, CMP)
 """Credentials that are certificates: of the provider's own authority, or of the operator's."""
 
 KEY_TYPES = (fields.ED25519, fields.P256, fields.P384, fields.RSA)
@@ -190,7 +191,8 @@ class IpsecParams:
 
     Attributes:
         credentials: How the ends prove themselves: "pubkey" (raw public keys), "psk", "cert"
-            (certificates of the provider's authority) or "cert-external".
+            (certificates of the provider's authority), or certificates of the operator's that
+            come by an action ("cert-external") or by CMPv2 ("cmp").
         proposal: Algorithms.
         esn: Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
         replay_window: Packets, 0 is off.
@@ -228,6 +230,11 @@ class IpsecParams:
     key_type: str = fields.ED25519
     same_address: bool = False
     pool: Tuple[fields.IPNetwork, ...] = ()
+
+    @property
+    def proof(self) -> str:
+        """Return the credentials as a peer sees them: not how this end gets its certificate."""
+        return EXTERNAL if self.credentials == CMP else self.credentials
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `parse` would parse to this."""

@@ -228,7 +228,9 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
         if context.proofs is not None and not proof.certificate:
             if not proof.waiting:
                 raise InputError(
-                    manual.name, "no authority of its certificate is known", "cert-external"
+                    manual.name,
+                    "no authority of its certificate is known",
+                    "credentials cert-external or cmp",
                 )
             return _Request(name, keep=proof.keep, waiting=(proof.waiting,))
         if manual.asks and not context.params.ipsec.pool:
@@ -253,7 +255,7 @@ def _related(context: Context, remote: Remote) -> _Request:
         return _Request(name, waiting=(reason,), offer=offer)
     proof = _proof(context, name, offer, used)
     request = _Request(name, keep=True, problems=proof.problems, offer=offer)
-    alike = used.keys and used.keys.credentials == context.params.ipsec.credentials
+    alike = used.keys and used.keys.credentials == context.params.ipsec.proof
     if context.proofs is not None and alike and not proof.certificate:
         if proof.refused:
             problems = proof.problems + (proof.refused,)
@@ -359,7 +361,7 @@ def _from_offer(
     if params.technology == IPSEC:
         for what, theirs, ours in (
             ("proposal", keys.proposal, params.ipsec.proposal.text),
-            ("credentials", keys.credentials, params.ipsec.credentials),
+            ("credentials", keys.credentials, params.ipsec.proof),
         ):
             if theirs != ours:
                 raise InputError(at(what), "it has {}".format(theirs), ours + ", as on this side")

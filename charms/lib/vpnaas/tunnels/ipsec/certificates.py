@@ -1,8 +1,8 @@
 """Certificates of a link on its VDU: present, requested and valid ones.
 
 There are three kinds of end. With credentials `cert`, the *provider* has the link's authority, and
-the *requirer* gets a certificate from the authority of each related provider. With `cert-external`,
-an operator supplies the certificate and that of the authority.
+the *requirer* gets a certificate from the authority of each related provider. With `cert-external`
+and `cmp`, it is of the operator's authority, and comes by an action or by CMPv2.
 
 A certificate belongs to one key. Renewal is therefore a rotation: the next key is offered with a
 request for its certificate, and takes over when both ends have what they need.
@@ -18,9 +18,11 @@ from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import PROVIDER, directory
 from vpnaas.base.x509 import Certificate, Request
-from vpnaas.params.ipsec import CERTIFIED, EXTERNAL
+from vpnaas.params.enrolment import Enrolment
+from vpnaas.params.ipsec import CERTIFIED, CMP, EXTERNAL
 from vpnaas.peers.offer import CertOffer, Offer
 from vpnaas.tunnels.ipsec import authority as ca
+from vpnaas.tunnels.ipsec import cmp
 from vpnaas.tunnels.ipsec.authority import Entry
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file
 from vpnaas.tunnels.technology import CharmState, LinkInputs
@@ -36,7 +38,7 @@ def role(charm_state: CharmState, link: str) -> str:
     params = charm_state.intent.links[link]
     if params.ipsec.credentials not in CERTIFIED:
         return ""
-    if params.ipsec.credentials == EXTERNAL:
+    if params.ipsec.credentials in (EXTERNAL, CMP):
         return OPERATED
     return AUTHORITY if charm_state.roles[link] == PROVIDER else SUBJECT
 
@@ -89,6 +91,7 @@ class Held:
         pins: Certificates of peers, by digest of their key.
         issued: The authority's index.
         listed: Digest of the data that its revocation list was made from, None without a list.
+        enrolled: What an enrolment brought just now.
     """
 
     root: Optional[Certificate] = None
@@ -100,6 +103,7 @@ class Held:
     pins: Mapping[str, Certificate] = attr.Factory(dict)
     issued: Tuple[Entry, ...] = ()
     listed: Optional[str] = None
+    enrolled: Optional[Certificate] = None
 
     def promoted(self) -> "Held":
         """Return the certificates after the staged key has replaced the current one."""
@@ -140,7 +144,16 @@ def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
     if kind != SUBJECT:
         steps.append(read(at + "/root", root_file(link, kind)))
         steps.append(read(at + "/next", next_file(link)))
+    if prefix and server_of(charm_state, link) is not None:
+        steps.append(read(at + "/enrolled", cmp.enrolled_file(link)))
     return steps + (ca.observe(link, prefix) if kind == AUTHORITY else [])
+
+
+def server_of(charm_state: CharmState, link: str) -> Optional[Enrolment]:
+    """Return the server that certifies the keys of a link, None without one."""
+    if charm_state.intent.links[link].ipsec.credentials != CMP:
+        return None
+    return charm_state.intent.enrolments.get(link)
 
 
 def looked_again(link: str, results: Results) -> bool:
@@ -189,6 +202,7 @@ def parse(charm_state: CharmState, link: str, results: Results, prefix: str = ""
         pins=pins,
         issued=ca.entries(results.text(prefix + link + "/ca/index")),
         listed=results.text(prefix + link + "/ca/listed"),
+        enrolled=read_certificate(results.text(at + "/enrolled")),
     )
 
 
@@ -237,11 +251,34 @@ def prepare(
         for text in _offered(kind, certs):
             if root is not None and not is_installed(held, text, root):
                 checks[check_id(link, text, root)] = _check(link, text, root)
+    server = server_of(charm_state, link)
+    if server is not None:
+        steps += _enrol(link, held, keys, identity, server, facts.parse(results).now)
     given = charm_state.certificates.get(link)
     if kind == OPERATED and given is not None:
         text, root = given[0].text, given[1]
         checks[check_id(link, text, root)] = _check(link, text, root)
     return steps + [step for _, each in sorted(checks.items()) for step in each]
+
+
+def _enrol(
+    link: str, held: Held, keys: Tuple[str, str], identity: str, server: Enrolment, now: int
+) -> List[Step]:
+    """Return the steps that get the certificate we lack by CMPv2, if we lack one."""
+
+    def good(found: Optional[Certificate], key: str) -> bool:
+        return (
+            found is not None
+            and (found.key, found.issuer) == (key, server.root.subject)
+            and identity in found.names
+            and now < found.ends
+        )
+
+    if not good(held.own.get(""), keys[0]):
+        return cmp.enrol(link, identity, server, "")
+    if keys[1] and not good(held.following, keys[1]):
+        return cmp.enrol(link, identity, server, own_file(link))
+    return []
 
 
 def _identity(offer: Offer) -> str:
@@ -273,7 +310,9 @@ def _root(
     """Return the authority that a peer's certificate must be of."""
     if role(charm_state, link) == SUBJECT:
         return read_certificate(certs.authority)
-    given = charm_state.certificates.get(link)
+    given, server = charm_state.certificates.get(link), server_of(charm_state, link)
+    if server is not None:
+        return server.root
     return given[1] if given is not None else held.root
 
 

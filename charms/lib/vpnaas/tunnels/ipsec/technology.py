@@ -8,6 +8,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import IPSEC, PROVIDER, ipsec_interface
 from vpnaas.params.intent import LinkParams
+from vpnaas.params.ipsec import EXTERNAL
 from vpnaas.peers import same_address
 from vpnaas.peers.admission import Admission, Proof
 from vpnaas.peers.offer import KeyOffer
@@ -157,8 +158,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         """
         if fields.ipsec_key_type(state.public_key) != inputs.params.ipsec.key_type:
             return True
-        kind = certificates.role(inputs.charm_state, inputs.link)
-        if state.validated is None or kind == certificates.OPERATED:
+        external = inputs.params.ipsec.credentials == EXTERNAL
+        if state.validated is None or external:
             return False
         time = validation.renewal(state.validated)
         return time is not None and inputs.vdu.now >= time
@@ -301,7 +302,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
             super().key_offer(inputs, state),
             identity=state.identity,
             proposal=chosen.proposal.text,
-            credentials=chosen.credentials,
+            credentials=chosen.proof,
         )
 
     def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:

@@ -8,9 +8,11 @@ from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.x509 import Certificate, Request, handle
+from vpnaas.params.ipsec import CMP
 from vpnaas.peers.admission import Proof
 from vpnaas.peers.offer import Offer, Remote
 from vpnaas.tunnels.ipsec import authority as ca
+from vpnaas.tunnels.ipsec import cmp
 from vpnaas.tunnels.ipsec.authority import Issue
 from vpnaas.tunnels.ipsec.certificates import (
     AUTHORITY,
@@ -25,6 +27,7 @@ from vpnaas.tunnels.ipsec.certificates import (
     read_certificate,
     requests_of,
     role,
+    server_of,
     trust_file,
     verdict,
 )
@@ -208,6 +211,16 @@ def _validate_operated(
     own: Dict[str, Own] = {"": held.own[""]} if "" in held.own else {}
     following, root = held.following, held.root
     given = inputs.charm_state.certificates.get(link)
+    server, told = server_of(inputs.charm_state, link), "see show-csr and set-certificate"
+    if server is not None:
+        root = server.root
+        found, told = _enrolled(inputs, held, keys, identity, root)
+        if found is not None and found.key == keys[0]:
+            own[""] = found
+        elif found is not None:
+            following = found
+    elif inputs.params.ipsec.credentials == CMP:
+        told = "see set-enrolment"
     if given is not None:
         certificate, root = given
         where = "set-certificate: certificate"
@@ -239,7 +252,7 @@ def _validate_operated(
     for remote, offer in _offers(inputs):
         if mine is None or root is None:
             proofs[remote.peer_name] = Proof(
-                waiting="waiting for a certificate, see show-csr and set-certificate",
+                waiting="waiting for a certificate, " + told,
                 keep=False,
             )
             continue
@@ -252,15 +265,34 @@ def _validate_operated(
             Proof(certificate="any-" + digest(root.text)[:8])
             if mine is not None and root is not None
             else Proof(
-                waiting="{}: waiting for our certificate, see show-csr and set-certificate".format(
-                    manual.name
-                ),
+                waiting="{}: waiting for our certificate, {}".format(manual.name, told),
                 keep=False,
             )
         )
-    lacking = ("by set-certificate",) if keys[1] and following is None else ()
+    by = "by set-certificate" if server is None else "by CMPv2: " + told
+    lacking = (by,) if keys[1] and following is None else ()
     roots = {"": root} if root is not None else {}
     return Validation(proofs, own, following, {}, files, lacking, roots)
+
+
+def _enrolled(
+    inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str, root: Certificate
+) -> Tuple[Optional[Certificate], str]:
+    """Return the certificate that an enrolment brought, or None and why there is none."""
+    results = inputs.results if inputs.prepared is None else inputs.prepared
+    reason = cmp.refusal(inputs.link, results)
+    where = "the certificate of the CMP server"
+    if reason or held.enrolled is None:
+        return None, "the CMP server gave none: " + (reason or "not asked yet")
+    try:
+        key = keys[0] if held.enrolled.key == keys[0] else keys[1]
+        x509.matching(where, held.enrolled, key, identity)
+        if not held.enrolled.issued_by(root):
+            raise InputError(where, "another authority issued it", "the root of set-enrolment")
+        x509.in_force(where, held.enrolled, inputs.vdu.now)
+    except InputError as error:
+        return None, str(error)
+    return held.enrolled, ""
 
 
 def _theirs(

@@ -1,0 +1,66 @@
+"""Where a link gets its certificates from (the `set-enrolment` primitive): a server of CMPv2."""
+
+import re
+from typing import Any, Dict, Mapping
+
+import attr
+
+from vpnaas.base import fields, x509
+from vpnaas.base.errors import InputError
+from vpnaas.base.x509 import Certificate
+
+_SERVER = re.compile(
+    r"\A([a-z0-9][a-z0-9.-]{0,252}|\[[0-9a-f:.]{2,45}\]):([0-9]{1,5})(/[A-Za-z0-9._/-]*)?\Z"
+)
+_NAME = re.compile(r"\A(/[A-Za-z0-9.]{1,20}=[A-Za-z0-9 ._@:-]{1,64}){1,8}\Z")
+AUTO = "auto"
+
+
+@attr.frozen
+class Enrolment:
+    """A server of CMPv2, and who vouches for it and for what it issues.
+
+    Attributes:
+        server: "host:port" or "host:port/path" of CMP over HTTP (RFC 6712).
+        root: Certificate of the operator's root authority.
+        recipient: Name of the authority that requests are addressed to, "" for openssl's choice.
+    """
+
+    server: str
+    root: Certificate
+    recipient: str = ""
+
+    def to_params(self) -> Dict[str, str]:
+        """Return the action parameters `parse` would parse to this."""
+        return {
+            "server": self.server,
+            "ca-certificate": self.root.text,
+            "recipient": self.recipient or AUTO,
+        }
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any], where: str = "set-enrolment") -> "Enrolment":
+        """Parse the parameters of `set-enrolment` but for the link."""
+
+        def text(key: str) -> str:
+            return fields.string("{}: {}".format(where, key), params.get(key, "")).strip(" ")
+
+        server, recipient = text("server"), text("recipient")
+        found = _SERVER.match(server)
+        if not found or not 0 < int(found.group(2)) < 65536:
+            raise InputError(
+                where + ": server",
+                "{} is not a server of CMP".format(fields.shown(server)),
+                "host:port or host:port/path, such as ra.example:8080/cmp",
+            )
+        if recipient not in ("", AUTO) and not _NAME.match(recipient):
+            raise InputError(
+                where + ": recipient",
+                "{} is not a name".format(fields.shown(recipient)),
+                "auto, or a name such as /O=Operator/CN=RA",
+            )
+        given = params.get("ca-certificate", "")
+        if not isinstance(given, str):
+            raise InputError(where + ": ca-certificate", "not text", "PEM, or base64 of DER")
+        root = x509.authority(where + ": ca-certificate", given)
+        return cls(server, root, "" if recipient in ("", AUTO) else recipient)

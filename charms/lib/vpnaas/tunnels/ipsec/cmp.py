@@ -1,0 +1,79 @@
+"""Certificates of an operator by CMPv2 (RFC 4210, RFC 9810), as TS 33.310 clause 9 has it.
+
+openssl on the VDU is the client. The first request (`ir`) is signed with the key that the vendor
+brought along with its certificate; the next ones (`kur`) with the key in use. Each shows that the
+VDU has the new key (proof of possession) and ends with `certConf`. An answer counts only if the
+operator's root vouches for who signed it, and so does the certificate in it.
+"""
+
+import re
+from typing import List, Tuple
+
+from vpnaas.base import fields
+from vpnaas.base.links import directory
+from vpnaas.params.enrolment import Enrolment
+from vpnaas.tunnels.ipsec.names import key_file, next_key_file
+from vpnaas.vdu.steps import Results, Step, remove, run, write
+
+VENDOR_KEY = "/etc/osm-vpnaas/vendor/key.pem"
+VENDOR_CERTIFICATE = "/etc/osm-vpnaas/vendor/certificate.pem"
+"""What a vendor provisions on a VDU before the operator has it; chain behind the certificate."""
+SECONDS = 30
+"""How long one enrolment may take."""
+
+
+def enrolled_file(link: str) -> str:
+    """Return the certificate that an enrolment brought."""
+    return directory(link) + "/enrolled.pem"
+
+
+def _root_file(link: str) -> str:
+    return directory(link) + "/enrolment-ca.pem"
+
+
+def _alone(*words: str) -> Tuple[str, ...]:
+    """Return an openssl command that trusts nobody but whom it names."""
+    return ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null", "openssl") + words
+
+
+def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
+    """Return the steps that enrol a key.
+
+    Args:
+        link: The link.
+        identity: Our IKE identity, which the certificate must name.
+        enrolment: The server.
+        own: File of our certificate for the key in use, which signs the request for the staged
+            one; "" enrols the key in use with the vendor's certificate.
+    """
+    at, root, path = link + "/enrol", _root_file(link), enrolled_file(link)
+    words = ["cmp", "-config", "", "-batch", "-verbosity", "4", "-server", enrolment.server]
+    words += ["-msg_timeout", "10", "-total_timeout", str(SECONDS), "-trusted", root]
+    words += ["-out_trusted", root, "-certout", path]
+    # A staged key is for renewal.
+    if own:
+        words += ["-cmd", "kur", "-cert", own, "-key", key_file(link), "-oldcert", own]
+        words += ["-newkey", next_key_file(link)]
+    else:
+        words += ["-cmd", "ir", "-cert", VENDOR_CERTIFICATE, "-key", VENDOR_KEY]
+        words += ["-newkey", key_file(link), "-subject", "/CN=" + identity]
+        words += ["-sans", identity]
+    if enrolment.recipient:
+        words += ["-recipient", enrolment.recipient]
+    return [
+        remove(at + "/stale", path),
+        write(at + "/root", root, enrolment.root.pem, 0o600),
+        run(at, *_alone(*words), any_exit=True, timeout=SECONDS + 10),
+    ]
+
+
+def refusal(link: str, results: Results) -> str:
+    """Return why the enrolment failed, "" if it did not or there was none."""
+    id = link + "/enrol"
+    if id not in results or results.exit_code(id) == 0:
+        return ""
+    text = results.error(id) + "\n" + results.output(id)
+    # What the server told comes last; else the first error is the cause of the others.
+    found = re.findall(r"CMP error: ([ -~]{1,200})", text)
+    told = [line for line in found if "PKIStatus" in line] + found
+    return told[0] if told else fields.lines(text)[-1][:200]

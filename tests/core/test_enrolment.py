@@ -1,0 +1,343 @@
+"""Certificates by CMPv2: what a link does with them, and the messages of openssl itself."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support import authority as made
+from support.ends_certs import moved
+from support.juju import pair
+from support.model_world import spki
+from vpnaas.base import fields, x509
+from vpnaas.base.errors import InputError
+from vpnaas.params.enrolment import Enrolment
+from vpnaas.params.intent import Intent, manual_peer
+from vpnaas.tunnels.ipsec import cmp
+from vpnaas.tunnels.ipsec.names import key_file, next_key_file
+from vpnaas.vdu.programs import agent
+from vpnaas.vdu.steps import Results
+
+LINK = "s6a"
+SPAN = (0, 9_000_000)
+SERVER = "127.0.0.1:8829/cmp"
+
+
+def word(argv, option):
+    return argv[argv.index(option) + 1]
+
+
+class Ra:
+    """An operator's authority with a server of CMPv2, in the model."""
+
+    def __init__(self):
+        self.key = spki("ED25519 " + base64.b64encode(b"operator").decode())
+        self.root = made.certificate(self.key, "op", "op", self.key, "0101", SPAN, authority=True)
+        self.asked = []
+        self.refuses = ""
+        self.names = None
+        self.span = SPAN
+        self.serial = 0x0200
+
+    def __call__(self, vdu, argv):
+        assert "PRIVATE" not in " ".join(argv)
+        self.asked.append(word(argv, "-cmd"))
+        if self.refuses:
+            return 1, "", f"CMP error: {self.refuses}\nCMP error: error validating protection\n"
+        assert vdu.files[word(argv, "-trusted")] == vdu.files[word(argv, "-out_trusted")]
+        if word(argv, "-cmd") == "ir":
+            assert word(argv, "-key") == cmp.VENDOR_KEY
+            self.identity = word(argv, "-sans")
+        else:
+            assert word(argv, "-key") == key_file(LINK)
+        self.serial += 1
+        key = spki(vdu.files[word(argv, "-newkey")])
+        names = self.names or (self.identity,)
+        vdu.files[word(argv, "-certout")] = made.certificate(
+            self.key, "op", self.identity, key, f"{self.serial:04x}", self.span, names
+        )
+        return 0, "", ""
+
+    def enrolment(self):
+        return Enrolment.parse({"server": SERVER, "ca-certificate": self.root})
+
+
+def enrolled(ra):
+    juju, hss, mme, _ = pair("ipsec", credentials="cmp", **{"ipsec-options": "key-type=ecdsa-p256"})
+    juju.world.cmp = ra
+    for charm in (hss, mme):
+        charm.intent = charm.intent.with_enrolment(LINK, ra.enrolment())
+        charm.reconcile()
+    juju.settle()
+    hss.reconcile(), mme.reconcile()
+    return juju, hss, mme
+
+
+def test_both_ends_enrol_by_themselves_and_come_up():
+    ra = Ra()
+    juju, hss, mme = enrolled(ra)
+    assert ra.asked == ["ir", "ir"]
+    assert hss.states() == mme.states() == {LINK: "up"}
+    assert Intent.from_json(mme.intent.to_json()) == mme.intent
+    assert mme.reconcile() == 1
+    assert mme.plans[LINK].steps == ()
+    assert ra.asked == ["ir", "ir"]
+
+
+def test_a_link_waits_for_its_server_and_tells_why_it_refuses():
+    juju, hss, mme, _ = pair("ipsec", credentials="cmp")
+    assert "waiting for a certificate, see set-enrolment" in mme.plans[LINK].waiting[0]
+    ra = juju.world.cmp = Ra()
+    ra.refuses = "received error:PKIStatus: rejection; StatusString: no such cell"
+    mme.intent = mme.intent.with_enrolment(LINK, ra.enrolment())
+    mme.reconcile()
+    assert mme.states() == {LINK: "waiting"}
+    assert "StatusString: no such cell" in mme.plans[LINK].waiting[0]
+
+
+def test_a_certificate_is_renewed_by_the_key_in_use_and_the_tunnel_stays_up():
+    ra = Ra()
+    ra.span = (900_000, 1_300_000)
+    juju, hss, mme = enrolled(ra)
+    before = mme.plans[LINK].state.public_key
+    juju.world.clock = 1_200_000
+    ra.span = (1_100_000, 2_000_000)
+    for _ in range(3):
+        for charm in (mme, hss):
+            charm.reconcile()
+        juju.settle()
+        assert juju.world.ping(mme.vdu, "172.16.6.129")
+    assert set(ra.asked[2:]) == {"kur"}
+    assert mme.plans[LINK].state.public_key != before
+    assert hss.states() == mme.states() == {LINK: "up"}
+    (sa,) = mme.vdu.charon.sas
+    files = [text for path, text in mme.vdu.files.items() if path.endswith("osm-vpnaas-s6a.crt")]
+    assert x509.certificate("", files[0]).ends == 2_000_000
+    assert next_key_file(LINK) not in mme.vdu.files
+
+
+def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
+    ra = Ra()
+    ra.span = (900_000, 1_300_000)
+    juju, hss, mme = enrolled(ra)
+    (before,) = mme.vdu.charon.sas
+    juju.world.clock = 1_200_000
+    ra.refuses = "connect timeout"
+    mme.reconcile(), mme.reconcile()
+    assert mme.vdu.charon.sas == [before]
+    assert mme.states() == {LINK: "up"}
+    told = " ".join(mme.plans[LINK].waiting)
+    assert (
+        "key rotation waits for a certificate by CMPv2: the CMP server gave none: connect" in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"names": ("somebody.example",)}, "it names 'somebody.example'"),
+        ({"span": (0, 10)}, "it is good from 1970"),
+    ],
+)
+def test_a_certificate_that_does_not_fit_is_not_taken(change, sentence):
+    ra = Ra()
+    vars(ra).update(change)
+    juju, hss, mme = enrolled(ra)
+    assert mme.states() == {LINK: "waiting"}
+    assert sentence in mme.plans[LINK].waiting[0]
+    assert "/etc/swanctl/osm-vpnaas-s6a.crt" not in mme.vdu.files
+
+
+def test_an_end_with_an_operators_certificate_takes_one_that_enrolled():
+    """How an end gets its certificate is no matter of the other one."""
+    ra = Ra()
+    juju, hss, mme = enrolled(ra)
+    options = {"technology": "ipsec", "underlay-interface": "ens4", "credentials": "cert-external"}
+    mme.configure(LINK, "172.16.6.2/24", **options, **{"ipsec-options": "key-type=ecdsa-p256"})
+    mme.reconcile()
+    juju.settle()
+    assert hss.states() == mme.states() == {LINK: "up"}
+
+
+def test_a_manual_peer_is_proved_by_the_root_of_the_enrolment():
+    ra = Ra()
+    juju, hss, mme = enrolled(ra)
+    cell = {"link": LINK, "name": "cell", "public-key": "certificate"}
+    hss.intent = hss.intent.with_peer(manual_peer({**cell, "allowed-prefixes": "172.16.6.50"}))
+    hss.reconcile()
+    assert hss.plans[LINK].problems == ()
+    assert "man-cell" in {peer.name for peer in hss.plans[LINK].peers}
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"server": "ra.example"}, "is not a server of CMP; allowed: host:port"),
+        ({"server": "-verbosity:80"}, "is not a server of CMP"),
+        ({"server": "ra.example:0"}, "is not a server of CMP"),
+        ({"server": "ra.example:80/a b"}, "is not a server of CMP"),
+        ({"recipient": "CN=ra"}, "is not a name; allowed: auto"),
+        ({"ca-certificate": "MIIB"}, "not a certificate"),
+    ],
+)
+def test_bad_parameters_are_refused(params, sentence):
+    good = {"server": SERVER, "ca-certificate": Ra().root, "recipient": "/CN=ra"}
+    with pytest.raises(InputError, match=sentence):
+        Enrolment.parse({**good, **params})
+
+
+def test_a_link_with_other_credentials_enrols_nowhere():
+    juju, hss, mme, _ = pair("ipsec")
+    with pytest.raises(InputError, match="s6a takes no certificate from a server"):
+        mme.intent.with_enrolment(LINK, Ra().enrolment())
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+PROFILE = "keyUsage=critical,digitalSignature\nsubjectAltName=DNS:s6a-1\n"
+
+
+class Pki:
+    """Roots of operator, vendor and a stranger, and a VDU's folder with a vendor's certificate."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for root in ("operator", "vendor", "stranger"):
+            self.key(root)
+            extensions = "basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"
+            more = [text for each in extensions for text in ("-addext", each)]
+            self.openssl(
+                "req", "-x509", "-config", "/dev/null", "-key", f"{root}.key", "-subj",
+                f"/CN={root}", "-days", "9", "-out", f"{root}.pem", *more,
+            )  # fmt: skip
+        for name, root in (("ra", "operator"), ("false-ra", "stranger"), ("device", "vendor")):
+            self.key(name)
+            self.sign(name, root)
+        for part in ("vdu/own/vendor", f"vdu/own/{LINK}", "vdu/swanctl/private"):
+            (folder / part).mkdir(parents=True)
+        for name, path in (("key", cmp.VENDOR_KEY), ("pem", cmp.VENDOR_CERTIFICATE)):
+            Path(self.at(path)).write_bytes((folder / f"device.{name}").read_bytes())
+        self.root = (folder / "operator.pem").read_text()
+
+    def at(self, path: str) -> str:
+        return moved(path, self.folder, "vdu")
+
+    def openssl(self, *words: str) -> None:
+        done = subprocess.run(["openssl", *words], cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def key(self, name: str, path: str = "") -> None:
+        words = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        self.openssl("genpkey", *words, "-out", path or f"{name}.key")
+
+    def sign(self, name: str, root: str, key: str = "", serial: str = "") -> None:
+        (self.folder / "profile").write_text(PROFILE)
+        self.openssl(
+            "req", "-new", "-config", "/dev/null", "-key", key or f"{name}.key", "-subj",
+            f"/CN={name}", "-out", "request",
+        )  # fmt: skip
+        number = ["-set_serial", serial] if serial else ["-CAcreateserial"]
+        self.openssl(
+            "x509", "-req", "-in", "request", "-CA", f"{root}.pem", "-CAkey", f"{root}.key",
+            *number, "-days", "9", "-extfile", "profile", "-out", f"{name}.pem",
+        )  # fmt: skip
+
+    @contextmanager
+    def server(self, trusts: str = "vendor", ra: str = "ra", *more: str) -> Iterator[str]:
+        """Run openssl's mock server, which has the certificate `new.pem` for who asks."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        words = [
+            "openssl", "cmp", "-config", "", "-port", str(port), "-srv_cert", f"{ra}.pem",
+            "-srv_key", f"{ra}.key", "-srv_trusted", f"{trusts}.pem", "-rsp_cert", "new.pem", *more,
+        ]  # fmt: skip
+        with subprocess.Popen(
+            words, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as server:
+            try:
+                while "ACCEPT" not in (server.stdout.readline() if server.stdout else ""):
+                    assert server.poll() is None
+                yield f"127.0.0.1:{port}"
+            finally:
+                server.kill()
+
+    def enrol(self, server: str, own: str = "", more: str = "") -> tuple[str, str]:
+        """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
+        enrolment = Enrolment.parse({"server": server, "ca-certificate": self.root})
+        steps = [step.to_json() for step in cmp.enrol(LINK, "s6a-1", enrolment, own)]
+        for step in steps:
+            for key, value in step.items():
+                if isinstance(value, str):
+                    step[key] = self.at(value)
+                elif isinstance(value, list):
+                    step[key] = [self.at(each) for each in value]
+        if more:
+            steps[-1]["argv"] += more.split()
+        done = agent.execute(steps, exclusive=False)
+        assert done["failed"] is None, done["failed"]
+        found = Path(self.at(cmp.enrolled_file(LINK)))
+        text = found.read_text() if found.exists() else ""
+        return text, cmp.refusal(LINK, Results(done["results"]))
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    made = Pki(tmp_path_factory.mktemp("pki"))
+    made.key("", made.at(key_file(LINK)))
+    made.sign("new", "operator", made.at(key_file(LINK)), "4711")
+    return made
+
+
+def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(pki: Pki) -> None:
+    with pki.server() as server:
+        text, refusal = pki.enrol(server)
+    assert (refusal, text) == ("", (pki.folder / "new.pem").read_text())
+    own = pki.at("/etc/osm-vpnaas/vendor/own.crt")
+    Path(own).write_text(text)
+    pki.key("", pki.at(next_key_file(LINK)))
+    # The mock server takes the certificate it has for the old one, too: the number is the same.
+    before = (pki.folder / "new.pem").read_bytes()
+    pki.sign("new", "operator", pki.at(next_key_file(LINK)), "4711")
+    try:
+        with pki.server("operator") as server:
+            text, refusal = pki.enrol(server, own)
+        assert refusal == ""
+        assert x509.certificate("", text).key != x509.certificate("", before.decode()).key
+    finally:
+        (pki.folder / "new.pem").write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("server", "more", "sentence"),
+    [
+        (("stranger",), "", "no suitable sender cert"),
+        (("vendor",), "-popo -1", "popo missing"),
+        (("vendor", "ra", "-send_unprotected"), "", "missing protection"),
+        (("vendor", "false-ra"), "", "certificate verification failed"),
+        (("vendor", "ra", "-pkistatus", "2", "-statusstring", "no such cell"), "", "no such cell"),
+    ],
+    ids=["wrong vendor root", "no proof of possession", "unprotected", "false RA", "refused"],
+)
+def test_an_enrolment_that_is_not_in_order_brings_nothing(
+    pki: Pki, server: tuple[str, ...], more: str, sentence: str
+) -> None:
+    with pki.server(*server) as address:
+        text, refusal = pki.enrol(address, more=more)
+    assert text == ""
+    assert sentence in refusal
+
+
+def test_a_server_that_is_not_there_is_told(pki: Pki) -> None:
+    started = time.monotonic()
+    text, refusal = pki.enrol("127.0.0.1:1", more="-msg_timeout 2")
+    assert text == ""
+    assert "connect" in refusal
+    assert time.monotonic() - started < cmp.SECONDS
+    assert fields.lines(refusal) == [refusal]
