@@ -1,13 +1,14 @@
-"""A load of UEs over one eNB: registrations one after another, or a storm at a rate.
+"""A load of UEs over one eNB or gNB: registrations one after another, or a storm at a rate.
 
     launch load < request.json
 
 The request: ``enb`` (address), ``first_imsi``, ``k``, ``opc`` (hexadecimal), ``plmn`` (MCC/MNC),
 ``count`` (UEs), ``rate`` (attaches begun per second; 0: the next begins when one is done), ``hold``
-(attached UEs stay until all are done; else each detaches at once). A UE whose attach fails tries
-again, as TS 24.301 says. The answer is JSON on standard output: the number of UEs that attached,
-the number that never did (lost), the reasons of failed attempts, and the time since the first
-attempt.
+(attached UEs stay until all are done; else each detaches at once). With ``snssai`` (SST-SD) and
+``dnn`` it is for a gNB, whose UEs register and establish a PDU session. A UE whose attach fails
+tries again, as TS 24.301 says. The answer is JSON on standard output: the number of UEs that
+attached, the number that never did (lost), the reasons of failed attempts, and the time since the
+first attempt.
 """
 
 from __future__ import annotations
@@ -88,7 +89,15 @@ class Load:
         for number in range(count):
             imsi = str(int(first) + number).zfill(len(first))
             usim = Usim(imsi, k, opc)
-            radio.ues[number + 1] = ue.Ue(usim, radio.link, number + 1, plmn)
+            made: Any
+            if "snssai" in request:
+                from simulators.fiveg.ue import Attached
+
+                made = Attached(usim, radio.link, number + 1, plmn)
+                made.want(request["snssai"], request["dnn"])
+            else:
+                made = ue.Ue(usim, radio.link, number + 1, plmn)
+            radio.ues[number + 1] = made
         began = time.monotonic()
         tasks = []
         for number, made in enumerate(radio.ues.values()):

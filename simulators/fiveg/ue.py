@@ -325,6 +325,28 @@ class Ue:
             await asyncio.wait_for(self.released.wait(), 5)
 
 
+class Attached(Ue):
+    """A UE of a load: attached means registered and with one PDU session."""
+
+    bearer: Session | None = None
+    _wanted = Wanted(1)
+
+    def want(self, snssai: str, dnn: str) -> None:
+        """Take a slice (SST-SD) and a DNN."""
+        sst, _, sd = snssai.partition("-")
+        self._wanted = Wanted(1, dnn, Snssai.of({"sst": sst, "sd": sd}))
+
+    async def attach(self) -> None:
+        """Register and establish the session."""
+        await self.register()
+        self.bearer = await self.establish(self._wanted)
+
+    async def detach(self, off: bool = True) -> None:
+        """Deregister."""
+        await self.deregister(off)
+        self.bearer = None
+
+
 @dataclass(frozen=True)
 class Config:
     """How the UE is set up: its USIM, home network, the gNB's address, and its PDU sessions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
@@ -18,12 +17,14 @@ from core_5g_support import (
     POOLS,
     THREE,
     TWO,
+    UU,
     Core,
     gnb_config,
     imsi,
     wanted,
 )
 from oai import provision_5g
+from simulators_support import OPC, K
 
 from simulators import association, sctp, spgwu, station, tun, udp
 from simulators import ue as radios
@@ -32,6 +33,7 @@ from simulators.fiveg import gnb, nas, ngap
 from simulators.fiveg import ue as terminals
 from simulators.fiveg.ue import RefusedError, Ue
 from simulators.identity import Plmn
+from simulators.load import Load
 
 Run = Callable[[Callable[[Core], Awaitable[None]]], None]
 
@@ -225,7 +227,7 @@ def test_who_subscribes_to_no_slice_of_this_network(core: Run) -> None:
 def test_no_address_is_left(core: Run) -> None:
     async def go(core: Core) -> None:
         radio = radios.Radio()
-        await radio.connect("127.9.4.7")
+        await radio.connect(UU)
         ues = [await core.ue(number, radio=radio) for number in range(10, 15)]
         await asyncio.gather(*(one.register() for one in ues))
         for one in ues[:4]:
@@ -307,20 +309,24 @@ def test_a_storm_loses_nobody(core: Run) -> None:
     count = 20
 
     async def go(core: Core) -> None:
-        radio = radios.Radio()
-        await radio.connect("127.9.4.7")
-        ues = [await core.ue(20 + number, radio=radio) for number in range(count)]
-        began = time.monotonic()
-        await asyncio.gather(*(one.register() for one in ues))
-        registered = time.monotonic() - began
-        sessions = await asyncio.gather(*(one.establish(wanted(ONE)) for one in ues))
-        took = time.monotonic() - began
-        print(f"{count} registrations in {registered:.2f} s, sessions in {took - registered:.2f} s")
-        assert len({one.address for one in sessions}) == count
+        request = {
+            "enb": UU,
+            "first_imsi": imsi(20),
+            "k": K.hex(),
+            "opc": OPC.hex(),
+            "plmn": "242/88",
+            "count": count,
+            "rate": 1000,
+            "hold": True,
+            "snssai": "1-000001",
+            "dnn": DNNS[ONE],
+        }
+        storm = asyncio.create_task(Load(request).run())
         await core.until(lambda: len(core.upfs[ONE].sessions) == count)
-        for one in ues:
-            await left(core, one)
-        assert not core.upfs[ONE].sessions
+        report = await storm
+        assert (report["attached"], report["lost"], report["reasons"]) == (count, 0, {})
+        assert report["attach_ms"]["median"] > 0
+        await core.until(lambda: not core.upfs[ONE].sessions)
 
     core(go)
 
