@@ -54,6 +54,7 @@ def test_only_user_plane_and_gateways_forward(unpacked, package, vdu):
     values = dict(settings)
     assert values["net.ipv4.conf.all.rp_filter"] == "2"
     assert ("net.ipv4.ip_forward" in values) == (vdu in ("spgwu", "secgw", "sitegw"))
+    assert ("net.ipv6.conf.all.forwarding" in values) == (vdu in ("secgw", "sitegw"))
 
 
 @pytest.mark.parametrize("address", ["none", "192.168.122.11"])

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure_both
@@ -23,6 +24,7 @@ from e2e_support import (
     gone,
     wait,
 )
+from e2e_wire import captured
 from vpnaas.extras.guard import BOOT, TABLE
 
 from experiments import testbed
@@ -255,3 +257,37 @@ def test_keys_of_esp_are_made_anew_after_their_time_and_their_volume(ipsec: Serv
 @pytest.mark.long
 def test_rotation_of_ipsec_loses_no_datagram(ipsec: Service) -> None:
     rotated(ipsec)
+
+
+@pytest.fixture(scope="module")
+def tagged(pair: Service) -> Service:
+    """The service with a VLAN on the network between its VDUs, which has IPv6 only."""
+    for number, vnf in enumerate(pair.vnfs.values(), start=11):
+        vnf.out("modprobe", "8021q")
+        vnf.out(
+            "ip", "link", "add", "link", "ens4", "name", "ens4.100", "type", "vlan", "id", "100"
+        )
+        vnf.out("ip", "address", "add", f"fd00:100::{number}/64", "dev", "ens4.100", "nodad")
+        vnf.out("ip", "link", "set", "ens4.100", "up")
+    return pair
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_tagged_underlay_carries_a_tunnel_over_ipv6(
+    tagged: Service, technology: str, tmp_path: Path
+) -> None:
+    configure_both(tagged, technology=technology, underlay_interface="ens4.100")
+    client, server = tagged["client"], tagged["server"]
+    wait(lambda: client.pings(SERVER) and server.pings(CLIENT), "the tunnel is up", 120)
+    shown = client.status("vpn-client")
+    (peer,) = shown["peers"]
+    assert (shown["state"], peer["endpoint"][:12]) == ("up", "[fd00:100::1")
+    with captured(tagged, "data", tmp_path / "vlan.pcap") as capture:
+        for _ in range(3):
+            assert client.pings(SERVER, "-M", "do", "-s", str(shown["mtu"] - 28))
+            assert client.pings(SERVER, "-s", "4000")
+    assert capture.count("vlan 100 and ip6 and not icmp6") >= 12
+    # No frame without the tag, and no outer packet in parts.
+    assert capture.count("ether[12:2] != 0x8100 and not arp and not icmp6") == 0
+    assert capture.count("vlan 100 and ip6[6] = 44") == 0

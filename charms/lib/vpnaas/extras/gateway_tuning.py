@@ -85,6 +85,7 @@ def sysctls(tunnels: int) -> Dict[str, int]:
         "net.core.netdev_max_backlog": 10000,
         "net.core.rmem_default": max(212992, min(16777216, 4096 * tunnels)),
         "net.ipv4.ip_forward": 1,
+        "net.ipv6.conf.all.forwarding": 1,
     }
     for family in ("ipv4", "ipv6"):
         for level, share in (("1", 4), ("2", 2), ("3", 1)):

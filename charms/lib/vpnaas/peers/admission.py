@@ -357,6 +357,14 @@ def _from_offer(
         )
     if params.technology == NONE and not offer.endpoint:
         raise InputError(at("endpoint-address"), "none given", "an address of the underlay")
+    if params.technology == NONE and offer.endpoint and offer.endpoint[0].version == 4:
+        for prefix in offer.prefixes():
+            if prefix.version == 6:
+                raise InputError(
+                    at("endpoint-address"),
+                    "{} does not lead to {} in clear".format(offer.endpoint[0], prefix),
+                    "an IPv6 address of the underlay, or a tunnel",
+                )
     keys = offer.keys or KeyOffer("")
     if params.technology == IPSEC:
         for what, theirs, ours in (

@@ -91,19 +91,27 @@ def parse(link: str, results: Results) -> State:
 
 def render(params: LinkParams, underlay: str, peers: Sequence[Peer], down: bool = False) -> str:
     """Return the `ip -batch` file that brings the link up, or down."""
-    own = fields.host_network(params.inner_address)
-    lines = ["address {} {} dev {}".format("del" if down else "replace", own, underlay)]
+    inner = params.inner_address
+    own = "{} dev {}".format(fields.host_network(inner), underlay)
+    if down:
+        lines = ["address del " + own]
+    else:
+        lines = ["address replace " + own + (" nodad" if inner.version == 6 else "")]
     for peer in peers:
         for prefix in peer.prefixes:
             if down:
                 lines.append("route del {} dev {}".format(prefix, underlay))
             elif peer.endpoint:
-                lines.append(
-                    "route replace {} via {} dev {} src {}".format(
-                        prefix, peer.endpoint[0], underlay, params.inner_address.ip
-                    )
-                )
+                lines.append(_route(prefix, peer.endpoint[0], underlay, inner.ip))
     return "\n".join(lines) + "\n"
+
+
+def _route(
+    prefix: fields.IPNetwork, via: fields.IPAddress, underlay: str, own: fields.IPAddress
+) -> str:
+    family = "inet6 " if via.version == 6 and prefix.version == 4 else ""  # RFC 8950, clause 1
+    line = "route replace {} via {}{} dev {}".format(prefix, family, via, underlay)
+    return line + (" src {}".format(own) if own.version == prefix.version else "")
 
 
 def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: State) -> List[Step]:
