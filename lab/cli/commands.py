@@ -164,7 +164,7 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
 
     @verb(*(f"{p}-create" for p in prefixes))
     @click.argument("filename", type=click.Path(path_type=Path))
-    @click.option("--strict", is_flag=True, help="Refuse also what OSM would trip over later.")
+    @click.option("--strict", is_flag=True, help="Refuse also what would fail in OSM later.")
     @click.option("--skip-charm-build", is_flag=True, hidden=True)
     @pass_lab
     def create(lab: Lab, filename: Path, strict: bool, skip_charm_build: bool) -> None:
@@ -207,7 +207,7 @@ _package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")
 @verb("vnfpkg-update", "nfpkg-update", "vnfd-update", "nfd-update")
 @click.argument("name")
 @click.option("--content", type=click.Path(path_type=Path), required=True, help="The new package.")
-@click.option("--strict", is_flag=True, help="Refuse also what OSM would trip over later.")
+@click.option("--strict", is_flag=True, help="Refuse also what would fail in OSM later.")
 @pass_lab
 def vnfpkg_update(lab: Lab, name: str, content: Path, strict: bool) -> None:
     """Replace the content of a VNF package by another revision."""
@@ -317,7 +317,7 @@ def ns_show(lab: Lab, name: str, literal: bool) -> None:
 
 @verb("ns-delete")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Whatever fails: delete what can be deleted.")
+@click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
 @click.option("--config", "config_text", default="", help="skip_terminate_primitives: true.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @click.option("--timeout", type=click.IntRange(1), help="Seconds to wait with --wait.")

@@ -83,7 +83,7 @@ def console(
 @lab_group.command("logs")
 @click.argument("ns")
 @click.argument("unit", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until ^C.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log, until ^C.")
 @pass_lab
 def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
     """Show what the charms of a service log, like ``juju debug-log``; of one UNIT or of all."""

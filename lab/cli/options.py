@@ -10,7 +10,7 @@ import click
 
 _INSTANTIATION = (
     click.option(
-        "--vim_account", required=True, help="VIM account for all VNFs not told otherwise."
+        "--vim_account", required=True, help="VIM account, where the parameters name no other."
     ),
     click.option(
         "--config", "config_text", default="", help="Instantiation parameters, YAML text."

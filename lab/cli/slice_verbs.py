@@ -87,7 +87,7 @@ def nsi_show(lab: Lab, name: str) -> None:
 
 @click.command("nsi-delete")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Whatever fails: delete what can be deleted.")
+@click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
 def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:

@@ -334,7 +334,7 @@ def _pack_file(root: Path, relative: Path, target: Path) -> None:
     try:
         reached = source.stat()
     except FileNotFoundError:
-        raise InvalidCharmError(f"{source} is a link to nothing") from None
+        raise InvalidCharmError(f"{source} links to a file that does not exist") from None
     if not stat.S_ISREG(reached.st_mode):
         raise InvalidCharmError(f"Invalid Charm at {source}: Invalid file type for a charm")
     if source.is_symlink():

@@ -315,7 +315,7 @@ class Vim:
         with self._state.change() as state:
             network = planning.network(state, network_id)
             if network.management:
-                raise VimError("The management network goes with the VIM account only.")
+                raise VimError("The management network is deleted with the VIM account only.")
             if any(port.network_id == network_id for port in planning.ports(state)):
                 raise VimError(
                     f"Unable to complete operation on network {network_id}: there are one or "

@@ -86,7 +86,7 @@ def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
         except OSError:
             # The controller belongs to a version 1 hierarchy or was not delegated to us.
             if controller != "cpu" or not _limit_cpu1(cpu1_group(group), quota):
-                notes.append(f"{note}: no {controller} controller for us in {top}")
+                notes.append(f"{note}: the controller {controller} is not available in {top}")
     return notes
 
 

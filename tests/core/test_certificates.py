@@ -185,7 +185,7 @@ def test_a_revoked_peer_is_off_at_once_and_comes_back_with_another_key_only(tech
     (told,) = statuses(["s6a"], mme.plans, juju.world.clock)
     if technology == "ipsec":
         assert told.state == "pending"
-        assert told.reason == "no word yet that hss took our key, see its status"
+        assert told.reason == "waiting for hss to confirm our key; see its status"
     else:  # the last handshake is recent enough still
         assert told.state == "up"
     if options:
@@ -506,7 +506,7 @@ def test_links_wait_for_the_operators_certificates_and_come_up_with_them():
     [
         (lambda o, h, m: (o.sign(h), o.root), "it is for another key"),
         (lambda o, h, m: (o.sign(m, names=("x",)), o.root), "it names 'x'"),
-        (lambda o, h, m: (o.sign(m, span=(0, 10)), o.root), "it is good from 1970-01-01"),
+        (lambda o, h, m: (o.sign(m, span=(0, 10)), o.root), "it is valid from 1970-01-01"),
         (lambda o, h, m: (o.sign(m), Operator("wrong").root), "another authority issued it"),
         (lambda o, h, m: (o.sign(m), Operator(seed="forger").root), "openssl says"),
         (lambda o, h, m: (o.sign(m), o.sign(m)), "its key may not sign certificates"),
@@ -584,8 +584,8 @@ def test_a_manual_peer_waits_for_our_own_certificate():
     [
         ("cert-external", KEY, "public-key: s6a has credentials cert-external; allowed: certif"),
         ("pubkey", "certificate", "public-key: s6a has credentials pubkey; allowed: the public"),
-        ("cert", "certificate", "certificates of an authority that related VNFs have only"),
-        ("psk", KEY, "preshared keys that related VNFs have only"),
+        ("cert", "certificate", "certificates of an authority that only related VNFs have"),
+        ("psk", KEY, "preshared keys that only related VNFs have"),
     ],
 )
 def test_a_manual_peer_proves_itself_as_the_link_wants(credentials, key, sentence):

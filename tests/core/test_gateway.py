@@ -100,7 +100,7 @@ def test_tunnels_over_the_interface_of_management_make_no_gateway_and_change_not
     hss.reconcile(gateway=ON)
     assert hss.vdu.firewall == before
     assert hss.problems == (
-        "gateway: untrusted: ens3 is the interface of management; allowed: "
+        "gateway: untrusted: ens3 is the management interface; allowed: "
         "an interface of its own for the untrusted side (underlay-interface)",
     )
 

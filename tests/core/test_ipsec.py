@@ -76,7 +76,7 @@ def test_a_charon_that_lacks_a_cipher_is_named_and_keeps_what_runs():
     assert mme.vdu.files == before
     assert names(mme)
     sentence = str(mme.plans["s6a"])
-    assert "aes256gcm-curve25519 needs AES_GCM_16, which this VDU's charon has not" in sentence
+    assert "aes256gcm-curve25519 needs AES_GCM_16, which charon on this VDU lacks" in sentence
     assert "libstrongswan-standard-plugins" in sentence
     mme.vdu.charon.algorithms.append("AES_GCM_16")
     mme.reconcile()

@@ -25,7 +25,7 @@ def test_it_leaves_nothing_behind_and_blocks_nobody(technology):
     assert mme.states() == {"s6a": "off"}
     assert hss.states() == {"s6a": "waiting"}
     (reason,) = [plan.waiting for plan in hss.plans.values()]
-    assert reason == ("every related peer has it switched off",)
+    assert reason == ("every related peer has switched this link off",)
     assert not has_interface(mme, technology)
     assert {k: v for k, v in relation.ends["mme"].items() if v} == {
         "vpnaas-version": "1",

@@ -222,7 +222,7 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
         ({"virtual-address": "192.168.99.254/24"}, "ens5 has no address in 192.168.99.0/24"),
         ({"virtual-address": "192.168.121.1/24"}, "ens5 has no address"),
         ({"trusted-interface": "ens9"}, "no interface ens9"),
-        ({"trusted-interface": "ens4"}, "trusted one as well"),
+        ({"trusted-interface": "ens4"}, "trusted interface too"),
         ({"trusted-interface": "ens5 {"}, "interface name"),
         ({"router-id": 0}, "router-id"),
         ({"advert-interval-ms": 35}, "a multiple of 10"),

@@ -91,7 +91,7 @@ def test_pools_out_of_form_are_refused(text, reason):
 @pytest.mark.parametrize(
     ("pool", "whose"),
     [
-        ("172.16.6.128/25", "what we have on the link"),  # has .129, our own
+        ("172.16.6.128/25", "our own network on the link"),  # has .129, our own
         ("192.168.8.0/25", "a network of ens4"),
         ("10.0.0.0/12", "a network of ens3"),
     ],
@@ -118,7 +118,7 @@ def test_a_related_peer_takes_no_address_of_the_pool():
     ("changes", "options", "reason"),
     [
         ({}, "none", "has no pool"),
-        ({"endpoint": "192.0.2.1:4500"}, f"pool={POOL}", "calls us"),
+        ({"endpoint": "192.0.2.1:4500"}, f"pool={POOL}", "connects to this VNF"),
         ({"allowed-prefixes": "none"}, f"pool={POOL}", "or pool"),
     ],
 )

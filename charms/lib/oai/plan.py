@@ -502,7 +502,7 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
     elif ready:
         state, reason = "ready", ""
     else:
-        reason = "; ".join(reasons) or "it was not looked at"
+        reason = "; ".join(reasons) or "its state was not read"
         state = "starting"
         if late > DEADLINE or restarts >= MAX_RESTARTS:
             state = "failed"

@@ -117,7 +117,7 @@ def look(request: Json) -> Json:
         if state.get("ActiveState") == "active":
             continue
         if state.get("SubState") == "auto-restart":
-            reasons.append("{} ended and is started again".format(name))
+            reasons.append("{} ended and is restarted".format(name))
         elif state.get("ActiveState") == "activating":
             reasons.append("{} is starting".format(name))
         else:
@@ -140,7 +140,7 @@ def _pulling(request: Json) -> List[str]:
             check=False,
         )
         if done.returncode:
-            missing.append("image {} of {} is not here yet".format(image, name))
+            missing.append("image {} of {} is not pulled yet".format(image, name))
     return missing
 
 

@@ -70,7 +70,7 @@ def link_status(
         unsure = [peer["peer"] for peer in peers if peer["state"] == PENDING]
         # Waits for its turn, or was refused or revoked there: only the other end knows.
         reasons.append(
-            "no word yet that {} took our key, see its status".format(fields.few(unsure))
+            "waiting for {} to confirm our key; see its status".format(fields.few(unsure))
         )
     elif not states:
         state = WAITING

@@ -344,7 +344,7 @@ def test_certificates_of_another_authority(
         (request, root, "it is a certificate request"),
         (right.sign(other["request"], other["ike-identity"]), root, "it is for another key"),
         (right.sign(request, "gateway.example"), root, "it names 'gateway.example'"),
-        (right.sign(request, identity, days=-1), root, "it is good from"),
+        (right.sign(request, identity, days=-1), root, "it is valid from"),
         (wrong.sign(request, identity), root, "another authority issued it"),
         (imitated.sign(request, identity), root, "openssl says"),
         (good, weak.root.read_text(encoding="ascii"), "RSA key of 1024 bits is too weak"),

@@ -68,7 +68,7 @@ def edit(file: str, **values: object) -> Change:
         ),
         (lambda f: (f / "abs").symlink_to("/etc/passwd"), "Absolute links are invalid"),
         (lambda f: (f / "out").symlink_to("../../../etc/passwd"), "link"),
-        (lambda f: (f / "gone").symlink_to("nowhere"), "gone is a link to nothing"),
+        (lambda f: (f / "gone").symlink_to("nowhere"), "gone links to a file that does not exist"),
         (lambda f: os.mkfifo(f / "pipe"), "Invalid file type for a charm"),
         (lambda f: os.utime(f / "dispatch", (0, 0)), "ZIP does not support timestamps before 1980"),
     ],

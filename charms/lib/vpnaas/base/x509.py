@@ -211,8 +211,8 @@ def in_force(where: str, held: Certificate, now: int) -> Certificate:
     if not held.begins <= now < held.ends:
         raise InputError(
             where,
-            "it is good from {} to {} only".format(date(held.begins), date(held.ends)),
-            "one that is good now, {}".format(date(now)),
+            "it is valid from {} to {} only".format(date(held.begins), date(held.ends)),
+            "one that is valid now, {}".format(date(now)),
         )
     return held
 

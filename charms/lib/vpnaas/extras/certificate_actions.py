@@ -37,7 +37,7 @@ def require_operated(intent: Intent, link: str) -> None:
     if params is None or params.ipsec.credentials != EXTERNAL:
         raise InputError(
             "link",
-            "{} takes no certificate of yours".format(link),
+            "{} uses no certificate from set-certificate".format(link),
             "a link with credentials {}".format(EXTERNAL),
         )
 

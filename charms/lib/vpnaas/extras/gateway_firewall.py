@@ -59,7 +59,7 @@ class GatewayFirewall:
         if self.management in self.untrusted:
             raise InputError(
                 "gateway: untrusted",
-                "{} is the interface of management".format(self.management),
+                "{} is the management interface".format(self.management),
                 "an interface of its own for the untrusted side (underlay-interface)",
             )
         for port in tuple(self.wireguard) + tuple(self.management_ports):

@@ -104,7 +104,7 @@ class PairParams:
         if parsed.trusted == parsed.untrusted:
             raise InputError(
                 at("untrusted-interface"),
-                "{} is the trusted one as well".format(parsed.trusted),
+                "{} is the trusted interface too".format(parsed.trusted),
                 "an interface of its own for each side",
             )
         return parsed
@@ -228,7 +228,7 @@ def wanted(params: PairParams, links: Mapping[str, LinkPlan], results: Results) 
         if plan.params.technology == WIREGUARD:
             raise InputError(
                 "configure-standby: role",
-                "link {} is WireGuard, which has one peer to a prefix".format(link),
+                "link {} is WireGuard, which allows one peer per prefix".format(link),
                 "a pair whose links are IPsec",
             )
     secured = {link: plan for link, plan in links.items() if plan.params.technology == IPSEC}

@@ -320,7 +320,7 @@ def round_trips(results: Results, label: str) -> Dict[str, Any]:
         raise VpnaasError("ping to {} failed: {}".format(label, reason.splitlines()[-1]))
     sent, received = int(counts.group(1)), int(counts.group(2))
     if not times:
-        raise VpnaasError("{} answered none of {} echo requests".format(label, sent))
+        raise VpnaasError("{} did not answer any of {} echo requests".format(label, sent))
     low, average, high, deviation = (float(text) for text in times.groups())
     return {
         "sent": sent,

@@ -100,7 +100,7 @@ def fitting(shares: Sequence[Share]) -> None:
             what = "{} Mbit/s are guaranteed over {}, which has {}".format(
                 total, underlay, rates[0]
             )
-            raise InputError("set-qos: guaranteed-mbps", what, "no more than there is")
+            raise InputError("set-qos: guaranteed-mbps", what, "at most the rate of the interface")
 
 
 def _by_underlay(shares: Sequence[Share]) -> Dict[str, List[Share]]:

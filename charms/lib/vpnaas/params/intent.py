@@ -402,7 +402,7 @@ def _standby_gateways(where: str, text: str, technology: str) -> Tuple[fields.IP
     if text in NOTHING:
         return ()
     if technology == WIREGUARD:
-        raise InputError(where, "WireGuard has one peer to a prefix", "technology ipsec, or none")
+        raise InputError(where, "WireGuard allows one peer per prefix", "technology ipsec, or none")
     addresses = tuple(fields.address(where, part.strip(" ")) for part in text.split(","))
     most, least = 2, 1 if technology == NONE else 2
     if not least <= len(set(addresses)) == len(addresses) <= most:
@@ -446,7 +446,7 @@ def _check_credentials(peer: ManualPeer, credentials: str) -> None:
         what = "preshared keys that" if credentials == PSK else "certificates of an authority that"
         raise InputError(
             "add-peer: link",
-            "{} proves its ends by {} related VNFs have only".format(peer.link, what),
+            "{} authenticates by {} only related VNFs have".format(peer.link, what),
             "a link with credentials {}, {} or {}".format(PUBKEY, EXTERNAL, CMP),
         )
     if bool(peer.public_key) != (credentials == PUBKEY):
@@ -479,7 +479,9 @@ def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPee
         raise InputError(at("allowed-prefixes"), "no prefix given", "at least one, or pool")
     endpoint = text("endpoint")
     if asks and endpoint not in NOTHING:
-        raise InputError(at("endpoint"), "who is given an address calls us", "none")
+        raise InputError(
+            at("endpoint"), "a peer with an address of the pool connects to this VNF", "none"
+        )
     name, identity = fields.name(at("name"), text("name")), text("ike-identity")
     return ManualPeer(
         link=fields.name(at("link"), text("link")),

@@ -43,7 +43,7 @@ _HYBRID = ("mlkem512", "mlkem768", "mlkem1024")
 """FIPS 203 as an additional key exchange (RFC 9370)."""
 WEAK = {
     "3des": "its 64-bit blocks leak after some GByte (RFC 8247)",
-    "des": "its 56-bit keys are searched in hours (RFC 8247)",
+    "des": "its 56-bit keys can be searched in hours (RFC 8247)",
     "blowfish128": "its 64-bit blocks leak after some GByte",
     "cast128": "its 64-bit blocks leak after some GByte",
     "null": "it does not encrypt",

@@ -53,12 +53,12 @@ def check(
         own: Our inner address, and the prefixes behind us.
         networks: The VDU's own networks, by interface.
     """
-    used = [("what we have on the link", network) for network in own]
+    used = [("our own network on the link", network) for network in own]
     for owner, network in used + [("a network of " + name, network) for name, network in networks]:
         for prefix in pool:
             if fields.overlaps(prefix, network):
                 raise InputError(
                     "configure: ipsec-options: pool",
                     "{} overlaps {}, {}".format(prefix, network, owner),
-                    "prefixes that nobody else uses",
+                    "prefixes that are in use nowhere else",
                 )

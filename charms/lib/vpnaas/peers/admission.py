@@ -136,7 +136,9 @@ def admit(context: Context) -> Admission:
     if context.params.standby_gateways and keyed and context.role != REQUIRER:
         raise InputError(
             "configure: standby-gateways",
-            "the peers of {} are no gateways, they call this VNF".format(context.params.link),
+            "the peers of {} are not gateways: they connect to this VNF".format(
+                context.params.link
+            ),
             "none",
         )
     pools.check(
@@ -155,7 +157,7 @@ def admit(context: Context) -> Admission:
     waiting = [sentence for request in requests for sentence in request.waiting]
     if not claims.peers and all(remote.declined for remote in remotes):
         waiting.append(
-            "every related peer has it switched off" if remotes else "no peer is related"
+            "every related peer has switched this link off" if remotes else "no peer is related"
         )
     offers = {request.name: request.offer for request in requests if request.offer is not None}
     return Admission(claims.peers, tuple(problems), tuple(waiting), offers)

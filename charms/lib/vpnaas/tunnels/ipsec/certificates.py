@@ -360,7 +360,7 @@ def verdict(inputs: LinkInputs, id: str, where: str) -> str:
         return ""
     match = re.search(r"lookup: ?([ -~]{1,80})", text)
     reason = match.group(1) if match else "its signature does not verify"
-    allowed = "one that the authority of the link signed and that is good now"
+    allowed = "one that the authority of the link signed and that is valid now"
     return str(InputError(where, "openssl says: " + reason, allowed))
 
 

@@ -176,7 +176,7 @@ def concluded(link: str, certs: CertOffer, results: Results) -> CertOffer:
 def untimely(held: Held, now: int) -> Tuple[str, ...]:
     """Return the problem with our certificates that are not valid now by the VDU's clock."""
     return tuple(
-        "the clock of this VDU shows {}, its certificate is good from {} to {} only".format(
+        "the clock of this VDU shows {}; its certificate is valid from {} to {} only".format(
             x509.date(now), x509.date(own.begins), x509.date(own.ends)
         )
         for _, own in sorted(held.own.items())

@@ -101,7 +101,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         if missing:
             raise InputError(
                 "configure: proposal",
-                "{} needs {}, which this VDU's charon has not".format(
+                "{} needs {}, which charon on this VDU lacks".format(
                     params.ipsec.proposal.text, ", ".join(missing)
                 ),
                 "what `swanctl --list-algs` shows there; most plugins are in the package"

@@ -259,7 +259,7 @@ class Meter:
                 self._of(self.sent.totals),
             ),
             (
-                counter("vpnaas_peer_losses", "How often a tunnel was up and is not", PEER),
+                counter("vpnaas_peer_losses", "How often a tunnel went down", PEER),
                 self._of(self.losses),
             ),
         ):
@@ -267,7 +267,7 @@ class Meter:
                 family.add_metric([peer.link, names[peer], peer.technology], value)
             yield family
         ike = gauge("vpnaas_ike_sas", "Established IKE_SAs", PAIR)
-        child = gauge("vpnaas_child_sas", "CHILD_SAs by which packets pass", PAIR)
+        child = gauge("vpnaas_child_sas", "CHILD_SAs that carry packets", PAIR)
         rekeys = counter("vpnaas_rekeys", "Rekeyings, of kind ike or child", PAIR + ["kind"])
         age = gauge("vpnaas_handshake_age_seconds", "Since WireGuard's last handshake", PAIR)
         counted = connection_counters(self.last.counters)
@@ -298,9 +298,9 @@ class Meter:
     def _daemon(self) -> Iterator[Any]:
         match = re.search(r"ikesas \{total=(\d+) half-open=(\d+)\}", self.last.stats)
         answers = gauge("vpnaas_ike_daemon_up", "Whether the IKE daemon answers", [])
-        total = gauge("vpnaas_ike_sas_all", "IKE_SAs in any state, of peers and strangers", [])
-        half = gauge("vpnaas_ike_half_open", "IKE_SAs whose peer has not proved itself yet", [])
-        alerts = counter("vpnaas_ike_failures", "Failures the IKE daemon told of", ["reason"])
+        total = gauge("vpnaas_ike_sas_all", "IKE_SAs in any state, of known and unknown peers", [])
+        half = gauge("vpnaas_ike_half_open", "IKE_SAs whose peer is not authenticated yet", [])
+        alerts = counter("vpnaas_ike_failures", "Failures that the IKE daemon reported", ["reason"])
         if any(p.technology == "ipsec" for p in self.peers) or match:
             answers.add_metric([], int(bool(match)))
         if match:
@@ -315,12 +315,12 @@ class Meter:
         for (table, chain), packets in sorted(drops(self.last.firewall).items()):
             dropped.add_metric([table, chain], packets)
         active = gauge("vpnaas_standby_active", "Whether this gateway of a pair is active", [])
-        takeovers = counter("vpnaas_standby_takeovers", "How often it became so", [])
+        takeovers = counter("vpnaas_standby_takeovers", "How often this gateway became active", [])
         words = self.last.standby.split()
         if len(words) == 3 and words[2].isdigit():
             active.add_metric([], int(words[0] == "active"))
             takeovers.add_metric([], int(words[2]))
-        cost = gauge("vpnaas_exporter_look_seconds", "What the last look took", [])
+        cost = gauge("vpnaas_exporter_look_seconds", "Duration of the last reading", [])
         cost.add_metric([], self.seconds)
         yield from (dropped, active, takeovers, cost)
 

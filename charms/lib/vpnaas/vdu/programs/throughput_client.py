@@ -26,7 +26,7 @@ def main() -> None:
         connection.settimeout(15)
         answer = json.loads(connection.makefile("r").readline(500) or "{}")
         if "port" not in answer:
-            raise OSError("the far end says: " + str(answer.get("error", "nothing"))[:200])
+            raise OSError("the responder says: " + str(answer.get("error", "nothing"))[:200])
         command = ["iperf3", "--client", request["address"], "--port", str(int(answer["port"]))]
         done = subprocess.run(
             command + request["options"],
