@@ -150,10 +150,9 @@ def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
     return expanded
 
 
-def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") -> Charm:
-    """Write the complete charm folder to `target`."""
+def declare(tree: Tree, name: str, target: Path) -> Charm:
+    """Write what makes a charm of the library: its declarations and `src/charm.py`."""
     charm = load(tree, name)
-    source = tree.root / "charms" / name
     (target / "src").mkdir(parents=True)
     for file, document in (
         ("metadata.yaml", charm.metadata),
@@ -162,11 +161,17 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
     ):
         text = yaml.safe_dump(document, sort_keys=False, width=100)
         (target / file).write_text(text, encoding="utf-8")
-    shutil.copyfile(tree.common / "dispatch", target / "dispatch")
-    (target / "dispatch").chmod(0o755)
-    own = source / "charm.py"
+    own = tree.root / "charms" / name / "charm.py"
     shutil.copyfile(own if own.is_file() else tree.common / "charm.py", target / "src/charm.py")
     (target / "src/charm.py").chmod(0o755)
+    return charm
+
+
+def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") -> Charm:
+    """Write the complete charm folder to `target`."""
+    charm = declare(tree, name, target)
+    shutil.copyfile(tree.common / "dispatch", target / "dispatch")
+    (target / "dispatch").chmod(0o755)
     no_caches = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(tree.library, target / "lib/vpnaas", ignore=no_caches)
     if charm.network_function:

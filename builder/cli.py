@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from builder import check, deployment, identities, packages, signing, variants
+from builder import check, deployment, helm, identities, packages, signing, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Problem
@@ -51,7 +51,23 @@ def list_packages() -> None:
     help="Of proxy machines.",
 )
 @click.option("--alarm-url", default="", help="Give VNFDs an alarm that OSM posts there.")
-def build(names: tuple[str, ...], out: Path | None, architecture: str, alarm_url: str) -> None:
+@click.option(
+    "--execution-environment",
+    "kind",
+    type=click.Choice(helm.KINDS),
+    default=helm.JUJU,
+    show_default=True,
+    help="What runs the primitives: a proxy charm in Juju, or a pod in OSM's own Kubernetes.",
+)
+@click.option("--image", default="", help="Container image of the pods, as the cluster pulls it.")
+def build(
+    names: tuple[str, ...],
+    out: Path | None,
+    architecture: str,
+    alarm_url: str,
+    kind: str,
+    image: str,
+) -> None:
     """Build packages (all by default) and parameter files, and validate the result.
 
     Nothing reaches the target folder unless everything is valid. There each package is an archive
@@ -62,7 +78,12 @@ def build(names: tuple[str, ...], out: Path | None, architecture: str, alarm_url
     tree = Tree.find()
     target = out or tree.root / "dist"
     started = time.monotonic()
+    if image and kind != helm.HELM:
+        raise BuildError("--image: only with --execution-environment helm")
     known = packages.catalogue(tree)
+    if kind == helm.HELM:
+        image = helm.image(image, tree)
+        known = {name: packages.without_juju(package) for name, package in known.items()}
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".vpnaas-build-") as scratch:
         staging = Path(scratch)
@@ -73,6 +94,7 @@ def build(names: tuple[str, ...], out: Path | None, architecture: str, alarm_url
             architecture,
             lambda name: click.echo(f"building {name}"),
             alarm_url,
+            image,
         )
         catalog = check.catalog_of(paths, known.values())
         problems = check.packages(paths, catalog)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder import alarms, archive, charms, deployment, descriptors, variants
+from builder import alarms, archive, charms, deployment, descriptors, helm, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 
@@ -72,6 +72,7 @@ def build(
     architecture: str = "x86_64",
     progress: Progress = lambda _: None,
     alarm_url: str = "",
+    image: str = "",
 ) -> list[Path]:
     """Build packages into `target` and all parameter files into `target`/params.
 
@@ -84,6 +85,7 @@ def build(
         architecture: Architecture of the proxy machines, for the vendored wheels.
         progress: Called with the name of each package before it is built.
         alarm_url: Receiver of the VDUs' alarms; if it is empty, VNFDs have no alarms.
+        image: Container image of Helm execution environments; if it is empty, VNFs have charms.
 
     Returns:
         The archives.
@@ -96,6 +98,9 @@ def build(
     # Everything that can be wrong in the sources shows before anything is written.
     parameters = variants.parameter_files(tree)
     parameters |= deployments(tree, packages, parameters)
+    if image:
+        parameters = {name: _related(d, packages) for name, d in parameters.items()}
+        packages = {name: without_juju(package) for name, package in packages.items()}
     target.mkdir(parents=True, exist_ok=True)
     built = []
     for name in chosen:
@@ -104,12 +109,35 @@ def build(
         if alarm_url and package.kind == "vnf":
             document = alarms.with_alarms(package.descriptor, alarms.receiver(alarm_url))
             package = replace(package, descriptor=document)
-        built.append(_build_one(tree, package, target, architecture))
+        built.append(_build_one(tree, package, target, architecture, image))
+    if image:
+        helm.context(tree, target / helm.CONTEXT)
     folder = target / "params"
     folder.mkdir(exist_ok=True)
     for name, document in parameters.items():
         variants.dump(document, folder / f"{name}.yaml")
     return built
+
+
+def without_juju(package: Package) -> Package:
+    """Return a package with Helm execution environments in place of charms."""
+    change = {"vnf": helm.vnfd, "ns": helm.nsd}.get(package.kind)
+    return replace(package, descriptor=change(package.descriptor)) if change else package
+
+
+def _related(document: dict[str, Any], packages: dict[str, Package]) -> dict[str, Any]:
+    """Return the parameters of a service, or of each service of a slice, with its relations."""
+    if "netslice-subnet" in document:
+        subnets = [_related(subnet, packages) for subnet in document["netslice-subnet"]]
+        return dict(document, **{"netslice-subnet": subnets})
+    members = {str(m["member-vnf-index"]) for m in document.get("additionalParamsForVnf") or ()}
+    nsds = [p.descriptor["nsd"]["nsd"][0] for p in packages.values() if p.kind == "ns"]
+    fitting = [
+        nsd
+        for nsd in nsds
+        if members == {str(profile["id"]) for profile in nsd["df"][0].get("vnf-profile") or ()}
+    ]
+    return helm.parameters(document, fitting)
 
 
 def deployments(
@@ -139,12 +167,14 @@ def deployed(
     return deployment.parameters(wanted, nsd, vnfds, files[wanted.parameters], path.name)
 
 
-def _build_one(tree: Tree, package: Package, target: Path, architecture: str) -> Path:
+def _build_one(tree: Tree, package: Package, target: Path, architecture: str, image: str) -> Path:
     folder = target / package.name
     folder.mkdir()
     variants.dump(package.descriptor, folder / package.file)
     for charm in descriptors.charm_names(package.descriptor):
         charms.assemble(tree, charm, folder / "charms" / charm, architecture)
+    for charm in helm.chart_names(package.descriptor):
+        helm.chart(tree, charm, folder / "helm-charts" / charm, image)
     for name in descriptors.cloud_init_files(package.descriptor):
         source = tree.root / "cloud-init" / name
         if not source.is_file():

@@ -212,8 +212,10 @@ def clean_verb(lab: Lab) -> None:
                 controller.destroy_model(name, force=True)
         except Exception as error:
             failures.append(f"model {name}: {error}")
+    if (lab.home / "cluster").exists():
+        Backends(lab.home).cluster().stop()
     clean(lab.home)
-    for part in ("nbi", "lcm", "vca"):
+    for part in ("nbi", "lcm", "vca", "cluster"):
         shutil.rmtree(lab.home / part, ignore_errors=True)
     if failures:
         raise NbiError("; ".join(failures))

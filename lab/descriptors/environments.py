@@ -17,7 +17,7 @@ from lab.errors import LcmError
 
 @dataclass(frozen=True)
 class Environment:
-    """One execution environment: one charm, deployed once."""
+    """One execution environment: one charm or chart, deployed once."""
 
     application: str
     charm: str
@@ -29,6 +29,8 @@ class Environment:
     ssh_user: str | None = None
     """``default-user`` of a required ssh-access; ``None`` means RO injects no key."""
     ssh_required: bool = False
+    helm: bool = False
+    """Whether it is a Helm chart, whose name then stands in ``charm``."""
     initial: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     terminate: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     config: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
@@ -153,9 +155,10 @@ def _of_entry(
     access = (entry.get("config-access") or {}).get("ssh-access") or {}
     for ee in entry.get("execution-environment-list") or ():
         where = f"member-vnf-index={index}, execution environment '{ee.get('id')}'"
-        juju = ee.get("juju")
-        if not juju or not juju.get("charm"):
-            raise LcmError(f"{where} is not a Juju charm, the lab runs no other kind")
+        juju, chart = ee.get("juju") or {}, ee.get("helm-chart")
+        charm = juju.get("charm") or chart
+        if not charm:
+            raise LcmError(f"{where} is neither a Juju charm nor a Helm chart")
         if juju.get("cloud") == "k8s" or juju.get("proxy") is False:
             raise LcmError(f"{where} is a native or Kubernetes charm, the lab runs proxy charms")
         yield Environment(
@@ -163,12 +166,13 @@ def _of_entry(
                 ee_id=ee["id"],
                 member_vnf_index=index,
                 vdu_id=vdu_id,
-                charm=juju["charm"],
+                charm=charm,
                 # LCM writes the instance's index behind the VNF, too.
                 vnf_count=count,
                 vdu_count=count,
             ),
-            charm=juju["charm"],
+            charm=charm,
+            helm=not juju,
             ee_id=ee["id"],
             member_vnf_index=index,
             vdu_id=vdu_id,

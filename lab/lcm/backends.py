@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lab.cluster import Cluster
 from lab.descriptors.topology import Network, Server
 from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
@@ -338,6 +339,42 @@ def _last_words(path: Path) -> str:
     return own[-1].strip() if own else ""
 
 
+class Pods:
+    """The namespace of a network service in OSM's own Kubernetes."""
+
+    def __init__(self, cluster: Cluster, ns_id: str) -> None:
+        """Use the namespace named after a service; it is made with the first release."""
+        self._cluster = cluster
+        self._namespace = ns_id
+
+    def install(self, release: str, chart: Path, values: Mapping[str, Any], timeout: float) -> None:
+        """Install a chart and wait until its pod is ready."""
+        place = str(chart.resolve())
+        self._call("prepare")
+        self._call("install", release=release, chart=place, values=dict(values), timeout=timeout)
+
+    def ssh_key(self, release: str, timeout: float) -> str:
+        """Return the public key of a release's execution environment."""
+        return str(self._call("ssh_key", release=release, timeout=timeout))
+
+    def primitive(
+        self, release: str, name: str, params: Mapping[str, Any], timeout: float
+    ) -> tuple[str, str]:
+        """Run a primitive; return status and detailed message of the last reply."""
+        status, message = self._call(
+            "primitive", release=release, name=name, params=dict(params), timeout=timeout
+        )
+        return str(status), str(message)
+
+    def destroy(self) -> None:
+        """Remove the namespace with its releases, and the cluster with the last one."""
+        if self._cluster.exists() and not self._call("destroy"):
+            self._cluster.stop()
+
+    def _call(self, what: str, **words: Any) -> Any:
+        return self._cluster.call(what, namespace=self._namespace, **words)
+
+
 class Backends:
     """All VIM accounts and models of one lab.
 
@@ -373,6 +410,14 @@ class Backends:
         if self._controller is None:
             self._controller = Controller(self.home, exec_prefix=vca_prefix(self.home))
         return self._controller
+
+    def cluster(self) -> Cluster:
+        """Return OSM's own Kubernetes; it is in the management network's namespace."""
+        return Cluster(self.home, exec_prefix=vca_prefix(self.home))
+
+    def pods(self, ns_id: str) -> Pods:
+        """Return the namespace of a network service."""
+        return Pods(self.cluster(), ns_id)
 
     def charms(self, ns_id: str) -> Charms:
         """Return the model of a network service, made when it is not there."""

@@ -18,7 +18,7 @@ from lab.descriptors.environments import Environment
 from lab.descriptors.service import Service, service, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
-from lab.lcm.charmops import CharmOps
+from lab.lcm.instantiate import Connector
 from lab.lcm.request import charm_folder, request
 from lab.lcm.timeouts import INJECT_TRIES
 from lab.records.operations import ro_key_path
@@ -66,10 +66,10 @@ def heal(ops: Operations, operation: Document) -> str:
     for target in targets:
         _recreate(ops, svc, target, same=False)
     with ops.charms_running(ns_id, svc.environments) as charms:
-        n2vc = CharmOps(charms, ns_id, ops.timeouts)
+        connected = ops.connected(ns_id)
         for target in targets:
             for env in _of_target(svc, target):
-                _let_in(ops, n2vc, env, str(target.vdur["ip-address"]))
+                _let_in(ops, connected(env), env, str(target.vdur["ip-address"]))
                 if target.run_day1:
                     _break_day1(ops, ns_id, env)
         state = ops.end(operation, "COMPLETED", "Done")
@@ -144,7 +144,7 @@ def _of_target(svc: Service, target: _Target) -> list[Environment]:
     ]
 
 
-def _let_in(ops: Operations, n2vc: CharmOps, env: Environment, address: str) -> None:
+def _let_in(ops: Operations, n2vc: Connector, env: Environment, address: str) -> None:
     if not env.ssh_required or not env.ssh_user:
         return
     key = n2vc.public_key(env.application)
@@ -227,6 +227,8 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
     if not changed:
         return _updated(ops, operation)
     with ops.charms_running(ns_id, svc.environments) as charms:
+        if charms is None:
+            raise LcmError("KDUs deployed with Helm do not support charm upgrade")
         for env, folder in changed:
             ops.journal.write("charm", index, "refreshing charm", application=env.application)
             charms.upgrade(env.application, folder)

@@ -30,6 +30,7 @@ from lab.errors import LcmError
 from lab.lcm.backends import Backends, BootedServer
 from lab.lcm.board import Board
 from lab.lcm.charmops import CharmOps
+from lab.lcm.helmops import HelmOps
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
 from lab.lcm.vimdeploy import UserData, VimDeployment
 from lab.records.journal import Journal
@@ -57,6 +58,8 @@ class Request:
     """The ``OSM`` dictionary for an environment, made after the VM has its addresses."""
     ssh_keys: tuple[str, ...]
     ro_key: Path
+    vnf_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the VNF records, by member."""
     addresses: Mapping[tuple[str, str | None, int], str] = field(default_factory=dict)
     """Addresses that are known: (member, VDU or ``None`` for the VNF, count index) -> address."""
 
@@ -73,6 +76,19 @@ class Report:
     """Applications of which an initial primitive was started; these get terminate primitives."""
     vms_ready: float | None = None
     """Time (seconds since the epoch) at which the last VM let OSM log in, or was active."""
+
+
+Connector = CharmOps | HelmOps
+"""LCM has one for each kind of execution environment."""
+
+
+def connector(
+    backends: Backends, env: Environment, ns_id: str, timeouts: Timeouts, vnf_id: str = ""
+) -> Connector:
+    """Return LCM's connector for an execution environment."""
+    if env.helm:
+        return HelmOps(backends.pods(ns_id), env, ns_id, timeouts, vnf_id)
+    return CharmOps(backends.charms(ns_id), ns_id, timeouts)
 
 
 class Instantiation:
@@ -110,7 +126,6 @@ class Instantiation:
         self._on_booted = on_booted
         self._on_day1 = on_day1
         self._on_installed = on_installed
-        self._ops: CharmOps | None = None
 
     def run(self) -> Report:
         """Do it. Failures end up in the report, never in an exception."""
@@ -121,8 +136,6 @@ class Instantiation:
                 ("Deploying at VIM", pool.submit(self._deploy_at_vim))
             ]
             if self.request.environments:
-                charms = self.backends.charms(self.request.ns_id)
-                self._ops = CharmOps(charms, self.request.ns_id, self.timeouts)
                 tasks += [
                     (f"Deploying VCA {env.label}", pool.submit(self._environment, env))
                     for env in self.request.environments
@@ -202,16 +215,14 @@ class Instantiation:
             )
         return steps
 
-    @property
-    def _n2vc(self) -> CharmOps:
-        if self._ops is None:
-            raise RuntimeError("no execution environments in this run")
-        return self._ops
+    def _n2vc(self, env: Environment) -> Connector:
+        vnf_id = self.request.vnf_ids.get(env.member_vnf_index or "", "")
+        return connector(self.backends, env, self.request.ns_id, self.timeouts, vnf_id)
 
     def _install(self, env: Environment) -> None:
-        self._say(env, "deploying charm")
-        self._n2vc.install(env.application, self.request.charm_folder(env), env.num_units)
-        self._on_installed(env.application, self._n2vc.environment(env.application))
+        self._say(env, "installing chart" if env.helm else "deploying charm")
+        self._n2vc(env).install(env.application, self.request.charm_folder(env), env.num_units)
+        self._on_installed(env.application, self._n2vc(env).environment(env.application))
         self.board.set_installed(env.application)
 
     def _relate(self, env: Environment) -> None:
@@ -223,7 +234,7 @@ class Instantiation:
             if not self.board.wait_installed(relation.applications, left):
                 raise LcmError("Relations could not be added to VCA.")
             # LCM lets both ends add it and swallows the second "already exists".
-            self._n2vc.relate(relation)
+            self._n2vc(env).relate(relation)
             if self.board.claim_relation(relation.name):
                 self.journal.write(
                     "relation", relation.name, f"{relation.provider} - {relation.requirer}"
@@ -238,7 +249,7 @@ class Instantiation:
         key = None
         if env.ssh_required:
             self._say(env, "making ssh key")
-            key = self._n2vc.public_key(env.application)
+            key = self._n2vc(env).public_key(env.application)
         self._say(env, "waiting for the VM")
         address = self.board.wait_address(env, self.timeouts.vm_ip)
         if key is not None and env.ssh_user:
@@ -290,7 +301,7 @@ class Instantiation:
         if env.application not in self.report.day1_run:
             self.report.day1_run.append(env.application)
             self._on_day1(env.application)
-        self._n2vc.primitive(env.application, name, params, self.timeouts.primitive)
+        self._n2vc(env).primitive(env.application, name, params, self.timeouts.primitive)
         self.journal.write(
             "primitive",
             env.member_vnf_index or "ns",

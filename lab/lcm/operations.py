@@ -22,8 +22,7 @@ from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm import changes, scaling
 from lab.lcm.backends import Backends, BootedServer, CharmEvent, Charms
-from lab.lcm.charmops import CharmOps
-from lab.lcm.instantiate import STAGES, Instantiation, Report
+from lab.lcm.instantiate import STAGES, Connector, Instantiation, Report, connector
 from lab.lcm.request import request
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts
@@ -84,7 +83,7 @@ class Operations:
             self.journal.write("note", "ns", note)
         self.begin(operation, "BUILDING", "INSTANTIATING")
         self.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
-        charms = self.backends.charms(ns_id) if svc.environments else None
+        charms = self.backends.charms(ns_id) if any(not e.helm for e in svc.environments) else None
         if charms is not None:
             charms.start()
             charms.subscribe(self.charm_listener(svc.environments))
@@ -232,8 +231,14 @@ class Operations:
         self.store.update(NSRS, ns_id, change)
 
     @contextmanager
-    def charms_running(self, ns_id: str, environments: list[Environment]) -> Iterator[Charms]:
-        """Let the charms of a service run in this process for the length of the block."""
+    def charms_running(
+        self, ns_id: str, environments: list[Environment]
+    ) -> Iterator[Charms | None]:
+        """Let the charms of a service, if it has any, run in this process within the block."""
+        if environments and all(env.helm for env in environments):
+            # Pods run by themselves.
+            yield None
+            return
         charms = self.backends.charms(ns_id)
         charms.start()
         charms.subscribe(self.charm_listener(environments))
@@ -241,6 +246,10 @@ class Operations:
             yield charms
         finally:
             charms.stop()
+
+    def connected(self, ns_id: str) -> Callable[[Environment], Connector]:
+        """Return what gives LCM's connector for an environment of a service."""
+        return lambda env: connector(self.backends, env, ns_id, self.timeouts)
 
     def add_environments(self, ns_id: str, environments: Sequence[Environment]) -> None:
         """Write environments that came later into the service's record."""
@@ -303,22 +312,17 @@ class Operations:
         real_name = primitive.get("execution-environment-primitive") or name
         self.begin(operation, None, "RUNNING ACTION")
         timeout = float(params.get("timeout_ns_action") or self.timeouts.action)
-        charms = self.backends.charms(ns_id)
-        charms.start()
-        charms.subscribe(self.charm_listener(svc.environments))
         self.journal.write("primitive", index, name, application=env.application, number=1, total=1)
-        try:
-            ops = CharmOps(charms, ns_id, self.timeouts)
+        with self.charms_running(ns_id, svc.environments) as charms:
+            ops = self.connected(ns_id)(env)
             state = self._run_action(operation, ops, env, real_name, values, timeout)
             self.let_settle(ns_id, charms, None)
-        finally:
-            charms.stop()
         return state
 
     def _run_action(
         self,
         operation: Document,
-        ops: CharmOps,
+        ops: Connector,
         env: Environment,
         real_name: str,
         values: Mapping[str, Any],
@@ -328,7 +332,7 @@ class Operations:
             if real_name == "config":
                 # LCM hides the values in one option named "params", so nothing is set.
                 ops.verify(env.application)
-                result: Mapping[str, Any] = {"output": "CONFIG OK"}
+                result: Mapping[str, Any] | str = {"output": "CONFIG OK"}
             else:
                 result = ops.primitive(env.application, real_name, values, timeout)
         except LcmError as error:
@@ -336,7 +340,8 @@ class Operations:
             self.clear(operation)
             return self.end(operation, "FAILED", text, text)
         self.clear(operation)
-        return self.end(operation, "COMPLETED", dict(result))
+        told = result if isinstance(result, str) else dict(result)
+        return self.end(operation, "COMPLETED", told)
 
     def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:
         records = vnfrs_of(self.store, svc.nsr["_id"])
@@ -390,14 +395,9 @@ class Operations:
         svc = service(nsr, self.store)
         if not any(e.terminate and e.application in day1_run for e in svc.environments):
             return
-        charms = self.backends.charms(nsr["_id"])
-        charms.start()
-        charms.subscribe(self.charm_listener(svc.environments))
-        try:
-            ops = CharmOps(charms, nsr["_id"], self.timeouts)
+        with self.charms_running(nsr["_id"], svc.environments):
+            ops = self.connected(nsr["_id"])
             run_terminate_primitives(ops, svc.environments, day1_run, self.journal, self.timeouts)
-        finally:
-            charms.stop()
 
     def _remove_records(self, ns_id: str) -> None:
         for record in vnfrs_of(self.store, ns_id).values():

@@ -27,6 +27,7 @@ def request(svc: Service, store: Store, ro_key: Path) -> Request:
         charm_folder=lambda env: charm_folder(svc, store, env),
         user_data=lambda server: _user_data(svc, store, records, server),
         parameters=shared_parameters(svc, records),
+        vnf_ids={index: str(record["_id"]) for index, record in records.items()},
         osm=lambda env: _osm(store, svc.nsr["_id"], env),
         ssh_keys=tuple(params.get("ssh_keys") or ()),
         ro_key=ro_key,
@@ -34,12 +35,12 @@ def request(svc: Service, store: Store, ro_key: Path) -> Request:
 
 
 def charm_folder(svc: Service, store: Store, env: Environment) -> Path:
-    """Return where a charm lies in its unpacked package (tar layout, else SOL004's Scripts)."""
+    """Return where a charm or chart lies in its package (tar layout, else SOL004's Scripts)."""
     if env.member_vnf_index is None:
         document = store.get(NSDS, svc.nsr["nsd-id"])
     else:
         document = svc.vnfds[env.member_vnf_index]
-    return _artifact(store, document, "charms", env.charm)
+    return _artifact(store, document, "helm-charts" if env.helm else "charms", env.charm)
 
 
 def _artifact(store: Store, document: Document, kind: str, name: str) -> Path:

@@ -19,7 +19,6 @@ from lab.descriptors.service import Service, service, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
 from lab.lcm.backends import Charms
-from lab.lcm.charmops import CharmOps
 from lab.lcm.instantiate import Instantiation
 from lab.lcm.request import request
 from lab.lcm.terminate import run_terminate_primitives
@@ -61,6 +60,8 @@ def scale(ops: Operations, operation: Document) -> str:
         groups.append({"name": group, "vnf_index": index, "nb-scale-op": done})
 
     with ops.charms_running(ns_id, svc.environments) as charms:
+        if charms is None:
+            raise LcmError("the lab scales services with charms only")
         errors = (_scale_out if out else _scale_in)(ops, svc, record, changes, charms)
         ops.store.update(NSRS, ns_id, note)
         ops.clear(operation)
@@ -272,8 +273,7 @@ def _remove_charms(
         for v in svc.nsr["_admin"]["deployed"]["VCA"]
         if v.get("needed_terminate") and v["application"] in names
     }
-    n2vc = CharmOps(charms, ns_id, ops.timeouts)
-    run_terminate_primitives(n2vc, leaving, day1_run, ops.journal, ops.timeouts)
+    run_terminate_primitives(ops.connected(ns_id), leaving, day1_run, ops.journal, ops.timeouts)
     for application in sorted(names):
         charms.remove(application, ops.timeouts.terminate_primitives)
     ops.remove_environments(ns_id, names)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, terminate_params
 from lab.errors import LcmError
 from lab.lcm.backends import Backends
-from lab.lcm.charmops import CharmOps
+from lab.lcm.instantiate import Connector
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
 
@@ -22,7 +22,7 @@ STAGES = (
 
 
 def run_terminate_primitives(
-    ops: CharmOps,
+    connected: Callable[[Environment], Connector],
     environments: Sequence[Environment],
     day1_run: Collection[str],
     journal: Journal,
@@ -53,7 +53,9 @@ def run_terminate_primitives(
             if left <= 0:
                 raise LcmError("Timeout: terminate primitives took too long")
             try:
-                ops.primitive(env.application, name, terminate_params(primitive, index), left)
+                connected(env).primitive(
+                    env.application, name, terminate_params(primitive, index), left
+                )
             except LcmError as error:
                 raise LcmError(
                     f"terminate_primitive {name}  for vnf_member_index={index} "
@@ -77,8 +79,12 @@ def delete_resources(
         for vim in vims:
             backends.cloud(vim).delete_tag(ns_id)
 
+    def destroy_environments() -> None:
+        backends.charms(ns_id).destroy()
+        backends.pods(ns_id).destroy()
+
     tasks = {
-        "Terminating all VCA": backends.charms(ns_id).destroy,
+        "Terminating all VCA": destroy_environments,
         "Removing deployment from VIM": delete_at_vims,
     }
     with ThreadPoolExecutor(len(tasks), thread_name_prefix="terminate") as pool:

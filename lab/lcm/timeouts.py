@@ -41,6 +41,12 @@ class Timeouts:
     """One initial primitive."""
     action: float = 1800.0
     """One ns-action, unless the request says ``timeout_ns_action``."""
+    helm_install: float = 300.0
+    """Helm's own: a release is ready."""
+    helm_initial: float = 600.0
+    """Until a pod answers for the first time."""
+    helm_retry: float = 30.0
+    """Until a pod answers that did so before."""
     terminate_primitives: float = 600.0
     """All terminate primitives together."""
     settle: float = 1200.0

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import hashlib
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -17,13 +14,11 @@ import pytest
 from ops.testing import Harness
 from support.juju import Juju
 from support.model import ModelVdu
+from support.over_model import OverModel
 from vpnaas import reconciling
 from vpnaas.charm import VnfCharm
 from vpnaas.juju import JujuCharm, charm_of
 from vpnaas.params.intent import Intent
-from vpnaas.vdu.programs import agent
-from vpnaas.vdu.ssh import CommandResult, Vdu
-from vpnaas.vdu.steps import Step
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/architecture.md"
 META = """
@@ -50,44 +45,6 @@ def test_the_page_names_at_most_ten_functions() -> None:
     assert 5 <= len(named()) <= 10
 
 
-class OverModel(Vdu):
-    """The charm's own SSH edge, with the model in place of the connection."""
-
-    model: ModelVdu
-
-    def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
-        request = json.loads(agent_request(stdin))
-        steps = [Step(step["id"], self.whole(step)) for step in request["steps"]]
-        done = self.model.execute(steps)
-        for step in request["steps"]:
-            if step.get("argv", [])[:2] == ["wg", "set"]:
-                agent.run(step)  # As on a VDU, by a process of its own.
-        answer = {"results": {id: done._results[id] for id in done.ids()}, "failed": done.failed}
-        return CommandResult(0, json.dumps(answer), "")
-
-    def whole(self, step: dict[str, Any]) -> dict[str, Any]:
-        """Return a step that replaces the middle of a file as one that writes all of it."""
-        if step["do"] != "patch":
-            return {key: value for key, value in step.items() if key not in ("id", "known")}
-        before = self.model.files[step["path"]]
-        assert hashlib.sha256(before.encode()).hexdigest() == step["of"]
-        text = before[: step["start"]] + step["text"] + before[len(before) - step["end"] :]
-        return {"do": "write", "path": step["path"], "text": text, "mode": step["mode"]}
-
-
-def agent_request(program: str) -> str:
-    """Return the JSON in the call at the end of the program that goes to a VDU."""
-    call = ast.parse(program.rstrip().rpartition("\n")[2]).body[0]
-    assert isinstance(call, ast.Expr)
-    assert isinstance(call.value, ast.Call)
-    request = str(ast.literal_eval(call.value.args[0]))
-    if request.startswith(agent.PACKED):
-        request = agent.zlib.decompress(
-            agent.base64.b64decode(request[len(agent.PACKED) :])
-        ).decode()
-    return request
-
-
 @pytest.fixture
 def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[JujuCharm]]:
     """Return a charm of an HSS whose S6a is configured, with nobody related."""
@@ -95,7 +52,8 @@ def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[Juj
     wg.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/said\n', encoding="utf-8")
     wg.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    OverModel.model = ModelVdu(Juju().world, {"ens3": "10.0.0.1/24", "ens4": "192.168.8.129/24"})
+    nics = {"ens3": "10.0.0.1/24", "ens4": "192.168.8.129/24"}
+    model = OverModel.models["10.0.0.1"] = ModelVdu(Juju().world, nics)
     monkeypatch.setattr(reconciling, "Vdu", OverModel)
     harness = Harness(charm_of(VnfCharm), meta=META, config=CONFIG, actions="{}")
     monkeypatch.setattr(VnfCharm, "_key_file", lambda _: str(tmp_path / "key" / "id"))
@@ -107,7 +65,7 @@ def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[Juj
     harness.update_relation_data(peers, "hss", {"intent": intent.to_json()})
     harness.begin()
     harness.charm.on.config_changed.emit()
-    assert "wg-s6a" in OverModel.model.interfaces
+    assert "wg-s6a" in model.interfaces
     yield harness
     harness.cleanup()
 
@@ -173,7 +131,7 @@ def traced(names: list[str], value: str) -> Iterator[list[Call]]:
 
 def test_a_key_takes_the_way_of_the_page(hss: Harness[JujuCharm], tmp_path: Path) -> None:
     juju = Juju()
-    juju.world = OverModel.model.world
+    juju.world = OverModel.models["10.0.0.1"].world
     mme = juju.deploy("mme", {"s6a": "requirer"}, {"ens4": "192.168.8.2/24"})
     mme.configure("s6a", "172.16.6.2/24", **{"underlay-interface": "ens4"})
     link = juju.relate("s6a", "hss", "mme")

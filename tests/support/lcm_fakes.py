@@ -352,6 +352,13 @@ class FakeKeys:
             raise LcmError("Permission denied (publickey).")
 
 
+class FakePods:
+    """No cluster."""
+
+    def destroy(self) -> None:
+        pass
+
+
 class FakeBackends:
     def __init__(self) -> None:
         self.log = Log()
@@ -363,6 +370,9 @@ class FakeBackends:
 
     def cloud(self, vim_account: str) -> FakeCloud:
         return self.the_cloud
+
+    def pods(self, ns_id: str) -> FakePods:
+        return FakePods()
 
     def charms(self, ns_id: str) -> FakeCharms:
         return self.the_charms

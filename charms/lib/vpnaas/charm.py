@@ -238,6 +238,8 @@ class VnfCharm(ReconcilingCharm):
         outcome = self._reconcile_now()
         links = frozenset(self.roles) if wanted == "all" else frozenset([wanted])
         more = outcome.extra.shown() if wanted == "all" and peer == "all" else {}
+        if self.environment.problems():
+            more = dict(more, problems=list(self.environment.problems()))
         return dict(self._view(outcome, links, peer), **more)
 
     # Measurements

@@ -1,6 +1,7 @@
 """The execution environment of a charm, as its code sees it.
 
-`juju` implements it for a unit of Juju. All other code of a charm does not know where it runs.
+Two edges implement it: `juju` for a unit of Juju, and `helm_ee` for a pod of Kubernetes. All other
+code of a charm does not know where it runs.
 """
 
 import abc
@@ -42,6 +43,10 @@ class Environment(abc.ABC):
     @abc.abstractmethod
     def related(self, endpoint: str) -> List[Related]:
         """Return the related applications that still have units, by relation id."""
+
+    def problems(self) -> Tuple[str, ...]:
+        """Return sentences about what others told and cannot be used."""
+        return ()
 
     @abc.abstractmethod
     def published(self, endpoint: str) -> List[Mapping[str, str]]:

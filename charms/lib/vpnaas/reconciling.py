@@ -190,7 +190,8 @@ class ReconcilingCharm:
             )
         self._publish(charm_state, plans)
         off = charm_state.intent.off
-        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, plan.problems)
+        problems = plan.problems + self.environment.problems()
+        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not outcome.problems
         self.environment.settle(self._fingerprint(charm_state) if calm else "")

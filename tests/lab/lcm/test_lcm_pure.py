@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from lab.descriptors.primitives import by_seq, map_primitive_params, terminate_p
 from lab.descriptors.relations import relations
 from lab.descriptors.topology import plan
 from lab.errors import LcmError, NbiError
+from lab.lcm.helmops import release
 from lab.lcm.timeouts import Timeouts, lab_timeouts
 
 # -- names ---------------------------------------------------------------------------------------
@@ -273,15 +275,24 @@ def test_truncated_names_that_collide_are_refused() -> None:
 @pytest.mark.parametrize(
     "ee",
     [
-        {"id": "e", "helm-chart": "x"},
+        {"id": "e"},
         {"id": "e", "juju": {"charm": "c", "cloud": "k8s"}},
         {"id": "e", "juju": {"charm": "c", "proxy": False}},
     ],
 )
 def test_other_kinds_of_environments_are_refused(ee: dict[str, Any]) -> None:
     descriptor = vnfd(day12={"execution-environment-list": [ee]})
-    with pytest.raises(LcmError, match="the lab runs"):
+    with pytest.raises(LcmError, match="the lab runs|is neither"):
         environments(nsd(), {"1": descriptor}, params())
+
+
+def test_a_release_is_named_as_lcm_names_it() -> None:
+    entry = {"execution-environment-list": [{"id": "e", "helm-chart": "vpn-endpoint"}]}
+    first, second = environments(nsd(), {i: vnfd(day12=entry) for i in "12"}, params())
+    assert first.helm
+    assert second.helm
+    assert re.fullmatch(r"vpn-endpoint-\d{10}", release(first))
+    assert release(first) != release(second)
 
 
 # -- relations -------------------------------------------------------------------------------------

@@ -1,0 +1,256 @@
+"""A pod as the execution environment of a charm: state in a Secret, offers in ConfigMaps."""
+
+import logging
+import os
+from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
+
+import attr
+from vpnaas.base.errors import InputError, NotReadyError
+from vpnaas.base.links import PROVIDER, REQUIRER
+from vpnaas.environment import Environment, Related
+
+from . import offers
+from .cluster import Cluster, ClusterError
+from .state import State
+
+logger = logging.getLogger(__name__)
+
+MEMBER = "member"
+RELATIONS = "relations"
+KEY_FILE = "id_ed25519"
+
+
+class HelmEnvironment(Environment):
+    """One release of the chart. There is one pod at a time, so it always leads.
+
+    Attributes:
+        problems: Sentences about documents of others that cannot be used.
+    """
+
+    def __init__(self, cluster: Cluster, folder: str, charm: Mapping[str, Any]) -> None:
+        """Read the state from the cluster.
+
+        Args:
+            cluster: Access to our objects.
+            folder: For files of this pod.
+            charm: metadata.yaml of the charm, and its actions in `actions`.
+
+        Raises:
+            ClusterError: The cluster does not answer.
+        """
+        self.folder = folder
+        self.actions = frozenset(charm["actions"])
+        self._cluster = cluster
+        self._charm = charm
+        self._state = State.from_json(cluster.state())
+        self._settled = ""
+        self._told: Dict[offers.Relation, Dict[str, str]] = self._told_before()
+        self._status = ""
+        self._restore_key()
+
+    # State
+
+    def _change(self, **changes: Any) -> None:
+        state = attr.evolve(self._state, **changes)
+        if state != self._state:
+            try:
+                self._cluster.keep_state(state.to_json())
+            except ClusterError as error:
+                raise NotReadyError(str(error))
+            self._state = state
+
+    def _restore_key(self) -> None:
+        """Put the SSH key where the code of charms looks for it."""
+        if not self._state.private_key:
+            return
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        for name, text in (
+            (KEY_FILE + ".pub", self._state.public_key),
+            (KEY_FILE, self._state.private_key),
+        ):
+            handle = os.open(
+                os.path.join(self.folder, name), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600
+            )
+            with os.fdopen(handle, "w") as stream:
+                stream.write(text)
+
+    def keep_key(self) -> None:
+        """Keep the SSH key that the code of the charm made, for the next pod."""
+        texts = []
+        for name in (KEY_FILE, KEY_FILE + ".pub"):
+            with open(os.path.join(self.folder, name), encoding="ascii") as stream:
+                texts.append(stream.read())
+        self._change(private_key=texts[0], public_key=texts[1])
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        """Take the options of the primitive `config`; those that are not named stay.
+
+        Raises:
+            InputError: A relation has another form, or an end that this charm does not have.
+        """
+        wanted = dict(self._state.options, **options)
+        for relation in offers.relations("config: relations", wanted.get(RELATIONS, "")):
+            if relation.endpoint not in self._endpoints():
+                raise InputError(
+                    "config: relations",
+                    "this charm has no endpoint {}".format(relation.endpoint),
+                    ", ".join(sorted(self._endpoints())),
+                )
+        self._change(options=wanted)
+
+    def option(self, name: str) -> str:
+        """See `Environment`."""
+        return str(self._state.options.get(name, ""))
+
+    def has_store(self) -> bool:
+        """See `Environment`."""
+        return True
+
+    def stored(self, key: str) -> str:
+        """See `Environment`."""
+        return str(self._state.stored.get(key, ""))
+
+    def store(self, key: str, value: str) -> None:
+        """See `Environment`."""
+        self._change(stored=dict(self._state.stored, **{key: value}))
+
+    def settled(self) -> str:
+        """See `Environment`."""
+        return self._settled
+
+    def settle(self, digest: str) -> None:
+        """See `Environment`."""
+        self._settled = digest
+
+    def is_leader(self) -> bool:
+        """See `Environment`."""
+        return True
+
+    def unit_keys(self) -> Dict[str, str]:
+        """See `Environment`."""
+        return {}
+
+    def announce(self, key: str) -> None:
+        """See `Environment`."""
+
+    def others_go_on(self) -> bool:
+        """See `Environment`."""
+        return False
+
+    def set_status(self, blocked: bool, text: str) -> None:
+        """See `Environment`; OSM asks for no status, so it goes into the log."""
+        shown = "{}: {}".format("blocked" if blocked else "active", text)
+        if shown != self._status:
+            logger.info("%s", shown)
+        self._status = shown
+
+    # Relations
+
+    def _endpoints(self) -> FrozenSet[str]:
+        return frozenset(self._charm.get("provides") or {}) | frozenset(
+            self._charm.get("requires") or {}
+        )
+
+    def endpoints(self, interface: str) -> Dict[str, str]:
+        """See `Environment`."""
+        return {
+            name: role
+            for role, key in ((PROVIDER, "provides"), (REQUIRER, "requires"))
+            for name, endpoint in (self._charm.get(key) or {}).items()
+            if endpoint["interface"] == interface
+        }
+
+    def _relations(self, endpoint: str) -> List[offers.Relation]:
+        listed = offers.relations("config: relations", self.option(RELATIONS))
+        return [relation for relation in listed if relation.endpoint == endpoint]
+
+    def _documents(self) -> Tuple[Dict[str, offers.Document], List[str]]:
+        """Return the document that speaks for each member, and sentences about the others.
+
+        The name of an object is the cluster's word: an environment can change its own object only.
+        The member inside is what the environment says. So the first object that says it is a member
+        stays the one, as long as it exists; a second is refused.
+        """
+        claims: Dict[str, Dict[str, offers.Document]] = {}
+        problems = []
+        for name, text in sorted(self._cluster.offers().items()):
+            if name == self._cluster.name or not text:
+                continue
+            try:
+                document = offers.decode(name, text)
+            except InputError as error:
+                problems.append(str(error))
+                continue
+            claims.setdefault(document.member, {})[name] = document
+        own = self.option(MEMBER)
+        wanted = {r.member for e in self._endpoints() for r in self._relations(e)} - {own}
+        found, members = {}, dict(self._state.members)
+        for member in sorted(wanted & set(claims)):
+            said = claims[member]
+            if members.get(member) not in said:
+                if len(said) > 1:
+                    problems.append(
+                        "{} say that they are {}; none is believed".format(
+                            " and ".join(sorted(said)), member
+                        )
+                    )
+                    continue
+                members[member] = min(said)
+            found[member] = said[members[member]]
+            if len(said) > 1:
+                problems.append(
+                    "{} is {}; who else says so is not believed".format(members[member], member)
+                )
+        self._change(members=members)
+        return found, problems
+
+    def problems(self) -> Tuple[str, ...]:
+        """See `Environment`."""
+        return tuple(self._documents()[1])
+
+    def related(self, endpoint: str) -> List[Related]:
+        """See `Environment`."""
+        documents, _ = self._documents()
+        return sorted(
+            (
+                (relation.id, relation.member, documents[relation.member].for_reader(relation, own))
+                for own in [self.option(MEMBER)]
+                for relation in self._relations(endpoint)
+                if relation.member in documents
+            ),
+            key=lambda item: item[0],
+        )
+
+    def published(self, endpoint: str) -> List[Mapping[str, str]]:
+        """See `Environment`."""
+        return [self._told.get(relation, {}) for relation in self._relations(endpoint)]
+
+    def relation_ids(self, endpoint: str) -> List[int]:
+        """See `Environment`."""
+        return [relation.id for relation in self._relations(endpoint)]
+
+    def tell(self, endpoint: str, relation_id: int, told: Mapping[str, str]) -> None:
+        """See `Environment`; `publish` sends it."""
+        for relation in self._relations(endpoint):
+            if relation.id == relation_id:
+                bag = self._told.setdefault(relation, {})
+                bag.update(told)
+
+    def _told_before(self) -> Dict[offers.Relation, Dict[str, str]]:
+        try:
+            text = self._cluster.offers().get(self._cluster.name, "")
+            return {r: dict(bag) for r, bag in offers.decode("own", text).bags.items()}
+        except InputError:
+            return {}
+
+    def publish(self) -> None:
+        """Send what was told since the last time.
+
+        Raises:
+            ClusterError: The cluster does not answer.
+        """
+        if not self.option(MEMBER):
+            return
+        listed = {relation for e in self._endpoints() for relation in self._relations(e)}
+        told = {relation: self._told.get(relation, {}) for relation in listed}
+        self._cluster.tell(offers.encode(offers.Document(self.option(MEMBER), told)))

@@ -1,0 +1,143 @@
+"""What execution environments tell each other: one document each, in place of Juju's databags.
+
+A document says which member of the service wrote it, and has one databag for each relation. The
+databags are those that charms exchange through Juju. All of it is public. The reader trusts nothing
+in it: it has limits, and whatever is not of this form counts as not there, with a sentence.
+"""
+
+import hashlib
+import json
+from typing import Any, Dict, List, Mapping, Tuple
+
+import attr
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+
+VERSION = 1
+MAX_DOCUMENT = 1 << 20
+MAX_RELATIONS = 1024
+MAX_KEYS = 64
+MAX_VALUE = 8192
+
+
+@attr.frozen
+class Relation:
+    """One end of a relation, as the member itself sees it.
+
+    Attributes:
+        endpoint: Ours.
+        member: member-vnf-index of the other end.
+        remote: Its endpoint.
+    """
+
+    endpoint: str
+    member: str
+    remote: str
+
+    @property
+    def id(self) -> int:
+        """Return a number that stays the same, also for an environment that lost its state."""
+        text = " ".join((self.endpoint, self.member, self.remote))
+        return int(hashlib.sha256(text.encode("utf-8")).hexdigest()[:7], 16)
+
+
+@attr.frozen
+class Document:
+    """What one execution environment tells.
+
+    Attributes:
+        member: The member-vnf-index it says it has.
+        bags: Databag for each of its relations.
+    """
+
+    member: str
+    bags: Mapping[Relation, Mapping[str, str]]
+
+    def for_reader(self, own: Relation, member: str) -> Mapping[str, str]:
+        """Return what it tells the member whose end of a relation is `own`."""
+        return self.bags.get(Relation(own.remote, member, own.endpoint), {})
+
+
+def relations(where: str, text: str) -> Tuple[Relation, ...]:
+    """Read relations as `endpoint=member:endpoint`, separated by commas; "none" for none.
+
+    Raises:
+        InputError: The text has another form.
+    """
+    if text.strip() in ("", "none"):
+        return ()
+    found: List[Relation] = []
+    for part in text.split(","):
+        endpoint, _, other = part.strip().partition("=")
+        member, _, remote = other.partition(":")
+        if not endpoint or not member or not remote or len(part) > 200:
+            raise InputError(
+                where, "{} is no relation".format(fields.shown(part.strip())), "s6a=mme:s6a"
+            )
+        found.append(Relation(endpoint, member, remote))
+    if len(frozenset(found)) != len(found) or len(found) > MAX_RELATIONS:
+        raise InputError(where, "a relation is named twice, or there are too many", "each once")
+    return tuple(found)
+
+
+def encode(document: Document) -> str:
+    """Return the text of a document; equal documents have equal texts."""
+    told = [
+        {
+            "endpoint": relation.endpoint,
+            "member": relation.member,
+            "remote": relation.remote,
+            "data": {key: value for key, value in sorted(bag.items()) if value},
+        }
+        for relation, bag in sorted(document.bags.items(), key=lambda item: attr.astuple(item[0]))
+    ]
+    body = {"version": VERSION, "member": document.member, "relations": told}
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+
+def decode(where: str, text: str) -> Document:
+    """Read a document that another execution environment wrote.
+
+    Raises:
+        InputError: It is not of the form that `encode` writes.
+    """
+
+    def wrong(what: str) -> InputError:
+        return InputError(where, what, "an offer of this version")
+
+    if len(text) > MAX_DOCUMENT:
+        raise wrong("it is too long")
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        raise wrong("it is not JSON")
+    if not isinstance(body, dict) or body.get("version") != VERSION:
+        raise wrong("its version is unknown")
+    listed = body.get("relations")
+    if not isinstance(listed, list) or len(listed) > MAX_RELATIONS:
+        raise wrong("its relations are not a list, or too many")
+    bags: Dict[Relation, Mapping[str, str]] = {}
+    for entry in listed:
+        words = [entry.get(k) for k in ("endpoint", "member", "remote")] if _is(entry) else [None]
+        if not all(isinstance(word, str) and 0 < len(word) <= 100 for word in words):
+            raise wrong("a relation has no ends")
+        relation = Relation(*(str(word) for word in words))
+        if relation in bags or not _is_bag(entry.get("data")):
+            raise wrong("the data of a relation are not texts, or told twice")
+        bags[relation] = entry["data"]
+    member = body.get("member")
+    if not isinstance(member, str) or len(member) > 100:
+        raise wrong("its member is no text")
+    return Document(member, bags)
+
+
+def _is(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_bag(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and len(value) <= MAX_KEYS
+        and all(isinstance(item, str) and len(item) <= MAX_VALUE for item in value.values())
+    )

@@ -1,0 +1,67 @@
+"""Parameters of a primitive against actions.yaml, as Juju checks those of an action."""
+
+from typing import Any, Callable, Dict, Mapping
+
+import fastjsonschema
+import yaml
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+
+MAX_PARAMS = 1 << 18
+
+
+class Actions:
+    """The actions of a charm.
+
+    Attributes:
+        names: Their names.
+    """
+
+    def __init__(self, declared: Mapping[str, Any]) -> None:
+        self.names = frozenset(declared)
+        self._check: Dict[str, Callable[[Any], Any]] = {}
+        for name, action in declared.items():
+            schema = {
+                "type": "object",
+                "properties": action.get("params") or {},
+                "required": list(action.get("required") or ()),
+                "additionalProperties": False,
+            }
+            self._check[name] = fastjsonschema.compile(schema)
+
+    def parameters(self, name: str, given: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the parameters with defaults for those that are not given.
+
+        Raises:
+            InputError: They are not what the action declares.
+        """
+        if name not in self.names:
+            what = "there is no primitive {}".format(fields.shown(name))
+            raise InputError("primitive", what, ", ".join(sorted(self.names)))
+        try:
+            return dict(self._check[name](dict(given)))
+        except fastjsonschema.JsonSchemaValueException as error:
+            _, _, what = error.message.partition(" ")
+            key = ".".join(error.path[1:])
+            if key:
+                raise VpnaasError("{}: {}: {}".format(name, key, what))
+            raise VpnaasError("{}: {}".format(name, error.message.replace("data ", "it ", 1)))
+
+
+def mapping(text: str) -> Dict[str, Any]:
+    """Read the parameters of a request, which LCM writes as YAML.
+
+    Raises:
+        InputError: They are no mapping of names.
+    """
+    if len(text) > MAX_PARAMS:
+        raise InputError("params", "they are too long", "{} characters".format(MAX_PARAMS))
+    try:
+        found = yaml.safe_load(text) if text.strip() else {}
+    except (yaml.YAMLError, RecursionError):
+        raise InputError("params", "they are not YAML", "a mapping of names to values")
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise InputError("params", "they are no mapping", "a mapping of names to values")
+    return found

@@ -1,0 +1,147 @@
+"""One call of LCM's Helm connector, in the network namespace of the cluster.
+
+``python -m lab.cluster.connector FOLDER`` reads a call as JSON and writes its answer as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import lightkube
+import yaml
+from lightkube.models.core_v1 import Namespace as NamespaceModel  # noqa: F401 - loads the models
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Namespace, Pod, Secret
+
+from lab.cluster.authority import Authority
+from lab.cluster.errors import ClusterError
+from lab.cluster.frontend import Frontend
+
+POLICY = "pod-security.kubernetes.io/enforce"
+BASELINE = "baseline"
+"""What LCM demands of the pods, by default."""
+
+
+def client(folder: Path, namespace: str | None = None) -> lightkube.Client:
+    """Return a client of the API server with all rights."""
+    config = lightkube.KubeConfig.from_file(folder / "kubeconfig")
+    return lightkube.Client(config, namespace=namespace)
+
+
+class Connector:
+    """The calls."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use the cluster in a folder."""
+        self.folder = folder
+
+    def prepare(self, namespace: str) -> None:
+        """Make the namespace of a network service, with the certificates of its pods."""
+        api = client(self.folder, namespace)
+        labels = {POLICY: BASELINE, "osm-lab": "service"}
+        _create(api, Namespace(metadata=ObjectMeta(name=namespace, labels=labels)))
+        authority = Authority(self.folder / "authority")
+        certificate, key = authority.issue(namespace, [f"*.{namespace}.svc"])
+        for name, data in (
+            ("osm-ca", {"ca.crt": authority.certificate}),
+            ("ee-tls", {"ca.crt": authority.certificate, "tls.crt": certificate, "tls.key": key}),
+        ):
+            _create(api, Secret(metadata=ObjectMeta(name=name), stringData=data))
+
+    def install(
+        self, namespace: str, release: str, chart: str, values: dict[str, Any], timeout: float
+    ) -> None:
+        """Install a chart as a release, and wait until its pod is ready."""
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            yaml.safe_dump(values, file)
+            file.flush()
+            words = ["install", release, chart, "--namespace", namespace, "--values", file.name]
+            self._helm(*words, "--atomic", "--timeout", f"{timeout:.0f}s")
+
+    def uninstall(self, namespace: str, release: str) -> None:
+        """Remove a release; one that is not there is no error."""
+        self._helm("uninstall", release, "--namespace", namespace, "--ignore-not-found")
+
+    def destroy(self, namespace: str) -> int:
+        """Remove the namespace of a network service with all releases; return how many are left."""
+        api = client(self.folder, namespace)
+        listed = json.loads(self._helm("list", "--namespace", namespace, "--all", "-o", "json"))
+        for release in listed:
+            self.uninstall(namespace, release["name"])
+        try:
+            api.delete(Namespace, namespace)
+            # The namespace controller does it where there is one.
+            found = api.get(Namespace, namespace)
+            if found.spec is not None:
+                found.spec.finalizers = []
+            body = Namespace.Finalize(metadata=found.metadata, spec=found.spec)
+            api.replace(body, namespace)
+        except httpx2.HTTPStatusError as error:
+            if error.response.status_code != 404:
+                raise
+        return len(list(api.list(Namespace, labels={"osm-lab": "service"})))
+
+    def ssh_key(self, namespace: str, release: str, timeout: float) -> str:
+        """Call GetSshKey."""
+        return self._frontend(namespace, release).ssh_key(timeout)
+
+    def primitive(
+        self, namespace: str, release: str, name: str, params: dict[str, Any], timeout: float
+    ) -> tuple[str, str]:
+        """Call RunPrimitive."""
+        return self._frontend(namespace, release).primitive(name, params, timeout)
+
+    def _frontend(self, namespace: str, release: str) -> Frontend:
+        # In place of the Service's address and the cluster's DNS.
+        pod = client(self.folder, namespace).get(Pod, f"{release}-0")
+        address = (pod.status and pod.status.podIP) or ""
+        if not address:
+            raise ClusterError(f"pod {release}-0 has no address")
+        return Frontend(address, f"{release}.{namespace}.svc", self.folder / "lcm")
+
+    def _helm(self, *words: str) -> str:
+        done = subprocess.run(
+            [str(self.folder / "bin" / "helm"), *words],
+            env={
+                "KUBECONFIG": str(self.folder / "kubeconfig"),
+                "HOME": str(self.folder),
+                "PATH": "/usr/bin:/bin",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise ClusterError(f"helm {words[0]}: {lines[-1]}")
+        return done.stdout
+
+
+def _create(api: lightkube.Client, item: Any) -> None:
+    try:
+        api.create(item)
+    except httpx2.HTTPStatusError as error:
+        if error.response.status_code != 409:
+            raise
+
+
+def main() -> None:
+    """Do the call on standard input."""
+    call = json.load(sys.stdin)
+    method: Callable[..., Any] = getattr(Connector(Path(sys.argv[1])), call.pop("call"))
+    try:
+        answer = {"answer": method(**call)}
+    except (ClusterError, httpx2.HTTPError, OSError) as error:
+        answer = {"error": str(error) or repr(error)}
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

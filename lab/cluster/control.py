@@ -1,0 +1,214 @@
+"""The cluster of a lab: starts and ends its processes, and passes calls on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.cluster.authority import Authority
+from lab.cluster.errors import ClusterError
+from lab.vim.procs import ProcessRef, start_time
+
+BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin"
+"""Where the set-up script puts the programs."""
+PROGRAMS = ("etcd", "kube-apiserver", "helm")
+ETCD = "http://127.0.0.1:2379"
+PORT = 6443
+READY_SECONDS = 120
+SCRIPTS = Path(__file__).resolve().parents[2]
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters:
+- name: lab
+  cluster: {{server: "https://127.0.0.1:{port}", certificate-authority: {authority}}}
+users:
+- name: lcm
+  user: {{client-certificate: {folder}/admin.crt, client-key: {folder}/admin.key}}
+contexts:
+- name: lab
+  context: {{cluster: lab, user: lcm}}
+current-context: lab
+"""
+
+
+class Cluster:
+    """OSM's Kubernetes, in ``<home>/cluster``."""
+
+    def __init__(self, home: Path, exec_prefix: Sequence[str] = ()) -> None:
+        """Nothing is started yet; ``exec_prefix`` enters the cluster's network namespace."""
+        self.folder = home.resolve() / "cluster"
+        self._prefix = tuple(exec_prefix)
+
+    def call(self, what: str, **words: Any) -> Any:
+        """Start the cluster if it does not run, and do a call of the connector.
+
+        Raises:
+            ClusterError: It failed, with the reason.
+        """
+        self.start()
+        done = subprocess.run(
+            [*self._prefix, sys.executable, "-m", "lab.cluster.connector", str(self.folder)],
+            input=json.dumps({"call": what, **words}),
+            env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            raise ClusterError(f"call {what}: {lines[-1]}")
+        answer = json.loads(done.stdout)
+        if "error" in answer:
+            raise ClusterError(str(answer["error"]))
+        return answer["answer"]
+
+    def exists(self) -> bool:
+        """Say whether the lab ever had a cluster that was not removed."""
+        return self.folder.exists()
+
+    def start(self) -> None:
+        """Start what does not run, and wait until the API server answers."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with self._locked():
+            if all(self._runs(name) for name in ("etcd", "api", "kubelet")):
+                return
+            self._prepare()
+            self._run(
+                "etcd",
+                *(str(self.folder / "bin" / "etcd"), "--data-dir", str(self.folder / "etcd")),
+                *("--listen-client-urls", ETCD, "--advertise-client-urls", ETCD),
+                *("--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"),
+            )
+            self._run("api", *self._api())
+            self._wait()
+            self._run("kubelet", sys.executable, "-m", "lab.cluster.kubelet", str(self.folder))
+
+    def stop(self) -> None:
+        """End all processes."""
+        if not self.exists():
+            return
+        with self._locked():
+            for name in ("kubelet", "api", "etcd"):
+                self._end(name)
+
+    # -- processes ----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _prepare(self) -> None:
+        programs = self.folder / "bin"
+        programs.mkdir(exist_ok=True)
+        for name in PROGRAMS:
+            source = BUILT / name
+            if not source.exists():
+                raise ClusterError(
+                    f"Helm execution environments need {name}, which is not there: "
+                    "run ./run setup --kubernetes"
+                )
+            if not (programs / name).is_symlink():
+                (programs / name).symlink_to(source)
+        authority = Authority(self.folder / "authority")
+        (self.folder / "lcm").mkdir(exist_ok=True, mode=0o700)
+        names = ["127.0.0.1", "kubernetes.default.svc"]
+        for place, (certificate, key) in (
+            ("apiserver", authority.issue("kube-apiserver", names)),
+            ("admin", authority.issue("admin", client=True, group="system:masters")),
+            ("lcm/tls", authority.issue("lcm-client", client=True)),
+        ):
+            if not (self.folder / f"{place}.crt").exists():
+                _secret(self.folder / f"{place}.key", key)
+                _secret(self.folder / f"{place}.crt", certificate)
+        _secret(self.folder / "lcm" / "ca.crt", authority.certificate)
+        text = KUBECONFIG.format(
+            port=PORT, authority=authority.certificate_file, folder=self.folder
+        )
+        _secret(self.folder / "kubeconfig", text)
+
+    def _api(self) -> list[str]:
+        folder = self.folder
+        key = str(folder / "apiserver.key")
+        return [
+            str(folder / "bin" / "kube-apiserver"),
+            f"--etcd-servers={ETCD}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={PORT}",
+            f"--tls-cert-file={folder / 'apiserver.crt'}",
+            f"--tls-private-key-file={key}",
+            f"--client-ca-file={folder / 'authority' / 'ca.crt'}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={key}",
+            f"--service-account-key-file={folder / 'apiserver.crt'}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--endpoint-reconciler-type=none",
+        ]
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        words = ["curl", "-sf", "--cacert", str(self.folder / "authority" / "ca.crt")]
+        while time.monotonic() < deadline:
+            probe = [*self._prefix, *words, f"https://127.0.0.1:{PORT}/readyz"]
+            if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
+                return
+            if not self._runs("api"):
+                break
+            time.sleep(0.3)
+        log = (self.folder / "api.log").read_text(errors="replace").strip().splitlines()
+        raise ClusterError(f"the API server is not ready: {(log or ['no log'])[-1]}")
+
+    def _run(self, name: str, *command: str) -> None:
+        if self._runs(name):
+            return
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*self._prefix, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+            )
+        identity = [process.pid, start_time(process.pid)]
+        (self.folder / f"{name}.json").write_text(json.dumps(identity))
+
+    def _process(self, name: str) -> ProcessRef | None:
+        try:
+            found = ProcessRef(*json.loads((self.folder / f"{name}.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+        return found if found.alive() else None
+
+    def _runs(self, name: str) -> bool:
+        return self._process(name) is not None
+
+    def _end(self, name: str) -> None:
+        process = self._process(name)
+        if process is None:
+            return
+        process.signal(signal.SIGTERM)
+        deadline = time.monotonic() + 10
+        while process.alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.signal(signal.SIGKILL)
+
+
+def _secret(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as stream:
+        stream.write(text)

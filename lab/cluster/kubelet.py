@@ -1,0 +1,280 @@
+"""What makes pods of StatefulSets and runs them: ``python -m lab.cluster.kubelet FOLDER``.
+
+It stands for the controller of StatefulSets, the scheduler and a kubelet. Pods are objects of the
+API server, which checks them as in any cluster. A container is a process with a root file system,
+mounts, users and processes of its own. Its image is the folder of dist/ from which a real one is
+built, over the machine's own files.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from lightkube.models.authentication_v1 import TokenRequestSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import StatefulSet
+from lightkube.resources.core_v1 import Pod, Secret, ServiceAccountToken
+
+from lab.cluster.connector import client
+
+PERIOD = 0.4
+IMAGES = "OSMLAB_EE_IMAGE"
+"""Names the folder that is the image; without it, that of dist/."""
+IMAGE = Path(__file__).resolve().parents[2] / "dist" / "execution-environment"
+ROOT = "/opt/osm-vpnaas"
+SITE = "/opt/site-packages"
+TOKEN_SECONDS = 24 * 3600
+
+# The new root is a copy-on-write view of the machine's; it goes with the mount namespace.
+START = r"""
+set -e
+cd "$POD"
+mount -t tmpfs -o mode=755 tmpfs fs
+mkdir fs/upper fs/work fs/root
+mount -t overlay overlay -o lowerdir=/,upperdir=fs/upper,workdir=fs/work fs/root
+while IFS=' ' read -r source target; do
+    mkdir -p "fs/root$target"
+    mount --bind "$source" "fs/root$target"
+done < mounts
+mount -t proc proc fs/root/proc
+mount --rbind /dev fs/root/dev
+mount -o remount,ro fs/root
+exec chroot fs/root "$@"
+"""
+
+
+class Running:
+    """The process of a pod."""
+
+    def __init__(self, folder: Path, address: str, process: subprocess.Popen[bytes]) -> None:
+        """Know a process that was started."""
+        self.folder = folder
+        self.address = address
+        self.process = process
+        self.ready = False
+        self.started = time.monotonic()
+
+    def end(self) -> None:
+        """End it as a kubelet does: asked first."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Kubelet:
+    """Brings the processes to what the StatefulSets say."""
+
+    def __init__(self, folder: Path) -> None:
+        """Work on the cluster in a folder."""
+        self.folder = folder
+        self.api = client(folder)
+        self.running: dict[tuple[str, str], Running] = {}
+        self._next = 1
+
+    def step(self) -> None:
+        """Do what there is to do now."""
+        wanted = {}
+        for found in self.api.list(StatefulSet, namespace="*"):
+            if found.metadata and found.spec and not found.metadata.deletionTimestamp:
+                wanted[str(found.metadata.namespace), str(found.metadata.name)] = found
+        for key in [key for key in self.running if key not in wanted]:
+            self.running.pop(key).end()
+            self._forget(*key)
+        for key, found in wanted.items():
+            with self._told(found):
+                self._bring(key, found)
+
+    @contextlib.contextmanager
+    def _told(self, found: Any) -> Iterator[None]:
+        """Write what goes wrong with a pod into the log; the next step tries again."""
+        try:
+            yield
+        except (httpx2.HTTPError, OSError) as error:
+            print(f"{found.metadata and found.metadata.name}: {error}", flush=True)
+
+    def _bring(self, key: tuple[str, str], found: Any) -> None:
+        namespace, name = key
+        before = self.running.get(key)
+        if before is not None and before.process.poll() is None:
+            if not before.ready and _listens(before.address):
+                before.ready = True
+                self._tell_ready(namespace, name, found, before.address)
+            return
+        if before is not None and time.monotonic() - before.started < 1:
+            return
+        pod = self._pod(namespace, name, found)
+        address = before.address if before else self._address()
+        self.running[key] = self._run(pod, address)
+        body = {"status": {"phase": "Running", "podIP": address}}
+        self.api.patch(Pod.Status, f"{name}-0", body, namespace=namespace)
+
+    def _address(self) -> str:
+        number, self._next = self._next, self._next + 1
+        return f"127.1.{number // 250}.{number % 250 + 1}"
+
+    def _pod(self, namespace: str, name: str, found: Any) -> Any:
+        """Return the pod of a StatefulSet, made where it is not there."""
+        metadata = ObjectMeta(
+            name=f"{name}-0", namespace=namespace, labels=found.spec.template.metadata.labels
+        )
+        try:
+            return self.api.create(Pod(metadata=metadata, spec=found.spec.template.spec))
+        except httpx2.HTTPStatusError as error:
+            if error.response.status_code != 409:
+                raise
+        return self.api.get(Pod, f"{name}-0", namespace=namespace)
+
+    def _forget(self, namespace: str, name: str) -> None:
+        with contextlib.suppress(httpx2.HTTPError):
+            self.api.delete(Pod, f"{name}-0", namespace=namespace, grace_period=0)
+
+    def _tell_ready(self, namespace: str, name: str, found: Any, address: str) -> None:
+        ready = [{"type": "Ready", "status": "True"}]
+        body: dict[str, Any] = {"status": {"podIP": address, "conditions": ready}}
+        self.api.patch(Pod.Status, f"{name}-0", body, namespace=namespace)
+        generation = found.metadata.generation if found.metadata else 1
+        counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
+        status: dict[str, Any] = {**dict.fromkeys(counts, 1), "observedGeneration": generation}
+        status |= {"availableReplicas": 1, "currentRevision": "1", "updateRevision": "1"}
+        self.api.patch(StatefulSet.Status, name, {"status": status}, namespace=namespace)
+
+    # -- containers ---------------------------------------------------------------------------
+
+    def _run(self, pod: Any, address: str) -> Running:
+        namespace, name = str(pod.metadata.namespace), str(pod.metadata.name)
+        folder = self.folder / "pods" / namespace / name
+        (folder / "fs").mkdir(parents=True, exist_ok=True)
+        container = pod.spec.containers[0]
+        volumes = {
+            volume.name: self._volume(pod, volume, folder) for volume in pod.spec.volumes or ()
+        }
+        mounts = [(str(os.environ.get(IMAGES) or IMAGE), ROOT), (_site(), SITE)]
+        # /var/run is a link to /run, which would lead out of the new root.
+        mounts += [
+            (volumes[m.name], m.mountPath.replace("/var/run/", "/run/"))
+            for m in container.volumeMounts or ()
+        ]
+        (folder / "mounts").write_text("".join(f"{a} {b}\n" for a, b in mounts))
+        # PYTHONPATH and python3 are what the Containerfile says.
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": f"{ROOT}/lib:{SITE}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": "6443",
+            **_environment(container, address),
+        }
+        user = str((pod.spec.securityContext and pod.spec.securityContext.runAsUser) or 0)
+        command = [
+            # Whoever kills this process leaves no pod behind.
+            *("setpriv", "--pdeathsig", "KILL"),
+            *("unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child"),
+            *("sh", "-c", START, "sh"),
+            *("setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs"),
+            *("--bounding-set=-all", "--inh-caps=-all"),
+            *("env", "-i", *(f"{key}={value}" for key, value in environment.items())),
+            *(f"/usr/bin/python3.{sys.version_info[1]}", *(container.args or ())),
+        ]
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env={"POD": str(folder), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return Running(folder, address, process)
+
+    def _volume(self, pod: Any, volume: Any, folder: Path) -> str:
+        """Write a volume's files; return the folder."""
+        namespace = str(pod.metadata.namespace)
+        target = folder / "volumes" / volume.name
+        target.mkdir(parents=True, exist_ok=True)
+        user = int((pod.spec.securityContext and pod.spec.securityContext.runAsUser) or 0)
+        os.chown(target, user, user)
+        files: dict[str, bytes] = {}
+        if volume.secret is not None:
+            secret = self.api.get(Secret, str(volume.secret.secretName), namespace=namespace)
+            data = {key: base64.b64decode(value) for key, value in (secret.data or {}).items()}
+            items = volume.secret.items
+            files = {i.path: data[i.key] for i in items} if items else data
+        elif volume.projected is not None:
+            files = self._projected(pod, namespace)
+        for name, content in files.items():
+            path = target / name
+            path.unlink(missing_ok=True)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            os.chown(path, user, user)
+        return str(target)
+
+    def _projected(self, pod: Any, namespace: str) -> dict[str, bytes]:
+        """Return the files of a service account: its token, and how the API server is known."""
+        account = str(pod.spec and pod.spec.serviceAccountName)
+        spec = TokenRequestSpec(audiences=[], expirationSeconds=TOKEN_SECONDS)
+        made: Any = ServiceAccountToken(metadata=ObjectMeta(), spec=spec)
+        made = self.api.create(made, account, namespace=namespace)
+        authority = (self.folder / "authority" / "ca.crt").read_bytes()
+        return {
+            "token": made.status.token.encode(),
+            "ca.crt": authority,
+            "namespace": namespace.encode(),
+        }
+
+
+def _environment(container: Any, address: str) -> dict[str, str]:
+    found = {}
+    for item in container.env or ():
+        field = item.valueFrom and item.valueFrom.fieldRef
+        found[item.name] = address if field else str(item.value or "")
+    return found
+
+
+def _site() -> str:
+    return sysconfig.get_paths()["purelib"]
+
+
+def _listens(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 50050), 0.5):
+            return True
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Run pods until told to end."""
+    kubelet = Kubelet(Path(sys.argv[1]))
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    while not ended.wait(PERIOD):
+        try:
+            kubelet.step()
+        except httpx2.HTTPError as error:
+            print(f"the API server: {error}", flush=True)
+    for running in kubelet.running.values():
+        running.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Calls to a Helm execution environment the way LCM's Helm connector makes them.
+
+It has the methods of `CharmOps`, as LCM has one connector for each kind behind one interface.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.descriptors.environments import Environment
+from lab.descriptors.relations import Relation
+from lab.errors import LcmError
+from lab.lcm.backends import Pods
+from lab.lcm.timeouts import Timeouts
+
+
+class HelmOps:
+    """LCM's Helm connector for one execution environment."""
+
+    def __init__(
+        self, pods: Pods, env: Environment, ns_id: str, timeouts: Timeouts, vnf_id: str
+    ) -> None:
+        """Work in the namespace of a network service.
+
+        Args:
+            pods: The namespace.
+            env: The environment.
+            ns_id: The service.
+            timeouts: Waiting times.
+            vnf_id: Id of the VNF's record.
+        """
+        self._pods = pods
+        self._env = env
+        self.ns_id = ns_id
+        self.timeouts = timeouts
+        self._vnf_id = vnf_id
+        self._release = release(env)
+
+    def environment(self, application: str) -> str:
+        """Return LCM's id of the execution environment."""
+        return f"helm-v3:{self.ns_id}.{self._release}"
+
+    def install(self, application: str, chart: Path, units: int) -> None:
+        """Install the chart and wait until its pod is ready.
+
+        Raises:
+            LcmError: the chart is not in the package, or cannot be installed.
+        """
+        if not chart.is_dir():
+            raise LcmError(f"artifact path does not exist: {chart}")
+        osm = {"ns_id": self.ns_id, "vnf_id": self._vnf_id}
+        if self._env.vdu_id:
+            osm["vdu_id"] = self._env.vdu_id
+        try:
+            values = {"osm": osm, "global": {"osm": osm}}
+            self._pods.install(self._release, chart, values, self.timeouts.helm_install)
+        except LcmError as error:
+            raise LcmError(f"Error deploying chart ee: {error}") from None
+
+    def relate(self, relation: Relation) -> None:
+        """Do nothing, as LCM."""
+
+    def public_key(self, application: str) -> str:
+        """Return the environment's SSH key.
+
+        Raises:
+            LcmError: it does not answer in time.
+        """
+        try:
+            return self._pods.ssh_key(self._release, self.timeouts.helm_initial)
+        except LcmError as error:
+            raise LcmError(f"Error obtaining ee ssh_ke: {error}") from None
+
+    def primitive(
+        self, application: str, name: str, params: Mapping[str, Any], timeout: float
+    ) -> str:
+        """Run a primitive and return its answer.
+
+        Raises:
+            LcmError: in LCM's words.
+        """
+        patience = self.timeouts.helm_initial if name == "config" else self.timeouts.helm_retry
+        try:
+            status, message = self._pods.primitive(self._release, name, params, patience)
+        except LcmError as error:
+            raise LcmError(self._failed(name, str(error))) from None
+        if name == "config":
+            if status != "OK":
+                text = f"status: {status}, message: {message}: "
+                raise LcmError(f"Error configuring helm ee_id: {self.environment('')}, {text}")
+            return "CONFIG OK"
+        if status not in ("OK", "PROCESSING"):
+            text = f"Execute primitive {name} returned not ok status: {status}, message: {message}"
+            raise LcmError(self._failed(name, text))
+        return message
+
+    def verify(self, application: str) -> bool:
+        """Do nothing: LCM asks a chart for no login."""
+        return True
+
+    def _failed(self, name: str, text: str) -> str:
+        return f"Error executing primitive {name} into ee={self.environment('')} : {text}"
+
+
+def release(env: Environment) -> str:
+    """Return the name of the release; LCM writes a random number of ten digits behind the chart.
+
+    Here the number follows from the environment, so that later operations find it.
+    """
+    chart = env.charm[:35]
+    return f"{chart}-{zlib.crc32(env.application.encode()) % 10**8:010d}"

@@ -1,0 +1,366 @@
+"""The code of charms in a Helm execution environment, from LCM's gRPC client to models of VDUs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from helm_ee import offers, server
+from support.helm import Environment, Namespace, certificates
+from support.juju import Juju
+from support.model import ModelVdu
+from support.over_model import OverModel
+from vpnaas import reconciling
+from vpnaas.charm import VnfCharm
+
+from lab.cluster.authority import Authority
+from lab.cluster.errors import ClusterError
+
+MANAGEMENT = {"server": "10.0.0.1", "client": "10.0.0.2"}
+INNER = {"server": "10.77.0.1", "client": "10.77.0.2"}
+OTHER = {"server": "client", "client": "server"}
+PATIENCE = 20.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(autouse=True)
+def vdus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    wg = tmp_path / "wg"
+    wg.write_text("#!/bin/sh\n", encoding="utf-8")
+    wg.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    world = Juju().world
+    for number, address in enumerate(MANAGEMENT.values(), start=1):
+        nics = {"ens3": f"{address}/24", "ens4": f"192.168.100.1{number}/24"}
+        OverModel.models[address] = ModelVdu(world, nics)
+    monkeypatch.setattr(reconciling, "Vdu", OverModel)
+    yield
+    OverModel.models.clear()
+
+
+@pytest.fixture
+def namespace() -> Namespace:
+    return Namespace()
+
+
+def environment(namespace: Namespace, member: str, run: Path, name: str = "") -> Environment:
+    name = name or f"vpn-endpoint-{member}"
+    return Environment(namespace, name, VnfCharm, "vpn-endpoint", run)
+
+
+def config(member: str) -> dict[str, str]:
+    other = OTHER[member]
+    return {
+        "ssh-hostname": MANAGEMENT[member],
+        "ssh-username": "ubuntu",
+        "ssh-password": "",
+        "osm": yaml.safe_dump({"ns_id": "ns", "member_vnf_index": member}),
+        "relations": f"vpn-{member}={other}:vpn-{other}",
+    }
+
+
+def day_1(ee: Environment, member: str, **link: object) -> None:
+    assert ee.execution.ssh_key().startswith("ssh-ed25519 ")
+    assert ee.execution.primitive("config", yaml.dump(config(member))) == ("OK", "CONFIG OK")
+    status, told = ee.ask(
+        "configure",
+        link=f"vpn-{member}",
+        inner_address=f"{INNER[member]}/24",
+        underlay_interface="ens4",
+        **link,
+    )
+    assert status == "OK", told
+
+
+def settle(*environments: Environment) -> None:
+    for _ in range(4):
+        for ee in environments:
+            ee.execution.reconcile(unless_settled=True)
+
+
+def state(ee: Environment, member: str) -> str:
+    status, told = ee.ask("show-status")
+    assert status == "OK", told
+    return str(json.loads(told)[f"vpn-{member}"]["state"])
+
+
+@pytest.fixture
+def pair(namespace: Namespace, tmp_path: Path) -> tuple[Environment, Environment]:
+    made = tuple(environment(namespace, member, tmp_path) for member in MANAGEMENT)
+    for ee, member in zip(made, MANAGEMENT, strict=True):
+        day_1(ee, member)
+    settle(*made)
+    return made[0], made[1]
+
+
+def test_two_environments_bring_a_tunnel_up(pair: tuple[Environment, Environment]) -> None:
+    assert [state(ee, member) for ee, member in zip(pair, MANAGEMENT, strict=True)] == ["up", "up"]
+
+
+def test_a_second_reconcile_does_not_ask_the_vdu(pair: tuple[Environment, Environment]) -> None:
+    vdu = OverModel.models["10.0.0.1"]
+    before = vdu.round_trips
+    pair[0].execution.reconcile(unless_settled=True)
+    assert vdu.round_trips == before
+
+
+def test_the_order_of_events_does_not_matter(namespace: Namespace, tmp_path: Path) -> None:
+    first = environment(namespace, "server", tmp_path)
+    first.execution.reconcile(unless_settled=False)
+    day_1(first, "server")
+    settle(first)
+    assert state(first, "server") == "no-peers" or state(first, "server") == "waiting"
+    second = environment(namespace, "client", tmp_path)
+    day_1(second, "client")
+    settle(second, first)
+    assert (state(first, "server"), state(second, "client")) == ("up", "up")
+
+
+def test_a_peer_that_leaves_is_taken_off(
+    pair: tuple[Environment, Environment], namespace: Namespace
+) -> None:
+    vdu = OverModel.models["10.0.0.1"]
+    assert vdu.interfaces["wg-vpn-server"].peers
+    del namespace.offers[pair[1].name]
+    settle(pair[0])
+    assert not vdu.interfaces["wg-vpn-server"].peers
+
+
+def test_a_restarted_pod_goes_on(pair: tuple[Environment, Environment], tmp_path: Path) -> None:
+    key = pair[0].execution.ssh_key()
+    pair[0].restart()
+    assert state(pair[0], "server") == "up"
+    assert pair[0].execution.ssh_key() == key
+    private = list(tmp_path.glob("vpn-endpoint-server-2/id_ed25519"))
+    assert [oct(path.stat().st_mode & 0o777) for path in private] == ["0o600"]
+
+
+def test_what_lost_its_state_takes_the_tunnel_up_again(
+    pair: tuple[Environment, Environment], namespace: Namespace
+) -> None:
+    public = OverModel.models["10.0.0.2"].interfaces["wg-vpn-client"].peers
+    namespace.states[pair[0].name] = ""
+    pair[0].restart()
+    status, told = pair[0].ask("show-status")
+    assert (status, told) == ("ERROR", "ssh-hostname and ssh-username are not set yet")
+    day_1(pair[0], "server")
+    settle(*pair)
+    assert state(pair[1], "client") == "up"
+    assert OverModel.models["10.0.0.2"].interfaces["wg-vpn-client"].peers.keys() == public.keys()
+
+
+def test_damaged_state_is_not_taken_for_none(
+    pair: tuple[Environment, Environment], namespace: Namespace
+) -> None:
+    namespace.states[pair[0].name] = "{"
+    with pytest.raises(Exception, match="damaged"):
+        pair[0].restart()
+
+
+def test_a_broken_cluster_fails_a_primitive_with_a_sentence(
+    pair: tuple[Environment, Environment], namespace: Namespace
+) -> None:
+    namespace.broken = True
+    status, told = pair[0].ask("configure", link="vpn-server", inner_address="10.77.0.9/24")
+    assert (status, told) == ("ERROR", "the API server does not answer")
+    namespace.broken = False
+    assert state(pair[0], "server") == "up"
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "told"),
+    [
+        ("nothing", "{}", "there is no primitive"),
+        ("configure", "[", "not YAML"),
+        ("configure", "[1]", "no mapping"),
+        ("configure", "{link: s6a, inner-address: 10.77.0.1/24}", "link: must be one of"),
+        ("configure", "{link: vpn-server}", "must contain"),
+        ("configure", "{link: vpn-server, inner-address: 1, x: 2}", "configure: "),
+        ("configure", "{link: vpn-server, inner-address: 10.77.0.1/99}", "inner-address"),
+        ("configure", "{link: vpn-server, inner-address: 10.77.0.1/24, mtu: many}", "mtu: must be"),
+        ("config", "{ssh-hostname: [a]}", "it is no text"),
+        ("config", "{unknown: a}", "there is no option unknown"),
+        ("config", "{osm: '{}'}", "it has no member_vnf_index"),
+        ("config", "{relations: 'vpn-server'}", "is no relation"),
+        ("config", "{relations: 's6a=a:b'}", "this charm has no endpoint s6a"),
+    ],
+)
+def test_bad_parameters_leave_the_tunnel_as_it_was(
+    pair: tuple[Environment, Environment], name: str, params: str, told: str
+) -> None:
+    status, message = pair[0].execution.primitive(name, params)
+    assert status == "ERROR"
+    assert told in message
+    assert "\n" not in message
+    assert state(pair[0], "server") == "up"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        json.dumps({"version": 1, "member": "client", "relations": {}}),
+        json.dumps({"version": 1, "member": 7, "relations": []}),
+        json.dumps({"version": 1, "member": "client", "relations": [{"endpoint": "x"}]}),
+        json.dumps(
+            {
+                "version": 1,
+                "member": "client",
+                "relations": [{"endpoint": "a", "member": "b", "remote": "c", "data": {"k": 1}}],
+            }
+        ),
+        "[" * 100000,
+        "9" * (offers.MAX_DOCUMENT + 1),
+    ],
+)
+def test_a_hostile_document_harms_only_its_writer(
+    pair: tuple[Environment, Environment], namespace: Namespace, text: str
+) -> None:
+    namespace.offers["stranger"] = text
+    settle(*pair)
+    assert state(pair[0], "server") == "up"
+    assert "stranger" in json.loads(pair[0].ask("show-status")[1])["problems"][0]
+
+
+def test_who_says_it_is_a_member_that_is_known_is_not_believed(
+    pair: tuple[Environment, Environment], namespace: Namespace
+) -> None:
+    before = dict(OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers)
+    forged = namespace.offers[pair[1].name].replace("192.168.100.12", "192.168.100.66")
+    namespace.offers["a-stranger"] = forged
+    settle(*pair)
+    peers = OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+    assert {k: p.endpoint for k, p in peers.items()} == {k: p.endpoint for k, p in before.items()}
+    assert "not believed" in json.loads(pair[0].ask("show-status")[1])["problems"][0]
+
+
+def test_of_two_that_say_they_are_one_member_none_is_believed(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    second = environment(namespace, "client", tmp_path)
+    day_1(second, "client")
+    namespace.offers["a-stranger"] = namespace.offers[second.name]
+    first = environment(namespace, "server", tmp_path)
+    day_1(first, "server")
+    settle(first, second)
+    assert not OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+    del namespace.offers["a-stranger"]
+    settle(first, second)
+    assert state(first, "server") == "up"
+
+
+def test_two_services_do_not_see_each_other(namespace: Namespace, tmp_path: Path) -> None:
+    first = environment(namespace, "server", tmp_path)
+    other = environment(Namespace(), "client", tmp_path)
+    day_1(first, "server")
+    day_1(other, "client")
+    settle(first, other)
+    assert not OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+
+
+# By gRPC
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.mark.parametrize("secure", [True, False], ids=["tls", "clear"])
+def test_every_primitive_answers_over_grpc(
+    namespace: Namespace, authority: Authority, tmp_path: Path, secure: bool
+) -> None:
+    pod, lcm = certificates(tmp_path, authority)
+    ee = environment(namespace, "server", tmp_path)
+    tls = server.Tls(str(pod), str(pod)) if secure else None
+    # As LCM: it begins with TLS and falls back where the server speaks none.
+    with ee.serving(free_port(), tls, lcm) as frontend:
+        assert frontend.ssh_key(PATIENCE).startswith("ssh-ed25519 ")
+        assert frontend.primitive("config", config("server"), PATIENCE) == ("OK", "CONFIG OK")
+        link = {"link": "vpn-server", "inner-address": "10.77.0.1/24", "underlay-interface": "ens4"}
+        assert frontend.primitive("configure", link, PATIENCE)[0] == "OK"
+        samples = {
+            "command": "hostname",
+            "link": "vpn-server",
+            "inner-address": "10.77.0.1/24",
+            "name": "branch",
+            "peer": "branch",
+            "public-key": "AAAA",
+        }
+        for name, action in ee.declared["actions"].items():
+            required = {key: samples.get(key, "x") for key in action.get("required") or ()}
+            status, told = frontend.primitive(name, required, PATIENCE)
+            assert status in ("OK", "ERROR"), name
+            assert told, name
+            assert "Traceback" not in told, name
+        assert frontend.primitive("show-status", {}, PATIENCE)[0] == "OK"
+
+
+def test_a_change_of_another_is_followed_without_a_primitive(
+    namespace: Namespace, authority: Authority, tmp_path: Path
+) -> None:
+    first = environment(namespace, "server", tmp_path)
+    day_1(first, "server")
+    with first.serving(free_port(), None, None) as frontend:
+        frontend.ssh_key(PATIENCE)
+        second = environment(namespace, "client", tmp_path)
+        day_1(second, "client")
+        # After what the watch has asked for; primitives wait in the same line.
+        frontend.ssh_key(PATIENCE)
+        assert OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+
+
+@pytest.mark.parametrize("case", ["stranger", "no-certificate", "server-certificate"])
+def test_only_lcm_is_let_in(
+    namespace: Namespace, authority: Authority, tmp_path: Path, case: str
+) -> None:
+    pod, lcm = certificates(tmp_path / "own", authority, client=case != "server-certificate")
+    if case == "stranger":
+        other = Authority(tmp_path / "other-authority")
+        _, lcm = certificates(tmp_path / "other", other)
+        (lcm / "ca.crt").write_text(authority.certificate)
+    ee = environment(namespace, "server", tmp_path)
+    port = free_port()
+    with ee.serving(port, server.Tls(str(pod), str(pod)), lcm) as frontend:
+        if case == "no-certificate":
+            context = ssl.create_default_context(cafile=str(lcm / "ca.crt"))
+            context.check_hostname = False
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            wait_for(port)
+            plain = socket.create_connection(("127.0.0.1", port))
+            with plain, pytest.raises((ssl.SSLError, ConnectionError)):
+                context.wrap_socket(plain)
+            return
+        with pytest.raises(ClusterError):
+            frontend.ssh_key(2)
+    assert not namespace.states[ee.name]
+
+
+def test_lcm_does_not_speak_with_a_pod_of_a_wrong_authority(
+    namespace: Namespace, authority: Authority, tmp_path: Path
+) -> None:
+    _, lcm = certificates(tmp_path / "own", authority)
+    pod, _ = certificates(tmp_path / "other", Authority(tmp_path / "other-authority"))
+    ee = environment(namespace, "server", tmp_path)
+    tls = server.Tls(str(pod), str(pod))
+    with ee.serving(free_port(), tls, lcm) as frontend, pytest.raises(ClusterError, match="verify"):
+        frontend.ssh_key(10)
+
+
+def wait_for(port: int) -> None:
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
