@@ -126,7 +126,7 @@ class Tls:
     def __init__(self, certificate: str, authority: str) -> None:
         self._files = (os.path.join(certificate, "tls.crt"), os.path.join(certificate, "tls.key"))
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # These exist from TLS 1.2 on.
         self.context.set_ciphers(CIPHERS)
         self.context.set_alpn_protocols(["h2"])
         self.context.verify_mode = ssl.CERT_REQUIRED
