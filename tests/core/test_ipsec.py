@@ -448,6 +448,41 @@ def test_a_manual_peer_with_a_key_of_the_other_technology_is_refused():
         hss.intent.with_peer(peer)
 
 
+@pytest.mark.parametrize("first", ["hss", "mme"])
+def test_a_changed_proposal_ends_no_tunnel_before_its_successor_is_there(first):
+    juju, hss, mme, _ = ipsec_pair()
+    charms = {"hss": hss, "mme": mme}
+    wanted = "aes128gcm-ecp256"
+    before = names(mme)
+    order = [first, "mme" if first == "hss" else "hss"]
+    for turn, name in enumerate(order):
+        inner = {"hss": "172.16.6.129/24", "mme": "172.16.6.2/24"}[name]
+        options = {"technology": "ipsec", "underlay-interface": "ens4", "proposal": wanted}
+        charms[name].configure("s6a", inner, **options)
+        for _ in range(3):
+            charms[name].reconcile()
+            assert juju.world.ping(hss.vdu, "172.16.6.2")
+            assert juju.world.ping(mme.vdu, "172.16.6.129")
+        if turn == 0:
+            # The other end has not heard of it: nothing changes, and the status says who lacks it.
+            assert names(mme) == before
+            assert "as on this side" in charms[name].plans["s6a"].problems[0]
+            juju.settle()
+            assert names(mme) == before
+            assert juju.world.ping(hss.vdu, "172.16.6.2")
+    juju.settle()
+    for _ in range(2):
+        hss.reconcile(), mme.reconcile()
+    assert names(mme) != before
+    assert len(names(mme)) == len(names(hss)) == 1
+    for charm in (hss, mme):
+        (connection,) = charm.vdu.charon.connections.values()
+        assert connection.proposals[0] == Proposal.parse("", wanted).ike()
+        assert charm.states() == {"s6a": "up"}
+    assert mme.reconcile() == 1
+    assert mme.plans["s6a"].steps == ()
+
+
 @pytest.mark.parametrize("weak", sorted(WEAK))
 def test_weak_algorithms_are_refused_with_the_reason(weak):
     for text in (f"{weak}-sha256-curve25519", f"aes256-{weak}-curve25519", f"aes256gcm-{weak}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +112,35 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
         assert len(associations(ipsec[index])) == 1
         text = ipsec[index].out("cat", f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf")
         assert not any(told["public-key"] in text for told in before.values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", ["server", "client"])
+def test_a_changed_proposal_loses_no_packet(ipsec: Service, client: Vnf, first: str) -> None:
+    """Twenty packets a second, while one end and then the other get other algorithms."""
+    chosen = {"server": "aes128gcm-ecp256", "client": "aes256gcm-ecp384"}[first]
+    pings = InBackground(
+        lambda: client.run("ping", "-n", "-q", "-i", "0.05", SERVER, timeout=PATIENCE)
+    )
+    try:
+        time.sleep(1)
+        for vnf in (first, "client" if first == "server" else "server"):
+            configure(ipsec[vnf], technology="ipsec", proposal=chosen)
+        wait(
+            lambda: (
+                [p["ike-proposal"].split("-")[-1] for p in client.status("vpn-client")["peers"]]
+                == [{"aes128gcm-ecp256": "ECP_256", "aes256gcm-ecp384": "ECP_384"}[chosen]]
+            ),
+            "the new algorithms are in use",
+        )
+        time.sleep(1)
+    finally:
+        client.run("pkill", "-INT", "-x", "ping")
+    told = pings.result().stdout
+    sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", told)[0]
+    assert int(sent) > 40
+    assert received == sent, told
+    assert len(associations(client)) == 1
 
 
 def test_other_algorithms_and_credentials(ipsec: Service, server: Vnf, client: Vnf) -> None:

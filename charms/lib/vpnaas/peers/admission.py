@@ -391,6 +391,7 @@ def _from_offer(
         reached=bool(context.own_keys) and context.own_keys[0] in keys.acknowledged,
         certificate=proof.certificate,
         next_certificate=proof.next_certificate,
+        proposal=params.ipsec.proposal.text if params.technology == IPSEC else "",
     )
 
 

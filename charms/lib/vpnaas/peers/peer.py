@@ -8,6 +8,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import NONE, WIREGUARD, directory
+from vpnaas.params.ipsec import Proposal
 from vpnaas.vdu.steps import Step, write
 
 RECORD_VERSION = 1
@@ -34,6 +35,8 @@ class Peer:
         reached: Whether its offer says that it has installed us, so that a probe must succeed.
         certificate: Name of the certificate of its key in use, "" if it needs none.
         next_certificate: The same for its next key.
+        proposal: Algorithms that both ends have, "" for those of the link. While the ends are
+            configured anew one after the other, a running peer keeps the former ones.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Peer:
     reached: bool = False
     certificate: str = ""
     next_certificate: str = ""
+    proposal: str = ""
 
     @property
     def asks(self) -> bool:
@@ -121,9 +125,10 @@ def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
 
 
 def _to_json(peer: Peer) -> Dict[str, Any]:
-    certificates = {
+    optional = {
         "certificate": peer.certificate,
         "next-certificate": peer.next_certificate,
+        "proposal": peer.proposal,
     }
     return {
         "name": peer.name,
@@ -138,12 +143,13 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "keepalive": peer.keepalive,
         "mtu": peer.mtu,
         "preshared": peer.preshared,
-        **{key: text for key, text in certificates.items() if text},
+        **{key: text for key, text in optional.items() if text},
     }
 
 
 def _from_json(item: Dict[str, Any]) -> Peer:
     inner, endpoint = item["inner-address"], item["endpoint"]
+    proposal = item.get("proposal", "")
     return Peer(
         name=item["name"],
         label=item["label"],
@@ -160,6 +166,7 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         preshared=item["preshared"],
         certificate=item.get("certificate", ""),
         next_certificate=item.get("next-certificate", ""),
+        proposal=Proposal.parse("record", proposal).text if proposal else "",
     )
 
 

@@ -9,7 +9,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.links import ipsec_interface
 from vpnaas.params.intent import LinkParams
-from vpnaas.params.ipsec import PORT, PSK
+from vpnaas.params.ipsec import PORT, PSK, Proposal
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.peer import Peer
@@ -24,9 +24,9 @@ class Connection:
     """One loaded connection: a peer under one of its keys.
 
     Attributes:
-        name: "LINK_PEER_<digest of policy and peer's key>_<digest of our key>".
-        policy: The name without the last digest: what an association may live on under, since it
-            is our own key alone that differs.
+        name: "LINK_PEER_<digest of policy and peer's key>_<digest of our key and algorithms>".
+        policy: The name without the last digest: what an association may live on under till its
+            successor is there, since it is our own key or the algorithms alone that differ.
         text: Section of the swanctl file.
     """
 
@@ -116,9 +116,11 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
     esn = "no" if state.plane == USERSPACE else chosen.esn
     psk = chosen.credentials == PSK
     auth = "psk" if psk else "pubkey"
+    proposal = Proposal.parse("peer", peer.proposal) if peer.proposal else chosen.proposal
+    algorithms = (proposal.ike(), proposal.esp(esn))
     lines = [
         "version = 2",
-        "proposals = {}".format(chosen.proposal.ike()),
+        "proposals = <ike>",
         "unique = replace",
         "local_addrs = {}".format(", ".join(str(address) for address in local) or "%any"),
         "local_port = {}".format(PORT),
@@ -159,7 +161,7 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
         "  {} {{".format(params.link),
         "    local_ts = {}".format(", ".join(str(prefix) for prefix in own)),
         "    remote_ts = {}".format(", ".join(map(str, peer.prefixes)) or "dynamic"),
-        "    esp_proposals = {}".format(chosen.proposal.esp(esn)),
+        "    esp_proposals = <esp>",
         "    mode = tunnel",
         "    rekey_time = {}s".format(chosen.child_rekey),
         "    rekey_bytes = {}".format(chosen.child_mbytes * 1000000),
@@ -178,8 +180,10 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
     body = "\n".join("    " + line for line in lines)
     # The file contains the identity of a preshared key, never the key.
     policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
-    name = "{}_{}".format(policy, _short(state.public_key + (chain.name if chain else "")))
+    ours_now = (state.public_key, chain.name if chain else "") + algorithms
+    name = "{}_{}".format(policy, _short("".join(ours_now)))
     whole = body.replace("<own>", state.public_key)
+    whole = whole.replace("<ike>", algorithms[0]).replace("<esp>", algorithms[1])
     text = "  {} {{\n{}\n  }}\n".format(name, whole)
     return Connection(name, policy, text)
 
