@@ -115,8 +115,6 @@ class Charon:
             sa.other.owner.sas.remove(sa.other)
 
     def swanctl(self, words: list[str]) -> tuple[int, str]:
-        if words == ["--version"]:
-            return 0, "strongSwan swanctl 5.9.8\n"
         if not self.running:
             return 2, ""
         verb = words[0]

@@ -149,11 +149,6 @@ class Proposal:
         hybrid = rest[1] if len(rest) > 1 else ""
         return cls(text, (Suite((cipher,), integrity, (prf,), (rest[0],), hybrid),))
 
-    @property
-    def hybrid(self) -> str:
-        """Return the additional post-quantum key exchange, or ""."""
-        return self.suites[0].hybrid
-
     def ike(self) -> str:
         """Return the proposals of IKE_SA_INIT."""
         return ", ".join(suite.ike() for suite in self.suites)

@@ -48,7 +48,6 @@ from vpnaas.tunnels.ipsec.observed import (
     parse_loaded,
     parse_plane,
     parse_sas,
-    parse_version,
     public_key,
 )
 from vpnaas.tunnels.ipsec.transition import (
@@ -87,7 +86,6 @@ __all__ = [
     "parse_loaded",
     "parse_plane",
     "parse_sas",
-    "parse_version",
     "promote_key",
     "public_key",
     "render",

@@ -26,6 +26,9 @@ _NAMES = {
     "ecp384": "ECP_384",
     "ecp521": "ECP_521",
     "modp2048": "MODP_2048",
+    "mlkem512": "ML_KEM_512",
+    "mlkem768": "ML_KEM_768",
+    "mlkem1024": "ML_KEM_1024",
 }
 """Words of proposals and the names `swanctl --list-algs` has for them."""
 
@@ -46,6 +49,7 @@ def lacking(proposal: Proposal, results: Results) -> Tuple[str, ...]:
 
 
 def _missing(suite: Suite, loaded: FrozenSet[str]) -> Tuple[str, ...]:
-    kinds = (suite.ciphers, suite.integrity, suite.prfs, suite.groups)
+    hybrid = (suite.hybrid,) if suite.hybrid else ()
+    kinds = (suite.ciphers, suite.integrity, suite.prfs, suite.groups, hybrid)
     names = [[_NAMES[word] for word in words] for words in kinds if words]
     return tuple(" or ".join(kind) for kind in names if not loaded.intersection(kind))

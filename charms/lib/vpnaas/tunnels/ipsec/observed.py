@@ -1,7 +1,6 @@
 """What was observed of IPsec on a VDU, and the steps that look."""
 
 import json
-import re
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
@@ -188,7 +187,6 @@ def observe(links: Mapping[str, str]) -> List[Step]:
             *[unit(link) for link in links],
             any_exit=True,
         ),
-        run("ipsec/version", "swanctl", "--version", any_exit=True),
         run("ipsec/active", "systemctl", "is-active", DAEMON, KEEPER, any_exit=True),
     ]
     return steps + _probe() + look()
@@ -248,12 +246,6 @@ def parse_plane(results: Results) -> str:
     if not can("ipsec/esp"):
         return USERSPACE
     return XFRM if can("ipsec/if") else POLICY
-
-
-def parse_version(results: Results) -> Tuple[int, ...]:
-    """Return the version of strongSwan, () where swanctl does not tell."""
-    match = re.search(r"([0-9]+)\.([0-9]+)", results.output("ipsec/version"))
-    return tuple(int(part) for part in match.groups()) if match else ()
 
 
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:

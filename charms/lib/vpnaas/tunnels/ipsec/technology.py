@@ -19,10 +19,6 @@ from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
 from vpnaas.vdu.steps import Results, Step
 
-HYBRID_SINCE = (6, 0)
-"""strongSwan's first version with additional key exchanges (RFC 9370) and ML-KEM."""
-
-
 MOST_CALLS = 8
 """Peers without a tunnel that are called in one reconcile; each may take 5 s to not answer."""
 
@@ -88,15 +84,6 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     def fitted(self, inputs: LinkInputs) -> LinkInputs:
         """Return the inputs with what this VDU's strongSwan and kernel allow."""
         params = inputs.params
-        version = ipsec.parse_version(inputs.results)
-        if params.ipsec.proposal.hybrid and version < HYBRID_SINCE:
-            raise InputError(
-                "configure: proposal",
-                "this VDU's strongSwan {} has no {}".format(
-                    ".".join(str(part) for part in version), params.ipsec.proposal.hybrid
-                ),
-                "a proposal without it, or an image with strongSwan 6.0 or newer",
-            )
         missing = algorithms.lacking(params.ipsec.proposal, inputs.results)
         if missing:
             raise InputError(
@@ -105,7 +92,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                     params.ipsec.proposal.text, ", ".join(missing)
                 ),
                 "what `swanctl --list-algs` shows there; most plugins are in the package"
-                " libstrongswan-standard-plugins",
+                " libstrongswan-standard-plugins, and ML-KEM needs OpenSSL 3.5 besides",
             )
         if ipsec.parse_plane(inputs.results) == ipsec.USERSPACE:
             if params.ipsec.esn == "yes":
