@@ -176,6 +176,30 @@ def juju_status(lab: Lab, ns: str) -> None:
     lab.out.rows(units, {k: [k] for k in ("unit", "workload", "agent", "message")})
 
 
+@lab_group.command("graph")
+@click.argument("name")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the picture to this file instead.",
+)
+@watched
+@pass_lab
+def graph(lab: Lab, name: str, svg: Path | None) -> None:
+    """Show the VNFs and links of the service or slice NAME with their states."""
+    # Drawing libraries take a moment to load; no other verb needs them.
+    from lab.graph import draw, model
+
+    found = model.find(lab.engine, Backends(lab.home).controller(), name)
+    if svg is not None:
+        svg.write_text(draw.svg(found), encoding="utf-8")
+        lab.out.remark(f"{found.name}: {len(found.nodes)} VNFs, {len(found.edges)} links in {svg}")
+    elif lab.out.as_json:
+        lab.out.json(dataclasses.asdict(found))
+    else:
+        lab.out.out.print(draw.text(found))
+
+
 @lab_group.command("show-unit")
 @click.argument("ns")
 @click.argument("unit")

@@ -27,13 +27,22 @@ PASSWORD = "OSMLAB_PASSWORD"  # noqa: S105  # name of a variable
 )
 @pass_lab
 def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
-    """Offer OSM's own API (HTTPS) to the lab, for osmclient and other SOL005 clients."""
+    """Offer OSM's own API (HTTPS) to the lab, for osmclient and other SOL005 clients.
+
+    A browser gets a page at the same port.
+    """
+    from lab.page.app import with_page
+    from lab.page.data import Data
     from lab.server.app import create_app
     from lab.server.listener import Listener
+    from lab.server.tokens import Tokens
 
     password = _password(host, password_file)
-    listener = Listener(create_app(lab.engine, password), lab.home / "server", host, port)
+    tokens = Tokens(password)
+    both = with_page(create_app(lab.engine, tokens), Data(lab.engine), tokens)
+    listener = Listener(both, lab.home / "server", host, port)
     lab.out.remark(f"{listener.url}, certificate {listener.certificate}")
+    lab.out.remark(f"{listener.url.removesuffix('/osm')}, a page for browsers")
     if password == DEFAULT_PASSWORD:
         lab.out.remark(f"WARNING: every user of this machine can log in; set {PASSWORD}")
     listener.run()

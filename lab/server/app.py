@@ -25,15 +25,15 @@ from lab.server.tokens import Tokens
 log = logging.getLogger(__name__)
 
 
-def create_app(engine: Engine, password: str, vca: bool = True) -> Starlette:
+def create_app(engine: Engine, tokens: Tokens, vca: bool = True) -> Starlette:
     """Return the application for one lab.
 
     Args:
         engine: of the lab.
-        password: of the user `admin`.
+        tokens: who may use it.
         vca: whether a Juju controller shows in the list of VCAs.
     """
-    resources = Resources(engine, Tokens(password), vca)
+    resources = Resources(engine, tokens, vca)
     uploads = engine.store.root / "uploads"
     by_path: dict[str, dict[str, Resource]] = {}
     for resource in ROUTES:

@@ -26,7 +26,7 @@ class Listener:
             app,
             ssl_certfile=str(self.certificate),
             ssl_keyfile=str(key),
-            lifespan="off",
+            lifespan="auto",
             log_level="warning",
             limit_concurrency=200,
             timeout_graceful_shutdown=1,

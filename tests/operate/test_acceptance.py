@@ -24,6 +24,7 @@ from lab.records.ids import admin
 from lab.records.journal import Tail
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
 from lab.server.app import create_app
+from lab.server.tokens import Tokens
 from operate.acceptance.nbi import Nbi
 from operate.acceptance.reasons import remedy
 from operate.acceptance.report import Report
@@ -120,7 +121,7 @@ def engine(tmp_path: Path, outcome: Outcome, site: Site) -> Engine:
     engine = Engine(tmp_path / "home", BuilderValidator())
     state = {**admin(), "operationalState": "ENABLED"}
     engine.store.put(VIMS, {"_id": VIM, "name": "north", "vim_type": "openstack", "_admin": state})
-    site.app = create_app(engine, PASSWORD)
+    site.app = create_app(engine, Tokens(PASSWORD))
     return engine
 
 
@@ -164,7 +165,7 @@ def test_all_is_well(engine: Engine, site: Site, dist: Path, outcome: Outcome) -
 
 
 def test_without_vca(engine: Engine, site: Site, dist: Path) -> None:
-    site.app = create_app(engine, PASSWORD, vca=False)
+    site.app = create_app(engine, Tokens(PASSWORD), vca=False)
     title, sentence, command = accept(site, dist).failed()
     assert (title, sentence) == ("VCA", "No Juju controller is registered, and charms need one.")
     assert command.startswith("osm vca-add osm-vca ")

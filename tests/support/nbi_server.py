@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lab.nbi.engine import Engine
 from lab.server.app import create_app
 from lab.server.listener import Listener
+from lab.server.tokens import Tokens
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns", "vpn_basic_nst")
 PASSWORD = "correct horse"
@@ -45,7 +46,7 @@ class Api:
     def __init__(self, engine: Engine, site: Site, vca: bool = True) -> None:
         self.engine = engine
         self.site = site
-        site.app = create_app(engine, PASSWORD, vca)
+        site.app = create_app(engine, Tokens(PASSWORD), vca)
         self.url = site.url
         self.http = requests.Session()
         self.http.trust_env = False  # REQUESTS_CA_BUNDLE would win over the next line

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from e2e_basic import CLIENT, SERVER
 from e2e_leftovers import running_in
+from e2e_page import PASSWORD, browser, served
 from e2e_support import (
     PATIENCE,
     ActionError,
@@ -421,3 +422,44 @@ def test_changed_host_key_must_be_trusted(basic: Service, client: Vnf, untouched
     assert client.action("trust-host-key", fingerprint=shown).startswith("pinned ")
     with basic.controller() as controlled:
         up_again(controlled)
+
+
+def test_the_page_shows_a_service_and_presses_its_primitives(basic: Service) -> None:
+    with served(basic.lab) as url, browser(url) as seen:
+        seen.open("/service/basic")
+        seen.login("wrong")
+        seen.text("Invalid username/password")
+        seen.login(PASSWORD)
+        seen.click("//*[text()='basic']")
+        seen.text("vpn-server up")
+        seen.choose("VNF", "basic/client")
+        seen.text("vpn-client up")
+        seen.choose("Primitive", "show-status")
+        seen.click("//button[contains(., 'Run show-status')]")
+        seen.find("//code[contains(., 'last-handshake-s')]")
+        seen.click("//tr[td[contains(., 'client show-status')]]")
+        seen.text("10.77.0.2/24")
+        assert seen.severe() == []
+        # A token that ended shows nothing any more.
+        seen.driver.delete_all_cookies()
+        seen.open("/service/basic")
+        seen.find("//input[@type='password']")
+    with served(basic.lab) as url, browser(url, 390, 844) as phone:
+        phone.open("/")
+        phone.login(PASSWORD)
+        phone.click("//*[text()='basic']")
+        phone.text("vpn-server up")
+        wide = "return document.documentElement.scrollWidth - window.innerWidth"
+        assert phone.driver.execute_script(wide) <= 0
+
+
+def test_a_picture_of_a_service(basic: Service) -> None:
+    told = json.loads(basic.lab.done("--json", "lab", "graph", "basic"))
+    (edge,) = told["edges"]
+    assert (edge["source"], edge["target"]) == ("basic/server", "basic/client")
+    assert (edge["technology"], edge["state"]) == ("wireguard", "up")
+    assert "vpn, WireGuard, up ── client" in basic.lab.done("lab", "graph", "basic")
+    file = basic.lab.home / "basic.svg"
+    basic.lab.done("lab", "graph", "basic", "--svg", str(file))
+    assert file.read_text().rstrip().endswith("</svg>")
+    assert "ns 'nobody' not found" in basic.lab.refused("lab", "graph", "nobody")

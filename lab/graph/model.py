@@ -1,0 +1,172 @@
+"""VNFs and links of a service or a slice, with their states, from the records and the charms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.descriptors.service import Service, service
+from lab.nbi.engine import Engine
+from lab.records.store import NSIS, NSRS, Document
+from lab.vca import Controller, UnitStatus
+
+#: States of a link as charms tell them in a unit's message, the one that needs help most first.
+LINK_STATES = (
+    *("blocked", "down", "pending", "waiting", "unconfigured", "off", "clear", "up"),
+    "unknown",
+)
+#: Colour of each state of a link and of a unit.
+COLOURS = {
+    **dict.fromkeys(("up", "active"), "#2e7d32"),
+    "clear": "#1565c0",
+    **dict.fromkeys(("pending", "waiting", "maintenance"), "#ef6c00"),
+    **dict.fromkeys(("down", "blocked", "error"), "#c62828"),
+    **dict.fromkeys(("off", "unconfigured", "unknown"), "#757575"),
+}
+_STATED = re.compile(rf"(?:^|, )([a-z0-9-]+) ({'|'.join(LINK_STATES)})\b")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A VNF.
+
+    Attributes:
+        id: Unique in the picture, "<service>/<member-vnf-index>".
+        service: Name of the service.
+        member: Its member-vnf-index.
+        vnfd: Id of its VNFD.
+        state: Workload status of its charm, as in `juju status`, or "unknown".
+        message: The charm's message.
+    """
+
+    id: str
+    service: str
+    member: str
+    vnfd: str
+    state: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A relation between two VNFs, or a network that services of a slice share.
+
+    Attributes:
+        source: Id of the provider's node.
+        target: Id of the requirer's node.
+        name: Name of the relation, or of the network.
+        technology: What the operator asked for ("wireguard", "ipsec", "none"), "" for a relation
+            without a tunnel.
+        state: One of `LINK_STATES`; the worse of what the two ends say.
+    """
+
+    source: str
+    target: str
+    name: str
+    technology: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The picture of a service or of a slice."""
+
+    name: str
+    nodes: tuple[Node, ...] = field(default=())
+    edges: tuple[Edge, ...] = field(default=())
+
+
+def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
+    """Return the picture of a service.
+
+    Raises:
+        LcmError: its descriptors lead nowhere.
+        VcaError: the controller's records cannot be read.
+    """
+    svc = service(nsr, engine.store)
+    units: Mapping[str, UnitStatus] = {}
+    if nsr["_id"] in controller.models():
+        units = controller.model(nsr["_id"]).status().units
+    by_application = {name.partition("/")[0]: unit for name, unit in sorted(units.items())}
+    by_member = {
+        env.member_vnf_index: by_application.get(env.application)
+        for env in reversed(svc.environments)
+    }
+    nodes = tuple(
+        _node(nsr["name"], member, package["id"], by_member.get(member))
+        for member, package in svc.vnfds.items()
+    )
+    return Graph(nsr["name"], nodes, tuple(_edges(svc, by_member, engine)))
+
+
+def of_slice(engine: Engine, controller: Controller, nsi: Document) -> Graph:
+    """Return the picture of a slice: its services, and the networks they share."""
+    graphs: dict[str, Graph] = {}
+    for entry in nsi["_admin"]["nsrs-detailed-list"]:
+        nsr = engine.store.find(NSRS, entry["nsrId"])
+        if nsr is not None:
+            graphs[entry["nss-id"]] = of_service(engine, controller, nsr)
+    nodes = [node for graph in graphs.values() for node in graph.nodes]
+    edges = [edge for graph in graphs.values() for edge in graph.edges]
+    for link in nsi["_admin"]["netslice-vld"]:
+        ends = sorted(
+            {
+                graphs[point["nss-ref"]].nodes[0].id
+                for point in link.get("nss-connection-point-ref") or ()
+                if point["nss-ref"] in graphs
+            }
+        )
+        edges += [Edge(ends[0], end, link["name"], "", "unknown") for end in ends[1:]]
+    return Graph(nsi["name"], tuple(nodes), tuple(edges))
+
+
+def find(engine: Engine, controller: Controller, name: str) -> Graph:
+    """Return the picture of the slice or the service of this name or id.
+
+    Raises:
+        NbiError: neither exists.
+    """
+    for nsi in engine.store.all(NSIS):
+        if name in (nsi["name"], nsi["_id"]):
+            return of_slice(engine, controller, nsi)
+    return of_service(engine, controller, engine.ns(name))
+
+
+def stated(message: str) -> dict[str, str]:
+    """Return the state of each link that a charm's message names: "s6a up, s11 waiting (...)"."""
+    return dict(_STATED.findall(message))
+
+
+def _node(service_name: str, member: str, vnfd: str, unit: UnitStatus | None) -> Node:
+    state, message = ("unknown", "") if unit is None else (unit.workload, unit.message)
+    return Node(f"{service_name}/{member}", service_name, member, vnfd, state, message)
+
+
+def _edges(
+    svc: Service, units: Mapping[str | None, UnitStatus | None], engine: Engine
+) -> Iterable[Edge]:
+    members = {env.application: env.member_vnf_index for env in svc.environments}
+    params: dict[str, Mapping[str, Any]] = {
+        vnfr["member-vnf-index-ref"]: vnfr["additionalParamsForVnf"] or {}
+        for vnfr in engine.vnfs(svc.nsr["_id"])
+    }
+    for relation in svc.relations:
+        ends, states, technology = [], [], ""
+        for end in (relation.provider, relation.requirer):
+            application, _, endpoint = end.partition(":")
+            member = members[application]
+            if member is None:
+                continue
+            ends.append(f"{svc.nsr['name']}/{member}")
+            unit = units.get(member)
+            states.append(stated(unit.message if unit else "").get(endpoint, "unknown"))
+            given = params.get(member, {})
+            if f"{endpoint}_inner_address" in given or "vpn_inner_address" in given:
+                technology = technology or str(
+                    given.get(f"{endpoint}_technology", given.get("vpn_technology", "wireguard"))
+                )
+        if len(ends) == 2:
+            worst = min(states, key=LINK_STATES.index)
+            yield Edge(ends[0], ends[1], relation.name, technology, worst)

@@ -1,0 +1,450 @@
+"""The page itself, by NiceGUI: it asks for the password of the API and shows what `Data` has."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lab.errors import NbiError
+from lab.graph import draw
+from lab.graph.model import COLOURS, Edge, Graph, Node
+from lab.page.data import REFUSALS, Data, Sample, Summary, typed
+from lab.server.tokens import NAME, Tokens
+
+REFRESH = 3.0
+"""Seconds between two looks at the records."""
+LIVE = 10.0
+"""Seconds between two looks at the counters of a VNF."""
+KEPT = 60
+"""Looks that the chart shows."""
+OPERATIONS = 100
+"""Operations that the table shows, the latest."""
+STATES = {
+    **dict.fromkeys(("COMPLETED", "running", "configured", "READY"), "active"),
+    **dict.fromkeys(("FAILED", "failed", "BROKEN"), "error"),
+    **dict.fromkeys(("PROCESSING", "init", "BUILDING"), "waiting"),
+}
+
+
+def with_page(api: ASGIApp, data: Data, tokens: Tokens) -> ASGIApp:
+    """Return an application that serves the API below /osm and the page at all other paths.
+
+    There is one page in a process, as NiceGUI has it.
+    """
+    folder = data.home / "server" / "page"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # NiceGUI keeps the sessions of browsers in files; it reads the place when it is imported.
+    os.environ["NICEGUI_STORAGE_PATH"] = str(folder)
+    from nicegui import ui
+
+    page = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    Page(data, tokens).register()
+    ui.run_with(
+        page,
+        title="osm-vpnaas lab",
+        storage_secret=secrets.token_urlsafe(32),
+        session_middleware_kwargs={"https_only": True, "same_site": "strict"},
+        show_welcome_message=False,
+    )
+
+    async def either(scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] == "http" and scope["path"].startswith("/osm/")
+        await (api if ours else page)(scope, receive, send)
+
+    return either
+
+
+class Page:
+    """Routes of the page and what they need."""
+
+    def __init__(self, data: Data, tokens: Tokens) -> None:
+        """Show `data` to who has a token."""
+        self.data = data
+        self.tokens = tokens
+
+    def register(self) -> None:
+        """Tell NiceGUI the routes."""
+        from nicegui import ui
+
+        ui.page("/")(self.home)
+        ui.page("/login")(self.login)
+        ui.page("/{kind}/{name}")(self.details)
+
+    def known(self) -> bool:
+        """Say whether the browser has a token that is good; if not, send it to the login."""
+        from nicegui import app, ui
+
+        try:
+            self.tokens.authorize(f"Bearer {app.storage.user.get('token', '')}")
+        except NbiError:
+            ui.navigate.to("/login")
+            return False
+        return True
+
+    def login(self) -> None:
+        """Ask for the password."""
+        from nicegui import app, ui
+
+        def check() -> None:
+            try:
+                token = self.tokens.login({"username": NAME, "password": password.value})
+            except NbiError as error:
+                ui.notify(str(error), type="negative")
+                return
+            app.storage.user["token"] = token["id"]
+            ui.navigate.to("/")
+
+        with ui.card().classes("absolute-center w-80"):
+            ui.label("osm-vpnaas lab").classes("text-h6")
+            password = ui.input("Password of user admin", password=True).classes("w-full")
+            password.on("keydown.enter", check)
+            ui.button("Log in", on_click=check).classes("w-full")
+
+    def home(self) -> None:
+        """Show all slices and services."""
+        from nicegui import ui
+
+        if not self.known():
+            return
+        self._header("Lab")
+
+        @ui.refreshable
+        def lists(slices: list[Summary], services: list[Summary]) -> None:
+            for title, kind, records in (
+                ("Slices", "slice", slices),
+                ("Services", "service", services),
+            ):
+                ui.label(title).classes("text-h6")
+                if not records:
+                    ui.label("none")
+                with ui.row().classes("w-full"):
+                    for record in records:
+                        _card(kind, record)
+
+        shown = self.data.overview()
+        lists(*shown)
+
+        def look() -> None:
+            nonlocal shown
+            # What has not changed stays as it is, under the reader's finger.
+            if self.known() and (now := self.data.overview()) != shown:
+                shown = now
+                lists.refresh(*shown)
+
+        ui.timer(REFRESH, look)
+
+    async def details(self, kind: str, name: str) -> None:
+        """Show a service or a slice."""
+        from nicegui import ui
+
+        if not self.known():
+            return
+        self._header(f"{kind.capitalize()} {name}")
+        try:
+            view = View(self, name, self.data.graph(name))
+        except REFUSALS as error:
+            ui.label(str(error))
+            return
+        view.show()
+        ui.timer(REFRESH, view.refresh)
+
+    def _header(self, title: str) -> None:
+        from nicegui import app, ui
+
+        def leave() -> None:
+            key = app.storage.user.pop("token", "")
+            if any(token["id"] == key for token in self.tokens.all()):
+                self.tokens.logout(key)
+            ui.navigate.to("/login")
+
+        with ui.header().classes("items-center"):
+            ui.button(icon="home", on_click=lambda: ui.navigate.to("/")).props("flat color=white")
+            ui.label(title).classes("text-h6 ellipsis")
+            ui.space()
+            ui.button("Log out", on_click=leave).props("flat color=white")
+
+
+class View:
+    """The picture of a service or slice, and what one can do with a VNF in it."""
+
+    def __init__(self, page: Page, name: str, graph: Graph) -> None:
+        """Show a graph; its first VNF is chosen."""
+        self.page = page
+        self.data = page.data
+        self.name = name
+        self.graph = graph
+        self.chosen = graph.nodes[0].id if graph.nodes else ""
+        self.samples: dict[str, deque[Sample]] = {}
+        self.busy = False
+
+    def show(self) -> None:
+        """Draw everything once."""
+        from nicegui import ui
+
+        with ui.row().classes("w-full no-wrap max-md:flex-wrap"):
+            with ui.card().classes("w-full md:w-1/2"):
+                self.chart = ui.echart(picture(self.graph), on_point_click=self._clicked)
+                self.chart.classes("h-96 w-full")
+            with ui.card().classes("w-full md:w-1/2"):
+                options = [node.id for node in self.graph.nodes]
+                self.select = ui.select(
+                    options, value=self.chosen, label="VNF", on_change=self._chosen
+                ).classes("w-full")
+                self.state = ui.label().classes("whitespace-pre-wrap")
+                self.forms = ui.column().classes("w-full")
+        with ui.card().classes("w-full"):
+            self.live = ui.switch(
+                f"Traffic of this VNF, by show-status every {LIVE:.0f} s", on_change=self._live
+            )
+            self.rates = ui.echart(rates({})).classes("h-64 w-full")
+            self.rates.visible = False
+            self.ages = ui.label()
+        with ui.card().classes("w-full"):
+            ui.label("Operations").classes("text-h6")
+            names = ("date", "operation", "what", "state")
+            columns: list[dict[str, Any]] = [
+                {"name": each, "label": each, "field": each, "align": "left"} for each in names
+            ]
+            self.operations = ui.table(columns=columns, rows=[], row_key="id", pagination=10)
+            self.operations.classes("w-full").on("row-click", self._log, [[], ["id"], None])
+        self.timer = ui.timer(LIVE, self._measure, active=False)
+        self._choose(self.chosen)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the records again."""
+        if not self.page.known():
+            return
+        try:
+            graph = self.data.graph(self.name)
+            listed = self.data.operations(self.name)[:OPERATIONS]
+        except REFUSALS as error:  # deleted meanwhile
+            self.state.text = str(error)
+            return
+        if graph != self.graph:
+            self.graph = graph
+            self.chart.options.clear()
+            self.chart.options.update(picture(graph))
+        rows = [_row(operation) for operation in listed]
+        if rows != self.operations.rows:
+            self.operations.rows = rows
+        node = self._node()
+        if node is not None:
+            self.state.text = f"{node.vnfd}, {node.state}\n" + node.message.replace(", ", "\n")
+
+    def _node(self) -> Node | None:
+        return next((node for node in self.graph.nodes if node.id == self.chosen), None)
+
+    def _clicked(self, event: Any) -> None:
+        if event.data_type == "node":
+            self.select.value = event.name
+
+    def _chosen(self, event: Any) -> None:
+        self._choose(event.value)
+        self.refresh()
+
+    def _choose(self, node_id: str) -> None:
+        from nicegui import ui
+
+        self.chosen = node_id
+        self.samples.clear()
+        node = self._node()
+        self.forms.clear()
+        if node is None:
+            return
+        primitives = self.data.primitives(node.service, node.member)
+        with self.forms:
+            chosen = ui.select(sorted(primitives), label="Primitive").classes("w-full")
+            fields = ui.column().classes("w-full")
+
+            def show() -> None:
+                fields.clear()
+                with fields:
+                    self._form(node, primitives[chosen.value])
+
+            chosen.on_value_change(show)
+
+    def _form(self, node: Node, primitive: Mapping[str, Any]) -> None:
+        from nicegui import ui
+
+        inputs: dict[str, Any] = {}
+        for parameter in primitive.get("parameter") or ():
+            default = str(parameter.get("default-value", ""))
+            name = parameter["name"]
+            if parameter.get("data-type") == "BOOLEAN":
+                inputs[name] = ui.select(["true", "false"], value=default or "false", label=name)
+            else:
+                inputs[name] = ui.input(name, value=default)
+            inputs[name].classes("w-full")
+        given = {p["name"]: p for p in primitive.get("parameter") or ()}
+        answer = ui.code("", language="json").classes("w-full max-h-96 overflow-auto")
+        answer.visible = False
+
+        async def run() -> None:
+            button.disable()
+            try:
+                values = {
+                    name: typed(given[name], field.value)
+                    for name, field in inputs.items()
+                    if field.value != "" or "default-value" not in given[name]
+                }
+                result = await self._press(node, primitive["name"], values)
+                shown = result if isinstance(result, str) else json.dumps(result, indent=1)
+                answer.content = shown or "done"
+            except REFUSALS as error:
+                answer.content = str(error)
+            answer.visible = True
+            button.enable()
+
+        button = ui.button(f"Run {primitive['name']}", on_click=run)
+        button.move(target_index=len(inputs))
+
+    async def _press(self, node: Node, name: str, values: Mapping[str, Any]) -> Any:
+        from nicegui import run
+
+        if not self.page.known():
+            raise NbiError("log in again")
+        return await run.io_bound(self.data.press, node.service, node.member, name, values)
+
+    def _live(self, event: Any) -> None:
+        self.timer.active = self.rates.visible = bool(event.value)
+
+    async def _measure(self) -> None:
+        from nicegui import run
+
+        node = self._node()
+        if node is None or self.busy or not self.page.known():
+            return
+        self.busy = True
+        try:
+            found = await run.io_bound(self.data.sample, node.service, node.member) or {}
+        except REFUSALS as error:
+            self.ages.text = str(error)
+            return
+        finally:
+            self.busy = False
+        for link, sample in found.items():
+            self.samples.setdefault(link, deque(maxlen=KEPT)).append(sample)
+        self.rates.options.clear()
+        self.rates.options.update(rates(self.samples))
+        self.ages.text = "Last handshake: " + ", ".join(
+            f"{link} {'never' if s.handshake is None else f'{s.handshake} s ago'}"
+            for link, s in found.items()
+        )
+
+    def _log(self, event: Any) -> None:
+        from nicegui import ui
+
+        try:
+            text = self.data.log(event.args[1]["id"])
+        except REFUSALS as error:
+            text = str(error)
+        with ui.dialog(value=True), ui.card().classes("w-full max-w-4xl"):
+            ui.label(text).classes("whitespace-pre-wrap break-all font-mono text-xs")
+
+
+def picture(graph: Graph) -> dict[str, Any]:
+    """Return ECharts' options of a graph."""
+    places = draw.positions(graph)
+    several = len({node.service for node in graph.nodes}) > 1
+    count: dict[frozenset[str], int] = {}
+    return {
+        "series": [
+            {
+                "type": "graph",
+                "layout": "none",
+                "roam": True,
+                "symbolSize": 46,
+                "animation": False,
+                "label": {"show": True, "position": "bottom"},
+                "edgeLabel": {"show": True, "fontSize": 10},
+                "data": [
+                    {
+                        "name": node.id,
+                        "x": places[node.id][0] * 600,
+                        "y": places[node.id][1] * 400,
+                        "itemStyle": {"color": COLOURS.get(node.state, COLOURS["unknown"])},
+                        "label": {"formatter": node.id if several else node.member},
+                    }
+                    for node in graph.nodes
+                ],
+                "links": [_link(edge, count) for edge in graph.edges],
+            }
+        ]
+    }
+
+
+def _link(edge: Edge, count: dict[frozenset[str], int]) -> dict[str, Any]:
+    pair = frozenset((edge.source, edge.target))
+    nth = count[pair] = count.get(pair, 0) + 1
+    return {
+        "source": edge.source,
+        "target": edge.target,
+        "label": {"formatter": draw.words(edge), "color": COLOURS[edge.state], "opacity": 1},
+        "lineStyle": {
+            "color": COLOURS[edge.state],
+            "width": 3,
+            "opacity": 1,
+            "type": "dashed" if edge.technology in ("", "none") else "solid",
+            "curveness": 0.25 * (nth // 2) * (1 if nth % 2 else -1),
+        },
+    }
+
+
+def rates(samples: Mapping[str, deque[Sample]]) -> dict[str, Any]:
+    """Return ECharts' options of the rates between samples, in kbit/s."""
+    series = []
+    for link, kept in samples.items():
+        for way in ("received", "sent"):
+            points = [
+                [
+                    round(new.at * 1000),
+                    # A key that was renewed starts its counters anew.
+                    max(0, getattr(new, way) - getattr(old, way)) * 8 / 1000 / (new.at - old.at),
+                ]
+                for old, new in zip(list(kept), list(kept)[1:], strict=False)
+            ]
+            series.append({"name": f"{link} {way}", "type": "line", "data": points})
+    return {
+        "animation": False,
+        "tooltip": {"trigger": "axis"},
+        "legend": {"type": "scroll"},
+        "xAxis": {"type": "time"},
+        "yAxis": {"type": "value", "name": "kbit/s"},
+        "series": series,
+    }
+
+
+def _card(kind: str, record: Summary) -> None:
+    from nicegui import ui
+
+    with (
+        ui.card()
+        .classes("cursor-pointer")
+        .on("click", lambda: ui.navigate.to(f"/{kind}/{record.name}"))
+    ):
+        ui.label(record.name).classes("text-subtitle1")
+        with ui.row():
+            for state in record.states:
+                colour = COLOURS.get(STATES.get(state, "unknown"))
+                ui.badge(state).style(f"background: {colour} !important")
+
+
+def _row(operation: Mapping[str, Any]) -> dict[str, str]:
+    params = operation.get("operationParams") or {}
+    what = " ".join(str(params[key]) for key in ("member_vnf_index", "primitive") if key in params)
+    return {
+        "id": operation["_id"],
+        "date": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(operation["startTime"])),
+        "operation": operation["lcmOperationType"],
+        "what": what,
+        "state": operation["operationState"],
+    }

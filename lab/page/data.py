@@ -1,0 +1,181 @@
+"""What the page shows and does, without any display: records, pictures, primitives."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.descriptors.environments import day12
+from lab.descriptors.service import service
+from lab.errors import LcmError, NbiError
+from lab.graph import model
+from lab.lcm.backends import Backends
+from lab.nbi.engine import Engine
+from lab.nbi.slices import Slices
+from lab.records.journal import Tail
+from lab.records.operations import operation_folder
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document
+from lab.vca import VcaError
+
+REFUSALS = (NbiError, LcmError, VcaError)
+"""What an engine says no with, in one sentence each."""
+PAUSE = 0.3
+"""Seconds between two looks at an operation."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Counters of a link of a VNF at a moment.
+
+    Attributes:
+        at: Seconds since the epoch.
+        received: Bytes from all peers.
+        sent: Bytes to all peers.
+        handshake: Age of the oldest handshake in seconds, None where there was none.
+    """
+
+    at: float
+    received: int
+    sent: int
+    handshake: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A slice or a service in the list: its name, its operational and its config status."""
+
+    name: str
+    states: tuple[str, str]
+
+
+class Data:
+    """The lab behind the page."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Show the lab of an engine."""
+        self.engine = engine
+        self.slices = Slices(engine)
+        self.home: Path = engine.store.home
+
+    def overview(self) -> tuple[list[Summary], list[Summary]]:
+        """Return the slices, and the services that are in none."""
+        slices = self.slices.all()
+        inside = {n["nsrId"] for nsi in slices for n in nsi["_admin"]["nsrs-detailed-list"]}
+        self.engine.reap()
+        services = [n for n in self.engine.store.all(NSRS) if n["_id"] not in inside]
+        return [_summary(each) for each in slices], [_summary(each) for each in services]
+
+    def graph(self, name: str) -> model.Graph:
+        """Return the picture of a service or slice.
+
+        Raises:
+            NbiError, LcmError, VcaError: it cannot be had.
+        """
+        return model.find(self.engine, Backends(self.home).controller(), name)
+
+    def primitives(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
+        """Return the day-2 primitives of a VNF, by name."""
+        svc = service(self.engine.ns(ns), self.engine.store)
+        descriptor = svc.vnfds[member]["descriptor"]
+        entry = day12(descriptor, descriptor["id"]) or {}
+        return {each["name"]: each for each in entry.get("config-primitive") or ()}
+
+    def press(self, ns: str, member: str, primitive: str, given: Mapping[str, Any]) -> Any:
+        """Run a primitive to its end; return its answer, parsed where it is JSON.
+
+        Raises:
+            NbiError: it was refused, or it failed.
+        """
+        started = self.engine.ns_action(ns, primitive, given, member)
+        op_id = started.operation["_id"]
+        while (done := self.engine.operation(op_id))["operationState"] == "PROCESSING":
+            time.sleep(PAUSE)
+        if done["operationState"] != "COMPLETED":
+            raise NbiError(str(done["errorMessage"] or done["detailed-status"]))
+        detail = done["detailed-status"]
+        output = detail.get("output", "") if isinstance(detail, Mapping) else detail
+        try:
+            return json.loads(str(output))
+        except ValueError:
+            return output
+
+    def sample(self, ns: str, member: str) -> dict[str, Sample]:
+        """Return the counters of each link of a VNF, by its primitive show-status.
+
+        Raises:
+            NbiError: the primitive failed.
+        """
+        shown = self.press(ns, member, "show-status", {})
+        # A network function is told of there, too, and has no peers.
+        return {link: _sample(told) for link, told in shown.items() if told.get("peers")}
+
+    def operations(self, name: str) -> list[Document]:
+        """Return the operations of a slice and of its services, or of a service, latest first."""
+        slices = {nsi["name"]: nsi for nsi in self.engine.store.all(NSIS)}
+        if name in slices:
+            found = self.slices.operations(name)
+            for entry in slices[name]["_admin"]["nsrs-detailed-list"]:
+                found = found + self.engine.operations(entry["nsrId"])
+        else:
+            found = self.engine.operations(name)
+        return sorted(found, key=lambda operation: -float(operation["startTime"]))
+
+    def log(self, op_id: str) -> str:
+        """Return what an operation did, what it returned, and what its worker printed.
+
+        Raises:
+            NbiError: it is gone.
+        """
+        store = self.engine.store
+        operation = store.find(OPS, op_id) or store.find(NSIOPS, op_id)
+        if operation is None:
+            raise NbiError(f"operation {op_id} is gone, with its service")
+        folder = operation_folder(self.home, op_id)
+        lines = []
+        if (folder / "events.jsonl").exists():
+            tail = Tail(folder / "events.jsonl")
+            for event in tail.new_events():
+                at = time.strftime("%H:%M:%S", time.localtime(event["time"]))
+                lines.append(f"{at} {event['kind']} {event['subject']}: {event['text']}")
+            tail.close()
+        detail = operation["detailed-status"]
+        if isinstance(detail, Mapping):
+            detail = detail.get("output", json.dumps(detail))
+        lines += [str(operation["errorMessage"] or detail or "")]
+        if (folder / "worker.log").exists():
+            lines.append((folder / "worker.log").read_text(encoding="utf-8", errors="replace"))
+        return "\n".join(lines).strip()
+
+
+def typed(parameter: Mapping[str, Any], text: str) -> Any:
+    """Return a parameter's value from the text of its field.
+
+    Raises:
+        NbiError: it must be a number and is none.
+    """
+    if parameter.get("data-type") == "INTEGER":
+        try:
+            return int(text)
+        except ValueError:
+            raise NbiError(f"{parameter['name']} is '{text}'; allowed: a whole number") from None
+    return text
+
+
+def _summary(record: Mapping[str, Any]) -> Summary:
+    states = (str(record.get("operational-status")), str(record.get("config-status")))
+    return Summary(record["name"], states)
+
+
+def _sample(details: Mapping[str, Any]) -> Sample:
+    peers = details["peers"]
+    ages = [peer["last-handshake-s"] for peer in peers if peer.get("last-handshake-s") is not None]
+    return Sample(
+        time.time(),
+        sum(peer.get("received-bytes", 0) for peer in peers),
+        sum(peer.get("sent-bytes", 0) for peer in peers),
+        max(ages, default=None),
+    )
