@@ -242,7 +242,9 @@ def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
     for entry in operations["day1-2"]:
         for primitive in entry.get("initial-config-primitive") or ():
             given = {p["name"]: p.get("value") for p in primitive.get("parameter") or ()}
-            if given.get("underlay-interface") in nics and "gateway" in given:
+            # A VLAN has the name of its interface, a dot and its number.
+            underlay = str(given.get("underlay-interface")).partition(".")[0]
+            if underlay in nics and "gateway" in given:
                 return str(given["gateway"]).strip("<>")
     return None
 

@@ -125,6 +125,17 @@ def test_a_link_without_vpn_crosses_as_well(tree, known):
     assert deployment._gateway_parameter(vnfds["spgwu_vnf"], "s1u-ext") == "s1u_gateway"
 
 
+def test_the_gateway_of_a_vlan_is_that_of_its_interface(known):
+    vnfd = copy.deepcopy(known["spgwu_vnf"].descriptor["vnfd"])
+    operations = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
+    for step in operations["day1-2"][0]["initial-config-primitive"]:
+        for given in step["parameter"]:
+            if given["name"] == "underlay-interface":
+                given["value"] += ".100"
+    assert deployment._gateway_parameter(vnfd, "s1u-ext") == "s1u_gateway"
+    assert deployment._gateway_parameter(vnfd, "sgi-ext") is None
+
+
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
