@@ -118,7 +118,7 @@ def test_offers_are_in_the_cluster_and_keys_are_not(lab: Lab, basic: Service) ->
     wait_up(basic)
     code = (
         "import base64;"
-        "[print(text) for item in api.list(ConfigMap, namespace=NS) for text in item.data.values()];"
+        "[print(item.data) for item in api.list(ConfigMap, namespace=NS)];"
         "[print(base64.b64decode(text)) for item in api.list(Secret, namespace=NS)"
         " for text in (item.data or {}).values()]"
     )
