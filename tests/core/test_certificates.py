@@ -584,8 +584,8 @@ def test_a_manual_peer_waits_for_our_own_certificate():
     [
         ("cert-external", KEY, "public-key: s6a has credentials cert-external; allowed: certif"),
         ("pubkey", "certificate", "public-key: s6a has credentials pubkey; allowed: the public"),
-        ("cert", "certificate", "certificates of an authority that only related VNFs have"),
-        ("psk", KEY, "preshared keys that only related VNFs have"),
+        ("cert", "certificate", "s6a has an authority of its own, for related VNFs only"),
+        ("psk", KEY, "public-key: s6a has credentials psk; allowed: an RSA key of 3072 bits"),
     ],
 )
 def test_a_manual_peer_proves_itself_as_the_link_wants(credentials, key, sentence):

@@ -142,7 +142,7 @@ def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
     ("change", "sentence"),
     [
         ({"names": ("somebody.example",)}, "it names 'somebody.example'"),
-        ({"span": (0, 10)}, "it is good from 1970"),
+        ({"span": (0, 10)}, "it is valid from 1970"),
     ],
 )
 def test_a_certificate_that_does_not_fit_is_not_taken(change, sentence):

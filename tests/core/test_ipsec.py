@@ -1,5 +1,6 @@
 """IPsec behind the same link model: the pure reconcile on the model, and what is refused."""
 
+import base64
 import re
 
 import pytest
@@ -324,7 +325,7 @@ def test_post_quantum_exchanges_need_a_strongswan_that_has_them():
     hss.configure("s6a", "172.16.6.129/24", technology="ipsec", **options)
     hss.reconcile()
     assert hss.plans["s6a"].unusable
-    assert "needs ML_KEM_768, which this VDU's charon has not" in hss.plans["s6a"].problems[0]
+    assert "needs ML_KEM_768, which charon on this VDU lacks" in hss.plans["s6a"].problems[0]
     assert hss.vdu.files[CONF] == before
     # A daemon of any version is asked, since some know the name and have no implementation.
     hss.vdu.charon.algorithms.append("ML_KEM_768")
@@ -423,6 +424,31 @@ def test_a_manual_peer_is_pinned_by_its_key_and_called_by_its_name():
     hss.intent = hss.intent.without_peer("s6a", "laptop")
     hss.reconcile()
     assert KEY not in hss.vdu.files[CONF]
+
+
+def test_a_manual_peer_gets_a_preshared_key_encrypted_to_its_own_key():
+    juju, hss, mme, _ = ipsec_pair(credentials="psk")
+    wrap = "30820" + "1a2300d06092a864886f70d01010105000382018f003082018a0282018100"
+    key = base64.b64encode(bytes.fromhex(wrap) + b"PRIVATE cell".ljust(389, b"=")).decode()
+    peer = {"link": "s6a", "name": "cell", "public-key": key, "allowed-prefixes": "172.16.6.50"}
+    hss.intent = hss.intent.with_peer(manual_peer(peer))
+    hss.reconcile()
+    identity, wrapped = hss.plans["s6a"].state.agreed["man-cell"]
+    assert identity and wrapped
+    assert hss.plans["s6a"].problems == ()
+    text = hss.vdu.files[CONF]
+    assert "include /etc/swanctl/osm-vpnaas-s6a-man-cell.secret" in text
+    secret = hss.vdu.files["/etc/osm-vpnaas/s6a/preshared-man-cell"].strip()
+    assert secret not in text
+    assert secret not in wrapped
+    assert hss.vdu.files["/etc/swanctl/osm-vpnaas-s6a-man-cell.secret"] == f"secret = 0s{secret}\n"
+    assert hss.reconcile() == 1
+    assert hss.plans["s6a"].steps == ()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    hss.intent = hss.intent.without_peer("s6a", "cell")
+    hss.reconcile()
+    assert [path for path in hss.vdu.files if "man-cell" in path] == []
+    assert [path for path in hss.vdu.files if path.endswith(".secret")] != []
 
 
 def test_another_key_type_is_rotated_to_and_the_tunnel_stays_up():

@@ -183,7 +183,10 @@ class VnfCharm(ReconcilingCharm):
         view = self._view(outcome, frozenset([peer.link]), peer.name)[peer.link]
         # What the administrator of the other end has to enter there.
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
-        return dict({key: view[key] for key in keys if key in view}, added=peer.name)
+        told = dict({key: view[key] for key in keys if key in view}, added=peer.name)
+        state = outcome.plans[peer.link].state
+        _, wrapped = state.agreed.get("man-" + peer.name, (None, "")) if state else (None, "")
+        return dict(told, **{"wrapped-preshared-key": wrapped}) if wrapped else told
 
     @action("delete-peer")
     def _delete_peer(self, params: Params) -> Dict[str, Any]:

@@ -17,7 +17,7 @@ from vpnaas.params import ipsec as ipsec_params
 from vpnaas.params import pools
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.ipsec import CERT, CMP, EXTERNAL, PORT, PSK, PUBKEY, IpsecParams
+from vpnaas.params.ipsec import CERT, CMP, PORT, PSK, PUBKEY, IpsecParams
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import LinkQos, link_qos
 
@@ -103,7 +103,8 @@ class ManualPeer:
     """A peer outside any relation (the `add-peer` primitive).
 
     Attributes:
-        public_key: Its key, "" for one that a certificate proves.
+        public_key: Its key, "" for one that a certificate proves; for one that a preshared key
+            proves, the key that this is encrypted to.
         identity: Its IKE identity.
     """
 
@@ -442,18 +443,23 @@ def key_form(technology: str) -> Callable[[str, str], str]:
 
 def _check_credentials(peer: ManualPeer, credentials: str) -> None:
     """Raise InputError for a manual peer that cannot prove itself as its IPsec link wants."""
-    if credentials in (PSK, CERT):
-        what = "preshared keys that" if credentials == PSK else "certificates of an authority that"
+    if credentials == CERT:
         raise InputError(
             "add-peer: link",
-            "{} authenticates by {} only related VNFs have".format(peer.link, what),
-            "a link with credentials {}, {} or {}".format(PUBKEY, EXTERNAL, CMP),
+            "{} has an authority of its own, for related VNFs only".format(peer.link),
+            "a link with other credentials than {}".format(CERT),
         )
-    if bool(peer.public_key) != (credentials == PUBKEY):
+    wraps = fields.ipsec_key_type(peer.public_key) == fields.RSA
+    good = {PUBKEY: bool(peer.public_key), PSK: wraps}.get(credentials, not peer.public_key)
+    if not good:
+        allowed = {
+            PUBKEY: "the public key of the peer",
+            PSK: "an RSA key of 3072 bits, to which the VDU encrypts the preshared key",
+        }
         raise InputError(
             "add-peer: public-key",
             "{} has credentials {}".format(peer.link, credentials),
-            "the public key of the peer" if credentials == PUBKEY else CERTIFICATE,
+            allowed.get(credentials, CERTIFICATE),
         )
 
 

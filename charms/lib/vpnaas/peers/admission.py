@@ -15,6 +15,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES, REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import LinkParams, ManualPeer, key_form
+from vpnaas.params.ipsec import PSK
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import Claims
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
@@ -237,7 +238,17 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
             return _Request(name, keep=proof.keep, waiting=(proof.waiting,))
         if manual.asks and not context.params.ipsec.pool:
             raise InputError(manual.name, "the link has no pool", "the option pool")
-        peer = _from_manual(manual, context.params.technology, proof)
+        preshared = ""
+        if context.params.technology == IPSEC and context.params.ipsec.credentials == PSK:
+            agreed = context.preshared_ids.get(name)
+            if agreed is None:
+                return _Request(
+                    name, waiting=("{}: waiting for its preshared key".format(manual.name),)
+                )
+            preshared = agreed
+        peer = attr.evolve(
+            _from_manual(manual, context.params.technology, proof), preshared=preshared
+        )
         _check_endpoint(context, peer)
         return _Request(name, peer, keep=True)
     except InputError as error:

@@ -10,6 +10,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER
+from vpnaas.params.ipsec import PSK
 from vpnaas.peers.admission import Admission, Proof, admit
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import KeyState, Peer
@@ -98,13 +99,12 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         """Return the steps that move agreements on preshared keys on."""
         steps: List[Step] = []
         for link in links:
-            for remote, keys, state in _agreements(charm_state, link, results):
-                provider = charm_state.roles[link] == PROVIDER
+            for peer, provider, keys, state in _agreements(charm_state, link, results):
                 _, act = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
                 if act and provider and preshared.is_wrap_key(keys.wrap_key):
-                    steps += preshared.wrap(link, remote.peer_name, keys.wrap_key)
+                    steps += preshared.wrap(link, peer, keys.wrap_key)
                 elif act and not provider:
-                    steps += preshared.unwrap(link, remote.peer_name, keys.wrapped)
+                    steps += preshared.unwrap(link, peer, keys.wrapped)
         return steps
 
     def admit(self, inputs: LinkInputs, state: Keys) -> Admission:
@@ -142,9 +142,9 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                 steps += promotion
         peers = admission.peers
         steps += self.apply(inputs, state, mtu, peers)
-        steps += preshared.forget(
-            link, [remote.peer_name for remote in inputs.remotes], inputs.results
-        )
+        known = [remote.peer_name for remote in inputs.remotes]
+        known += ["man-" + manual.name for manual in charm_state.intent.manual(link)]
+        steps += preshared.forget(link, known, inputs.results)
         if link in charm_state.restart:
             steps += self.restart(inputs, state, peers)
         return LinkPlan(
@@ -219,15 +219,26 @@ def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> L
         steps += preshared.observe_wrap_key(link, prefix)
     for remote in charm_state.remotes.get(link, ()):
         steps += preshared.observe(link, remote.peer_name, prefix)
+    for name in _wrapped_for(charm_state, link):
+        steps += preshared.observe(link, name, prefix)
     return steps
+
+
+def _wrapped_for(charm_state: CharmState, link: str) -> Dict[str, str]:
+    """Return the wrap keys of manual peers that a preshared key proves, by the peer's name."""
+    if charm_state.intent.links[link].ipsec.credentials != PSK:
+        return {}
+    return {"man-" + peer.name: peer.public_key for peer in charm_state.intent.manual(link)}
 
 
 def _agreements(
     charm_state: CharmState, link: str, results: Results, prefix: str = ""
-) -> List[Tuple[Remote, KeyOffer, preshared.PresharedState]]:
+) -> List[Tuple[str, bool, KeyOffer, preshared.PresharedState]]:
+    """Return peer, whether we make its key, what it offers for that, and what is there."""
     if not charm_state.needs_preshared(link):
         return []
     offers = charm_state.offers(link)
+    provider = charm_state.roles[link] == PROVIDER
     agreements = []
     for remote in charm_state.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
@@ -235,7 +246,10 @@ def _agreements(
             continue
         if offer.keys.preshared or charm_state.intent.links[link].needs_preshared:
             state = preshared.parse(link, remote.peer_name, results, prefix)
-            agreements.append((remote, offer.keys, state))
+            agreements.append((remote.peer_name, provider, offer.keys, state))
+    for name, key in sorted(_wrapped_for(charm_state, link).items()):
+        state = preshared.parse(link, name, results, prefix)
+        agreements.append((name, True, KeyOffer(key, wrap_key=key), state))
     return agreements
 
 
@@ -249,7 +263,6 @@ def _wrap_key(inputs: LinkInputs) -> str:
 
 def _agreed(inputs: LinkInputs) -> Dict[str, Tuple[Optional[str], str]]:
     """Return (identity, ciphertext to publish) of the preshared key of each peer."""
-    provider = inputs.charm_state.roles[inputs.link] == PROVIDER
     # The second round trip may be missing, or may have read other things.
     again = inputs.prepared is not None and any(
         id.startswith("{}{}/".format(AGAIN, inputs.link)) for id in inputs.prepared.ids()
@@ -258,9 +271,11 @@ def _agreed(inputs: LinkInputs) -> Dict[str, Tuple[Optional[str], str]]:
         (inputs.prepared, AGAIN) if again and inputs.prepared else (inputs.results, "")
     )
     table = {}
-    for remote, keys, state in _agreements(inputs.charm_state, inputs.link, results, prefix):
+    for peer, provider, keys, state in _agreements(
+        inputs.charm_state, inputs.link, results, prefix
+    ):
         identity, _ = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
-        table[remote.peer_name] = (identity, state.wrapped if provider and identity else "")
+        table[peer] = (identity, state.wrapped if provider and identity else "")
     return table
 
 

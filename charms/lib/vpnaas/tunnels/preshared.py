@@ -3,11 +3,11 @@
 The requirer's VDU makes an RSA key and publishes its public half (`wrap-key`). The provider's VDU
 makes the preshared key, encrypts it to that key (RSA-OAEP with SHA-256, RFC 8017 section 7.1) and
 publishes the ciphertext. Both ends then hold the same file, made and opened on the VDUs only.
+The owner of a manual peer gives the wrap key by hand, and gets the ciphertext.
 docs/adr/0006 says what this protects against.
 """
 
 import base64
-import re
 import textwrap
 from typing import Collection, List, Optional, Tuple
 
@@ -23,6 +23,7 @@ BITS = 3072
 SWANCTL = "/etc/swanctl"
 """Where strongSwan's form of a key lies, see `ipsec.names`."""
 
+_PEER = "(?:rel-[0-9]+|man-[a-z0-9-]+)"
 _OAEP = ("-pkeyopt", "rsa_padding_mode:oaep", "-pkeyopt", "rsa_oaep_md:sha256")
 
 
@@ -86,24 +87,26 @@ def _check(id: str, key: str, output: str) -> Step:
 
 
 def observe_files(link: str) -> List[Step]:
-    """Return the step that names the files of related peers' keys, whether or not they remain."""
-    names = r"^(preshared-rel-[0-9]+[.a-z]*|osm-vpnaas-{}-rel-[0-9]+\.secret)$".format(link)
+    """Return the step that names the files of peers' keys, whether or not these remain."""
+    names = r"^(preshared-{1}[.a-z]*|osm-vpnaas-{0}-{1}\.secret)$".format(link, _PEER)
     words = ("ls", directory(link), SWANCTL)
     return [run(link + "/psk/files", *words, any_exit=True, pick=names)]
 
 
 def forget(link: str, peers: Collection[str], results: Results) -> List[Step]:
-    """Return the steps that remove the keys of relations that are gone.
+    """Return the steps that remove the keys of peers that are gone.
 
     Args:
         link: The link.
-        peers: Names of the related peers there are.
+        peers: Names of the peers there are.
         results: Of `observe_files`.
     """
     steps = []
     for name in sorted(results.output(link + "/psk/files").split()):
-        if re.findall(r"rel-[0-9]+", name)[-1] not in peers:
-            folder = directory(link) if name.startswith("preshared-") else SWANCTL
+        own = "preshared-" if name.startswith("preshared-") else ""
+        start = own or "osm-vpnaas-{}-".format(link)
+        if name[len(start) :].partition(".")[0] not in peers:
+            folder = directory(link) if own else SWANCTL
             steps.append(remove("{}/psk-gone/{}".format(link, name), folder + "/" + name))
     return steps
 
