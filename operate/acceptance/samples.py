@@ -47,6 +47,9 @@ def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
         "set-certificate": Sample(
             {**of_link, "certificate": "none", "ca-certificate": "none"}, "certificate"
         ),
+        "set-enrolment": Sample(
+            {**of_link, "server": "ra.example:80", "ca-certificate": "none"}, "certificate"
+        ),
         # Last: from here on the two ends want new keys.
         "revoke-peer": Sample({**of_link, "peer": peer}),
     }

@@ -158,7 +158,7 @@ def test_the_library_needs_no_python_newer_than_the_proxy_machines(tree):
 
 ABOUT_LINKS = {
     *("configure", "rotate-keys", "add-peer", "delete-peer", "restart", "show-status"),
-    *("revoke-peer", "show-csr", "set-certificate"),
+    *("revoke-peer", "show-csr", "set-certificate", "set-enrolment"),
     *("measure-throughput", "measure-latency", "set-qos"),
     *("show-csr", "set-certificate", "revoke-peer"),
     *("add-function", "delete-function"),

@@ -151,7 +151,7 @@ def nothing_left(engine: Engine) -> None:
 
 
 def test_all_is_well(engine: Engine, site: Site, dist: Path, outcome: Outcome) -> None:
-    for name in ("show-csr", "set-certificate"):
+    for name in ("show-csr", "set-certificate", "set-enrolment"):
         outcome.actions[name] = "no credentials certificate on this link"
     result = accept(site, dist)
     assert result.report.passed, result.lines
@@ -230,7 +230,7 @@ def test_packages_of_others_stay(engine: Engine, site: Site, dist: Path, outcome
 
 
 def test_primitive_that_fails(engine: Engine, site: Site, dist: Path, outcome: Outcome) -> None:
-    for name in ("show-csr", "set-certificate"):
+    for name in ("show-csr", "set-certificate", "set-enrolment"):
         outcome.actions[name] = "no credentials certificate on this link"
     outcome.actions["restart"] = "wg-quick said no"
     title, sentence, command = accept(site, dist).failed()
@@ -269,7 +269,7 @@ class Breaking:
 def test_connection_that_breaks_in_an_answer(
     engine: Engine, site: Site, dist: Path, outcome: Outcome, path: str
 ) -> None:
-    for name in ("show-csr", "set-certificate"):
+    for name in ("show-csr", "set-certificate", "set-enrolment"):
         outcome.actions[name] = "no credentials certificate on this link"
     breaking = Breaking(site, path, "GET", 2)
     result = accept(site, dist)
