@@ -121,12 +121,12 @@ async def spgwu(words: list[str]) -> None:
 
 async def enb(words: list[str]) -> None:
     """lte-softmodem -O FILE --rfsim."""
-    from simulators import configs
+    from simulators import configs, files
     from simulators.enb import Enb
 
     file = file_of(words, "-O")
     _levels(configs.enb_levels(file))
-    role = configs.radio_server(words, os.environ)
+    role = files.radio_server(words, os.environ)
     if role not in ("enb", "server"):
         raise EpcError(f"The radio simulator's server is '{role}', not this eNB.")
     made = Enb(configs.enb_config(file))
@@ -149,10 +149,10 @@ async def conf2uedata(words: list[str]) -> None:
 
 async def ue(words: list[str]) -> None:
     """lte-uesoftmodem --rfsim ..., with the USIM in the working directory."""
-    from simulators import configs
+    from simulators import configs, files
     from simulators.ue import Terminal
 
-    made = Terminal(configs.ue_config(_NVRAM, configs.radio_server(words, os.environ)))
+    made = Terminal(configs.ue_config(_NVRAM, files.radio_server(words, os.environ)))
     running = asyncio.create_task(made.run())
 
     async def stop() -> None:

@@ -6,20 +6,20 @@ import ipaddress
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from simulators import spgwc, spgwu
-from simulators.configs import File, interface_address, libconfig, text_of
 from simulators.errors import EpcError
-from simulators.fiveg import amf, gnb, home, nas, sbi, smf, ue
+from simulators.files import File, interface_address, libconfig, text_of
 from simulators.fiveg.slices import Snssai
 from simulators.identity import Plmn, Tai
-from simulators.usim import Usim
+
+if TYPE_CHECKING:  # a program imports what it runs only: the codecs take a second
+    from simulators import spgwu
+    from simulators.fiveg import amf, gnb, home, sbi, smf, ue
 
 _LEVELS = {"warn": "WARNING", "off": "CRITICAL", "trace": "DEBUG"}
-_NEA = {"NEA0": nas.NEA0, "NEA2": nas.NEA2}
 
 
 def core(path: str | Path) -> File:
@@ -53,6 +53,8 @@ def _url(file: File, name: str) -> str:
 
 def service(file: File, name: str, profile: dict[str, Any] | None = None) -> sbi.Config:
     """The part of a network function in the service-based architecture."""
+    from simulators.fiveg import sbi
+
     registers = file.find("register_nf", "general", default=True)
     registers = file.find("register_nf", name, default=registers)
     nfs = file.get("nfs")
@@ -71,6 +73,8 @@ def service(file: File, name: str, profile: dict[str, Any] | None = None) -> sbi
 
 def database(file: File) -> home.Database:
     """Where the UDR's database is."""
+    from simulators.fiveg import home
+
     return home.Database(
         str(file.get("database", "host")),
         file.number("database", "port"),
@@ -86,6 +90,8 @@ def _plmn(file: File, *keys: str | int) -> Plmn:
 
 def amf_config(file: File) -> amf.Config:
     """Read the AMF's part."""
+    from simulators.fiveg import amf, nas
+
     guamis = tuple(
         amf.Guami(
             _plmn(file, "amf", "served_guami_list", at),
@@ -103,6 +109,7 @@ def amf_config(file: File) -> amf.Config:
         slices[tai] = frozenset(Snssai.of(one) for one in file.get(*keys, "nssai"))
     if not guamis or not slices:
         raise EpcError(f"{file.path}: served_guami_list and plmn_support_list may not be empty.")
+    known = {"NEA0": nas.NEA0, "NEA2": nas.NEA2}
     order = file.find("amf", "supported_encryption_algorithms", default=["NEA0"])
     return amf.Config(
         str(file.get("amf", "amf_name")),
@@ -110,7 +117,7 @@ def amf_config(file: File) -> amf.Config:
         service(file, "amf"),
         guamis,
         slices,
-        tuple(_NEA[name] for name in order if name in _NEA),
+        tuple(known[name] for name in order if name in known),
         int(file.find("amf", "relative_capacity", default=10)),
         float(file.find("amf", "statistics_timer_interval", default=20)),
     )
@@ -130,6 +137,9 @@ def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
 
 def smf_config(file: File) -> smf.Config:
     """Read the SMF's part."""
+    from simulators import spgwc
+    from simulators.fiveg import smf
+
     pools = tuple(
         # The first address is the UPF's.
         spgwc.Pdn(dnn, str(one.network_address + 2), str(one.broadcast_address - 1))
@@ -167,6 +177,8 @@ def smf_config(file: File) -> smf.Config:
 
 def upf_config(file: File) -> spgwu.Config:
     """Read the UPF's part."""
+    from simulators import spgwu
+
     snat = file.find("upf", "support_features", "enable_snat", default=False)
     n4 = _own(file, "upf", "n4")
     return spgwu.Config(
@@ -190,6 +202,8 @@ def _numbered(one: dict[str, Any]) -> Snssai:
 
 def gnb_config(path: str | Path) -> gnb.Config:
     """Read gnb.conf."""
+    from simulators.fiveg import gnb
+
     file = libconfig(path)
     one = ("gNBs", 0)
     plmns = []
@@ -217,6 +231,9 @@ def gnb_config(path: str | Path) -> gnb.Config:
 
 def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
     """Read nr-ue.conf, for the gNB at an address."""
+    from simulators.fiveg import ue
+    from simulators.usim import Usim
+
     file = libconfig(path)
     imsi = str(file.get("uicc0", "imsi"))
     usim = Usim(imsi, file.octets("uicc0", "key"), file.octets("uicc0", "opc"))

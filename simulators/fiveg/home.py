@@ -70,6 +70,10 @@ class Udr:
         await self.rows("SELECT ueid FROM AuthenticationSubscription LIMIT 1")
         await self.node.start()
 
+    async def stop(self) -> None:
+        """Stop serving."""
+        await self.node.stop()
+
     def _run(self, sql: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
         one = self._database
         if self._connection is None:

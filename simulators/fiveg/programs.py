@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from simulators.configs import radio_server
 from simulators.errors import EpcError
+from simulators.files import radio_server
 from simulators.programs import file_of, until_told
 
 log = logging.getLogger("main")
@@ -21,36 +21,37 @@ Program = Callable[[list[str]], Awaitable[None]]
 
 async def function(name: str, words: list[str]) -> None:
     """A network function of the core."""
-    from simulators.fiveg import amf, configs, home, nrf, smf
-    from simulators.spgwu import Spgwu
+    from simulators.fiveg import configs
 
     file = configs.core(file_of(words, "-c"))
     logging.getLogger().setLevel(configs.level(file, name))
+    made: Any
     if name == "upf":
-        upf = Spgwu(configs.upf_config(file))
-        await upf.start()
-        await until_told(upf.stop)
-        return
-    if name == "amf":
-        one: amf.Amf | smf.Smf = amf.Amf(configs.amf_config(file))
-        await one.start()
-        await until_told(one.stop)
-        return
-    if name == "smf":
-        one = smf.Smf(configs.smf_config(file))
-        await one.start()
-        await until_told(one.stop)
-        return
-    service = configs.service(file, name)
-    if name == "udr":
-        udr = home.Udr(service, configs.database(file))
-        await udr.start()
-        node = udr.node
+        from simulators.spgwu import Spgwu
+
+        made = Spgwu(configs.upf_config(file))
+    elif name == "amf":
+        from simulators.fiveg.amf import Amf
+
+        made = Amf(configs.amf_config(file))
+    elif name == "smf":
+        from simulators.fiveg.smf import Smf
+
+        made = Smf(configs.smf_config(file))
+    elif name == "nrf":
+        from simulators.fiveg.nrf import Nrf
+
+        made = Nrf(configs.service(file, name)).node
     else:
-        kinds: dict[str, Any] = {"nrf": nrf.Nrf, "udm": home.Udm, "ausf": home.Ausf}
-        node = kinds[name](service).node
-        await node.start()
-    await until_told(node.stop)
+        from simulators.fiveg.home import Ausf, Udm, Udr
+
+        service = configs.service(file, name)
+        if name == "udr":
+            made = Udr(service, configs.database(file))
+        else:
+            made = Udm(service).node if name == "udm" else Ausf(service).node
+    await made.start()
+    await until_told(made.stop)
 
 
 async def gnb(words: list[str]) -> None:

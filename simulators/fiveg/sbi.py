@@ -214,7 +214,11 @@ class Node:
         if document is not None:
             options["json"] = document
         try:
-            answer = await self._client.request(method, url, **options)
+            try:
+                answer = await self._client.request(method, url, **options)
+            except (httpx.ProtocolError, httpx.ReadError, httpx.WriteError):
+                # The peer has restarted, or closed a connection that was idle: a fresh one.
+                answer = await self._client.request(method, url, **options)
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             log.error("%s %s: %s", method, url, reason)

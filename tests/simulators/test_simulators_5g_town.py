@@ -42,6 +42,7 @@ def packets(path: Path, layer: Any) -> list[Any]:
 
 
 def test_packets_pass_in_both_directions_in_the_session_s_qos_flow(core: Core) -> None:
+    core.until("packets flow", lambda: core.ping(SERVER, 1))
     assert core.ping(SERVER)
     server = ["ip", "netns", "exec", core.netns("pdn"), "iperf3", "-s", "-1"]
     with subprocess.Popen(server, stdout=subprocess.DEVNULL) as running:

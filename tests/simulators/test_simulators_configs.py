@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from oai.enb import rfsim_options
 
-from simulators import configs, nas
+from simulators import configs, files, nas
 from simulators.errors import EpcError
 from simulators.identity import Gummei, Plmn, Tai
 
@@ -105,7 +105,7 @@ OPTION, FIRST = "--rfsimulator.serveraddr", "--rfsimulator.[0].serveraddr"
 def test_an_image_of_any_age_finds_the_radio_it_is_told(version: str) -> None:
     words = ["-O", "enb.conf", "--rfsim", *rfsim_options(version, "192.0.2.1")]
     variable = {"RFSIMULATOR": "192.0.2.1", "SIMULATORS_TAG": version.partition("sha256:")[0]}
-    assert configs.radio_server(words, variable) == "192.0.2.1"
+    assert files.radio_server(words, variable) == "192.0.2.1"
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_an_image_of_any_age_finds_the_radio_it_is_told(version: str) -> None:
 )
 def test_an_option_of_another_age_ends_an_image(tag: str, words: list[str]) -> None:
     with pytest.raises(EpcError, match="unknown option: --rfsimulator"):
-        configs.radio_server([*words, "192.0.2.1"], {"SIMULATORS_TAG": tag})
+        files.radio_server([*words, "192.0.2.1"], {"SIMULATORS_TAG": tag})
     # Newer ones do not look at the variable.
     newer = {"SIMULATORS_TAG": "2024.w10", "RFSIMULATOR": "192.0.2.1"}
-    assert configs.radio_server([], newer) == ""
+    assert files.radio_server([], newer) == ""
 
 
 def test_what_readiness_is_known_by_is_logged_at_any_level(rendered: Path) -> None:

@@ -1,0 +1,149 @@
+"""Reading configuration files: values by keys, with errors that name file and key."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import libconf
+
+from simulators.errors import EpcError
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a file.
+
+    Raises:
+        EpcError: it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise EpcError(f"{path}: {error.strerror}.") from None
+
+
+class File:
+    """A file's values by keys, with errors that name both."""
+
+    def __init__(self, path: str | Path, content: Any) -> None:
+        """Hold what was read from ``path``."""
+        self.path = path
+        self.content = content
+
+    def get(self, *keys: str | int) -> Any:
+        """The value of a key; EpcError when it is missing."""
+        value = self.content
+        for key in keys:
+            try:
+                value = value[key]
+            except (KeyError, IndexError, TypeError):
+                raise self.wrong(keys, "missing") from None
+        return value
+
+    def find(self, *keys: str | int, default: Any = None) -> Any:
+        """The value of a key, or a default."""
+        try:
+            return self.get(*keys)
+        except EpcError:
+            return default
+
+    def address(self, *keys: str | int) -> str:
+        """An IPv4 address, a prefix length after it dropped."""
+        text = str(self.get(*keys))
+        try:
+            return str(ipaddress.IPv4Interface(text).ip)
+        except ValueError:
+            raise self.wrong(keys, f"'{text}' is not an IPv4 address") from None
+
+    def number(self, *keys: str | int) -> int:
+        """A number, written as one or as text."""
+        value = self.get(*keys)
+        try:
+            return int(str(value), 0)
+        except ValueError:
+            raise self.wrong(keys, f"'{value}' is not a number") from None
+
+    def octets(self, *keys: str | int) -> bytes:
+        """A key of 16 octets in hexadecimal."""
+        text = str(self.get(*keys))
+        if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
+            raise self.wrong(keys, "not 32 hexadecimal digits")
+        return bytes.fromhex(text)
+
+    def wrong(self, keys: Iterable[str | int], why: str) -> EpcError:
+        """The error for a key's value."""
+        return EpcError(f"{self.path}: {'.'.join(map(str, keys))}: {why}.")
+
+
+def json_file(path: str | Path) -> File:
+    """Read a JSON file.
+
+    Raises:
+        EpcError: it is none.
+    """
+    try:
+        return File(path, json.loads(text_of(path)))
+    except json.JSONDecodeError as error:
+        raise EpcError(f"{path}: line {error.lineno}: {error.msg}.") from None
+
+
+def libconfig(path: str | Path) -> File:
+    """Read a libconfig file.
+
+    Raises:
+        EpcError: it is none.
+    """
+    try:
+        return File(path, libconf.loads(text_of(path)))
+    except libconf.ConfigParseError as error:
+        raise EpcError(f"{path}: {error}.") from None
+
+
+def interface_address(name: str) -> str:
+    """The first IPv4 address of an interface.
+
+    Raises:
+        EpcError: there is none.
+    """
+    done = subprocess.run(
+        ["ip", "-json", "-4", "address", "show", "dev", name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    for one in rows:
+        for address in one.get("addr_info", []):
+            return str(address["local"])
+    raise EpcError(f"The interface {name} has no IPv4 address.")
+
+
+def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The server of the radio simulator, as an image of some age takes it.
+
+    Until June 2023 it is the variable RFSIMULATOR, until 2025 an option, then that of the first of
+    several simulators. An image by its digest alone has no age: it takes any of them.
+
+    Raises:
+        EpcError: an option is not one of the image's.
+    """
+    tag = environment.get("SIMULATORS_TAG", "2022.w46")
+    week = re.match(r"(\d{4})\.w(\d{2})", tag)
+    age = (int(week[1]), int(week[2])) if week else (9999, 0)
+    sections = ["rfsimulator" if age < (2025, 1) else "rfsimulator.[0]"]
+    if not tag:
+        sections = ["rfsimulator", "rfsimulator.[0]"]
+    given = dict(pairwise(words))
+    for word in given:
+        if word.startswith("--rfsimulator") and word[2:].rpartition(".")[0] not in sections:
+            raise EpcError(f"unknown option: {word}")
+    result = [given[f"--{s}.serveraddr"] for s in sections if f"--{s}.serveraddr" in given]
+    if age < (2023, 22) or not tag:
+        result.append(environment.get("RFSIMULATOR", ""))
+    return next(iter(result), "")
