@@ -88,7 +88,7 @@ class Town:
     def finish(self) -> None:
         """What an EPC needs besides."""
         self.run("spgwu", "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        self.run("spgwu", "nft", "-f", str(self.directory / "rules.nft"))
+        self.run("spgwu", "nft", "-f", str(self.directory / "spgwu.nft"))
         usim = self.directory / "ue_usim.conf"
         (self.directory / ".ue_usim.conf").write_text(usim.read_text(encoding="utf-8"))
 
@@ -100,7 +100,8 @@ class Town:
                 if path.startswith("/etc/osm-vpnaas/nf/"):
                     for prefix in PREFIXES:
                         text = text.replace(prefix, str(self.directory))
-                    (self.directory / Path(path).name).write_text(text, encoding="utf-8")
+                    file = Path(path).name.replace("rules.nft", f"{name}.nft")
+                    (self.directory / file).write_text(text, encoding="utf-8")
 
     def start(self, name: str, **environment: str) -> None:
         netns, words = self.programs[name]

@@ -52,7 +52,7 @@ class Core(Town):
 
     def finish(self) -> None:
         self.run("upf", "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        self.run("upf", "nft", "-f", str(self.directory / "rules.nft"))
+        self.run("upf", "nft", "-f", str(self.directory / "upf.nft"))
         mysql = self.directory / "mysql.env"
         (self.directory / "mysqld.env").write_text(mysql.read_text(encoding="utf-8"))
 
