@@ -37,7 +37,7 @@ INNER = ipaddress.ip_network("10.64.0.0/10")
 
 
 class ConsoleVdu(Vdu):
-    """A VDU whose agent runs on its console, with counts of what went to and fro.
+    """A VDU whose agent runs on its console, with counts of what was sent and received.
 
     Attributes:
         sent, received: Bytes of the requests and the answers.

@@ -55,7 +55,7 @@ Handler = Callable[[Message, "Connection"], Awaitable[Message]]
 
 @dataclass(frozen=True)
 class Identity:
-    """What a node tells of itself in CER and CEA."""
+    """What a node tells about itself in CER and CEA."""
 
     host: str
     realm: str

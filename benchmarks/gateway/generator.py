@@ -75,7 +75,7 @@ class Arrivals:
     """The counter of packets that a device has received."""
 
     def __init__(self, namespace: str, device: str) -> None:
-        # The file goes on to tell of the namespace it was opened in.
+        # The file goes on to tell about the namespace it was opened in.
         self._file = inside(namespace, lambda: os.open("/proc/thread-self/net/dev", os.O_RDONLY))
         self._mark = f"{device}:".encode()
 

@@ -65,7 +65,7 @@ PROFILES: Mapping[str, Profile] = {
 
 
 def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
-    """Return the backends to compare, and what of them is left out and why."""
+    """Return the backends to compare, and which are left out and why."""
     result: list[Backend] = [Plain(), WireGuard(), Ipsec()]
     without = {}
     for count in profile.many:

@@ -3,7 +3,7 @@
     field --- peer === gateway --- core
 
 The field's and the core's ends are where frames are made and counted. Every wire hands over single
-frames (no segmentation offload), and whoever receives from it does so in a kernel thread of its own
+frames (no segmentation offload), and a kernel thread of its own receives from it
 (threaded NAPI), so that what the kernel does for the gateway is told apart from what it does for
 the others.
 """

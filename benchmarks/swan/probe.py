@@ -1,6 +1,6 @@
-"""A 1 kHz UDP probe: what of each flow was lost, for how long, and whether anything came twice.
+"""A 1 kHz UDP probe: which packets of each flow were lost, for how long, and which came twice.
 
-`echo ADDRESS PORT` answers until it is told to stop and then tells of duplicates; `send` takes the
+`echo ADDRESS PORT` answers until it is told to stop and then reports duplicates; `send` takes the
 flows from its command line. Both print one JSON object.
 """
 

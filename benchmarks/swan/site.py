@@ -148,7 +148,7 @@ class Site(Block):
             "proposals": [ike],
             "vips": ["0.0.0.0"],  # noqa: S104 - asks for any address of the pool
             "keyingtries": "0",
-            # One charon of many addresses would tell of all of them in each IKE_AUTH.
+            # One charon of many addresses would tell about all of them in each IKE_AUTH.
             "mobike": "no",
             "local": {"auth": "pubkey", "id": peer["id"], "certs": [peer["certificate"]]},
             "remote": {"auth": "pubkey", "id": GATEWAY_ID},
@@ -174,7 +174,7 @@ class Site(Block):
         """Ping the core from the virtual IPs of some peers; return how many of them answered.
 
         Raises:
-            RuntimeError: The peers' daemons do not have the IKE_SAs the gateway tells of.
+            RuntimeError: The peers' daemons do not have the IKE_SAs the gateway tells about.
         """
         answered = 0
         for daemon in self.fields:

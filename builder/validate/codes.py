@@ -395,7 +395,7 @@ GROUPS: dict[str, dict[str, Code]] = {
             "Add it to `additionalParamsForNs`.",
         ),
         "params-floating-ip": _silent(
-            "`floating-ip-required` is stored and read by nobody.",
+            "`floating-ip-required` is stored, and nothing reads it.",
             "Set `use_floating_ip` in the VIM's configuration.",
         ),
         "params-nsi-vim": _silent(

@@ -1,4 +1,4 @@
-"""Loading YAML from strangers: one kind of error, and nothing that grows without bound."""
+"""Loading YAML from untrusted sources: one kind of error, and nothing that grows without bound."""
 
 from __future__ import annotations
 

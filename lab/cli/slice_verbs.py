@@ -91,7 +91,7 @@ def nsi_show(lab: Lab, name: str) -> None:
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
 def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
-    """Terminate and delete a network slice; shared services go with their last slice."""
+    """Terminate and delete a network slice; shared services are deleted with their last slice."""
     lab.follow(lab.slices.delete(name, force), wait, None)
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 

@@ -1,4 +1,4 @@
-"""Progress of an operation, written by the worker and read by whoever watches.
+"""Progress of an operation, written by the worker and read by those who watch.
 
 One JSON object a line in a file. The watcher may come late, be another process, or not exist.
 """

@@ -481,7 +481,7 @@ def update(resources: Resources, call: Call) -> Answer:
 
 
 def terminate(resources: Resources, call: Call) -> Answer:
-    """Terminate a service; its records go with it, as with ``autoremove``."""
+    """Terminate a service; its records are deleted too, as with ``autoremove``."""
     nsr = resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_TERMINATE)
     skip = bool(body.get("skip_terminate_primitives"))
@@ -577,7 +577,7 @@ def delete_slice(resources: Resources, call: Call) -> Answer:
 
 
 def terminate_slice(resources: Resources, call: Call) -> Answer:
-    """Terminate a slice; its records go with it."""
+    """Terminate a slice; its records are deleted too."""
     resources.get(NSIS, call.key)
     started = resources.slices.delete(call.key)
     return _accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "id")

@@ -1,4 +1,4 @@
-"""Live progress: what the agents tell whoever subscribed."""
+"""Live progress: what the agents tell subscribers."""
 
 from __future__ import annotations
 

@@ -485,7 +485,7 @@ class Model:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WaitTimeoutError(f"{what} did not come about within {timeout:g} s")
-                # Looked at anew also without a notification: another process may run the model.
+                # Looked at again also without a notification: another process may run the model.
                 self._store.changed.wait(min(left, 0.2))
 
     def wait_idle(self, timeout: float) -> ModelStatus:

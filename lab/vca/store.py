@@ -41,7 +41,7 @@ class Store:
         return store
 
     def read(self) -> ModelDocument:
-        """Return the document as it stands on disk, whoever runs the model."""
+        """Return the document as it stands on disk, also while another process runs the model."""
         try:
             return ModelDocument.model_validate_json(self.path.read_bytes())
         except FileNotFoundError:

@@ -54,7 +54,7 @@ class Vdu(Protocol):
         """
 
     def power_on(self, record: ServerRecord) -> list[str]:
-        """Start it, and return as soon as it boots; returns what of its flavour is not enforced.
+        """Start it, and return when it boots: the limits of its flavour that are not enforced.
 
         Raises:
             VimError: it does not start.

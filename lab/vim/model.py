@@ -124,7 +124,7 @@ class Server:
     """A server as it is now.
 
     ``status`` is BUILD until the system and cloud-init are done, then ACTIVE; SHUTOFF after a
-    stop; ERROR with the reason in ``fault``. ``notes`` says what of the flavour the machine
+    stop; ERROR with the reason in ``fault``. ``notes`` says which limits of the flavour the machine
     could not enforce.
     """
 

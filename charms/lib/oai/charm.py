@@ -177,7 +177,7 @@ class NfCharm(VnfCharm):
         return result
 
     def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
-        """Return the network functions of other services that the operator told of, by link."""
+        """Return the network functions of other services that the operator told about, by link."""
         return part.functions_from_json(self.environment.stored(FUNCTIONS_KEY))
 
     def _publish_part(self, outcome: plan.Outcome) -> None:
@@ -221,7 +221,7 @@ class NfCharm(VnfCharm):
         outcome = self._reconcile_for(Request(asked, secrets, wait=ACTION_WAIT))
         if outcome.refused:
             self._request = Request()
-            self.reconcile_and_report()  # The status is to tell of what is in force.
+            self.reconcile_and_report()  # The status must show what is in force.
             raise VpnaasError(outcome.reason)
         self.environment.store(NF_KEY, params.to_json(asked))
         return outcome.details

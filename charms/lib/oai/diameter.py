@@ -40,7 +40,7 @@ def configuration(
         address: Own address; the only one it listens on and tells peers.
         ports: Without and with TLS.
         tls: Folder of the certificate in the container.
-        acl: File that names who may connect, "" where nobody may.
+        acl: File that names who may connect, "" where none may.
         peers: Identity and address of whom to connect to, without TLS.
     """
     name = identity.split(".")[0]

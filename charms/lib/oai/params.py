@@ -525,7 +525,7 @@ def to_json(params: Optional[Common]) -> str:
 
 
 def from_json(kind: str, text: str) -> Optional[Common]:
-    """Read the document back; "" is a network function that nobody configured yet.
+    """Read the document back; "" is a network function that is not configured yet.
 
     Raises:
         InputError: Another version of this charm wrote it, or somebody else.

@@ -2,7 +2,7 @@
 
 All user traffic of the EPC passes here: radio, S1-U and SGi. The far end is a host of the data
 network. An iperf3 server there can be one's own, or the one that the SPGW-U starts at its SGi
-address for a while; the rules of its VDU let nobody but UEs reach that.
+address for a while; the rules of its VDU let only UEs reach that.
 """
 
 import json

@@ -106,7 +106,7 @@ class FunctionState:
         given: Keys that `configure-nf` brings; else those on the VDU count.
         restart: Whether to restart the containers in any case.
         wait: Seconds to wait for readiness after a change.
-        added: Names of network functions of other services that the operator told of, by link.
+        added: Names of network functions of other services that the operator told about, by link.
     """
 
     kind: str

@@ -2,7 +2,7 @@
 """How long the HSS takes to answer, seen on the MME's VDU where S6a comes out of its tunnel.
 
 This file is the program that the charm sends there: it must not import anything but the standard
-library and must run on any Python from 3.6 on. It changes nothing and asks nobody: it reads copies
+library and must run on any Python from 3.6 on. It only reads copies
 of the packets on one interface, puts the TCP streams together, pairs Diameter requests and answers
 of a connection by their hop-by-hop identifiers (RFC 6733 clause 3), and prints times in
 milliseconds.
@@ -88,7 +88,7 @@ class Stream:
         return messages
 
     def _keep(self, sequence: int, payload: bytes) -> None:
-        """Keep what of a segment is new; one that was sent again may hold old and new."""
+        """Keep the new part of a segment; one that was sent again may hold old and new."""
         assert self.expected is not None  # noqa: S101
         if _before(sequence, self.expected):
             payload = payload[(self.expected - sequence) & 0xFFFFFFFF :]

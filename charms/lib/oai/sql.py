@@ -91,7 +91,7 @@ def _json(text: Optional[str]) -> Dict[str, Any]:
 
 
 def known(rows: List[Row], where: str, imsi: str) -> None:
-    """Raise InputError unless rows of `present` tell of a subscriber."""
+    """Raise InputError unless rows of `present` tell about a subscriber."""
     if not rows:
         what = "{} is no subscriber".format(imsi)
         raise InputError(where, what, "one that list-subscribers shows")

@@ -164,7 +164,7 @@ class JujuEnvironment(Environment):
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)
             units = json.loads(done.stdout.decode("utf-8")).get("units") or {}
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            logger.warning("goal-state does not tell of other units: %s", error)
+            logger.warning("goal-state does not tell about other units: %s", error)
             return False
         return any(
             name != self._unit.name and told.get("status") != "dying"

@@ -445,7 +445,7 @@ def _plan_link(draft: Draft) -> LinkPlan:
 def conclude(plan: Plan, results: Optional[Results]) -> Dict[str, LinkPlan]:
     """Merge what the VDU reported after the steps into the link plans.
 
-    The live state becomes that of after the steps, and offers tell of a key staged by them.
+    The live state becomes that of after the steps, and offers tell about a key staged by them.
     """
     if results is None:
         return dict(plan.links)

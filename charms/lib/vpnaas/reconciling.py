@@ -27,7 +27,7 @@ from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
 from vpnaas.vdu.steps import Step, changes
 
 logger = logging.getLogger(__name__)
-# Each record costs a juju-log process; paramiko tells of every packet of a login, and of a failed
+# Each record costs a juju-log process; paramiko logs every packet of a login, and a failed
 # one with a traceback, line by line. What failed is in the sentence of our own error.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -82,7 +82,7 @@ class ReconcilingCharm:
         return None
 
     def _extra_state(self) -> str:
-        """Return what of Juju `_extend` depends on, beyond relations of links."""
+        """Return the values from Juju that `_extend` depends on, beyond relations of links."""
         return ""
 
     def _extra_absent(self) -> List[Step]:

@@ -37,7 +37,7 @@ class Gateway:
         wireguard: UDP ports of WireGuard links.
         ipsec: Whether a link uses the IKE daemon.
         inner: Subnets inside the tunnels.
-        ports: TCP ports that answer on the interface of management besides SSH.
+        ports: TCP ports that answer on the management interface besides SSH.
     """
 
     params: GatewayParams
@@ -135,7 +135,7 @@ def _untuned(wanted: Gateway, results: Results) -> bool:
 
 
 def absent() -> List[Step]:
-    """Return the steps that take all of a gateway away; settings of the kernel go with a reboot."""
+    """Return the steps that remove all of a gateway; kernel settings end with a reboot."""
     return BOOT.absent() + [
         remove("gateway/no-daemon", DAEMON_FILE),
         remove("gateway/no-sysctl", SYSCTL_FILE),

@@ -40,7 +40,7 @@ class GatewayFirewall:
         untrusted: Interfaces towards the peers.
         management: Interface of management, which must stay reachable.
         wireguard: UDP ports of WireGuard links.
-        management_ports: TCP ports that answer on the interface of management.
+        management_ports: TCP ports that answer on the management interface.
         inner: Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
     """
 
@@ -51,7 +51,7 @@ class GatewayFirewall:
     inner: Tuple[fields.IPNetwork, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        """Refuse settings that would lock out everybody, or nobody."""
+        """Refuse settings that would lock out all hosts, or none."""
         for name in tuple(self.untrusted) + (self.management,):
             fields.network_interface("gateway: firewall", name)
         if not self.untrusted:

@@ -1,6 +1,6 @@
 """The exporter of metrics on the VDU: its files and unit, and whether it runs as asked for.
 
-The program is `exporter`. It listens on the VDU's own address on the interface of management only.
+The program is `exporter`. It listens on the VDU's own address on the management interface only.
 """
 
 from typing import Dict, List, Optional
@@ -62,7 +62,7 @@ def observe(wanted: Monitoring) -> List[Step]:
 
 
 def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields.IPAddress:
-    """Return the VDU's own address on the interface of management.
+    """Return the VDU's own address on the management interface.
 
     The address that OSM gave may be a floating one, which is on no interface.
 

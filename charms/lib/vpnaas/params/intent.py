@@ -184,7 +184,7 @@ class Intent:
         return attr.evolve(self, qos=dict(others, **{link: wanted}) if wanted else others)
 
     def with_link(self, params: LinkParams) -> "Intent":
-        """Return the intent with one link configured anew."""
+        """Return the intent with one link configured again."""
         conflicting(params, self.links)
         links = dict(self.links, **{params.link: params})
         return attr.evolve(self, links=links, off=self.off - {params.link})

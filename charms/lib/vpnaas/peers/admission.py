@@ -132,7 +132,7 @@ def admit(context: Context) -> Admission:
                 "{} overlaps {} of {}".format(context.params.inner_address, network, name),
                 "a subnet that is on none of the VDU's own networks",
             )
-    # In clear nobody calls: a gateway's trusted side may be either end.
+    # In clear no end connects first: a gateway's trusted side may be either end.
     keyed = context.params.technology != NONE
     if context.params.standby_gateways and keyed and context.role != REQUIRER:
         raise InputError(
@@ -226,7 +226,7 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
             raise InputError(
                 manual.name,
                 "it has {}".format("a public key" if manual.public_key else "a certificate"),
-                "what the credentials of the link ask for; add it anew",
+                "what the credentials of the link ask for; add it again",
             )
         if context.proofs is not None and not proof.certificate:
             if not proof.waiting:

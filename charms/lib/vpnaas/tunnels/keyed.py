@@ -185,7 +185,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         return (results.out(link + "/next") or "").strip()
 
     def conclude(self, plan: LinkPlan, state: Keys, results: Results, prefix: str) -> LinkPlan:
-        """Let offers tell of a key that was staged by the steps."""
+        """Let offers tell about a key that was staged by the steps."""
         staged = self.staged(plan.params.link, results)
         if not staged or state.next_public_key:
             return plan
@@ -201,7 +201,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         )
 
     def details(self, plan: LinkPlan, state: Keys) -> Dict[str, Any]:
-        """Return what show-status tells of the keys of a link."""
+        """Return what show-status tells about the keys of a link."""
         return {
             "listen-port": plan.params.listen_port,
             "public-key": state.public_key,

@@ -27,7 +27,7 @@ from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 PATHS_FILE = "/etc/osm-vpnaas/paths.json"
-"""What was learned of ways through routers, for when nobody answers: bytes by endpoint address."""
+"""MTUs of ways through routers, for times without an answer: bytes by endpoint address."""
 MAX_PROBES = 8
 """Endpoints asked in one reconcile: one that does not answer costs a second."""
 _ASK = "path/ask/"

@@ -316,5 +316,5 @@ class Technology(Generic[State]):
         return bool(handshake) and abs(now - handshake) < self.fresh + grace
 
     def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:
-        """Return what show-status tells of a link beyond what all technologies have."""
+        """Return what show-status tells about a link beyond what all technologies have."""
         return {}

@@ -125,7 +125,7 @@ def ensure_key(path: str) -> str:
         public = private.public_key().public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
-        # The public half first: whoever sees the private file finds its pair complete.
+        # The public half first: so the pair is complete once the private file is there.
         _create(path + ".pub", public + b"\n")
         _create(path, text)
     with open(path + ".pub", encoding="ascii") as stream:

@@ -17,7 +17,7 @@ from vpnaas.vdu.steps import Results, Step, remove, run, write
 
 VENDOR_KEY = "/etc/osm-vpnaas/vendor/key.pem"
 VENDOR_CERTIFICATE = "/etc/osm-vpnaas/vendor/certificate.pem"
-"""What a vendor provisions on a VDU before the operator has it; chain behind the certificate."""
+"""What a vendor provisions on a VDU before the operator gets it; chain behind the certificate."""
 SECONDS = 30
 """How long one enrolment may take."""
 

@@ -133,7 +133,7 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
         "keyingtries = 1",
     ]
     if peer.preshared and not psk:
-        # RFC 8784: whoever breaks the key exchange still lacks this key.
+        # RFC 8784: an attacker who breaks the key exchange still lacks this key.
         lines += ["ppk_id = {}".format(_ppk(peer)), "ppk_required = yes"]
     chain = wanted.chains.get(peer.name)
     ours, theirs = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)]

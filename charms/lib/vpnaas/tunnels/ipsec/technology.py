@@ -372,7 +372,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         )
 
     def details(self, plan: LinkPlan, state: ipsec.State) -> Dict[str, Any]:
-        """Return what show-status tells of a link."""
+        """Return what show-status tells about a link."""
         return dict(
             super().details(plan, state),
             **{

@@ -112,6 +112,6 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         )
 
     def details(self, plan: LinkPlan, state: wireguard.State) -> Dict[str, Any]:
-        """Return what show-status tells of a link."""
+        """Return what show-status tells about a link."""
         interface = wireguard_interface(plan.params.link)
         return dict(super().details(plan, state), interface=interface)

@@ -80,7 +80,7 @@ class Peer(NamedTuple):
 
 
 class Gain:
-    """Adds up counters that start anew from time to time."""
+    """Adds up counters that start again from time to time."""
 
     def __init__(self) -> None:
         self.totals: Dict[PeerKey, int] = {}

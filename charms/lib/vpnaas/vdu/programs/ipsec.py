@@ -133,7 +133,7 @@ def sized(kind: int, value: bytes) -> bytes:
 
 
 def value_of(key: str, text: str) -> bytes:
-    """Return a value as vici has it: files by content, base64 decoded."""
+    """Return a value in vici's form: files by content, base64 decoded."""
     if key in FILES:
         with open(text, "rb") as stream:
             return stream.read()
@@ -143,7 +143,7 @@ def value_of(key: str, text: str) -> bytes:
 
 
 def message(section: Dict[str, Any]) -> bytes:
-    """Return a section as vici has it."""
+    """Return a section in vici's form."""
     parts: List[bytes] = []
     for key, value in section.items():
         if isinstance(value, dict):

@@ -30,7 +30,7 @@ def targets(local: str) -> Dict[str, str]:
 
 
 def free_port(address: str) -> int:
-    """Return a TCP port that nobody uses."""
+    """Return a TCP port that is not in use."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))
