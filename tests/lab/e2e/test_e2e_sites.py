@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e_support import PATIENCE, Secrets
+from e2e_support import PATIENCE, Secrets, wait
 from sites_support import TREE, Sites, opened
 
 from builder import deployment, packages, variants
@@ -153,12 +153,18 @@ def test_over_management_the_floating_address_is_found(sites: Sites) -> None:
     ends = {"server": ("vpn-server", "10.77.0.1"), "client": ("vpn-client", "10.77.0.2")}
     floating = {m: sites.lab.engine.vnf("vpn", m)["ip-address"] for m in ends}
     for member, (link, inner) in ends.items():
+        # All that leaves for the other site does so by management.
+        far = {"server": "203.0.113.0/24", "client": "198.51.100.0/24"}[member]
+        sites.out("vpn", member, "ip", "route", "del", far)
         given = {"link": link, "inner_address": f"{inner}/24", "underlay_interface": "auto"}
         sites.action("vpn", member, "configure", **given)
-    (peer,) = sites.status("vpn", "client", "vpn-client")["peers"]
-    assert (peer["state"], peer["endpoint"]) == ("up", f"{floating['server']}:51820")
-    (peer,) = sites.status("vpn", "server", "vpn-server")["peers"]
-    assert (peer["state"], peer["endpoint"]) == ("up", f"{floating['client']}:51820")
+
+    def calls(member: str, other: str) -> bool:
+        (peer,) = sites.status("vpn", member, ends[member][0])["peers"]
+        return (peer["state"], peer["endpoint"]) == ("up", f"{floating[other]}:51820")
+
+    wait(lambda: calls("client", "server"), "the client calls the server's floating address", 60)
+    wait(lambda: calls("server", "client"), "the server calls the client's floating address", 60)
     assert sites.round_trip("vpn", "client", "10.77.0.1") >= 18.0
 
 
