@@ -254,6 +254,7 @@ SUITES = {
     "gateway": "benchmarks.gateway.command",
     "hot-standby": "benchmarks.hot_standby",
     "ipsec-scale": "benchmarks.ipsec_scale",
+    "machines": "benchmarks.machines",
     "peers": "benchmarks.peers",
 }
 

@@ -298,7 +298,7 @@ class Machine:
             words += ["-device", f"virtio-net-pci,netdev=nic{index},mac={nic['mac']},{where}"]
         if plan["image"] is not None:
             image = Baked(Path(str(plan["image"])))
-            line = f"root=UUID={image.uuid} ro console=ttyS0 panic=-1 {_NO_WAIT}"
+            line = f"root=/dev/vda1 ro console=ttyS0 panic=-1 {_NO_WAIT}"
             if not accelerator().real:
                 line += f" {EMULATED}"
             words += ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
