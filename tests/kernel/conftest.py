@@ -29,7 +29,7 @@ def guest_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestMac
         server = vim.create_server(
             ServerSpec("guest", "guest", "ubuntu22.04", 1, 768, 4, ports), "guests"
         )
-        vim.wait_active(server.id, 600)
+        vim.wait_active(server.id, 1200)
         made = GuestMachine(vim, server.id)
         # strongSwan's profiles know its files in /etc only, not a test's folder.
         made.out("aa-teardown")
