@@ -235,7 +235,7 @@ def make(image: Baked, work: Path, tell: Tell) -> None:
     tell("writing the disk")
     _partition(root, raw, uuid)
     tell("booting it once for AppArmor's profiles")
-    _boot_once(raw, image, work)
+    _boot_once(raw, image, work, _linked(root, "initrd.img"), uuid)
     run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(image.disk)])
 
 
@@ -344,12 +344,12 @@ def _partition(root: Path, raw: Path, uuid: str) -> None:
         stream.write(core)
 
 
-def _boot_once(raw: Path, image: Baked, work: Path) -> None:
+def _boot_once(raw: Path, image: Baked, work: Path, initrd: Path, uuid: str) -> None:
     argv = [
         "qemu-system-x86_64", *accelerator().words, "-m", "512", "-nodefaults", "-display", "none",
         "-no-reboot", "-serial", f"file:{work}/console", "-kernel", str(image.kernel),
-        "-initrd", str(image.initrd),
-        "-append", f"root=/dev/vda1 rw console=ttyS0 init=/bake panic=-1 {EMULATED}",
+        "-initrd", str(initrd),
+        "-append", f"root=UUID={uuid} rw console=ttyS0 init=/bake panic=-1 {EMULATED}",
         "-drive", f"if=virtio,format=raw,cache=unsafe,file={raw}",
     ]  # fmt: skip
     try:
