@@ -103,5 +103,23 @@ def test_changes_in_quick_succession_are_recorded_in_their_order(tmp_path: Path)
     assert not re.search("notify_(backup|fault|stop) ", keepalived_conf(gateway()))
 
 
+def test_many_claims_at_once_are_two(tmp_path: Path) -> None:
+    """keepalived claims for each advertisement of a lower priority; a slow charon piled them up."""
+    swanctl, program, log = (tmp_path / name for name in ("swanctl", "turn", "log"))
+    swanctl.write_text(f"#!/bin/sh\necho $3 >>{log}\nsleep 1\n")
+    swanctl.chmod(0o755)
+    text = source("gateway_turn.sh").replace("/usr/sbin/swanctl", str(swanctl))
+    program.write_text(text.replace("/run/osm-vpnaas-claim", str(tmp_path / "lock")))
+    claims = [subprocess.Popen(("sh", program, "claim", "s1c", "s1u")) for _ in range(40)]
+    assert [claim.wait(30) for claim in claims] == [0] * 40
+    claimed = log.read_text(encoding="ascii").split()
+    assert claimed.count("s1c") == claimed.count("s1u")
+    # The first, and the one that waited for its end; a third where this machine was slow.
+    assert 2 <= claimed.count("s1c") <= 3
+    # A later change claims again.
+    assert subprocess.run(("sh", program, "claim", "s1c"), check=False).returncode == 0
+    assert len(log.read_text(encoding="ascii").split()) == len(claimed) + 1
+
+
 def test_the_unit_of_the_watch_has_all_its_arguments() -> None:
     assert "{}" not in standby.watch_unit(gateway())

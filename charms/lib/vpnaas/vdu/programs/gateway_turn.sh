@@ -4,6 +4,7 @@
 #        gateway-turn record FIFO      record the changes that keepalived writes to FIFO
 #        gateway-turn left ADDRESS     wait until ADDRESS is not ours any more, 5 s at most
 record=/var/lib/osm-vpnaas/standby
+lock=/run/osm-vpnaas-claim
 
 take_down() {
     before='' taken=''
@@ -18,8 +19,14 @@ take_down() {
 case $1 in
     claim)
         shift
+        # keepalived calls for each advertisement of a lower priority, which may be many a second.
+        # One claim runs and one waits for it; a further one would add nothing.
+        exec 8>"$lock.next" 9>"$lock"
+        flock -n 8 || exit 0
+        flock 9
+        exec 8>&-
         for child in "$@"; do
-            /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 &
+            timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 9>&- &
         done
         wait
         ;;
