@@ -280,8 +280,7 @@ class Service:
         operation = self.lab.engine.operation(op_id)
         if operation["operationState"] != "COMPLETED":
             raise ActionError(str(operation["errorMessage"]))
-        detail = operation["detailed-status"]
-        output = detail if isinstance(detail, str) else detail.get("output", "")
+        output = operation["detailed-status"].get("output", "")
         try:
             return json.loads(output)
         except ValueError:

@@ -1,0 +1,199 @@
+"""Every file in dist/params is brought up once, with every service or template it fits.
+
+The cases are read from the packages and parameter files that the build makes. A new file is a new
+case. A file that fits no service fails.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from e2e_support import PATIENCE, Lab, Secrets, Service, Vnf
+from sites_support import Sites, opened
+from support.dist import built
+
+from builder import packages, variants
+from builder.tree import Tree
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+TREE = Tree.find(Path(__file__).resolve().parent)
+#: Seconds that tunnels and network functions get after OSM says that the service is ready.
+SETTLES = 240.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A service or a slice template with one of its parameter files.
+
+    Attributes:
+        descriptor: Name of its NSD or NST.
+        file: Name of the parameter file, without its ending.
+        vim: VIM account that the members go to, unless the file says otherwise.
+    """
+
+    descriptor: str
+    file: str
+    vim: str
+
+    def __str__(self) -> str:
+        """Return the name of the test."""
+        return f"{self.descriptor}-{self.file}"
+
+
+CATALOGUE = packages.catalogue(TREE)
+
+
+def body(name: str) -> dict[str, Any]:
+    """Return the NSD or NST of a package."""
+    package = CATALOGUE[name]
+    top = package.descriptor["nst"] if package.kind == "nst" else package.descriptor["nsd"]["nsd"]
+    found: dict[str, Any] = top[0]
+    return found
+
+
+def members(nsd: dict[str, Any]) -> set[str]:
+    """Return the member-vnf-indexes of a service."""
+    return {profile["id"] for profile in nsd["df"][0]["vnf-profile"]}
+
+
+def links(nsd: dict[str, Any]) -> set[str]:
+    """Return the virtual links of a service."""
+    return {link["id"] for link in nsd["virtual-link-desc"]}
+
+
+def fitting(document: dict[str, Any]) -> list[str]:
+    """Return the services that have the members and links of a parameter file."""
+    given = {entry["member-vnf-index"] for entry in document["additionalParamsForVnf"]}
+    named = {entry["name"] for entry in document.get("vld", ())}
+    services = {name: body(name) for name, each in CATALOGUE.items() if each.kind == "ns"}
+    return [name for name, nsd in services.items() if members(nsd) == given and named <= links(nsd)]
+
+
+def cases() -> list[Case]:
+    """Return every service and template with every file for it."""
+    files = variants.parameter_files(TREE)
+    slices = yaml.safe_load((TREE.root / "params/slices.yaml").read_text(encoding="utf-8"))
+    found: list[Case] = []
+    derived = {s + variant.suffix for variant in variants.load(TREE) for s in variant.services}
+    twice: set[str] = set()  # A larger copy of a service comes up with one file.
+    for name, document in files.items():
+        if name in slices:
+            found.append(Case(slices[name]["nst"], name, "lab"))
+        else:
+            fits = fitting(document)
+            assert fits, f"dist/params/{name}.yaml fits no service"
+            found += [Case(service, name, "lab") for service in fits if service not in twice]
+            twice.update(service for service in fits if service in derived)
+    for path in sorted((TREE.root / "params/deployments").glob("*.yaml")):
+        deployment = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found.append(Case(deployment["service"], path.stem, "site-a"))
+    return found
+
+
+CASES = cases()
+
+
+def test_every_service_and_template_has_parameters() -> None:
+    shipped = {name for name, each in CATALOGUE.items() if each.kind in ("ns", "nst")}
+    parts = {part["nsd-ref"] for name in shipped if CATALOGUE[name].kind == "nst"
+             for part in body(name)["netslice-subnet"]}  # fmt: skip
+    assert shipped - parts - {case.descriptor for case in CASES} == set()
+
+
+@pytest.fixture(scope="module")
+def shop(secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    """A lab with every package, and with one VIM account beside the two of two sites."""
+    dist = built(tmp_path_factory)
+    for sites in opened(tmp_path_factory.mktemp("shipped"), dist, secrets):
+        sites.lab.done("vim-create", "--name", "lab")
+        verbs = {"vnf": "vnfpkg-create", "ns": "nspkg-create", "nst": "nst-create"}
+        for kind, verb in verbs.items():
+            for name in (name for name, each in CATALOGUE.items() if each.kind == kind):
+                sites.lab.done(verb, str(dist / f"{name}.tar.gz"))
+        yield sites
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_it_comes_up(shop: Sites, case: Case) -> None:
+    lab = shop.lab
+    kind = "nsi" if CATALOGUE[case.descriptor].kind == "nst" else "ns"
+    words = [f"--{kind}_name", "it", "--vim_account", case.vim]
+    words += ["--nst_name" if kind == "nsi" else "--nsd_name", case.descriptor]
+    file = str(lab.dist / "params" / f"{case.file}.yaml")
+    try:
+        made = lab.verb(
+            f"{kind}-create", *words, "--config_file", file, "--wait", timeout=2 * PATIENCE
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+        document = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        if kind == "nsi":
+            for part in document["netslice-subnet"]:
+                works(lab, f"it.{part['id']}", part)
+        else:
+            works(lab, "it", document)
+    finally:
+        lab.done(f"{kind}-delete", "it", "--wait")
+
+
+def works(lab: Lab, name: str, document: dict[str, Any]) -> None:
+    """Wait until every link that has a relation is up, and every network function is ready."""
+    service = Service(lab, name)
+    related = relations(lab, service)
+    until = time.monotonic() + SETTLES
+    for index, vnf in service.vnfs.items():
+        given = parameters(document, index)
+        while wrong := troubles(vnf, related.get(index, set()), given):
+            assert time.monotonic() < until, f"{name}/{index}: {wrong}"
+            time.sleep(2)
+
+
+def relations(lab: Lab, service: Service) -> dict[str, set[str]]:
+    """Return the ends of relations of each member, from the service's NSD."""
+    found: dict[str, set[str]] = {}
+    nsd = lab.engine.store.get("nsds", service.record()["nsd-id"])
+    for relation in nsd.get("ns-configuration", {}).get("relation", ()):
+        for end in ("provider", "requirer"):
+            entity = relation[end]
+            found.setdefault(entity["vnf-profile-id"], set()).add(entity["endpoint"])
+    return found
+
+
+def parameters(document: dict[str, Any], index: str) -> dict[str, Any]:
+    """Return what a parameter file gives a member."""
+    for entry in document["additionalParamsForVnf"]:
+        if entry["member-vnf-index"] == index:
+            given: dict[str, Any] = entry["additionalParams"]
+            return given
+    return {}
+
+
+def troubles(vnf: Vnf, related: set[str], given: dict[str, Any]) -> list[str]:
+    """Return what a member lacks: a link that is up, a peer that answers, a function's service."""
+    found = []
+    # A UE has no links that are ours, so its charm has no such action.
+    shows = related - {"uu"}
+    for link, shown in (vnf.action("show-status") if shows else {}).items():
+        if link not in related or shown["state"] in ("unconfigured", "off"):
+            continue
+        if shown["state"] not in ("up", "clear"):
+            found.append(f"{link} is {shown['state']}: {shown.get('reason')}")
+            continue
+        for peer in shown["peers"]:
+            for prefix in peer["prefixes"].split(","):
+                net = ipaddress.ip_network(prefix.strip())
+                if net.num_addresses == 1 and not vnf.pings(str(net.network_address)):
+                    found.append(f"{link}: {peer['peer']} does not answer at {prefix}")
+    if given.get("nf_software", "none") != "none":
+        health = vnf.action("health")
+        alone = "s6a" in str(health["reason"]) and "s6a" not in related
+        if health["state"] != "ready" and not alone:
+            found.append(f"function is {health['state']}: {health['reason']}")
+    return found
