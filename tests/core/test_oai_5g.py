@@ -193,19 +193,20 @@ DOCUMENT = json.loads(rendered("amf")[BASE + "udr-provision.json"])
 
 def test_rows_have_the_columns_of_the_tables() -> None:
     tables = {name: {column for column, _ in columns} for name, columns, _ in provision_5g.TABLES}
-    lines = list(provision_5g.statements({**DOCUMENT, "subscribers": 2}))
+    lines = list(provision_5g.statements({**DOCUMENT, "subscribers": 102}))
     assert all(line.endswith(";") and "\n" not in line for line in lines)
     rows = [re.match(r"(?:INSERT|INSERT IGNORE|REPLACE) INTO (\w+) \(([^)]*)\)", x) for x in lines]
     found = [row for row in rows if row]
-    assert len(found) == 2 * 4, "keys, access, and a row for each of two slices"
+    assert len(found) == 2 * 3, "keys, access and session management, in two batches"
+    assert sum(line.count('"five_qi"') + line.count('"5qi"') for line in lines) == 2 * 102
     for row in found:
         assert set(row[2].split(", ")) <= tables[row[1]]
-    assert "'242881234500001'" in lines[-1]
+    assert "'242881234500101'" in lines[-1]
     assert opc(K, OP) in "".join(lines)
 
 
 def test_a_subscriber_that_is_there_keeps_its_keys() -> None:
-    line = provision_5g.authentication("242881234500000", K, "ab" * 16)
+    line = provision_5g.authentication(["242881234500000"], K, "ab" * 16)
     assert line.startswith("INSERT IGNORE INTO AuthenticationSubscription ")
 
 
@@ -215,7 +216,7 @@ def test_a_text_in_a_statement_cannot_end_it() -> None:
 
 def test_what_a_subscriber_may_use_is_read_back() -> None:
     sessions = DOCUMENT["sessions"]
-    lines = provision_5g.subscription("242881234500000", "24288", sessions, 1000)
+    lines = provision_5g.subscription(["242881234500000"], "24288", sessions, 1000)
     assert '"5qi": 82' in lines[-1]
     assert '"uplink": "1000Mbps"' in lines[-1]
     configuration = provision_5g.dnn_configuration(sessions[0], 1000)

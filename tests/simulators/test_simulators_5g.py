@@ -210,13 +210,13 @@ def test_a_usim_ahead_of_the_udm_is_synchronised(core: Run) -> None:
 def test_who_subscribes_to_no_slice_of_this_network(core: Run) -> None:
     async def go(core: Core) -> None:
         other = [{"sst": 3, "sd": "000003", "dnn": "ims", "five_qi": 9, "priority": 90}]
-        core.sql(*provision_5g.subscription(imsi(5), "24288", other, 10))
+        core.sql(*provision_5g.subscription([imsi(5)], "24288", other, 10))
         one = await core.ue(5, ONE)
         assert await refusal(one.register()) == nas.NO_SLICES
         assert one.rejected == {ONE: nas.NOT_IN_PLMN}
         # The slice is subscribed to, its data network is not.
         other = [{"sst": 1, "sd": "000001", "dnn": "ims", "five_qi": 9, "priority": 90}]
-        core.sql(*provision_5g.subscription(imsi(5), "24288", other, 10))
+        core.sql(*provision_5g.subscription([imsi(5)], "24288", other, 10))
         await one.register()
         assert await refusal(one.establish(wanted(ONE))) == nas.UNKNOWN_DNN_IN_SLICE
         await left(core, one)

@@ -32,7 +32,7 @@ class AmfCharm(KeyedCharm):
         with self._vdu() as vdu:
             secrets = self._keys(vdu, where, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
-            added = provision_5g.authentication(imsi, secrets.subscriber_key, derived)
+            added = provision_5g.authentication([imsi], secrets.subscriber_key, derived)
             self._sql(vdu, [added] + _subscription(asked, imsi, allowed))
         return {"added": imsi, "slices": sorted({str(one["slice"]) for one in shown(allowed)})}
 
@@ -105,7 +105,7 @@ def _allowed(asked: Amf, where: str, text: str) -> List[Dict[str, Any]]:
 
 
 def _subscription(asked: Amf, imsi: str, sessions: List[Dict[str, Any]]) -> List[str]:
-    return provision_5g.subscription(imsi, str(asked.plmn), sessions, asked.ambr_mbps)
+    return provision_5g.subscription([imsi], str(asked.plmn), sessions, asked.ambr_mbps)
 
 
 def shown(sessions: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

@@ -31,6 +31,8 @@ CLIENT = (
 )
 """The client in the container. It takes the password from the container's environment."""
 STAMP = "osm-vpnaas-provisioned"
+BATCH = 100
+"""Subscribers in a statement."""
 FIRST_SQN = "000000000020"
 AMF_FIELD = "8000"
 """Authentication management field: the separation bit, as 5G-AKA wants (TS 33.501, 6.1.3.2)."""
@@ -164,12 +166,11 @@ def literal(value: object) -> str:
     return "'{}'".format(text.replace("\\", "\\\\").replace("'", "''"))
 
 
-def insert(verb: str, table: str, row: Dict[str, object]) -> str:
-    """Return INSERT, INSERT IGNORE or REPLACE of a row."""
-    names = sorted(row)
-    return "{} INTO {} ({}) VALUES ({});".format(
-        verb, table, ", ".join(names), ", ".join(literal(row[name]) for name in names)
-    )
+def insert(verb: str, table: str, rows: Sequence[Dict[str, object]]) -> str:
+    """Return INSERT, INSERT IGNORE or REPLACE of rows with the same columns."""
+    names = sorted(rows[0])
+    listed = ("({})".format(", ".join(literal(row[name]) for name in names)) for row in rows)
+    return "{} INTO {} ({}) VALUES {};".format(verb, table, ", ".join(names), ", ".join(listed))
 
 
 def delete(table: str, where: str) -> str:
@@ -194,11 +195,9 @@ def dnn_configuration(session: Dict[str, Any], ambr_mbps: int) -> Dict[str, Any]
     }
 
 
-def authentication(imsi: str, key: str, opc: str) -> str:
-    """Return the statement with a subscriber's keys; one that is there keeps its row."""
-    row = {
-        "ueid": imsi,
-        "supi": imsi,
+def authentication(imsis: Sequence[str], key: str, opc: str) -> str:
+    """Return the statement with subscribers' keys; one that is there keeps its row."""
+    common = {
         "authenticationMethod": "5G_AKA",
         "encPermanentKey": key,
         "protectionParameterId": key,
@@ -211,14 +210,17 @@ def authentication(imsi: str, key: str, opc: str) -> str:
         "algorithmId": "milenage",
         "encOpcKey": opc,
     }  # type: Dict[str, object]
-    return insert("INSERT IGNORE", "AuthenticationSubscription", row)
+    rows = [dict(common, ueid=imsi, supi=imsi) for imsi in imsis]
+    return insert("INSERT IGNORE", "AuthenticationSubscription", rows)
 
 
-def subscription(imsi: str, plmn: str, sessions: List[Dict[str, Any]], ambr: int) -> List[str]:
-    """Return the statements that set which slices a subscriber may use, and how.
+def subscription(
+    imsis: Sequence[str], plmn: str, sessions: List[Dict[str, Any]], ambr: int
+) -> List[str]:
+    """Return the statements that set which slices subscribers may use, and how.
 
     Args:
-        imsi: Of the subscriber.
+        imsis: Of the subscribers, without gaps.
         plmn: Digits of MCC and MNC.
         sessions: `sst`, `sd`, `dnn`, `five_qi` and `priority` of each.
         ambr: Session-AMBR in Mbit/s.
@@ -227,26 +229,30 @@ def subscription(imsi: str, plmn: str, sessions: List[Dict[str, Any]], ambr: int
     for session in sessions:
         if _snssai(session) not in allowed:
             allowed.append(_snssai(session))
-    key = {"ueid": imsi, "servingPlmnid": plmn}  # type: Dict[str, object]
     # OAI's UE requests no NSSAI, so all are default ones (TS 23.501 clause 5.15.3).
     nssai = {"defaultSingleNssais": allowed}
-    statements = [
-        insert("REPLACE", "AccessAndMobilitySubscriptionData", dict(key, nssai=nssai)),
-        delete("SessionManagementSubscriptionData", _where(imsi, plmn)),
-    ]
-    for one in allowed:
-        configurations = {
-            session["dnn"]: dnn_configuration(session, ambr)
-            for session in sessions
-            if _snssai(session) == one
+    access = [{"ueid": imsi, "servingPlmnid": plmn, "nssai": nssai} for imsi in imsis]
+    management = [
+        {
+            "ueid": imsi,
+            "servingPlmnid": plmn,
+            "singleNssai": one,
+            "dnnConfigurations": {
+                session["dnn"]: dnn_configuration(session, ambr)
+                for session in sessions
+                if _snssai(session) == one
+            },
         }
-        row = dict(key, singleNssai=one, dnnConfigurations=configurations)
-        statements.append(insert("INSERT", "SessionManagementSubscriptionData", row))
-    return statements
-
-
-def _where(imsi: str, plmn: str) -> str:
-    return "ueid = {} AND servingPlmnid = {}".format(literal(imsi), literal(plmn))
+        for imsi in imsis
+        for one in allowed
+    ]
+    ends = (literal(imsis[0]), literal(imsis[-1]), literal(plmn))
+    where = "ueid >= {} AND ueid <= {} AND servingPlmnid = {}".format(*ends)
+    return [
+        insert("REPLACE", "AccessAndMobilitySubscriptionData", access),
+        delete("SessionManagementSubscriptionData", where),
+        insert("INSERT", "SessionManagementSubscriptionData", management),
+    ]
 
 
 def removal(imsi: str) -> List[str]:
@@ -258,10 +264,12 @@ def statements(document: Dict[str, Any]) -> Iterator[str]:
     """Return all there is to fill in, one statement a line."""
     for statement in schema():
         yield statement
-    for index in range(document["subscribers"]):
-        imsi = str(int(document["first_imsi"]) + index).zfill(15)
-        yield authentication(imsi, document["key"], document["opc"])
-        rows = subscription(imsi, document["plmn"], document["sessions"], document["ambr_mbps"])
+    first, count = int(document["first_imsi"]), document["subscribers"]
+    for start in range(0, count, BATCH):
+        numbers = range(first + start, first + min(start + BATCH, count))
+        imsis = [str(number).zfill(15) for number in numbers]
+        yield authentication(imsis, document["key"], document["opc"])
+        rows = subscription(imsis, document["plmn"], document["sessions"], document["ambr_mbps"])
         for statement in rows:
             yield statement
 
