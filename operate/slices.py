@@ -9,6 +9,7 @@ other, and that it is ready, as a relation would tell it.
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from operate.client import Client, OperateError
 from operate.join import End, State, forget, introduce, state_of
 
 Pair = tuple[End, End]
+_BAR = re.compile("[|\u2502\u2503]")
+"""What stands between the columns of a table, drawn with letters or with lines."""
 
 
 def ends_of(client: Client, nsi: Mapping[str, Any]) -> list[Pair]:
@@ -122,7 +125,7 @@ class Joiner:
 
 def names(client: Client) -> list[str]:
     """Return the names of all slices, from the table that the client prints."""
-    rows = [line.split("|") for line in client.verb("nsi-list").splitlines() if "|" in line]
+    rows = [_BAR.split(line) for line in client.verb("nsi-list").splitlines()]
     cells = [row[1].strip() for row in rows if len(row) > 2]
     return [cell for cell in cells if cell and cell != "netslice instance name"]
 

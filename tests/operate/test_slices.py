@@ -143,3 +143,9 @@ def test_one_that_fails_does_not_stop_the_others() -> None:
 
 def test_names_are_those_of_the_table() -> None:
     assert names(Osm()) == ["first"]
+
+    class Drawn(Osm):
+        def verb(self, *words: str) -> str:
+            return super().verb(*words).replace("|", "\u2502", 4).replace("|", "\u2503")
+
+    assert names(Drawn()) == ["first"]
