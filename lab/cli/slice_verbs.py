@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lab.cli.context import Lab, pass_lab
-from lab.cli.options import instantiation_options
+from lab.cli.options import instantiation_options, literally
 from lab.cli.watching import watched
 from lab.nbi.params import public_keys, yaml_options
 from lab.records.store import NSIS, NSRS, Document
@@ -57,11 +57,15 @@ def nsi_list(lab: Lab) -> None:
 
 @click.command("nsi-show")
 @click.argument("name")
+@literally
 @watched
 @pass_lab
-def nsi_show(lab: Lab, name: str) -> None:
+def nsi_show(lab: Lab, name: str, literal: bool) -> None:
     """Show a network slice with its services."""
     nsi = lab.slices.nsi(name)
+    if literal:
+        lab.out.literal(nsi)
+        return
     template = nsi["network-slice-template"]
     shown = {
         **nsi,
