@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 DEADLINE = 600
 """Seconds MySQL may take to answer; a cold start with an image to pull takes minutes."""
@@ -166,7 +166,7 @@ def literal(value: object) -> str:
     return "'{}'".format(text.replace("\\", "\\\\").replace("'", "''"))
 
 
-def insert(verb: str, table: str, rows: Sequence[Dict[str, object]]) -> str:
+def insert(verb: str, table: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return INSERT, INSERT IGNORE or REPLACE of rows with the same columns."""
     names = sorted(rows[0])
     listed = ("({})".format(", ".join(literal(row[name]) for name in names)) for row in rows)
