@@ -93,7 +93,7 @@ def load(tree: Tree, name: str) -> Charm:
         }
         if ends:
             metadata[key] = ends
-    actions = _yaml(tree.common / "actions.yaml")
+    actions = _yaml(tree.common / "actions.yaml") | _yaml(tree.common / "experiment-actions.yaml")
     if declared.network_function:
         actions |= _yaml(tree.common / "nf-actions.yaml")
     if declared.gateway:

@@ -31,7 +31,9 @@ LOGIN = {
     "ssh-hostname": "<rw_mgmt_ip>",
     "ssh-username": "ubuntu",
     "ssh-password": "<ssh_password>",
+    "allow-experiments": "<allow_experiments>",
 }
+"""Charm options that `config` sets first."""
 NOT_FOR_OPERATORS = ("generate-ssh-key", "get-ssh-public-key")
 """LCM calls these by itself; as a primitive they would only confuse."""
 

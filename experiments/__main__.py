@@ -1,10 +1,13 @@
-"""`python -m experiments`: make a campaign on the lab, and its report."""
+"""`python -m experiments`: make a campaign on an OSM, and its report."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -12,14 +15,18 @@ from rich.table import Table
 
 from experiments import campaign as campaigns
 from experiments import qos, setups, slices
+from experiments.ending import clean_up_when_ended
 from experiments.model import Run, environment
-from experiments.profiles import PROFILES
+from experiments.named import PROFILE, adopt
+from experiments.named import profile as between
+from experiments.profiles import PROFILES, Profile
 from experiments.progress import ticking
 from experiments.report import render, summary
+from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
-from lab.ending import clean_up_when_ended
-from lab.vim.qemu.images import bake
+from operate.nbi import Nbi
+from operate.osm import VIMS, Osm
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,6 +66,19 @@ def main() -> None:
 @main.command()
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), default="quick", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Campaign; default a new one.")
+@click.option("--osm", "url", help="A real OSM, https://HOST:9999; default a lab of its own.")
+@click.option("--vim", help="VIM account of that OSM.")
+@click.option(
+    "--slice",
+    "named",
+    multiple=True,
+    metavar="NAME",
+    help="A slice or service that runs already; at least two. Default: two of the campaign's own.",
+)
+@click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
+@click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
+@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="Authority of OSM's TLS.")
+@click.option("--insecure", is_flag=True, help="Take any certificate, as osmclient does.")
 @click.option("--home", type=click.Path(path_type=Path), help="Lab directory; default a new one.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Of the order of runs.")
@@ -73,6 +93,13 @@ def main() -> None:
 def run(
     profile: str,
     out: Path | None,
+    url: str | None,
+    vim: str | None,
+    named: tuple[str, ...],
+    user: str,
+    project: str,
+    ca: str | None,
+    insecure: bool,
     home: Path | None,
     dist: Path,
     seed: int,
@@ -80,50 +107,111 @@ def run(
     only: tuple[str, ...],
     keep: bool,
 ) -> None:
-    """Bring up what the profile measures, make the runs that are missing, report, clean up."""
+    """Bring up what the profile measures, make the runs that are missing, report, clean up.
+
+    The password of --osm is $OSM_PASSWORD, else OSM's default.
+    """
+    if named:
+        if len(set(named)) < 2:
+            raise click.UsageError("--slice: two slices at least are compared")
+        if vim is not None:
+            raise click.UsageError("--vim is for slices that the campaign makes, not for --slice")
+    elif (url is None) != (vim is None):
+        raise click.UsageError("--osm and --vim go together")
+    elif url is not None and PROFILES[profile].machines:
+        raise click.UsageError(f"--profile {profile} is of the lab")
     clean_up_when_ended()
+    if named:
+        with contextlib.ExitStack() as stack:
+            if url is not None:
+                osm = _session(url, user, project, ca, insecure)
+            else:
+                from experiments import on_the_lab
+
+                place = home or Path(os.environ.get("OSMLAB_HOME", "~/.osm-lab")).expanduser()
+                osm = stack.enter_context(on_the_lab.served(place)).osm
+            bed = Testbed(osm, dist, console())
+            _compare(bed, out, url or "a lab", named, seed, repetitions, only)
+        return
     screen = console()
+    chosen = PROFILES[profile]
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")
-    chosen = PROFILES[profile]
-    described = campaign.begin(profile, seed, environment(ROOT, chosen.machines))
-    steps = campaigns.plan(chosen, described["seed"], repetitions)
-    steps = campaigns.matching(steps, only)
-    missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
-    failures = 0
-    if missing:
-        place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
-        place.mkdir(parents=True, exist_ok=True)
-        bed = Testbed(place, dist, screen, chosen.machines)
-        if chosen.machines:
-            bake(screen.print)
-        started = time.monotonic()
-        try:
+    with contextlib.ExitStack() as stack:
+        if url is None or vim is None:
+            from experiments import on_the_lab
+
+            described = campaign.begin(profile, seed, on_the_lab.environment(ROOT, chosen.machines))
+        else:
+            osm = _session(url, user, project, ca, insecure)
+            described = campaign.begin(profile, seed, _environment(osm, vim))
+        steps = campaigns.plan(chosen, described["seed"], repetitions)
+        if url is not None:
+            steps = campaigns.without_the_lab(steps)
+        steps = campaigns.matching(steps, only)
+        missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
+        failures = 0
+        if missing:
             alone = setups.PAIR if chosen.machines else setups.EPC
             beside = campaigns.beside(missing) if chosen.slices else [alone]
-            packages = setups.packages(dist, beside)
-            if not chosen.machines:
-                packages = [*(dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
-            wanted: list[slices.Wanted] = []
-            names = " and ".join(beside)
-            if chosen.slices:
-                packages = [*packages, *slices.packages(dist, place)]
-                wanted = slices.wanted(dist, qos.RATES, qos.LINK, chosen.functions)
-                names = " and ".join(["two slices of five VNFs", *beside])
-            bed.prepare(packages, setups.vims(beside))
-            bed.deploy([*wanted, *setups.wanted(dist, beside, chosen.functions)])
-            screen.print(
-                f"{names} are up after {time.monotonic() - started:.0f} s; "
-                f"{len(missing)} of {len(steps)} runs to make"
-            )
-            failures = campaigns.make(bed, campaign, steps, screen)
-        finally:
-            if keep:
-                screen.print(f"they run on: osm-lab --home {place} ns-list")
+            if url is None or vim is None:
+                place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
+                place.mkdir(parents=True, exist_ok=True)
+                if keep:
+                    left = f"they run on: osm-lab --home {place} ns-list"
+                    stack.callback(screen.print, left)
+                else:
+                    stack.callback(_clean_lab, screen, place)
+                lab = stack.enter_context(on_the_lab.served(place, chosen.machines))
+                lab.accounts(setups.vims(beside))
+                bed = Testbed(lab.osm, dist, screen, lab=lab)
             else:
-                screen.print("cleaning up ...")
-                with ticking(screen, lambda: "removing them"):
-                    bed.clean()
+                bed = Testbed(osm, dist, screen, vim)
+                if not keep:
+                    stack.callback(_clean, bed)
+            failures = _made(bed, campaign, chosen, steps, beside)
+    _told(campaign, failures, screen)
+
+
+def _session(url: str, user: str, project: str, ca: str | None, insecure: bool) -> Osm:
+    """Log in to an OSM."""
+    osm = Osm(Nbi(url, False if insecure else ca or True))
+    osm.nbi.log_in(user, os.environ.get("OSM_PASSWORD", "admin"), project)
+    return osm
+
+
+def _compare(
+    bed: Testbed,
+    out: Path | None,
+    url: str,
+    named: tuple[str, ...],
+    seed: int,
+    repetitions: int | None,
+    only: tuple[str, ...],
+) -> None:
+    """Make the runs between slices that are there, and their report."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    campaign = Campaign(out or Path("results") / f"{PROFILE}-{stamp}")
+    told = {"url": url, "release": str(bed.osm.nbi.version().get("version"))}
+    environs = {**environment(ROOT), "osm": told, "slices": list(named)}
+    described = campaign.begin(PROFILE, seed, environs)
+    for name in named:
+        adopt(bed, name)
+    steps = campaigns.plan(between(bed), described["seed"], repetitions)
+    if only:
+        steps = campaigns.matching(steps, only)
+    else:
+        # Nothing of a user's slices is broken unless it is asked for.
+        steps = [step for step in steps if step.cell.experiment != "dependability"]
+    _told(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)
+
+
+def _told(campaign: Campaign, failures: int, screen: Console) -> None:
+    """Write the report and tell of it.
+
+    Raises:
+        click.ClickException: a run gave no result, or an experiment does not hold.
+    """
     page, table = render.write(campaign)
     runs = campaign.runs()
     screen.print()
@@ -136,6 +224,62 @@ def run(
         )
     if any(made.passed is False for made in runs):
         raise click.ClickException("an experiment did not end as it must, see the report")
+
+
+def _made(
+    bed: Testbed, campaign: Campaign, chosen: Profile, steps: list[Planned], beside: list[str]
+) -> int:
+    """Bring up what runs need and make them; return how many gave no result."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        packages = setups.packages(bed.dist, beside)
+        if not chosen.machines:
+            packages = [*(bed.dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
+        wanted: list[slices.Wanted] = []
+        names = " and ".join(beside)
+        if chosen.slices:
+            packages = [*packages, *slices.packages(bed.dist, Path(scratch))]
+            wanted = slices.wanted(bed.dist, qos.RATES, qos.LINK, chosen.functions)
+            names = " and ".join(["two slices of five VNFs", *beside])
+        bed.prepare(packages)
+    bed.deploy([*wanted, *setups.wanted(bed.dist, beside, chosen.functions)])
+    missing = sum(not campaign.has(step.cell, step.repetition) for step in steps)
+    bed.console.print(
+        f"{names} are up after {time.monotonic() - started:.0f} s; "
+        f"{missing} of {len(steps)} runs to make"
+    )
+    return campaigns.make(bed, campaign, steps, bed.console)
+
+
+def _environment(osm: Osm, vim: str) -> dict[str, Any]:
+    """Return what figures of a real OSM depend on.
+
+    Raises:
+        OperateError: it has no such VIM account.
+    """
+    account = osm.required(VIMS, name=vim)
+    told = osm.nbi.version()
+    return {
+        **environment(ROOT),
+        "osm": {"url": osm.nbi.url, "release": str(told.get("version"))},
+        "vim": {"name": vim, "type": account.get("vim_type"), "url": account.get("vim_url")},
+    }
+
+
+def _clean_lab(screen: Console, home: Path) -> None:
+    from experiments import on_the_lab
+
+    screen.print("cleaning up ...")
+    with ticking(screen, lambda: "removing them"):
+        on_the_lab.clean(home)
+
+
+def _clean(bed: Testbed) -> None:
+    bed.console.print("cleaning up ...")
+    with ticking(bed.console, lambda: "deleting them"):
+        left = bed.clean()
+    for sentence in left:
+        bed.console.print(f"[red]not deleted[/red]: {sentence}")
 
 
 @main.command()

@@ -87,6 +87,17 @@ def names(cell: Cell) -> set[str]:
     return {cell.experiment, own, f"{cell.experiment}:{own}"} if own else {cell.experiment}
 
 
+def without_the_lab(steps: Iterable[Planned]) -> list[Planned]:
+    """Return the runs that any OSM allows; the others need what only the lab can do."""
+    return [
+        step
+        for step in steps
+        if step.cell.experiment not in ("qos", "signalling")
+        and step.cell.params.get("fault") != "charm"
+        and step.cell.params.get("slice") != setups.SITES
+    ]
+
+
 def beside(steps: Iterable[Planned]) -> list[str]:
     """Return the set-ups that runs need in addition to the slices."""
     needed = {str(step.cell.params.get("slice")) for step in steps}

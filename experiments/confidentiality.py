@@ -1,7 +1,8 @@
-"""Captures each underlay while its link carries traffic (experiment `confidentiality`).
+"""Captures below each link while it carries traffic (experiment `confidentiality`).
 
-If the network functions of a slice run, UEs attach through them. Else the experiment sends one
-Diameter request instead.
+Every VDU counts, by kind, the frames that it sends over the interfaces below its links. Both ends
+of a link together show all that goes over it. In the lab Wireshark looks at the wires from outside
+as well, in an extra of its own.
 
 The control is the same traffic between the same VNFs over the same wires without a VPN. It must
 show protocols and the subscriber's IMSI in clear. Otherwise the experiment could not detect a
@@ -11,80 +12,63 @@ failure.
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments import diameter, signalling, wire
-from experiments.testbed import InBackground, Slice, Testbed, Vnf
-from experiments.traffic import tcp
+import click
+
+from experiments import diameter, wire
+from experiments.testbed import Slice, Testbed
+from experiments.wire import Wire
 
 UES = 3
-"""That attach meanwhile, in a slice whose network functions run."""
-
-_LISTEN = r"""
-import json, socket, sys
-request = json.load(sys.stdin)
-server = socket.create_server((request["address"], request["port"]))
-server.settimeout(20)
-connection, _ = server.accept()
-connection.settimeout(20)
-json.dump(len(connection.recv(65536)), sys.stdout)
-"""
-_TELL = r"""
-import json, socket, sys, time
-request = json.load(sys.stdin)
-end = time.monotonic() + 10
-while True:
-    try:
-        connection = socket.create_connection((request["address"], request["port"]), 5)
-        break
-    except OSError:
-        if time.monotonic() > end:
-            raise
-        time.sleep(0.05)
-connection.sendall(bytes.fromhex(request["data"]))
-time.sleep(0.2)
-json.dump(True, sys.stdout)
-"""
+"""That attach meanwhile, in a slice of the lab whose network functions run."""
+SECONDS = 600
 
 
-def subscriber(near: Vnf, far: Vnf, address: str) -> None:
-    """Send one Diameter request about a subscriber to whoever listens there, else to a listener."""
-    where = {"address": address, "port": diameter.PORT}
-    request = dict(where, data=diameter.update_location(diameter.TEST_IMSI).hex())
-    if far.out("ss", "-Hlnt", "sport", "=", f":{diameter.PORT}").strip():
-        near.python(_TELL, request)  # An HSS runs there.
-        return
-    listening = InBackground(lambda: far.python(_LISTEN, where))
-    near.python(_TELL, request)
-    listening.result()
+def subscriber(found: Slice) -> None:
+    """Send one Diameter request about a subscriber over the first link of a slice."""
+    point = found.links[found.signalling]
+    near, far = found[point.near], found[point.far]
+    request = diameter.update_location(diameter.TEST_IMSI).hex()
+    attempt = {
+        "to": found.inner(point.far, point.name),
+        "ports": [diameter.PORT],
+        "say": request,
+        "label": "subscriber",
+    }
+    functions = found.functions_run()  # Then an HSS listens there.
+    if not functions:
+        far.action("start-listener", link=point.endpoint(far.name), port=diameter.PORT)
+    near.action("probe", attempts=json.dumps([attempt]), patience_ms=5000)
+    if not functions:
+        far.action("stop-listener")
 
 
-def traffic(found: Slice, path: str, diameter_over: str) -> None:
-    """Carry something over each link of a slice, and a subscriber's identity over S6a."""
+def traffic(bed: Testbed, found: Slice, path: str, telling: bool) -> None:
+    """Carry something over each link of a slice, and a subscriber's identity over the first."""
     for link in found.links.values():
-        near, far = found[link.near], found[link.far]
-        address = found.target(link.name, path)
-        near.run("ping", "-n", "-q", "-c", "3", "-i", "0.05", address)
-        tcp(near, far, address, 1, mbps=20)
-        if link.name != found.signalling or not diameter_over:
-            continue
-        if signalling.simulated(found):
-            signalling.attach(found, UES)
-        else:
-            subscriber(near, far, found.target(link.name, diameter_over))
+        near = found[link.near]
+        at = {"link": link.endpoint(near.name), "path": path}
+        near.action("measure-throughput", **at, duration=1, bitrate_mbps=20)
+    if telling:
+        subscriber(found)
+        if bed.lab is not None and found.functions_run():
+            bed.lab.attach(found, UES)
 
 
-def identities(found: Slice) -> set[str]:
+def identities(bed: Testbed, found: Slice) -> list[str]:
     """Return the IMSIs that the control must show."""
-    if signalling.simulated(found):
-        return set(signalling.imsis(found, UES))
-    return {diameter.TEST_IMSI}
+    if bed.lab is not None and found.functions_run():
+        return [diameter.TEST_IMSI, *bed.lab.imsis(found, UES)]
+    return [diameter.TEST_IMSI]
 
 
 def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
-    """Capture all underlays while every link of both slices carries traffic over a path.
+    """Capture below all links while every link of both slices carries traffic over a path.
 
     Args:
         bed: with the slices.
@@ -92,10 +76,13 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
             technology `none` for the time of the run: while a link is secured, the guard of its
             VDUs lets no Diameter pass beside the tunnel.
 
+    Slices that were found by name carry no Diameter request: whoever answers there is not ours.
+
     Returns:
-        Frames by kind and the IMSIs seen, per slice and link; and whether every wire is as it must
-        be: with the tunnel nothing clear and something protected, without it clear traffic on every
-        wire and the IMSI on the first slice's S6a.
+        Frames by kind and the IMSIs seen, per slice and link, and in the lab the same of the wires
+        from outside; and whether every link is as it must be: with the tunnel nothing clear and
+        something protected, without it clear traffic on every link and the IMSI on the first
+        slice's S6a.
     """
     first = next(iter(bed.slices))
     told = bed.slices[first].signalling
@@ -103,39 +90,78 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
     if control:
         bed.configure(first, told, "none")
     try:
-        telling = [first] if control else list(bed.slices)
-        wires = _captured(bed, path, dict.fromkeys(telling, "tunnel"))
+        ours = [found.name for found in bed.slices.values() if found.ours]
+        seen, outside = _captured(bed, path, [first] if control else ours)
     finally:
         if control:
             bed.configure(first, told, "wireguard")
-    good = True
-    links: dict[str, Any] = {}
-    for (name, link), seen in wires.items():
-        if control:
-            good &= bool(seen.clear)
-            shown = identities(bed.slices[first]) <= set(seen.imsis)
-            good &= (name, link) != (first, told) or shown
-        else:
-            good &= not seen.clear and not seen.imsis and seen.protected > 0
-        links[f"{name}/{link}"] = {
-            "frames": seen.frames,
-            "protected": seen.protected,
-            "clear": sum(seen.clear.values()),
-            "imsis": list(seen.imsis),
-        }
-    return {"links": links}, good
+    wanted = set(identities(bed, bed.slices[first]))
+    good, result = True, {}
+    for name, wires in (("links", seen), ("outside", outside)):
+        if wires:
+            result[name] = {where: shown(one) for where, one in wires.items()}
+        for where, one in wires.items():
+            if control:
+                good &= bool(one.clear)
+                good &= where != f"{first}/{told}" or wanted <= set(one.imsis)
+            else:
+                good &= not one.clear and not one.imsis and one.protected > 0
+    return result, good
+
+
+def shown(one: Wire) -> dict[str, Any]:
+    """Return what a record keeps of a wire."""
+    return {
+        "frames": one.frames,
+        "protected": one.protected,
+        "clear": sum(one.clear.values()),
+        "imsis": list(one.imsis),
+    }
 
 
 def _captured(
-    bed: Testbed, path: str, diameter_over: dict[str, str]
-) -> dict[tuple[str, str], wire.Wire]:
-    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
-        files = stack.enter_context(bed.captured(Path(scratch)))
-        work = [
-            InBackground(lambda s=found: traffic(s, path, diameter_over.get(s.name, "")))  # type: ignore[misc]
-            for found in bed.slices.values()
+    bed: Testbed, path: str, telling: list[str]
+) -> tuple[dict[str, Wire], dict[str, Wire]]:
+    """Return what was seen of every link, in the VDUs and in the lab from outside."""
+
+    def work(found: Slice) -> dict[str, Wire]:
+        wanted = ",".join(identities(bed, found))
+        linked = [
+            vnf
+            for vnf in found.vnfs.values()
+            if any(vnf.name in (link.near, link.far) for link in found.links.values())
         ]
-        for background in work:
-            background.result()
-        stack.pop_all().close()
-        return {where: wire.dissect(file) for where, file in files.items()}
+        for vnf in linked:
+            vnf.action("start-capture", seconds=SECONDS, identities=wanted)
+        traffic(bed, found, path, found.name in telling)
+        told = {vnf.name: vnf.action("stop-capture")["links"] for vnf in linked}
+        return {
+            f"{found.name}/{link.name}": merged(
+                told[end][link.endpoint(end)] for end in (link.near, link.far)
+            )
+            for link in found.links.values()
+        }
+
+    with tempfile.TemporaryDirectory() as scratch:
+        files: Mapping[tuple[str, str], Path] = {}
+        with contextlib.ExitStack() as stack:
+            if bed.lab is not None:
+                files = stack.enter_context(bed.lab.captured(bed.slices.values(), Path(scratch)))
+            seen = bed.in_slices(work)
+        outside = {f"{name}/{link}": wire.dissect(file) for (name, link), file in files.items()}
+    return {where: one for wires in seen.values() for where, one in wires.items()}, outside
+
+
+def merged(ends: Any) -> Wire:
+    """Return what both ends of a link sent, as one wire."""
+    frames: dict[str, int] = {}
+    imsis: set[str] = set()
+    for end in ends:
+        if end["missed"]:
+            raise click.ClickException(
+                f"a capture missed {end['missed']} frames: its VDU had no time for them"
+            )
+        for kind, number in end["sent"].items():
+            frames[kind] = frames.get(kind, 0) + number
+        imsis |= {imsi for imsi, number in end["identities"].items() if number}
+    return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)))

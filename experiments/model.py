@@ -12,9 +12,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.vim import probe
-from lab.vim.qemu.accelerator import accelerator
-
 SCHEMA = 1
 
 Params = Mapping[str, Any]
@@ -84,7 +81,8 @@ class Run:
         return run
 
 
-def _first_line(*argv: str) -> str:
+def first_line(*argv: str) -> str:
+    """Return the first line that a program prints, or why there is none."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
     except FileNotFoundError:
@@ -100,32 +98,21 @@ def _cpu() -> str:
     return platform.machine()
 
 
-def _of_machines() -> dict[str, str]:
-    """Return the data plane of virtual machines: the WireGuard of their own kernel."""
-    how = "KVM" if accelerator().real else "emulated processors (TCG)"
-    return {"backend": "kernel", "version": f"of virtual machines, {how}"}
-
-
-def environment(root: Path, machines: bool = False) -> dict[str, Any]:
-    """Return the environment that figures depend on; it is equal for all runs of a campaign.
+def environment(root: Path) -> dict[str, Any]:
+    """Return the environment that figures of any OSM depend on, equal for all runs of a campaign.
 
     Args:
         root: root of the source tree; its commit is included if it is a git work tree.
-        machines: whether VDUs are virtual machines.
     """
-    if machines:
-        dataplane = _of_machines()
-    else:
-        found = probe()
-        dataplane = {"backend": found.backend, "version": found.version}
-    commit = _first_line("git", "-C", str(root), "describe", "--always", "--dirty")
+    commit = first_line("git", "-C", str(root), "describe", "--always", "--dirty")
     return {
-        "host": {"cpu": _cpu(), "cpus": os.cpu_count(), "kernel": platform.release()},
-        "dataplane": {**dataplane, "cipher": "ChaCha20-Poly1305"},
         "versions": {
-            "iperf3": _first_line("iperf3", "--version"),
-            "tshark": _first_line("tshark", "--version"),
             "python": platform.python_version(),
             "commit": "unknown" if commit.startswith("fatal") else commit,
         },
     }
+
+
+def host() -> dict[str, Any]:
+    """Return what this machine is, where all of a campaign happens on it."""
+    return {"cpu": _cpu(), "cpus": os.cpu_count(), "kernel": platform.release()}

@@ -7,10 +7,12 @@ from typing import Any
 
 from experiments import qos
 from experiments.testbed import Testbed
-from experiments.traffic import echoes, load, tcp, udp
+from experiments.traffic import load
 
 UDP_MBPS = 20
 """Rate of the UDP stream that shows jitter and loss: far below what paths carry."""
+EMULATED_MBPS = 5
+"""The same between machines of the lab, whose paths carry little where they are emulated."""
 
 
 def run(
@@ -30,34 +32,39 @@ def run(
     Returns:
         Mbit/s and retransmits of TCP, jitter and loss of UDP, round trip times of echo requests.
     """
-    if link == qos.LINK:
+    if link == qos.LINK and bed.found(slice).ours:
         qos.ensure(bed, enforced=False)  # The cost of a tunnel is asked for, not of a share.
     measured = bed.found(slice)
     point = measured.links[link]
-    near, far, address = measured[point.near], measured[point.far], measured.target(link, path)
+    near = measured[point.near]
+    slow = bed.lab is not None and bed.lab.machines
     with contextlib.ExitStack() as stack:
         if neighbour:
             for other in bed.slices.values():
-                if other is not measured:
-                    target = other.target(link, path)
-                    ends = other[point.near], other[point.far]
-                    stack.enter_context(load(*ends, target, 3 * seconds + 60))
-        listening = measured.listening(link, path)
-        rate = tcp(near, far, address, seconds, listening=listening)
-        # Half of what passes, where a path carries little, as one of emulated machines.
-        stream_rate = min(UDP_MBPS, rate["mbps"] / 2)
-        stream = udp(near, far, address, seconds, stream_rate, listening=listening)
-        delay = echoes(near, address, max(20, int(seconds * 50)), 20)
+                if other is not measured and link in other.links:
+                    theirs = other.links[link]
+                    end = other[theirs.near]
+                    stack.enter_context(load(end, theirs.endpoint(end.name), path))
+        told = near.action(
+            "measure-link",
+            link=point.endpoint(near.name),
+            path=path,
+            duration=seconds,
+            udp_mbps=EMULATED_MBPS if slow else UDP_MBPS,
+            count=max(20, seconds * 50),
+        )
+    trips = told["echoes"]["rtt-ms"]
     return {
         # Whether vCPUs count: not every machine lets the lab hold a VDU to its flavour.
-        "limited": not any(
-            note.startswith("vCPUs")
-            for vnf in (near, far)
-            for note in vnf.vim.server(vnf.server).notes
-        ),
-        "mbps": rate["mbps"],
-        "retransmits": rate["retransmits"],
-        "jitter_ms": stream["jitter_ms"],
-        "loss_percent": stream["loss_percent"],
-        **delay,
+        "limited": bed.lab is None or bed.lab.limited([near, measured[point.far]]),
+        "mbps": told["tcp"]["mbps"],
+        "retransmits": told["tcp"]["retransmits"],
+        "jitter_ms": told["udp"]["jitter-ms"],
+        "loss_percent": told["udp"]["loss-percent"],
+        "rtt_ms": trips["avg"],
+        "rtt_p50_ms": trips["median"],
+        "rtt_p99_ms": trips["p99"],
+        "rtt_max_ms": trips["max"],
+        "lost": told["echoes"]["sent"] - told["echoes"]["received"],
+        "sent": told["echoes"]["sent"],
     }, None

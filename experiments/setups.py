@@ -36,7 +36,7 @@ class Service:
     Attributes:
         name: Of the instance.
         nsd: Its descriptor.
-        vim: Account of the VNFs that the parameters place nowhere.
+        vim: Account of the VNFs that the parameters place nowhere, "" for the campaign's.
         text: Parameters for ns-create.
         alone: Whether it stands in place of the slices.
     """
@@ -48,20 +48,20 @@ class Service:
     alone: bool = False
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
+    def document(self) -> Mapping[str, Any]:
         """Its parameters."""
         found: Mapping[str, Any] = yaml.safe_load(self.text)
         return found
 
     @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Its parameters; a slice has them inside others."""
+        return self.document
+
+    @property
     def service(self) -> str:
         """Name of the network service."""
         return self.name
-
-    def verb(self, file: Path) -> tuple[str, ...]:
-        """Return the words that instantiate it with the parameters in a file."""
-        words = ("--ns_name", self.name, "--nsd_name", self.nsd, "--vim_account", self.vim)
-        return ("ns-create", *words, "--config_file", str(file))
 
 
 def packages(dist: Path, names: Iterable[str]) -> list[Path]:
@@ -97,16 +97,13 @@ def wanted(dist: Path, names: Iterable[str], functions: bool) -> list[Service]:
         files = {DOUBLE: "epc", SITES: "epc_multisite", EPC: "epc", PAIR: "vpn_basic"}
         file = files[name]
         text = (dist / "params" / f"{file}.yaml").read_text(encoding="utf-8")
-        if name in (EPC, PAIR):
-            made.append(Service(name, f"{file}_ns", "lab", text, alone=True))
-            continue
-        if name == SITES:
-            made.append(Service(name, "epc_ns", HOME, text))
-            continue
-        document = yaml.safe_load(moved(text, _RANGES))
-        if functions:
-            for member in document["additionalParamsForVnf"]:
+        document = yaml.safe_load(moved(text, _RANGES) if name == DOUBLE else text)
+        for member in document["additionalParamsForVnf"]:
+            member["additionalParams"]["allow_experiments"] = "yes"
+            if name == DOUBLE and functions:
                 member["additionalParams"]["nf_software"] = "oai"
         text = yaml.safe_dump(document, sort_keys=False)
-        made.append(Service(name, "epc_ns_double", "lab", text))
+        nsd = {DOUBLE: "epc_ns_double", PAIR: "vpn_basic_ns"}.get(name, "epc_ns")
+        vim = HOME if name == SITES else ""
+        made.append(Service(name, nsd, vim, text, alone=name in (EPC, PAIR)))
     return made

@@ -45,10 +45,18 @@ class Wanted:
     nst: str
     text: str
 
+    vim = ""
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The parameters of nsi-create."""
+        found: Mapping[str, Any] = yaml.safe_load(self.text)
+        return found
+
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The parameters of its one service."""
-        (subnet,) = yaml.safe_load(self.text)["netslice-subnet"]
+        (subnet,) = self.document["netslice-subnet"]
         found: Mapping[str, Any] = subnet
         return found
 
@@ -56,11 +64,6 @@ class Wanted:
     def service(self) -> str:
         """Name of its one network service."""
         return f"{self.name}.{SUBNET}"
-
-    def verb(self, file: Path) -> tuple[str, ...]:
-        """Return the words that instantiate it with the parameters in a file."""
-        words = ("--nsi_name", self.name, "--nst_name", self.nst, "--vim_account", "lab")
-        return ("nsi-create", *words, "--config_file", str(file))
 
 
 def moved(text: str, ranges: Sequence[tuple[str, str]]) -> str:
@@ -129,6 +132,7 @@ def wanted(
         document = yaml.safe_load(text if name == EMBB else second(text))
         for member in document["netslice-subnet"][0]["additionalParamsForVnf"]:
             values = member["additionalParams"]
+            values["allow_experiments"] = "yes"
             if f"{link}_five_qi" in values:
                 values.update({f"{link}_{key}": value for key, value in rates[name].items()})
             if functions:

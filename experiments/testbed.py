@@ -1,34 +1,47 @@
-"""Two slices side by side on the lab, and what experiments do to them.
+"""Two slices side by side on an OSM, and what experiments do to them, over OSM's own API.
 
-Life-cycle steps are verbs of osm-lab in processes of their own, as an operator's; traffic and
-observation use the VDUs' consoles and the wires of the VIM, which no network service knows of.
+Whatever an experiment does in a VDU is a day-2 primitive of its VNF. Nothing here knows what stands
+behind the API. What only a lab can do is `Testbed.lab`, which is None elsewhere.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shlex
-import subprocess
-import sys
-import threading
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from experiments import setups
+from experiments.background import side_by_side
 from experiments.progress import ticking
 from experiments.setups import Service
 from experiments.slices import Wanted
-from lab.vim import Vim
-from operate.client import Client
+from operate.client import OperateError
+from operate.nbi import Document, Refused
+from operate.osm import (
+    NS_OPERATIONS,
+    NSDS,
+    NSI_OPERATIONS,
+    NSTS,
+    SERVICES,
+    SLICES,
+    VIMS,
+    VNFDS,
+    Osm,
+)
+
+if TYPE_CHECKING:
+    from experiments.on_the_lab import Lab
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
+PATIENCE = 600.0
+"""Seconds that what several services do side by side may take."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +91,10 @@ class Addresses:
 
     Attributes:
         inner: in a tunnel.
-        own: on the interface under it.
-        outer: where the other end reaches that, a floating address if there is one.
+        outer: where the other end reaches the interface under it.
     """
 
     inner: Mapping[tuple[str, str], str]
-    own: Mapping[tuple[str, str], str]
     outer: Mapping[tuple[str, str], str]
 
     @classmethod
@@ -107,47 +118,55 @@ class Addresses:
             for key, value in item["additionalParams"].items()
             if key.endswith("_gateway") and value != "auto"
         }
-        return cls(inner, own, own | floating)
+        return cls(inner, own | floating)
 
 
 @dataclass(frozen=True)
 class Vnf:
-    """A VNF of a slice and its VDU's console."""
+    """A VNF of a slice, and its primitives.
+
+    Attributes:
+        slice: Name of the slice.
+        service: Id of the network service.
+        name: Its member-vnf-index.
+        id: Of its record.
+        vdu: Its one VDU.
+        server: That VDU's id at the VIM.
+        management: Its management address.
+        application: Its charm's application.
+        vnfd: Id of its descriptor.
+    """
 
     slice: str
     service: str
     name: str
+    id: str
+    vdu: str
     server: str
     management: str
     application: str
-    vim: Vim = field(repr=False)
+    vnfd: str
+    osm: Osm = field(repr=False)
 
-    def run(
-        self, *argv: str, text: str | None = None, timeout: float = 120.0
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the console as root, whatever it exits with."""
-        return self.vim.console(self.server, argv, input=text, timeout=timeout)
+    def start(self, primitive: str, /, **params: object) -> str:
+        """Start a day-2 primitive; return the operation."""
+        return self.osm.start(self.service, self.name, primitive, dashed(params))
 
-    def out(self, *argv: str, text: str | None = None, timeout: float = 120.0) -> str:
-        """Run a command that must work; return what it printed.
-
-        Raises:
-            click.ClickException: it failed.
-        """
-        done = self.run(*argv, text=text, timeout=timeout)
-        if done.returncode:
-            reason = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-            raise click.ClickException(f"{self}: {argv[0]} failed: {reason[-1]}")
-        return done.stdout
-
-    def python(self, program: str, request: object, timeout: float = 120.0) -> Any:
-        """Run a Python program that reads JSON and prints JSON.
+    def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
+        """Run a day-2 primitive; return its JSON.
 
         Raises:
             click.ClickException: it failed.
         """
-        told = self.out("python3", "-I", "-c", program, text=json.dumps(request), timeout=timeout)
-        return json.loads(told)
+        try:
+            return self.osm.action(self.service, self.name, primitive, dashed(params))
+        except OperateError as error:
+            raise click.ClickException(f"{self}: {primitive}: {error.message}") from None
+
+    def run(self, command: str) -> str:
+        """Run a command line on the VDU as its login user; return what it printed."""
+        started = self.osm.start(self.service, self.name, "run", {"command": command})
+        return self.osm.output(started)
 
     def __str__(self) -> str:
         """Return slice and VNF."""
@@ -159,17 +178,19 @@ class Slice:
     """A slice: one network service with its own links.
 
     Attributes:
+        ns_id: Id of the service.
         parameters: What its service was instantiated with.
         links: Links between its VNFs; the first carries subscriber data.
+        ours: Whether the campaign made it; else it was there before.
     """
 
     name: str
     ns_id: str
     addresses: Addresses
     vnfs: Mapping[str, Vnf]
-    vim: Vim = field(repr=False)
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     links: Mapping[str, Link] = field(default_factory=lambda: LINKS, repr=False)
+    ours: bool = True
 
     def __getitem__(self, name: str) -> Vnf:
         """Return a VNF."""
@@ -179,69 +200,22 @@ class Slice:
         """Return a VNF's address inside a link's tunnel."""
         return self.addresses.inner[vnf, self.links[link].prefix or link]
 
-    def target(self, link: str, path: str) -> str:
-        """Return the far end's address of a link, for traffic inside or outside the tunnel."""
-        far = self.links[link].far
-        return self.inner(far, link) if path == "tunnel" else self.addresses.outer[far, link]
-
-    def listening(self, link: str, path: str) -> str:
-        """Return the address at which the far end of a link listens for that traffic."""
-        far = self.links[link].far
-        return self.inner(far, link) if path == "tunnel" else self.addresses.own[far, link]
-
     @property
     def signalling(self) -> str:
         """The link that tells of subscribers."""
         return next(iter(self.links))
 
-    def network(self, link: str) -> str:
-        """Return the id of the network under a link."""
-        return next(
-            network.id
-            for network in self.vim.networks()
-            if network.tag == self.ns_id and network.name.rpartition(".")[2] == link
-        )
-
-
-class InBackground:
-    """A function in a thread; `result` gives its value or raises its error.
-
-    Attributes:
-        patience: Seconds that `result` waits by default.
-    """
-
-    patience = 300.0
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
-
-    def _run(self, work: Callable[[], Any]) -> None:
-        try:
-            self._value = work()
-        except BaseException as error:
-            self._error = error
-
     @property
-    def ended(self) -> bool:
-        """Whether it has ended."""
-        return not self._thread.is_alive()
+    def user_plane(self) -> str:
+        """The link that carries users' packets: S1-U, else the last one."""
+        return "s1u" if "s1u" in self.links else list(self.links)[-1]
 
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for its end.
-
-        Raises:
-            click.ClickException: it does not end.
-        """
-        timeout = self.patience if timeout is None else timeout
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            raise click.ClickException(f"background work did not end within {timeout:.0f} s")
-        if self._error is not None:
-            raise self._error
-        return self._value
+    def functions_run(self) -> bool:
+        """Tell whether network functions run in it."""
+        return any(
+            member.get("additionalParams", {}).get("nf_software", "none") != "none"
+            for member in self.parameters.get("additionalParamsForVnf", ())
+        )
 
 
 def dashed(params: Mapping[str, object]) -> dict[str, object]:
@@ -250,41 +224,34 @@ def dashed(params: Mapping[str, object]) -> dict[str, object]:
 
 
 class Testbed:
-    """A separate lab with the slices of an experiment."""
+    """An OSM with the slices of an experiment."""
 
     __test__ = False  # Its name is the trade's word, not pytest's.
 
-    def __init__(self, home: Path, dist: Path, console: Console, machines: bool = False) -> None:
-        """Use a lab directory that has nothing yet.
+    def __init__(
+        self, osm: Osm, dist: Path, console: Console, vim: str = "lab", lab: Lab | None = None
+    ) -> None:
+        """Use an OSM.
 
         Args:
-            home: of the lab.
-            dist: with the packages.
-            console: for progress.
-            machines: whether VDUs are virtual machines; emulated ones take their time.
+            osm: session, logged in.
+            dist: folder of the built packages.
+            console: where to tell of progress.
+            vim: account for slices and services.
+            lab: what only the lab can do, where it is one.
         """
-        self.home = home
+        self.osm = osm
         self.dist = dist
         self.console = console
-        self.machines = machines
-        #: Seconds that a service may take.
-        self.patience = 900.0 if machines else 300.0
-        # Charms that look at their VDUs would take processor time from a measurement.
-        environment = {"OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
-        if machines:
-            environment["OSMLAB_TIMEOUT_FACTOR"] = "0.5"
-        self.client = Client(
-            (sys.executable, "-m", "lab.cli", "--home", str(home)),
-            timeout=600.0 if machines else 180.0,
-            pause=0.3,
-            environment=environment,
-        )
+        self.vim = vim
+        self.lab = lab
         #: The two whose isolation is shown.
         self.slices: dict[str, Slice] = {}
         #: Services that are measured beside them, see `experiments.setups`.
         self.others: dict[str, Slice] = {}
         #: Whether the charms enforce the 5QIs of the slices at this moment.
         self.shaped = False
+        self._undo: list[Callable[[], object]] = []
 
     def found(self, name: str) -> Slice:
         """Return a slice, or a service beside them, by name.
@@ -297,132 +264,149 @@ class Testbed:
             raise click.ClickException(f"{name} is not up; there are {', '.join(everything)}")
         return everything[name]
 
-    # -- verbs ---------------------------------------------------------------------------------
+    def all_vnfs(self) -> list[Vnf]:
+        """Return the VNFs of all slices."""
+        return [vnf for found in self.slices.values() for vnf in found.vnfs.values()]
 
-    def verb(self, *words: str, show: bool = False) -> str:
-        """Run a verb of osm-lab; return the JSON it printed.
+    def in_slices(self, work: Callable[[Slice], Any]) -> dict[str, Any]:
+        """Do the same in all slices at once; OSM does one operation of a service at a time."""
+        names = list(self.slices)
+        told = side_by_side(lambda name: work(self.slices[name]), names, PATIENCE)
+        return dict(zip(names, told, strict=True))
 
-        Raises:
-            click.ClickException: it failed.
-        """
-        if show:
-            self.console.print(f"[bold]$ osm-lab {shlex.join(words)}[/bold]", highlight=False)
-        return replace(self.client, command=(*self.client.command, "--json")).verb(*words)
-
-    def start_action(self, where: Vnf, primitive: str, **params: object) -> str:
-        """Start a day-2 primitive; return the operation."""
-        return self.client.start(where.service, where.name, primitive, dashed(params))
-
-    def action(self, where: Vnf, primitive: str, **params: object) -> dict[str, Any]:
-        """Run a day-2 primitive and return its result.
-
-        Raises:
-            click.ClickException: it failed.
-        """
-        return self.client.action(where.service, where.name, primitive, dashed(params))
+    # -- links ---------------------------------------------------------------------------------
 
     def configure(self, name: str, link: str, technology: str) -> None:
-        """Set what secures a link of a slice, at both of its ends at once."""
+        """Set what secures a link of a slice, at both of its ends; the rest is as at Day-1."""
         found = self.found(name)
         point = found.links[link]
-        network, operations = found.network(link), []
         for end in (point.near, point.far):
-            port = next(
-                p for p in found.vim.server(found[end].server).ports if p.network_id == network
-            )
-            operations.append(
-                self.start_action(
-                    found[end],
-                    "configure",
-                    link=point.endpoint(end),
-                    technology=technology,
-                    inner_address=f"{found.inner(end, link)}/24",
-                    underlay_interface=port.interface,
-                )
-            )
-        for operation in operations:
-            record = self.client.wait(operation)
-            if record["operationState"] != "COMPLETED":
-                raise click.ClickException(f"configure {link}: {record.get('errorMessage')}")
+            given = self._day_1(found, found[end], point.endpoint(end))
+            found[end].action("configure", **{**given, "technology": technology})
         until = time.monotonic() + 60
-        words = ("ping", "-n", "-q", "-c", "1", "-w", "2", found.target(link, "tunnel"))
-        while found[point.near].run(*words).returncode:
+        while not self.answers(found, link):
             if time.monotonic() > until:
                 raise click.ClickException(f"{name}: {link} does not come up with {technology}")
 
+    def _day_1(self, found: Slice, vnf: Vnf, link: str) -> dict[str, object]:
+        """Return the Day-1 parameters of a link, as OSM gave them to `configure`."""
+        vnfd = self.osm.nbi.get(f"{VNFDS}/{vnf.vnfd}")
+        values = next(
+            member["additionalParams"]
+            for member in found.parameters["additionalParamsForVnf"]
+            if member["member-vnf-index"] == vnf.name
+        )
+        entries = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"]
+        for entry in entries:
+            for primitive in entry.get("initial-config-primitive") or ():
+                if primitive["name"] != "configure":
+                    continue
+                given = {
+                    parameter["name"]: _filled(parameter, values)
+                    for parameter in primitive["parameter"]
+                }
+                if given["link"] == link:
+                    return given
+        raise click.ClickException(f"{vnf}: its descriptor configures no link {link}")
+
+    def answers(self, found: Slice, link: str) -> bool:
+        """Tell whether the far end of a link answers an echo request through the tunnel."""
+        point = found.links[link]
+        near = found[point.near]
+        try:
+            near.action("measure-latency", link=point.endpoint(near.name), count=1)
+        except click.ClickException:
+            return False
+        return True
+
     # -- slices --------------------------------------------------------------------------------
 
-    def prepare(self, packages: Sequence[Path], vims: Mapping[str, Path] | None = None) -> None:
-        """Make VIM accounts and onboard packages, which begin with those of VNFs.
+    def prepare(self, packages: Sequence[Path]) -> None:
+        """Onboard packages, which begin with those of VNFs.
 
-        Args:
-            packages: in their order.
-            vims: accounts with a configuration, beside the plain one.
+        What is onboarded already is used as it is.
         """
-        type_of = ("--account_type", "qemu") if self.machines else ()
-        self.verb("vim-create", "--name", "lab", *type_of, show=True)
-        for name, file in (vims or {}).items():
-            self.verb("vim-create", "--name", name, "--config_file", str(file), show=True)
+        places = {"vnf": VNFDS, "ns": NSDS, "nst": NSTS}
         for package in packages:
-            words = package.name.removesuffix(".tar.gz").split("_")
-            kind = next(word for word in words if word in ("vnf", "ns", "nst"))
-            verb = {"vnf": "vnfpkg-create", "ns": "nspkg-create", "nst": "nst-create"}[kind]
-            self.verb(verb, str(package))
+            name = package.name.removesuffix(".tar.gz")
+            place = places[next(word for word in name.split("_") if word in places)]
+            if self.osm.nbi.find(place, id=name) is None:
+                key = self.osm.onboard(place, package)
+                self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
 
     def deploy(self, wanted: Sequence[Wanted | Service]) -> None:
-        """Instantiate slices and services side by side, and wait until all their charms are idle.
-
-        Args:
-            wanted: slices and services; each may take `patience`, as they share the processors.
+        """Instantiate slices and services side by side, and wait until all their links are up.
 
         Raises:
             click.ClickException: one failed, or it takes too long.
         """
-        for one in wanted:
-            file = self.home / f"{one.name}.yaml"
-            file.write_text(one.text, encoding="utf-8")
-            self.verb(*one.verb(file), show=True)
-        patience = self.patience * len(wanted)
+        started = {one.name: self._instantiate(one) for one in wanted}
+        patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(wanted)
         until = time.monotonic() + patience
-        waiting = list(wanted)
-        names = [one.service for one in waiting]
-        with ticking(self.console, lambda: "; ".join(map(self._stage, names))):
-            self._wait(waiting, until, patience)
-        self.shaped = any(isinstance(one, Wanted) for one in wanted)
-
-    def _stage(self, service: str) -> str:
-        """Say how far a service has come."""
-        record = json.loads(self.verb("ns-show", service))
-        if (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle") is not None:
-            return f"{service}: ready"
-        vdus = [
-            vdu for vnf in json.loads(self.verb("vnf-list", "--ns", service)) for vdu in vnf["vdur"]
-        ]
-        up = sum(vdu["status"] == "ACTIVE" for vdu in vdus)
-        if up < len(vdus):
-            return f"{service}: {up} of {len(vdus)} VDUs are up"
-        return f"{service}: the charms bring up the links"
-
-    def _wait(self, waiting: list[Wanted | Service], until: float, patience: float) -> None:
-        """Wait for services in turn; take each as a slice or as one of the others."""
-        while waiting:
-            one = waiting[0]
-            service = one.service
-            record = json.loads(self.verb("ns-show", service))
-            if record["nsState"] == "BROKEN":
-                raise click.ClickException(f"{service} is BROKEN: {record.get('errorDetail')}")
-            seconds = (record.get("lab") or {}).get("seconds-vms-ready-to-charms-idle")
-            if seconds is not None:
+        with ticking(self.console, lambda: "; ".join(self._stage(one) for one in wanted)):
+            for one in wanted:
+                place = NSI_OPERATIONS if isinstance(one, Wanted) else NS_OPERATIONS
+                try:
+                    self.osm.finished(place, started[one.name])
+                except OperateError as error:
+                    raise click.ClickException(f"{one.service}: {error.message}") from None
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
-                made = self.read(one.name, one.parameters, service, links)
+                made = self.read(one.name, one.parameters, one.service, links)
+                self._wait_up(made, until)
                 where = self.slices if isinstance(one, Wanted) or one.alone else self.others
                 where[one.name] = made
-                self.console.print(
-                    f"{service}: all tunnels were up {seconds:.1f} s after the VMs were ready"
-                )
+        self.shaped = any(isinstance(one, Wanted) for one in wanted)
+
+    def _instantiate(self, one: Wanted | Service) -> str:
+        """Order a slice or a service; return the operation."""
+        vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
+        given = self._with_ids(one.document)
+        if isinstance(one, Wanted):
+            body = {"nsiName": one.name, "nstId": self.osm.required(NSTS, id=one.nst)["_id"]}
+            made = self.osm.nbi.post(SLICES, {**body, "vimAccountId": vim, **given})
+            self._undo.append(lambda: self.osm.delete_slice(one.name))
+            return str(made["nsilcmop_id"])
+        body = {"nsName": one.name, "nsdId": self.osm.required(NSDS, id=one.nsd)["_id"]}
+        made = self.osm.nbi.post(SERVICES, {**body, "vimAccountId": vim, **given})
+        self._undo.append(lambda: self.osm.delete_service(one.name))
+        return str(made["nslcmop_id"])
+
+    def _with_ids(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters with ids of VIM accounts in place of names, as osmclient sends them."""
+        ids = {account["name"]: account["_id"] for account in self.osm.nbi.get(VIMS)}
+        given: dict[str, Any] = json.loads(json.dumps(document))
+        for vnf in given.get("vnf", ()):
+            if "vim_account" in vnf:
+                vnf["vimAccountId"] = ids[vnf.pop("vim_account")]
+        for vld in given.get("vld", ()):
+            names = vld.get("vim-network-name")
+            if isinstance(names, dict):
+                vld["vim-network-name"] = {ids[vim]: name for vim, name in names.items()}
+        return given
+
+    def _stage(self, one: Wanted | Service) -> str:
+        """Say how far a service has come."""
+        record = self.osm.nbi.find(SERVICES, name=one.service)
+        if record is None:
+            return f"{one.service}: ordered"
+        return f"{one.service}: {record.get('nsState')}"
+
+    def _wait_up(self, made: Slice, until: float) -> None:
+        """Wait until all links of a service are up, which they become after the instantiation."""
+        waiting = list(made.vnfs.values())
+        while waiting:
+            shown = waiting[0].action("show-status")
+            mine = {
+                link.endpoint(waiting[0].name)
+                for link in made.links.values()
+                if waiting[0].name in (link.near, link.far)
+            }
+            down = [f"{name} {shown[name].get('state')}" for name in mine
+                    if shown[name].get("state") not in ("up", "clear")]  # fmt: skip
+            if not down:
                 waiting.pop(0)
             elif time.monotonic() > until:
-                raise click.ClickException(f"{service} is not up after {patience:.0f} s")
+                raise click.ClickException(f"{waiting[0]}: {', '.join(down)}")
             else:
                 time.sleep(1)
 
@@ -452,45 +436,58 @@ class Testbed:
             service: its name where it differs.
             links: of the service.
         """
-        service = service or name
-        record = json.loads(self.verb("ns-show", service))
-        accounts = {row["_id"]: row["name"] for row in json.loads(self.verb("vim-list"))}
+        record = self.osm.service(self.osm.required(SERVICES, name=service or name)["_id"])
         applications = {
             vca["member-vnf-index"]: vca["application"]
             for vca in record["_admin"]["deployed"]["VCA"]
         }
-        vnfs = {}
-        for row in json.loads(self.verb("vnf-list", "--ns", service)):
-            index = row["member-vnf-index-ref"]
-            vim = Vim.open(self.home, accounts[row["vim-account-id"]])
-            server = vim.server(row["vdur"][0]["vim-id"])
-            management = server.ip_on(vim.management_network().id) or ""
-            vnfs[index] = Vnf(name, service, index, server.id, management, applications[index], vim)
-        first = next(iter(vnfs.values())).vim
-        return Slice(name, record["_id"], Addresses.of(document), vnfs, first, document, links)
+        vnfs = {
+            row["member-vnf-index-ref"]: self._vnf(name, record["_id"], row, applications)
+            for row in self.osm.members(record["_id"])
+        }
+        return Slice(name, record["_id"], Addresses.of(document), vnfs, document, links)
 
-    def clean(self) -> None:
-        """Remove everything the lab made."""
-        self.verb("lab", "clean")
-        with contextlib.suppress(OSError):
-            for file in (*self.home.glob("*.yaml"), *self.home.glob("*.tar.gz")):
-                file.unlink()
-            self.home.rmdir()
+    def _vnf(self, name: str, service: str, row: Document, apps: Mapping[str, str]) -> Vnf:
+        index, vdu = row["member-vnf-index-ref"], row["vdur"][0]
+        return Vnf(
+            slice=name,
+            service=service,
+            name=index,
+            id=row["_id"],
+            vdu=vdu["vdu-id-ref"],
+            server=str(vdu.get("vim-id", "")),
+            # "floating;fixed" where the VIM gave both
+            management=str(row["ip-address"]).rpartition(";")[2],
+            application=apps.get(index, ""),
+            vnfd=row["vnfd-id"],
+            osm=self.osm,
+        )
 
-    # -- observation ---------------------------------------------------------------------------
+    def clean(self) -> list[str]:
+        """Delete what was made here, the newest first; return what could not be deleted."""
+        left = []
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except Refused as refused:
+                if refused.status != 404:
+                    left.append(refused.message)
+            except OperateError as error:
+                left.append(error.message)
+        return left
 
-    @contextlib.contextmanager
-    def captured(self, folder: Path) -> Iterator[dict[tuple[str, str], Path]]:
-        """Capture every link's underlay of every slice while the block runs."""
-        files = {}
-        with contextlib.ExitStack() as stack:
-            for name, found in self.slices.items():
-                for link in found.links:
-                    file = folder / f"{name}-{link}.pcap"
-                    stack.enter_context(found.vim.capture(found.network(link), file))
-                    files[name, link] = file
-            yield files
 
-    def all_vnfs(self) -> list[Vnf]:
-        """Return the VNFs of all slices."""
-        return [vnf for found in self.slices.values() for vnf in found.vnfs.values()]
+_PLACEHOLDER = re.compile(r"<([^<>]+)>")
+
+
+def _filled(parameter: Mapping[str, Any], values: Mapping[str, Any]) -> object:
+    """Return the value of an initial primitive's parameter, as OSM fills it in."""
+    value = parameter["value"]
+    match = _PLACEHOLDER.fullmatch(str(value))
+    given = values[match[1]] if match else value
+    kind = parameter.get("data-type")
+    if kind == "INTEGER":
+        return int(given)
+    if kind == "BOOLEAN":
+        return str(given).lower() != "false"
+    return given

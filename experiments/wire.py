@@ -17,8 +17,9 @@ import click
 _CARRIERS = {"eth", "ethertype", "vlan", "ip", "ipv6", "udp", "tcp", "sctp", "udpencap", "data"}
 PROTECTED = frozenset({"wg", "esp", "isakmp"})
 """WireGuard, ESP (RFC 4303) and the IKE that sets it up (RFC 7296)."""
-NEIGHBOURS = frozenset({"arp", "icmpv6-nd", "icmpv6-mld"})
-"""Address resolution (RFC 826, RFC 4861) and IPv6's own group membership (RFC 3810)."""
+NEIGHBOURS = frozenset({"arp", "icmpv6-nd", "icmpv6-mld", "dhcp", "dhcpv6"})
+"""Address resolution (RFC 826, RFC 4861), IPv6's group membership (RFC 3810), and DHCP, by which
+a VIM gives its ports their addresses."""
 #: ICMPv6 types of neighbour discovery and of multicast listener discovery.
 _ND, _MLD = set(range(133, 138)), {130, 131, 132, 143}
 

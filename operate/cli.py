@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import yaml
 
-from operate.acceptance.nbi import Nbi
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.client import Client
 from operate.join import End, join, part
+from operate.nbi import Nbi
 from operate.slices import Joiner, follow, join_slices
 from operate.targets import PORT, targets
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from benchmarks.gateway import measure, render
 from benchmarks.gateway.backends import missing
 from benchmarks.report import header, write
-from experiments.model import environment
+from experiments.on_the_lab import environment
 from experiments.schedule import Planned
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -66,8 +66,8 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         begun=min(stamp, default="-"),
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
-        slices=[EMBB, URLLC] if PROFILES[described["profile"]].slices else [],
-        machines=PROFILES[described["profile"]].machines,
+        slices=_slices(described),
+        machines=_machines(described),
         beside=[
             text
             for name, text in (
@@ -83,8 +83,10 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         ],
         imsi=diameter.TEST_IMSI,
         ues=confidentiality.UES if _attached(made.get("confidentiality", [])) else 0,
-        double=_double(measured, described["environment"]["host"]["cpus"]),
-        wires=_wires(made.get("confidentiality", [])),
+        double=_double(measured, described["environment"].get("host", {}).get("cpus", 0)),
+        wires=_wires(made.get("confidentiality", []), "links"),
+        outside=_wires(made.get("confidentiality", []), "outside"),
+        where=described["environment"].get("osm", {}).get("url", "one machine"),
         reach=made["reach"][-1].result if "reach" in made else None,
         reach_rows=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
         matrix=_matrix(summary.matrix(measured, made.get("signalling", []))),
@@ -98,7 +100,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         revocation=[
             {"victim": run.params["victim"], "thief": run.params["thief"],
              "sent": run.result["sent"], "before": run.result["arrived"],
-             "after": run.result["after-deletion"], "stopped": _number(run.result["stopped-s"])}
+             "after": run.result["after-deletion"], "took": _number(run.result["primitive-s"])}
             for run in made.get("revocation", [])
         ],
         repetitions=max((run.repetition + 1 for run in measured), default=0),
@@ -106,12 +108,26 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
     )  # fmt: skip
 
 
+def _slices(described: Mapping[str, Any]) -> list[str]:
+    """Return the names of a campaign's slices; none where one service stands in their place."""
+    if named := described["environment"].get("slices"):
+        return list(named)
+    return [EMBB, URLLC] if PROFILES[described["profile"]].slices else []
+
+
+def _machines(described: Mapping[str, Any]) -> bool:
+    """Tell whether VDUs are virtual machines of the lab."""
+    profile = PROFILES.get(described["profile"])
+    return profile is not None and profile.machines
+
+
 def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def _wires(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    latest = {run.params["path"]: run.result["links"] for run in runs}
+def _wires(runs: Sequence[Run], where: str) -> list[dict[str, Any]]:
+    """Return rows about links, as seen in the VDUs ("links") or from outside ("outside")."""
+    latest = {run.params["path"]: run.result.get(where, {}) for run in runs}
     rows = []
     for where, seen in latest.get("tunnel", {}).items():
         control = latest.get("underlay", {}).get(where)

@@ -9,27 +9,29 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from operate.acceptance.nbi import Document, Nbi, Refused
 from operate.acceptance.reasons import remedy
 from operate.acceptance.report import Report, Step
 from operate.acceptance.samples import Sample, samples
 from operate.client import OperateError
-
-VNFDS, NSDS, NSTS = (
-    "/vnfpkgm/v1/vnf_packages",
-    "/nsd/v1/ns_descriptors",
-    "/nst/v1/netslice_templates",
+from operate.nbi import Document, Nbi, Refused
+from operate.osm import (
+    NS_OPERATIONS,
+    NSDS,
+    NSI_OPERATIONS,
+    NSTS,
+    SERVICES,
+    SLICES,
+    VIMS,
+    VNFDS,
+    Osm,
 )
-SERVICES, SLICES = "/nslcm/v1/ns_instances_content", "/nsilcm/v1/netslice_instances_content"
-NS_OPERATIONS, NSI_OPERATIONS = "/nslcm/v1/ns_lcm_op_occs", "/nsilcm/v1/nsi_lcm_op_occs"
 
 #: Packages of the smallest service and of the slice, in the order in which OSM takes them.
 BASIC = (("vpn_endpoint_vnf", VNFDS), ("vpn_basic_ns", NSDS))
@@ -75,6 +77,11 @@ class Acceptance:
     _vim: Document = field(default_factory=dict)
     _release: int | None = None
     _undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
+
+    @property
+    def osm(self) -> Osm:
+        """What is ordered over the session."""
+        return Osm(self.nbi, self.limit)
 
     def run(self, user: str, password: str, project: str, with_slice: bool) -> bool:
         """Do everything; say whether nothing failed."""
@@ -135,7 +142,7 @@ class Acceptance:
             self._check_quotas(step)
 
     def _check_vim(self, step: Step) -> None:
-        accounts = self.nbi.get("/admin/v1/vim_accounts")
+        accounts = self.nbi.get(VIMS)
         names = ", ".join(sorted(v["name"] for v in accounts)) or "none"
         found = [v for v in accounts if self.vim in (v["name"], v["_id"])]
         if not found:
@@ -145,7 +152,7 @@ class Acceptance:
                 "--user USER --password PASSWORD --tenant PROJECT",
             )
             return
-        self._vim = self.nbi.get(f"/admin/v1/vim_accounts/{found[0]['_id']}")
+        self._vim = self.nbi.get(f"{VIMS}/{found[0]['_id']}")
         state = self._vim["_admin"].get("operationalState")
         if state != "ENABLED":
             step.fail(
@@ -216,7 +223,7 @@ class Acceptance:
                     return
                 if self.nbi.find(place, id=name) is not None:
                     continue  # as it is; what others onboarded is not touched
-                key = self.nbi.upload(f"{place}_content", package)
+                key = self.osm.onboard(place, package)
                 self._undo.append((name, _deleting(self.nbi, f"{place}/{key}")))
                 fresh.append(name)
             there = [name for name, _ in packages if name not in fresh]
@@ -235,7 +242,7 @@ class Acceptance:
         self._onboard(BASIC)
         name = self._mark
         with self._step("smallest service") as step:
-            nsd = self._required(NSDS, id="vpn_basic_ns")
+            nsd = self.osm.required(NSDS, id="vpn_basic_ns")
             body = {
                 "nsdId": nsd["_id"],
                 "nsName": name,
@@ -243,21 +250,21 @@ class Acceptance:
                 "vimAccountId": self._vim["_id"],
                 **self._params("vpn_basic"),
             }
-            self._undo.append((name, lambda: self._delete_service(name)))
+            self._undo.append((name, lambda: self.osm.delete_service(name)))
             made = self.nbi.post(SERVICES, body)
-            self._finished(NS_OPERATIONS, made["nslcmop_id"])
+            self.osm.finished(NS_OPERATIONS, made["nslcmop_id"])
             step.sentence = "instantiated; image, networks, ports and login are as they must be"
-        service = self._required(SERVICES, name=name)["_id"]
+        service = self.osm.required(SERVICES, name=name)["_id"]
         with self._step("records") as step:
             self._check_records(service, step)
         self._press_all(service)
         with self._step("deletion of the smallest service") as step:
-            self._delete_service(name)
+            self.osm.delete_service(name)
             step.sentence = "nothing of it is left in OSM"
 
     def _check_records(self, service: str, step: Step) -> None:
-        nsr = self.nbi.get(f"{SERVICES}/{service}")
-        for vnfr in self._members(service):
+        nsr = self.osm.service(service)
+        for vnfr in self.osm.members(service):
             index = vnfr["member-vnf-index-ref"]
             for vdur in vnfr["vdur"]:
                 if vdur["status"] != "ACTIVE" or not vdur.get("ip-address"):
@@ -274,7 +281,7 @@ class Acceptance:
         step.sentence = "all VDUs have addresses, the service is READY"
 
     def _press_all(self, service: str) -> None:
-        members = {v["member-vnf-index-ref"]: v for v in self._members(service)}
+        members = {v["member-vnf-index-ref"]: v for v in self.osm.members(service)}
         vnfd = self.nbi.get(f"{VNFDS}/{members['client']['vnfd-id']}")
         known = samples("vpn-client", "10.77.0.2/24", self._application(service, "server"))
         declared = list(_primitives(vnfd))
@@ -294,7 +301,7 @@ class Acceptance:
         with self._step("tunnel") as step:
             deadline = time.monotonic() + min(self.limit, 300.0)
             while True:
-                answer = self._action(service, "client", "show-status", {})
+                answer = self.osm.action(service, "client", "show-status", {})
                 state = answer.get("vpn-client", {}).get("state")
                 if state == "up":
                     step.sentence = "up"
@@ -311,7 +318,7 @@ class Acceptance:
 
     def _press(self, service: str, primitive: str, sample: Sample, step: Step) -> None:
         try:
-            self._action(service, "client", primitive, sample.params)
+            self.osm.action(service, "client", primitive, sample.params)
         except Refused:
             raise
         except OperateError as error:
@@ -323,27 +330,13 @@ class Acceptance:
         if sample.refusal:
             step.fail(f"It did what it must refuse, for want of a {sample.refusal}.")
 
-    def _action(
-        self, service: str, index: str, primitive: str, params: Mapping[str, Any]
-    ) -> Document:
-        order = {"member_vnf_index": index, "primitive": primitive, "primitive_params": params}
-        started = self.nbi.post(f"/nslcm/v1/ns_instances/{service}/action", order)
-        operation = self._finished(NS_OPERATIONS, started["id"])
-        detail = operation.get("detailed-status")
-        output = detail.get("output") if isinstance(detail, dict) else detail
-        try:
-            value = json.loads(str(output))
-        except ValueError:
-            return {}
-        return value if isinstance(value, dict) else {}
-
     # -- the slice -------------------------------------------------------------------------------
 
     def _slice(self) -> None:
         self._onboard(SLICE)
         name = f"{self._mark}-slice"
         with self._step("slice of an EPC") as step:
-            nst = self._required(NSTS, id="embb_nst")
+            nst = self.osm.required(NSTS, id="embb_nst")
             body = {
                 "nstId": nst["_id"],
                 "nsiName": name,
@@ -351,14 +344,14 @@ class Acceptance:
                 "vimAccountId": self._vim["_id"],
                 **self._params("embb"),
             }
-            self._undo.append((name, lambda: self._delete_slice(name)))
+            self._undo.append((name, lambda: self.osm.delete_slice(name)))
             made = self.nbi.post(SLICES, body)
-            self._finished(NSI_OPERATIONS, made["nsilcmop_id"])
+            self.osm.finished(NSI_OPERATIONS, made["nsilcmop_id"])
             step.sentence = "instantiated"
         with self._step("links of the slice", needed=False) as step:
             self._check_slice(name, step)
         with self._step("deletion of the slice") as step:
-            self._delete_slice(name)
+            self.osm.delete_slice(name)
             step.sentence = "nothing of it is left in OSM"
 
     def _check_slice(self, name: str, step: Step) -> None:
@@ -366,9 +359,9 @@ class Acceptance:
         for service in self.nbi.get(SERVICES):
             if not str(service["name"]).startswith(f"{name}."):
                 continue
-            for vnfr in self._members(service["_id"]):
+            for vnfr in self.osm.members(service["_id"]):
                 index = vnfr["member-vnf-index-ref"]
-                links = self._action(service["_id"], index, "show-status", {})
+                links = self.osm.action(service["_id"], index, "show-status", {})
                 for link, told in sorted(links.items()):
                     if told.get("state") != "up":
                         step.fail(
@@ -384,31 +377,6 @@ class Acceptance:
             step.fail("No service of the slice has a link.")
 
     # -- deletion --------------------------------------------------------------------------------
-
-    def _delete_service(self, name: str) -> None:
-        found = self.nbi.find(SERVICES, name=name)
-        if found is None:
-            return
-        answer = self.nbi.delete(f"{SERVICES}/{found['_id']}")
-        if answer:
-            self._finished(NS_OPERATIONS, answer["_id"], gone=True)
-        self._gone(SERVICES, name)
-
-    def _delete_slice(self, name: str) -> None:
-        found = self.nbi.find(SLICES, name=name)
-        if found is None:
-            return
-        answer = self.nbi.delete(f"{SLICES}/{found['_id']}")
-        if answer:
-            self._finished(NSI_OPERATIONS, answer["_id"], gone=True)
-        self._gone(SLICES, name)
-
-    def _gone(self, place: str, name: str) -> None:
-        deadline = time.monotonic() + 60.0
-        while self.nbi.find(place, name=name) is not None:
-            if time.monotonic() > deadline:
-                raise OperateError(f"{name} is still there after its deletion")
-            time.sleep(self.nbi.pause)
 
     def _clean_up(self) -> None:
         """Delete everything that this run made and that still exists, the newest first."""
@@ -432,44 +400,8 @@ class Acceptance:
 
     # -- helpers ---------------------------------------------------------------------------------
 
-    def _finished(self, place: str, key: str, gone: bool = False) -> Document:
-        """Wait until an operation has ended; return it.
-
-        Raises:
-            OperateError: it failed, or is not done in time.
-        """
-        deadline = time.monotonic() + self.limit
-        while True:
-            try:
-                operation: Document = self.nbi.get(f"{place}/{key}")
-            except Refused as refused:
-                if gone and refused.status == 404:  # it took its records along
-                    return {}
-                raise
-            state = operation.get("operationState")
-            if state in ("COMPLETED", "PARTIALLY_COMPLETED"):
-                return operation
-            if state in ("FAILED", "FAILED_TEMP", "ROLLED_BACK"):
-                reason = operation.get("errorMessage") or operation.get("detailed-status")
-                raise OperateError(str(reason or "no reason given"))
-            if time.monotonic() > deadline:
-                raise OperateError(
-                    f"{operation.get('stage') or key} is not done after {self.limit:.0f} s"
-                )
-            time.sleep(self.nbi.pause)
-
-    def _required(self, place: str, **fields: str) -> Document:
-        found = self.nbi.find(place, **fields)
-        if found is None:
-            raise OperateError(f"{', '.join(fields.values())} is not in OSM any more")
-        return found
-
-    def _members(self, service: str) -> list[Document]:
-        members: list[Document] = self.nbi.get(f"/nslcm/v1/vnfrs?nsr-id-ref={service}")
-        return members
-
     def _application(self, service: str, index: str) -> str:
-        nsr = self.nbi.get(f"{SERVICES}/{service}")
+        nsr = self.osm.service(service)
         for vca in nsr["_admin"].get("deployed", {}).get("VCA") or ():
             if vca.get("member-vnf-index") == index:
                 return str(vca.get("application"))

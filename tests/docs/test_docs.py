@@ -40,6 +40,7 @@ COMMON = ROOT / "charms/common"
 LIBRARY = ROOT / "charms/lib/vpnaas"
 ACTIONS: dict[str, Any] = {
     **yaml.safe_load((COMMON / "actions.yaml").read_text()),
+    **yaml.safe_load((COMMON / "experiment-actions.yaml").read_text()),
     **yaml.safe_load((COMMON / "gateway-actions.yaml").read_text()),
     **yaml.safe_load((ROOT / "charms/secgw/actions.yaml").read_text()),
 }

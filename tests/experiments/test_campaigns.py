@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from experiments import campaign, reach, stats, traffic, wire
+from experiments import campaign, confidentiality, named, reach, stats, traffic, wire
+from experiments.__main__ import main
 from experiments.campaign import EXPERIMENTS, beside, matching, plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
@@ -22,6 +26,8 @@ from experiments.schedule import Planned, interleaved
 from experiments.slices import second
 from experiments.store import Campaign
 from experiments.testbed import Addresses, Testbed
+from operate.nbi import Nbi
+from operate.osm import Osm
 
 ENVIRONMENT = {"host": {"cpus": 2, "kernel": "6.1"}}
 
@@ -116,7 +122,7 @@ def test_a_run_that_fails_is_left_for_the_next_time(
     monkeypatch.setattr(campaign, "headline", lambda _run: "")
     steps = [Planned(Cell("x", {"n": n}), 0, n) for n in range(3)]
     made, out = Campaign(tmp_path), io.StringIO()
-    bed = Testbed(tmp_path, tmp_path, Console(file=out))
+    bed = Testbed(Osm(Nbi("https://127.0.0.1:9")), tmp_path, Console(file=out))
     with pytest.raises(click.ClickException, match="no "):
         campaign.make(bed, made, steps, bed.console)
     good["n"] = 2
@@ -139,7 +145,6 @@ additionalParamsForVnf:
 """
     found = Addresses.of(yaml.safe_load(text))
     assert found.outer["hss", "s6a"] == "203.0.113.129"
-    assert found.own["hss", "s6a"] == "10.30.0.129"
     assert Addresses.of(yaml.safe_load(text.replace("203.0.113.129", "auto"))).outer == {
         ("hss", "s6a"): "10.30.0.129"
     }
@@ -226,16 +231,38 @@ def test_only_logins_are_open_by_design(change: dict[str, object], good: bool) -
     assert reach.by_design({**found, **change}) == good
 
 
-def test_losses_and_gaps_of_a_stream() -> None:
-    seen = [(n, n * 0.005, n * 0.005 + 0.001) for n in range(100) if not 40 <= n < 60]
-    stream = traffic.Stream(200.0, 100, 0.0, seen)
-    assert stream.lost == 20
-    assert stream.longest_loss_ms == pytest.approx(100)
-    # The sender's own pause is none of the network's.
-    late = [(n, n * 0.005 + (0.5 if n >= 50 else 0), n * 0.005 + (0.5 if n >= 50 else 0) + 0.001)
-            for n in range(100)]  # fmt: skip
-    assert traffic.Stream(200.0, 100, 500.0, late).gap_ms == pytest.approx(0, abs=1e-6)
-    assert traffic.Stream(200.0, 10, 0.0, []).summary()["delay_max_ms"] is None
+def test_losses_of_a_stream() -> None:
+    delay = {"min": 0.1, "median": 0.2, "p99": 1.0, "max": 2.0}
+    seen = {"received": 70, "first": 10, "last": 99, "longest-run-lost": 5, "gap-ms": 25.0,
+            "within-budget": 60, "delay-ms": delay}  # fmt: skip
+    stream = traffic.Stream(200, {"sent": 100, "late-ms": 0.1}, seen)
+    assert (stream.lost, stream.longest_loss_ms, stream.within_percent) == (30, 50, 60)
+    late = traffic.Stream(200, {"sent": 200, "late-ms": 0.1}, seen)
+    assert late.longest_loss_ms == 500
+    nothing = traffic.Stream(200, {"sent": 10, "late-ms": 0.1})
+    assert (nothing.lost, nothing.longest_loss_ms, nothing.within_percent) == (10, 50, 0)
+    assert nothing.summary()["delay_max_ms"] is None
+    wrong = {**seen, "delay-ms": {**delay, "min": -3.0}}
+    with pytest.raises(click.ClickException, match=r"3\.0 ms before it was sent: the clocks"):
+        _ = traffic.Stream(200, {"sent": 100, "late-ms": 0.1}, wrong).within_percent
+
+
+def test_what_a_capture_missed_is_no_result() -> None:
+    end = {"sent": {"wg": 3, "arp": 1}, "received": {"tcp": 9}, "missed": 0,
+           "identities": {"001010000000001": 0}}  # fmt: skip
+    other = {**end, "sent": {"wg": 2}, "identities": {"001010000000001": 1}}
+    found = confidentiality.merged([end, other])
+    assert (found.frames, found.imsis) == ({"arp": 1, "wg": 5}, ("001010000000001",))
+    with pytest.raises(click.ClickException, match="missed 4 frames"):
+        confidentiality.merged([end, {**end, "missed": 4}])
+
+
+def test_runs_that_need_the_lab_are_left_out_elsewhere() -> None:
+    steps = campaign.without_the_lab(plan(PROFILES["full"], 1))
+    assert {step.cell.experiment for step in steps} == set(EXPERIMENTS) - {"qos", "signalling"}
+    faults = {step.cell.params["fault"] for step in steps if "fault" in step.cell.params}
+    assert faults == {"vnf", "tunnel", "link"}
+    assert beside(steps) == ["double"]
 
 
 @pytest.mark.parametrize(
@@ -279,3 +306,46 @@ additionalParamsForVnf:
     assert (one.inner.keys(), one.outer.keys()) == (two.inner.keys(), two.outer.keys())
     mine = {*one.inner.values(), *one.outer.values()}
     assert not mine & {*two.inner.values(), *two.outer.values()}
+
+
+def test_a_real_osm_needs_nothing_of_the_lab(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['lab'] = sys.modules['simulators'] = None\n"
+        "from experiments.__main__ import main\n"
+        "main()\n"
+    )
+    words = ["run", "--osm", "https://127.0.0.1:9", "--vim", "x", "--out", str(tmp_path / "c")]
+    told = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True,
+                          check=False, timeout=120)  # fmt: skip
+    assert (told.returncode, told.stderr.count("\n")) == (1, 1)
+    assert "https://127.0.0.1:9/osm does not answer" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--osm", "https://127.0.0.1:9"], "--osm and --vim go together"),
+        (["--vim", "x"], "--osm and --vim go together"),
+        (["--slice", "a"], "two slices at least"),
+        (["--slice", "a", "--slice", "a"], "two slices at least"),
+        (["--slice", "a", "--slice", "b", "--vim", "x"], "not for --slice"),
+    ],
+)
+def test_options_that_do_not_go_together(words: list[str], sentence: str) -> None:
+    told = CliRunner().invoke(main, ["run", *words])
+    assert told.exit_code == 2
+    assert sentence in told.output
+
+
+def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:
+    end = {"vnf-profile-id": "hss", "endpoint": "s6a"}
+    nsd = {"ns-configuration": {"relation": [
+        {"name": "r", "provider": end, "requirer": {"vnf-profile-id": "mme", "endpoint": "x"}},
+        {"name": "old", "entities": []},
+        {"name": "ns", "provider": {"endpoint": "a"}, "requirer": end},
+    ]}}  # fmt: skip
+    (link,) = named.related(nsd)
+    assert (link.near, link.far) == ("mme", "hss")
+    assert (link.endpoint("mme"), link.endpoint("hss")) == ("x", "s6a")
+    assert list(named.related({})) == []

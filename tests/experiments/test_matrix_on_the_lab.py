@@ -10,7 +10,7 @@ from rich.console import Console
 
 from builder import packages
 from builder.tree import Tree
-from experiments import performance, setups, signalling
+from experiments import on_the_lab, performance, setups, signalling
 from experiments.testbed import VNFS, Testbed
 from lab.vim import clean
 
@@ -26,16 +26,16 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     double = [f"{name}_vnf_double" for name in VNFS]
     built = [*(f"{name}_vnf" for name in VNFS), "epc_ns", *double, "epc_ns_double"]
     packages.build(Tree.find(Path(__file__).parent), dist, built)
-    made = Testbed(home, dist, Console())
     try:
-        vnfs = [dist / f"{name}_vnf.tar.gz" for name in VNFS]
-        made.prepare(
-            [*vnfs, dist / "epc_ns.tar.gz", *setups.packages(dist, NAMES)], setups.vims(NAMES)
-        )
-        made.deploy(setups.wanted(dist, NAMES, functions=True))
-        yield made
+        with on_the_lab.served(home) as outside:
+            outside.accounts(setups.vims(NAMES))
+            made = Testbed(outside.osm, dist, Console(), lab=outside)
+            vnfs = [dist / f"{name}_vnf.tar.gz" for name in VNFS]
+            made.prepare([*vnfs, dist / "epc_ns.tar.gz", *setups.packages(dist, NAMES)])
+            made.deploy(setups.wanted(dist, NAMES, functions=True))
+            yield made
     finally:
-        made.clean()
+        on_the_lab.clean(home)
         clean(home)
 
 
@@ -45,7 +45,7 @@ def test_two_sites_are_18_ms_and_200_mbit_apart_with_the_tunnel_and_without(bed:
         # Never below what the wire adds; far above only on a very busy machine.
         assert 18 <= told["rtt_ms"] < 100
         assert 10 < told["mbps"] < 200
-    assert bed.found(setups.SITES).target("s6a", "underlay") == "203.0.113.129"
+    assert bed.found(setups.SITES).addresses.outer["hss", "s6a"] == "203.0.113.129"
 
 
 def test_double_resources_are_those_of_a_flavour_twice_as_large(bed: Testbed) -> None:

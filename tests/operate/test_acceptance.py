@@ -25,11 +25,11 @@ from lab.records.journal import Tail
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
 from lab.server.app import create_app
 from lab.server.tokens import Tokens
-from operate.acceptance.nbi import Nbi
 from operate.acceptance.reasons import remedy
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.cli import main
+from operate.nbi import Nbi
 
 VIM = "11111111-2222-4333-8444-555555555555"
 

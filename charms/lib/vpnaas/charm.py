@@ -9,20 +9,21 @@ from vpnaas import status
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.experimenting import ExperimentingCharm
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import link_qos
-from vpnaas.plan import Plan, shares
-from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome, ReconcilingCharm
+from vpnaas.plan import shares
+from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, LinkPlan
-from vpnaas.vdu.ssh import Vdu, ensure_key
+from vpnaas.vdu.ssh import ensure_key
 
 
-class VnfCharm(ReconcilingCharm):
+class VnfCharm(ExperimentingCharm):
     """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
 
     def _reconcile_now(self, **options: Any) -> Outcome:
@@ -49,21 +50,6 @@ class VnfCharm(ReconcilingCharm):
             raise VpnaasError(refused[0])
         self.environment.store(INTENT_KEY, intent.to_json())
         return outcome
-
-    def _chosen(self, params: Params, configured: Mapping[str, Any]) -> FrozenSet[str]:
-        """Return the links an action with `link: all` or a name works on."""
-        wanted = str(params.get("link", "all"))
-        if not configured:
-            raise VpnaasError("no link is configured yet; run configure first")
-        if wanted == "all":
-            return frozenset(configured)
-        fields.choice("link", wanted, sorted(self.roles))
-        if wanted not in configured:
-            raise InputError("link", "{} is not configured".format(wanted), "run configure first")
-        return frozenset([wanted])
-
-    def _one_link(self, params: Params) -> str:
-        return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
 
     # What N2VC calls by itself
 
@@ -267,13 +253,14 @@ class VnfCharm(ReconcilingCharm):
             results = vdu.execute(measure.latency_steps(test, peer), exclusive=False)
         return measure.latency(test, peer, results)
 
-    def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
-        """Look at the VDU without changing it, to know the peers of the link to measure."""
-        link = self._one_link(params)
-        charm_state = self._charm_state()
-        if link not in charm_state.intent.links:
-            raise InputError("link", "{} is not configured".format(link), "run configure first")
-        return self._plan(charm_state, vdu)
+    @action("measure-link")
+    def _measure_link(self, params: Params) -> Dict[str, Any]:
+        test = measure.LinkTest.parse(params)
+        with self._vdu() as vdu:
+            plan = self._measured_plan(params, vdu)
+            peer = measure.choose_peer(test.link, test.peer, plan.links[test.link].peers)
+            results = vdu.execute(measure.link_steps(test, peer), exclusive=False)
+        return measure.link_figures(test, peer, results)
 
     # Extras
 

@@ -82,7 +82,7 @@ def machines(
 def basic(lab: Lab) -> Service:
     """Two VNFs with a WireGuard tunnel, shared: a test leaves it as it found it."""
     lab.onboard(*BASIC)
-    return lab.create("basic", "vpn_basic_ns", "vpn_basic")
+    return lab.create("basic", "vpn_basic_ns", "vpn_basic", experiments=True)
 
 
 @pytest.fixture
@@ -120,4 +120,4 @@ def psk(lab: Lab) -> Iterator[Service]:
 def epc(lab: Lab) -> Service:
     """The core with its five links, its network functions and a UE, shared."""
     lab.onboard(*EPC)
-    return lab.create("epc", "epc_ue_ns", "epc_ue")
+    return lab.create("epc", "epc_ue_ns", "epc_ue", experiments=True)

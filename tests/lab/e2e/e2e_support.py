@@ -21,7 +21,7 @@ from typing import Any
 
 from vpnaas.params.monitoring import PORT
 
-from experiments import testbed
+from experiments import background
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.nbi.validation import BuilderValidator
@@ -77,6 +77,11 @@ class Secrets:
             self.texts.setdefault(text, where)
 
 
+def allowed(parameters: str) -> str:
+    """Return a parameter file that allows experiments on every VNF."""
+    return re.sub(r"allow_experiments: .*", 'allow_experiments: "yes"', parameters)
+
+
 class Lab:
     """One lab directory with its verbs, as separate processes and as calls."""
 
@@ -121,11 +126,15 @@ class Lab:
             if package not in {row["id"] for row in known}:
                 self.done(f"{kind}-create", str(self.dist / f"{package}.tar.gz"))
 
-    def create(self, name: str, nsd: str, params: str) -> Service:
+    def create(self, name: str, nsd: str, params: str, experiments: bool = False) -> Service:
         """Instantiate a service from the command line and wait for it."""
-        file = str(self.dist / "params" / f"{params}.yaml")
+        file = self.dist / "params" / f"{params}.yaml"
+        if experiments:
+            text = file.read_text(encoding="utf-8")
+            file = self.home / f"{name}-experiments.yaml"
+            file.write_text(allowed(text), encoding="utf-8")
         words = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", "lab")
-        self.done("ns-create", *words, "--config_file", file, "--wait")
+        self.done("ns-create", *words, "--config_file", str(file), "--wait")
         service = Service(self, name)
         service.note_secrets()
         return service
@@ -409,7 +418,7 @@ def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> Non
         time.sleep(0.1)
 
 
-class InBackground(testbed.InBackground):
+class InBackground(background.InBackground):
     """A function in a thread, whose end a test awaits as patiently as anything else."""
 
     patience = PATIENCE

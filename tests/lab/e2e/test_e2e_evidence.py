@@ -1,55 +1,67 @@
-"""Experiments and quality of service on running services; the campaign itself is `./run demo`."""
+"""Experiments over OSM's API, and quality of service; the campaign itself is `./run demo`."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from conftest import gone
-from e2e_support import ActionError, Lab, Service
+from e2e_support import ActionError, Lab, Service, Vnf, allowed, wait
 from e2e_wire import captured
 from rich.console import Console
 
-from experiments import confidentiality, diameter, performance, reach, signalling
-from experiments.testbed import Link, Testbed
+from experiments import confidentiality, diameter, on_the_lab, performance, reach, signalling
+from experiments.testbed import PAIR_LINKS, Testbed
 from experiments.traffic import Flow
+from experiments.wire import NEIGHBOURS
 
 pytestmark = pytest.mark.lab
 
 LINK = "vpn-client"
-PAIR = {"data": Link("data", "Data", "client", "server",
-                     {"client": "vpn-client", "server": "vpn-server"})}  # fmt: skip
-"""The link of the smallest service, by the name of its network."""
 
 
 @pytest.fixture(scope="module")
-def pairs(lab: Lab, basic: Service, dist: Path) -> Iterator[Testbed]:
+def outside(lab: Lab) -> Iterator[on_the_lab.Lab]:
+    """The lab's own server, and what the lab alone can do."""
+    with on_the_lab.served(lab.home) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pairs(lab: Lab, basic: Service, dist: Path, outside: on_the_lab.Lab) -> Iterator[Testbed]:
     """Two of the smallest services as slices, with addresses of their own."""
-    text = (dist / "params" / "vpn_basic.yaml").read_text(encoding="utf-8")
+    text = allowed((dist / "params" / "vpn_basic.yaml").read_text(encoding="utf-8"))
     moved = text.replace("192.168.100.", "10.68.100.").replace("10.77.", "10.78.")
     file = lab.home / "second.yaml"
     file.write_text(moved, encoding="utf-8")
     words = ("--ns_name", "second", "--nsd_name", "vpn_basic_ns", "--vim_account", "lab")
     lab.done("ns-create", *words, "--config_file", str(file), "--wait")
-    made = Testbed(lab.home, dist, Console())
+    made = Testbed(outside.osm, dist, Console(), lab=outside)
     for name, given in (("basic", text), ("second", moved)):
-        # Addresses are found by the name of the network.
-        document = yaml.safe_load(given.replace("vpn_inner_address", "data_inner_address"))
-        made.adopt(name, document, links=PAIR)
+        made.adopt(name, yaml.safe_load(given), links=PAIR_LINKS)
     yield made
     gone(Service(lab, "second"))
 
 
-def test_wires_show_nothing_and_the_control_shows_it(pairs: Testbed) -> None:
+def test_links_show_nothing_and_the_control_shows_it(pairs: Testbed) -> None:
     told, good = confidentiality.run(pairs, "tunnel")
     assert good, told
-    assert {link["clear"] for link in told["links"].values()} == {0}
+    # What the VDUs count and what Wireshark sees from outside are the same.
+    for where in ("links", "outside"):
+        assert {link["clear"] for link in told[where].values()} == {0}
+        assert all(set(link["frames"]) <= {"wg", *NEIGHBOURS} for link in told[where].values())
     told, good = confidentiality.run(pairs, "underlay")
     assert good, told
-    assert told["links"]["basic/data"]["imsis"] == [diameter.TEST_IMSI]
-    assert told["links"]["basic/data"]["frames"]["diameter"] > 0
+    for where in ("links", "outside"):
+        assert told[where]["basic/data"]["imsis"] == [diameter.TEST_IMSI]
+        assert told[where]["basic/data"]["frames"]["diameter"] > 0
 
 
 def test_nobody_reaches_a_vnf_of_another_service(pairs: Testbed) -> None:
@@ -59,48 +71,95 @@ def test_nobody_reaches_a_vnf_of_another_service(pairs: Testbed) -> None:
     assert told["control"] == {"attempts": 2, "failed": []}
 
 
-def test_reach_notices_who_gets_through(pairs: Testbed) -> None:
+def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     """The experiment can fail: without its guard a VNF is reached by force."""
-    server = pairs.slices["basic"]["server"]
     server.out("nft", "flush", "ruleset")
     try:
         told, good = reach.run(pairs, "listening", 0.5)
     finally:
-        pairs.action(server, "show-status", link="vpn-server")  # Whose reconcile mends it.
+        server.action("show-status", link="vpn-server")  # Whose reconcile mends it.
     assert not good
     assert {row["to"] for row in told["unexpected"]} == {"basic/server"}
     assert "table inet" in server.out("nft", "list", "ruleset")
 
 
-def test_a_flow_tells_what_a_measurement_beside_it_costs(pairs: Testbed) -> None:
+def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     told, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
     assert told["mbps"] > 1
     assert 0 < told["rtt_ms"] < 1000
-    ends, address = pairs.slices["basic"], pairs.slices["basic"].target("data", "tunnel")
-    flow = Flow(ends["client"], ends["server"], address, seconds=30, rate=100)
-    flow.stop()  # Long before its end.
-    stream = flow.result()
+
+
+def test_a_stream_loses_nothing_and_a_cut_link_breaks_it(pairs: Testbed) -> None:
+    found = pairs.slices["basic"]
+    stream = Flow(found, "data", rate=100).result()
     assert stream.lost == 0
-    assert stream.sent < 3000
+    assert 0 < stream.sent["sent"] < 6000  # ended long before its time
+    flow = Flow(found, "data", rate=100)
+    found["server"].action("inject-fault", fault="link", link="vpn-server", seconds=2)
+    time.sleep(3)
+    broken = flow.result()
+    assert broken.lost > 0
+    assert broken.longest_loss_ms > 1000
+    wait(lambda: pairs.answers(found, "data"), "the link comes back by itself", 30)
+
+
+WITHOUT_THE_LAB = """
+import sys
+sys.modules["lab"] = sys.modules["simulators"] = None  # an import of either fails
+from experiments.__main__ import main
+main()
+"""
+
+
+def test_slices_by_name_with_the_api_alone(
+    pairs: Testbed, outside: on_the_lab.Lab, tmp_path: Path
+) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_LAB, "run", "--slice", "basic", "--slice", "second",
+         "--osm", outside.osm.nbi.url, "--ca", outside.certificate, "--out", str(tmp_path / "c"),
+         "--only", "confidentiality", "--only", "reach", "--only", "dependability"],
+        env={**os.environ, "OSM_PASSWORD": outside.password},
+        capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stdout + told.stderr
+    made = [json.loads(file.read_text()) for file in (tmp_path / "c" / "runs").glob("*.json")]
+    assert {(run["experiment"], run["passed"]) for run in made} == {
+        ("confidentiality", True), ("reach", True), ("dependability", True)
+    }  # fmt: skip
+    page = (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
+    assert "basic and second" in page
+
+
+def test_experiments_are_refused_unless_day_1_allows_them(clear: Service) -> None:
+    for primitive, params in (
+        ("start-capture", {}),
+        ("start-listener", {}),
+        ("probe", {"attempts": '[{"to": "10.0.0.1"}]'}),
+        ("inject-fault", {"fault": "restart"}),
+    ):
+        with pytest.raises(ActionError, match="allow_experiments must be yes"):
+            clear["client"].action(primitive, **params)
 
 
 @pytest.fixture(scope="module")
-def bed(epc: Service, dist: Path) -> Testbed:
+def bed(epc: Service, dist: Path, outside: on_the_lab.Lab) -> Testbed:
     """The shared EPC with its network functions as the only slice."""
-    made = Testbed(epc.lab.home, dist, Console())
+    made = Testbed(outside.osm, dist, Console(), lab=outside)
     made.adopt("epc", yaml.safe_load((dist / "params" / "epc_ue.yaml").read_text(encoding="utf-8")))
     return made
 
 
 @pytest.mark.long
-def test_wires_of_an_epc_show_nothing_and_the_control_shows_it(bed: Testbed) -> None:
+def test_links_of_an_epc_show_nothing_and_the_control_shows_it(
+    bed: Testbed, outside: on_the_lab.Lab
+) -> None:
     told, good = confidentiality.run(bed, "tunnel")
     assert good, told
     assert {link["clear"] for link in told["links"].values()} == {0}
     told, good = confidentiality.run(bed, "underlay")
     assert good, told
     # UEs really attached through S6a.
-    assert set(signalling.imsis(bed.slices["epc"], 3)) <= set(told["links"]["epc/s6a"]["imsis"])
+    assert set(outside.imsis(bed.slices["epc"], 3)) <= set(told["links"]["epc/s6a"]["imsis"])
 
 
 @pytest.mark.long

@@ -25,10 +25,8 @@ from e2e_support import (
     wait,
 )
 from e2e_wire import captured
+from support.flow import Flow
 from vpnaas.extras.guard import BOOT, TABLE
-
-from experiments import testbed
-from experiments.traffic import Flow
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -60,17 +58,13 @@ def link_kinds(service: Service, kind: str) -> list[str]:
 def under_traffic(service: Service) -> Iterator[Flow]:
     """Run a TCP stream and, 1000 times a second, a datagram from the client beside the block."""
     client, server = service["client"], service["server"]
-    ends = [
-        testbed.Vnf("pair", "pair", vnf.index, vnf.server_id, vnf.management, "", service.vim)
-        for vnf in (client, server)
-    ]
     listen = ("iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json")
     sink = InBackground(lambda: server.run(*listen, timeout=PATIENCE))
     wait(lambda: any(":5301" in s for s in server.listening()), "iperf3 listens", 60)
     pace = ("--bitrate", "2M", "--length", "8K")
     send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", "400", *pace)
     source = InBackground(lambda: client.run(*send, "--json", timeout=PATIENCE))
-    flow = Flow(*ends, SERVER, seconds=300, rate=1000, size=64)
+    flow = Flow(client, server, SERVER, seconds=300, rate=1000, size=64)
     time.sleep(3)
     try:
         yield flow

@@ -211,18 +211,18 @@ def throughput_steps(test: ThroughputTest, peer: Peer, name: str) -> List[Step]:
         "keep": "{}/{}.json".format(KEPT, name),
         "most": KEPT_REPORTS,
     }
-    return [
-        run(
-            "iperf3",
-            "python3",
-            "-I",
-            "-c",
-            source("throughput_client.py"),
-            stdin=json.dumps(request),
-            any_exit=True,
-            timeout=test.duration + 60,
-        )
-    ]
+    return [_client("iperf3", request)]
+
+
+def _client(id: str, request: Mapping[str, Any]) -> Step:
+    """Return the step that runs one iperf3 client."""
+    return run(
+        id,
+        *("python3", "-I", "-c", source("throughput_client.py")),
+        stdin=json.dumps(request),
+        any_exit=True,
+        timeout=int(request["seconds"]) + 60,
+    )
 
 
 def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) -> Dict[str, Any]:
@@ -234,7 +234,7 @@ def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) ->
     Raises:
         VpnaasError: The run did not happen, with the reason.
     """
-    report = _answer(results, "iperf3", "the measurement")
+    report = answer(results, "iperf3", "the measurement")
     if report.get("error"):
         raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
     try:
@@ -330,7 +330,17 @@ def round_trips(results: Results, label: str) -> Dict[str, Any]:
     }
 
 
-def _answer(results: Results, id: str, what: str) -> Dict[str, Any]:
+def answer(results: Results, id: str, what: str) -> Dict[str, Any]:
+    """Return the JSON object that a program printed.
+
+    Args:
+        results: Of the round trip.
+        id: Of the step.
+        what: Name of what was to be done, for the error.
+
+    Raises:
+        VpnaasError: It did not run, with the reason.
+    """
     if results.failed is not None:
         raise VpnaasError("{} failed: {}".format(what, results.failed))
     try:
@@ -341,6 +351,84 @@ def _answer(results: Results, id: str, what: str) -> Dict[str, Any]:
         pass
     reason = fields.lines(results.error(id)) or ["no report"]
     raise VpnaasError("{} failed: {}".format(what, reason[-1]))
+
+
+@attr.frozen
+class LinkTest:
+    """Parameters of `measure-link`; units as in actions.yaml."""
+
+    link: str
+    peer: str
+    path: str
+    duration: int
+    udp_mbps: int
+    count: int
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> "LinkTest":
+        """Parse the parameters."""
+
+        def at(key: str) -> str:
+            return "measure-link: " + key
+
+        return cls(
+            link=str(params["link"]),
+            peer=_peer_name(at("peer"), params),
+            path=fields.choice(at("path"), str(params.get("path", "tunnel")), PATHS),
+            duration=fields.integer(at("duration"), params.get("duration", 5), 1, 500),
+            udp_mbps=fields.integer(at("udp-mbps"), params.get("udp-mbps", 20), 1, 400000),
+            count=fields.integer(at("count"), params.get("count", 50), 1, 10000),
+        )
+
+
+UDP_PAYLOAD = 1200
+"""Bytes of a datagram of `measure-link`: it fits into any tunnel."""
+
+
+def link_steps(test: LinkTest, peer: Peer) -> List[Step]:
+    """Return the steps of `measure-link`, one after another."""
+    address = str(target(peer, test.path, test.link))
+    request = {
+        "responder": [str(peer.inner_address), RESPONDER_PORT],
+        "address": address,
+        "path": test.path,
+        "seconds": test.duration,
+        "keep": "",
+        "most": 0,
+    }
+    every = ["--time", str(test.duration), "--json"]
+    udp = ["--udp", "--bitrate", "{}M".format(test.udp_mbps), "--length", str(UDP_PAYLOAD)]
+    ping = ("ping", "-n", "-c", str(test.count), "-i", "0.02", "-W", "1", address)
+    return [
+        _client("tcp", dict(request, options=every)),
+        _client("udp", dict(request, options=every + udp)),
+        run("ping", *ping, any_exit=True, timeout=test.count // 50 + 30),
+    ]
+
+
+_TIME = re.compile(r"time=([\d.]+) ms")
+
+
+def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]:
+    """Return the figures of `measure-link`: those of `measure-throughput` and `measure-latency`.
+
+    Raises:
+        VpnaasError: A part did not run, with the reason.
+    """
+    told = {"link": test.link, "peer": peer.label, "path": test.path}  # type: Dict[str, Any]
+    for protocol in ("tcp", "udp"):
+        report = answer(results, protocol, "the measurement")
+        if report.get("error"):
+            raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
+        try:
+            told[protocol] = rates(report, protocol)
+        except (KeyError, TypeError, ValueError):
+            raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
+    told["echoes"] = round_trips(results, peer.label)
+    times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
+    for name, share in (("median", 0.5), ("p99", 0.99)):
+        told["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
+    return told
 
 
 def kept_name(link: str, now: int, token: str) -> str:

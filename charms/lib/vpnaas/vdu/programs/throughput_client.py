@@ -6,6 +6,7 @@ VDU. It prints the report without the parts that grow with time and streams.
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,8 @@ def main() -> None:
         ValueError: What came back is no JSON.
     """
     request = json.load(sys.stdin)
+    # SIGINT is for iperf3, which then ends and reports so far.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     address, port = request["responder"]
     with socket.create_connection((address, port), timeout=5) as connection:
         ask = {"path": request["path"], "seconds": request["seconds"]}
@@ -37,16 +40,22 @@ def main() -> None:
     report = json.loads(done.stdout.decode() or "{}")
     if done.returncode and "error" not in report:
         report["error"] = done.stderr.decode()[-300:] or "exit code {}".format(done.returncode)
-    folder = os.path.dirname(request["keep"])
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    with open(request["keep"], "w") as stream:
-        stream.write(done.stdout.decode())
-    kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
-    for old in kept[: -request["most"]]:
-        os.unlink(old)
+    if request["keep"]:
+        keep(request["keep"], done.stdout.decode(), request["most"])
     report.pop("intervals", None)
     report.get("end", {}).pop("streams", None)
     json.dump(report, sys.stdout)
+
+
+def keep(path: str, text: str, most: int) -> None:
+    """Store a report; the oldest go where there are too many."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    with open(path, "w") as stream:
+        stream.write(text)
+    kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
+    for old in kept[:-most]:
+        os.unlink(old)
 
 
 if __name__ == "__main__":

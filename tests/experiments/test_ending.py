@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import click, sys, time
-from lab.ending import clean_up_when_ended
+from experiments.ending import clean_up_when_ended
 
 @click.command()
 def main():

@@ -1,4 +1,4 @@
-"""OSM's northbound interface, as far as acceptance needs it (SOL005; paths as osmclient's)."""
+"""OSM's northbound interface, one request at a time (SOL005; paths as osmclient's)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,156 @@
+"""ops edge: the actions of experiments, and what they share with those of measurements."""
+
+from typing import Any, Dict, FrozenSet, Iterable, Mapping, Sequence
+
+from vpnaas.actions import Params, action
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.extras import experiments, measure
+from vpnaas.peers.peer import Peer
+from vpnaas.plan import Plan
+from vpnaas.reconciling import ReconcilingCharm
+from vpnaas.vdu import facts
+from vpnaas.vdu.ssh import Vdu
+from vpnaas.vdu.steps import Results, Step
+
+
+class ExperimentingCharm(ReconcilingCharm):
+    """A charm whose VDU can take part in experiments, if Day-1 allows it."""
+
+    def _chosen(self, params: Params, configured: Mapping[str, Any]) -> FrozenSet[str]:
+        """Return the links an action with `link: all` or a name works on."""
+        wanted = str(params.get("link", "all"))
+        if not configured:
+            raise VpnaasError("no link is configured yet; run configure first")
+        if wanted == "all":
+            return frozenset(configured)
+        fields.choice("link", wanted, sorted(self.roles))
+        if wanted not in configured:
+            raise InputError("link", "{} is not configured".format(wanted), "run configure first")
+        return frozenset([wanted])
+
+    def _one_link(self, params: Params) -> str:
+        return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
+
+    def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
+        """Look at the VDU without changing it, to know the peers of the link to measure."""
+        link = self._one_link(params)
+        charm_state = self._charm_state()
+        if link not in charm_state.intent.links:
+            raise InputError("link", "{} is not configured".format(link), "run configure first")
+        return self._plan(charm_state, vdu)
+
+    # Experiments
+
+    def _experiment(self, steps: Sequence[Step]) -> Results:
+        """Run steps beside reconciles, if Day-1 allows experiments."""
+        with self._experimental() as vdu:
+            return vdu.execute(steps, exclusive=False).check()
+
+    def _experimental(self) -> Vdu:
+        experiments.require_allowed(self.environment.option("allow-experiments"))
+        return self._vdu()
+
+    def _underlays(self, links: Iterable[str], vdu: Vdu) -> Dict[str, str]:
+        """Return the interface below each of some links, and below management as ""."""
+        found = facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
+        charm_state = self._charm_state()
+        wanted = {link: charm_state.intent.links[link].underlay_interface for link in links}
+        return {
+            link: found.underlay(name, charm_state.management).name
+            for link, name in dict(wanted, **{"": ""}).items()
+        }
+
+    def _related_peer(self, params: Params) -> Peer:
+        """Return the related peer an experiment goes to, as its offer describes it."""
+        link, wanted = self._one_link(params), str(params.get("peer", "auto"))
+        offered = [
+            Peer(
+                remote.peer_name,
+                remote.label,
+                remote.offer.prefixes(),
+                remote.offer.technology,
+                inner_address=remote.offer.inner_address,
+                endpoint=remote.offer.endpoint,
+            )
+            for remote in self._charm_state().remotes.get(link, ())
+            if remote.offer is not None
+        ]
+        return measure.choose_peer(link, "" if wanted == "auto" else wanted, offered)
+
+    @action("start-capture")
+    def _start_capture(self, params: Params) -> Dict[str, Any]:
+        links = self._chosen(params, self._intent().links)
+        with self._experimental() as vdu:
+            underlays = self._underlays(links, vdu)
+            del underlays[""]
+            vdu.execute(experiments.capture(params, underlays), exclusive=False).check()
+        return {"interfaces": underlays}
+
+    @action("stop-capture")
+    def _stop_capture(self, params: Params) -> Dict[str, Any]:
+        return experiments.captured(self._experiment(experiments.CAPTURE.stop()))
+
+    @action("start-listener")
+    def _start_listener(self, params: Params) -> Dict[str, Any]:
+        configured = self._intent().links
+        links = sorted(self._chosen(params, configured))
+        addresses = [str(configured[link].inner_address.ip) for link in links]
+        results = self._experiment(experiments.listener(params, addresses))
+        return {"addresses": addresses, "tcp-ports": experiments.listening(results)}
+
+    @action("stop-listener")
+    def _stop_listener(self, params: Params) -> Dict[str, Any]:
+        return experiments.arrived(self._experiment(experiments.LISTENER.stop()))
+
+    @action("probe")
+    def _probe(self, params: Params) -> Dict[str, Any]:
+        with self._experimental() as vdu:
+            step = experiments.attempts(params, self._underlays((), vdu)[""])
+            return experiments.tried(vdu.execute([step], exclusive=False))
+
+    @action("start-stream")
+    def _start_stream(self, params: Params) -> Dict[str, Any]:
+        link = self._one_link(params)
+        text = str(params.get("address", "auto"))
+        if text == "auto":
+            address = measure.target(self._related_peer(params), "tunnel", link)
+        else:
+            address = fields.address("start-stream: address", text)
+        self._experiment(experiments.stream(params, str(address)))
+        return {"address": str(address)}
+
+    @action("stop-stream")
+    def _stop_stream(self, params: Params) -> Dict[str, Any]:
+        return experiments.streamed(self._experiment(experiments.STREAM.stop()))
+
+    @action("start-load")
+    def _start_load(self, params: Params) -> Dict[str, Any]:
+        peer = self._related_peer(params)
+        self._experiment(experiments.load(params, peer))
+        return {"peer": peer.label}
+
+    @action("stop-load")
+    def _stop_load(self, params: Params) -> Dict[str, Any]:
+        return experiments.loaded(self._experiment(experiments.LOAD.stop()))
+
+    @action("inject-fault")
+    def _inject_fault(self, params: Params) -> Dict[str, Any]:
+        interface, kind = "", params.get("fault")
+        with self._experimental() as vdu:
+            if kind == "tunnel":
+                plan = self._measured_plan(params, vdu).links[str(params.get("link"))]
+                interface = plan.interface if plan.interface != plan.underlay else ""
+            elif kind == "link":
+                link = self._one_link(params)
+                if link not in self._intent().links:
+                    raise InputError(
+                        "inject-fault: link", "{} is not configured".format(link), "configure first"
+                    )
+                underlays = self._underlays([link], vdu)
+                interface = underlays[link]
+                if interface == underlays[""]:
+                    allowed = "a link over another interface than management"
+                    raise InputError("inject-fault: link", "we would cut ourselves off", allowed)
+            experiments.broken(vdu.execute(experiments.fault(params, interface), exclusive=False))
+        return {"fault": kind}

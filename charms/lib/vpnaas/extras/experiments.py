@@ -1,0 +1,387 @@
+"""Experiments on a VDU: captures, listeners, attempts, streams, loads and faults.
+
+What goes on between two actions is a transient systemd unit of the VDU with a time limit, so that
+it ends also if nobody comes back for it. Its program gets a request file and leaves a result file;
+both lie below RUN and are gone after the answer.
+"""
+
+import json
+import re
+from typing import Any, Dict, List, Mapping, Sequence
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.extras import measure
+from vpnaas.extras.responder import RESPONDER_PORT
+from vpnaas.peers.peer import Peer
+from vpnaas.vdu.programs import source
+from vpnaas.vdu.steps import Results, Step, directory, read, remove, run, write
+
+Json = Dict[str, Any]
+
+RUN = "/run/osm-vpnaas-experiments"
+PORT = 7777
+"""Where a listener waits unless told otherwise."""
+MOST_ATTEMPTS = 2000
+MOST_TEXT = 500000
+MOST_PORTS = 70000
+"""TCP attempts of one probe; all ports of one address are fewer."""
+MOST_IDENTITIES = 8
+SPARED = ("init", "systemd", "sshd", "python3")
+"""Programs that the fault `process` does not kill: they bring the VDU back, or our answer."""
+_IDENTITY = re.compile(r"[0-9]{6,16}")
+_PROCESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
+_LABEL = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,99}")
+_HEX = re.compile(r"([0-9a-f]{2}){0,1024}")
+_FAULT_TABLE = "osm_vpnaas_fault"
+
+
+def require_allowed(option: str) -> None:
+    """Raise VpnaasError unless Day-1 allows experiments.
+
+    Args:
+        option: The charm's option `allow-experiments`.
+    """
+    if fields.choice("allow-experiments", option or "no", ("no", "yes")) != "yes":
+        raise VpnaasError(
+            "experiments are not allowed on this VNF; its instantiation parameter "
+            "allow_experiments must be yes"
+        )
+
+
+@attr.frozen
+class Unit:
+    """A transient unit of an experiment; there is one of a kind at a time.
+
+    Attributes:
+        name: What it does, such as "capture".
+        program: Which program it runs.
+    """
+
+    name: str
+    program: str
+
+    @property
+    def service(self) -> str:
+        """Return the unit's name for systemd."""
+        return "osm-vpnaas-{}.service".format(self.name)
+
+    def file(self, what: str) -> str:
+        """Return the path of its program, request or result."""
+        return "{}/{}.{}".format(RUN, self.name, what)
+
+    def start(self, request: Json, properties: Sequence[str] = ("Type=notify",)) -> List[Step]:
+        """Return the steps that start it anew; one that runs ends first."""
+        request = dict(request, result=self.file("result"))
+        words = ["--property={}".format(word) for word in properties]
+        words += ["--property=RuntimeMaxSec={}".format(request["seconds"] + 10)]
+        words += ["--unit=" + self.service, "--collect", "--quiet"]
+        words += ["/usr/bin/python3", "-I", self.file("py"), self.file("request")]
+        return [
+            run("stop", "systemctl", "stop", self.service, any_exit=True, timeout=30),
+            remove("forget", self.file("result")),
+            directory("folder", RUN, 0o700),
+            write("program", self.file("py"), source(self.program), 0o600),
+            write("request", self.file("request"), json.dumps(request), 0o600),
+            run("start", "systemd-run", *words, timeout=30),
+        ]
+
+    def stop(self) -> List[Step]:
+        """Return the steps that end it and bring its result."""
+        return [
+            run("active", "systemctl", "is-active", self.service, any_exit=True),
+            run("stop", "systemctl", "stop", self.service, any_exit=True, timeout=30),
+            read("result", self.file("result")),
+        ] + [remove("forget-" + what, self.file(what)) for what in ("py", "request", "result")]
+
+    def result(self, results: Results) -> Json:
+        """Return what it left, with `ran-until-stopped`.
+
+        Raises:
+            VpnaasError: It was not started, or failed.
+        """
+        text = results.check().text("result")
+        if not text:
+            raise VpnaasError("no {0} runs here; run start-{0} first".format(self.name))
+        told = fields.json_object(self.name, text)
+        return dict(told, **{"ran-until-stopped": results.output("active").strip() == "active"})
+
+
+CAPTURE = Unit("capture", "watch.py")
+LISTENER = Unit("listener", "watch.py")
+STREAM = Unit("stream", "send.py")
+LOAD = Unit("load", "throughput_client.py")
+
+
+# Captures
+
+
+def capture(params: Mapping[str, Any], interfaces: Mapping[str, str]) -> List[Step]:
+    """Return the steps of `start-capture`; `interfaces` are those below the links."""
+    request = {
+        "watch": "frames",
+        "interfaces": dict(interfaces),
+        "identities": identities(str(params.get("identities", "none"))),
+        "seconds": fields.integer("start-capture: seconds", params.get("seconds", 60), 1, 3600),
+    }
+    return CAPTURE.start(request)
+
+
+def identities(text: str) -> List[str]:
+    """Parse subscriber identities, separated by commas."""
+    found = [] if text in ("", "none") else [word.strip(" ") for word in text.split(",")]
+    allowed = "none, or at most {} of 6 to 16 digits".format(MOST_IDENTITIES)
+    where = "start-capture: identities"
+    for word in found:
+        if not _IDENTITY.fullmatch(word):
+            raise InputError(where, "{} is no identity".format(fields.shown(word)), allowed)
+    if len(found) > MOST_IDENTITIES:
+        raise InputError(where, "{} identities".format(len(found)), allowed)
+    return found
+
+
+def captured(results: Results) -> Json:
+    """Return the frames that a capture counted."""
+    return CAPTURE.result(results)
+
+
+# Listeners
+
+
+def listener(params: Mapping[str, Any], addresses: Sequence[str]) -> List[Step]:
+    """Return the steps of `start-listener`; `listening` reads their other half."""
+    where = "start-listener: "
+    if not addresses:
+        raise InputError(where + "link", "no link has an inner address", "a configured link")
+    request = {
+        "watch": "arrivals",
+        "addresses": list(addresses),
+        "port": fields.integer(where + "port", params.get("port", PORT), 1024, 65535),
+        "budget": fields.integer(where + "budget-ms", params.get("budget-ms", 10), 1, 10000) / 1e3,
+        "seconds": fields.integer(where + "seconds", params.get("seconds", 60), 1, 3600),
+    }
+    steps = [read("tcp", "/proc/net/tcp"), read("tcp6", "/proc/net/tcp6")]
+    return steps + LISTENER.start(request)
+
+
+def listening(results: Results) -> List[int]:
+    """Return the TCP ports on which something listened before (proc(5), state 0A)."""
+    ports = set()
+    for id in ("tcp", "tcp6"):
+        for line in (results.text(id) or "").splitlines()[1:]:
+            words = line.split()
+            if len(words) > 3 and words[3] == "0A":
+                ports.add(int(words[1].rpartition(":")[2], 16))
+    return sorted(ports)
+
+
+def arrived(results: Results) -> Json:
+    """Return what a listener saw."""
+    return LISTENER.result(results)
+
+
+# Attempts
+
+
+def attempts(params: Mapping[str, Any], interface: str) -> Step:
+    """Return the step of `probe`.
+
+    Args:
+        params: Of the action.
+        interface: That next hops are reached over, the management interface.
+    """
+    where = "probe: attempts"
+    text = str(params.get("attempts", ""))
+    if len(text) > MOST_TEXT:
+        allowed = "at most {}".format(MOST_TEXT)
+        raise InputError(where, "{} characters".format(len(text)), allowed)
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        listed = None
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise InputError(where, "not a JSON list of objects", '[{"to": "192.0.2.1"}]')
+    if not 0 < len(listed) <= MOST_ATTEMPTS:
+        allowed = "1 to {}".format(MOST_ATTEMPTS)
+        raise InputError(where, "{} attempts".format(len(listed)), allowed)
+    parsed = [_attempt("{}[{}]".format(where, number), item) for number, item in enumerate(listed)]
+    total = sum(len(item["ports"]) for item in parsed)
+    if total > MOST_PORTS:
+        raise InputError(where, "{} ports in all".format(total), "at most {}".format(MOST_PORTS))
+    patience = fields.integer("probe: patience-ms", params.get("patience-ms", 500), 10, 10000) / 1e3
+    request = {"attempts": parsed, "patience": patience, "interface": interface}
+    limit = 60 + int(patience * (1 + total // 400))
+    words = ("python3", "-I", "-c", source("send.py"))
+    return run("probe", *words, stdin=json.dumps(request), any_exit=True, timeout=limit)
+
+
+def tried(results: Results) -> Json:
+    """Return what became of the attempts."""
+    return measure.answer(results, "probe", "the probe")
+
+
+_KEYS = ("to", "ports", "datagram", "token", "source", "via", "say", "label")
+
+
+def _attempt(where: str, item: Mapping[str, Any]) -> Json:
+    unknown = sorted(set(item) - set(_KEYS))
+    if unknown:
+        raise InputError(where, "unknown key {}".format(unknown[0]), ", ".join(_KEYS))
+
+    def at(key: str) -> str:
+        return "{}: {}".format(where, key)
+
+    def text(key: str) -> str:
+        return fields.string(at(key), item.get(key, ""))
+
+    to = fields.address(at("to"), text("to"))
+    found = {"to": str(to), "ports": _ports(at("ports"), item.get("ports", []))}  # type: Json
+    found["datagram"] = fields.integer(at("datagram"), item.get("datagram", 0), 0, 65535)
+    for key in ("source", "via"):
+        given = fields.address(at(key), text(key)) if text(key) else None
+        if given is not None and given.version != to.version:
+            raise InputError(at(key), "{} and {} are of two versions".format(given, to), "one")
+        found[key] = str(given) if given is not None else ""
+    if found["source"] and to.version != 4:
+        raise InputError(at("source"), "only IPv4 sources can be forged", "none, with IPv6")
+    for key, default in (("token", "probe"), ("label", "probe")):
+        found[key] = text(key) or default
+        if not _LABEL.fullmatch(found[key]):
+            raise InputError(at(key), fields.shown(found[key]), "1 to 100 printable characters")
+    found["say"] = text("say")
+    if not _HEX.fullmatch(found["say"]):
+        raise InputError(at("say"), "not hexadecimal", "up to 1024 bytes, such as 00ff")
+    return found
+
+
+def _ports(where: str, given: Any) -> List[int]:
+    """Parse TCP ports: a list of numbers, or "all"."""
+    if given == "all":
+        return list(range(1, 65536))
+    if not isinstance(given, list) or len(given) > 65535:
+        raise InputError(where, "not a list of ports", 'such as [22, 80], or "all"')
+    return [fields.integer(where, port, 1, 65535) for port in given]
+
+
+# Streams and loads
+
+
+def stream(params: Mapping[str, Any], address: str) -> List[Step]:
+    """Return the steps of `start-stream` to an address."""
+    where = "start-stream: "
+    request = {
+        "address": address,
+        "name": fields.name(where + "name", str(params.get("name", "stream"))),
+        "port": fields.integer(where + "port", params.get("port", PORT), 1024, 65535),
+        "rate": fields.integer(where + "rate", params.get("rate", 200), 1, 10000),
+        "size": fields.integer(where + "size", params.get("size", 100), 64, 9000),
+        "seconds": fields.integer(where + "seconds", params.get("seconds", 30), 1, 600),
+    }
+    return STREAM.start(request)
+
+
+def streamed(results: Results) -> Json:
+    """Return what a stream sent."""
+    return STREAM.result(results)
+
+
+def load(params: Mapping[str, Any], peer: Peer) -> List[Step]:
+    """Return the steps of `start-load`."""
+    link = str(params["link"])
+    path = fields.choice("start-load: path", str(params.get("path", "tunnel")), measure.PATHS)
+    seconds = fields.integer("start-load: seconds", params.get("seconds", 60), 1, 1500)
+    parallel = fields.integer("start-load: parallel", params.get("parallel", 1), 1, 128)
+    request = {
+        "responder": [str(peer.inner_address), RESPONDER_PORT],
+        "address": str(measure.target(peer, path, link)),
+        "path": path,
+        "seconds": seconds,
+        "options": ["--time", str(seconds), "--parallel", str(parallel), "--json"],
+        "keep": "",
+        "most": 0,
+    }
+    files = ["StandardInput=file:" + LOAD.file("request")]
+    files += ["StandardOutput=file:" + LOAD.file("result"), "KillSignal=SIGINT"]
+    return LOAD.start(request, files)
+
+
+def loaded(results: Results) -> Json:
+    """Return whether a load ran until it was stopped, and its rate.
+
+    Raises:
+        VpnaasError: There is none, or it never ran, with the reason.
+    """
+    report = LOAD.result(results)
+    try:
+        rate = round(float(report["end"]["sum_sent"]["bits_per_second"]) / 1e6, 3)
+    except (KeyError, TypeError, ValueError):
+        raise VpnaasError("the load failed: {}".format(report.get("error", "no report")))
+    return {"mbps": rate, "ran-until-stopped": report["ran-until-stopped"]}
+
+
+# Faults
+
+
+def fault(params: Mapping[str, Any], interface: str) -> List[Step]:
+    """Return the steps of `inject-fault`.
+
+    Args:
+        params: Of the action.
+        interface: Of the link's tunnel, or for the fault link the one below it; "" for none.
+    """
+    where = "inject-fault: "
+    wanted = fields.choice(
+        where + "fault", str(params.get("fault", "")), ("link", "tunnel", "process", "restart")
+    )
+    seconds = fields.integer(where + "seconds", params.get("seconds", 10), 1, 600)
+    if wanted == "process":
+        name = str(params.get("process", "none"))
+        if not _PROCESS.fullmatch(name) or name == "none" or name in SPARED:
+            allowed = "the name of a program other than " + ", ".join(SPARED)
+            raise InputError(where + "process", fields.shown(name), allowed)
+        return [run("kill", "pkill", "-KILL", "-x", name, any_exit=True)]
+    if wanted == "restart":
+        return [_later("restart", 1, "systemctl", "reboot")]
+    if not interface:
+        raise InputError(where + "link", "this link has no tunnel", "a link with a VPN")
+    if wanted == "tunnel":
+        return [run("delete", "ip", "link", "delete", interface)]
+    return [
+        run("mend", "nft", "delete", "table", "inet", _FAULT_TABLE, any_exit=True),
+        # First what ends it: whatever happens afterwards, the link comes back.
+        run("stop", "systemctl", "stop", _LATER + "mend.timer", any_exit=True),
+        _later("mend", seconds, "nft", "delete", "table", "inet", _FAULT_TABLE),
+        run("cut", "nft", "-f", "-", stdin=_cut(interface)),
+    ]
+
+
+_LATER = "osm-vpnaas-fault-"
+
+
+def _later(name: str, seconds: int, *argv: str) -> Step:
+    unit = "--unit=" + _LATER + name
+    when = "--on-active={}s".format(seconds)
+    accuracy = "--timer-property=AccuracySec=100ms"
+    return run(name + "-later", "systemd-run", unit, "--collect", "--quiet", when, accuracy, *argv)
+
+
+def _cut(interface: str) -> str:
+    chains = (("input", "iifname"), ("forward", "iifname"), ("output", "oifname"))
+    rows = [
+        "chain {0} {{ type filter hook {0} priority -400; {1} {2} drop; }}".format(
+            hook, match, interface
+        )
+        for hook, match in chains
+    ]
+    return "table inet {} {{\n {}\n}}\n".format(_FAULT_TABLE, "\n ".join(rows))
+
+
+def broken(results: Results) -> None:
+    """Raise VpnaasError where nothing was broken."""
+    results.check()
+    if results.exit_code("kill") == 1:
+        raise VpnaasError("no process of that name runs on the VDU")
+    if results.exit_code("kill") not in (None, 0):
+        raise VpnaasError("pkill failed: {}".format(results.error("kill")))

@@ -1,0 +1,370 @@
+#!/usr/bin/python3
+"""Watch what reaches this VDU while an experiment runs: frames of an interface, or what connects.
+
+systemd starts it (Type=notify) with the path of a request: a JSON object with "watch" ("frames" or
+"arrivals"), "seconds", "result" and what the class of that name reads. It ends after that time or
+at SIGTERM, then writes a summary to "result". Of a frame or a datagram it keeps the kind and the
+time, never the content.
+"""
+
+import array
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import Any, Dict, List, Set, Tuple
+
+ETH_P_ALL = 3
+PACKET_OUTGOING = 4
+PACKET_STATISTICS = 6
+IP_FREEBIND = 15
+MOST = 200000
+"""Datagrams of one stream whose number and delay are kept."""
+MOST_NAMES = 500
+CONNECTIONS = 64
+
+UDP_PORTS = {53: "dns", 67: "dhcp", 68: "dhcp", 123: "ntp", 546: "dhcpv6", 547: "dhcpv6",
+             2123: "gtp-c", 2152: "gtp-u", 5353: "mdns", 8805: "pfcp"}  # fmt: skip
+TCP_PORTS = {22: "ssh", 53: "dns", 80: "http", 443: "https", 3868: "diameter"}
+EXTENSIONS = (0, 43, 60)
+"""IPv6 headers before the one that tells the protocol: hop-by-hop, routing, destination."""
+
+Fragments = Dict[bytes, str]
+
+
+def kind(frame: bytes, fragments: Fragments) -> str:
+    """Return what an Ethernet frame carries: `wg`, `esp`, `isakmp`, `arp`, `tcp` and so on.
+
+    WireGuard is known by the form of its messages (whitepaper, section 5.4), whatever the port.
+    ESP is IP protocol 50, or UDP port 4500 without the marker of IKE (RFC 3948). `fragments`
+    remembers the kind of a datagram's first fragment for those that follow.
+    """
+    ether, start = frame[12:14], 14
+    while ether in (b"\x81\x00", b"\x88\xa8"):
+        ether, start = frame[start + 2 : start + 4], start + 4
+    if ether == b"\x08\x06":
+        return "arp"
+    if ether == b"\x08\x00":
+        return _ipv4(frame[start:], fragments)
+    if ether == b"\x86\xdd":
+        return _ipv6(frame[start:], fragments)
+    return "ethertype-" + ether.hex()
+
+
+def _ipv4(packet: bytes, fragments: Fragments) -> str:
+    if len(packet) < 20:
+        return "ip"
+    header = (packet[0] & 15) * 4
+    place = struct.unpack("!H", packet[6:8])[0]
+    of = packet[12:20] + packet[4:6]
+    if place & 0x1FFF:
+        return fragments.get(of, "fragment")
+    found = _transport(packet[9], packet[header:])
+    if place & 0x2000:
+        _remember(fragments, of, found)
+    return found
+
+
+def _ipv6(packet: bytes, fragments: Fragments) -> str:
+    if len(packet) < 40:
+        return "ipv6"
+    protocol, rest = packet[6], packet[40:]
+    while protocol in EXTENSIONS and len(rest) >= 8:
+        protocol, rest = rest[0], rest[8 + rest[1] * 8 :]
+    if protocol == 44 and len(rest) >= 8:
+        place, of = struct.unpack("!H", rest[2:4])[0], packet[8:40] + rest[4:8]
+        if place & 0xFFF8:
+            return fragments.get(of, "fragment")
+        found = _transport(rest[0], rest[8:])
+        if place & 1:
+            _remember(fragments, of, found)
+        return found
+    return _transport(protocol, rest)
+
+
+def _remember(fragments: Fragments, of: bytes, found: str) -> None:
+    if len(fragments) >= 1024:
+        fragments.clear()
+    fragments[of] = found
+
+
+def _transport(protocol: int, data: bytes) -> str:
+    if protocol == socket.IPPROTO_UDP and len(data) >= 8:
+        source, target = struct.unpack("!HH", data[:4])
+        return _udp(source, target, data[8:])
+    if protocol == socket.IPPROTO_TCP and len(data) >= 4:
+        ports = struct.unpack("!HH", data[:4])
+        return TCP_PORTS.get(ports[1]) or TCP_PORTS.get(ports[0], "tcp")
+    if protocol == 58 and data:
+        # Neighbour discovery (RFC 4861) and multicast listeners (RFC 2710, RFC 3810).
+        if 133 <= data[0] <= 137:
+            return "icmpv6-nd"
+        return "icmpv6-mld" if data[0] in (130, 131, 132, 143) else "icmpv6"
+    named = {1: "icmp", 2: "igmp", 50: "esp", 51: "ah", 132: "sctp"}
+    return named.get(protocol, "ip-{}".format(protocol))
+
+
+def _udp(source: int, target: int, data: bytes) -> str:
+    if _is_wireguard(data):
+        return "wg"
+    if 4500 in (source, target):
+        if data[:4] == b"\0\0\0\0":
+            return "isakmp" if _is_ike(data[4:]) else "udp"
+        # RFC 3948: one byte 0xff is a keepalive.
+        return "esp" if len(data) > 8 or data == b"\xff" else "udp"
+    if 500 in (source, target) and _is_ike(data):
+        return "isakmp"
+    return UDP_PORTS.get(target) or UDP_PORTS.get(source, "udp")
+
+
+def _is_wireguard(data: bytes) -> bool:
+    sizes = {b"\1\0\0\0": 148, b"\2\0\0\0": 92, b"\3\0\0\0": 64}
+    if data[:4] == b"\4\0\0\0":
+        # Padded to 16 bytes only as far as the MTU allows.
+        return len(data) >= 32
+    return sizes.get(data[:4]) == len(data)
+
+
+def _is_ike(data: bytes) -> bool:
+    """Tell whether this is an IKEv2 message (RFC 7296 section 3.1)."""
+    return len(data) >= 28 and data[17] == 0x20 and struct.unpack("!I", data[24:28])[0] == len(data)
+
+
+def digits(text: str) -> List[bytes]:
+    """Return how packets write an identity of decimal digits: as text, and packed by two.
+
+    Packed digits (TS 24.008 clause 10.5.1.4, TS 29.274 clause 8.3) begin at either half of a byte.
+    """
+    forms = [text.encode("ascii")]
+    for packed in (text, text[1:]):
+        # A digit too few is filled up with 1111.
+        packed += "f" if len(packed) % 2 else ""
+        swapped = (packed[n + 1] + packed[n] for n in range(0, len(packed), 2))
+        forms.append(bytes.fromhex("".join(swapped)))
+    return forms
+
+
+class Link:
+    """Frames below one link by direction and kind, and how many of them tell an identity."""
+
+    def __init__(self, interface: str, identities: List[str]) -> None:
+        self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self.tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 20)
+        self.tap.bind((interface, 0))
+        self.kinds: Dict[str, Dict[str, int]] = {"sent": {}, "received": {}}
+        self.fragments: Tuple[Fragments, Fragments] = ({}, {})
+        self.wanted = {text: digits(text) for text in identities}
+        self.found = dict.fromkeys(identities, 0)
+
+    def frame(self, frame: bytes, sent: bool) -> None:
+        """Count a frame."""
+        name = kind(frame, self.fragments[sent])
+        table = self.kinds["sent" if sent else "received"]
+        table[name] = table.get(name, 0) + 1
+        for text, forms in self.wanted.items():
+            if any(form in frame for form in forms):
+                self.found[text] += 1
+
+    def summary(self) -> Dict[str, Any]:
+        """Return the counts; `missed` frames came faster than this program."""
+        missed = struct.unpack("II", self.tap.getsockopt(263, PACKET_STATISTICS, 8))[1]
+        return dict(self.kinds, missed=missed, identities=self.found)
+
+
+class Frames:
+    """Frames of some interfaces. The request has "interfaces", by link, and "identities"."""
+
+    def __init__(self, request: Dict[str, Any]) -> None:
+        self.links = {
+            link: Link(interface, request["identities"])
+            for link, interface in request["interfaces"].items()
+        }
+        self.taps = {link.tap: link for link in self.links.values()}
+        self.listed = list(self.taps)
+
+    def sockets(self) -> List[socket.socket]:
+        """Return what to wait for."""
+        return self.listed
+
+    def take(self, ready: socket.socket) -> None:
+        """Take a frame."""
+        frame, address = ready.recvfrom(1 << 17)
+        self.taps[ready].frame(frame, address[2] == PACKET_OUTGOING)
+
+    def summary(self) -> Dict[str, Any]:
+        """Return the counts by link."""
+        return {"links": {name: link.summary() for name, link in self.links.items()}}
+
+
+HEAD = struct.Struct("!4sQdB")
+"""Of a datagram: mark, number, time sent in seconds since the epoch, length of its name."""
+STREAM, TOKEN = b"VPNs", b"VPNt"
+
+
+class Stream:
+    """What arrived of a stream of numbered datagrams."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.numbers: Set[int] = set()
+        self.delays = array.array("d")
+        self.arrivals = self.within = 0
+        self.gap = 0.0
+        self.last = (0.0, 0.0)
+
+    def take(self, number: int, sent: float, now: float) -> None:
+        """Take a datagram."""
+        self.arrivals += 1
+        if self.last[1]:
+            # What of the silence the sender's own rhythm does not explain.
+            self.gap = max(self.gap, now - self.last[1] - max(0.0, sent - self.last[0]))
+        self.last = (sent, now)
+        if number in self.numbers or len(self.numbers) >= MOST:
+            return
+        self.numbers.add(number)
+        self.delays.append(now - sent)
+        self.within += now - sent <= self.budget
+
+    def summary(self) -> Dict[str, Any]:
+        """Return counts, the longest run of numbers that is missing, and delays in ms."""
+        ordered = sorted(self.numbers)
+        runs = [after - n - 1 for n, after in zip(ordered, ordered[1:])]  # noqa: RUF007
+        delays = sorted(self.delays)
+
+        def at(share: float) -> float:
+            return round(delays[min(len(delays) - 1, int(share * len(delays)))] * 1000, 3)
+
+        return {
+            "received": len(ordered),
+            "arrivals": self.arrivals,
+            "first": ordered[0],
+            "last": ordered[-1],
+            "longest-run-lost": max(runs or [0]),
+            "gap-ms": round(self.gap * 1000, 3),
+            "within-budget": self.within,
+            "delay-ms": {"min": at(0), "median": at(0.5), "p99": at(0.99), "max": at(1)},
+        }
+
+
+class Arrivals:
+    """What arrives at a port of some addresses: streams and tokens by UDP, connections by TCP.
+
+    The request has "addresses", "port" and "budget" (seconds).
+    """
+
+    def __init__(self, request: Dict[str, Any]) -> None:
+        self.budget = float(request["budget"])
+        self.streams: Dict[str, Stream] = {}
+        self.tokens: Set[str] = set()
+        self.other = self.connections = 0
+        self.open: List[socket.socket] = []
+        self.listening: List[socket.socket] = []
+        self.datagrams: List[socket.socket] = []
+        for address in request["addresses"]:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            for kind, table in (
+                (socket.SOCK_STREAM, self.listening),
+                (socket.SOCK_DGRAM, self.datagrams),
+            ):
+                sock = socket.socket(family, kind)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+                # It goes on waiting while the tunnel's address is away.
+                sock.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
+                sock.bind((address, request["port"]))
+                if kind == socket.SOCK_STREAM:
+                    sock.listen(128)
+                table.append(sock)
+
+    def sockets(self) -> List[socket.socket]:
+        """Return what to wait for."""
+        return self.listening + self.datagrams + self.open
+
+    def take(self, ready: socket.socket) -> None:
+        """Take a connection, what one says, or a datagram."""
+        if ready in self.listening:
+            self.connections += 1
+            self.open.append(ready.accept()[0])
+            while len(self.open) > CONNECTIONS:
+                self.open.pop(0).close()
+        elif ready in self.datagrams:
+            self.datagram(ready.recv(65535), time.time())
+        elif not ready.recv(65535):
+            self.open.remove(ready)
+            ready.close()
+
+    def datagram(self, data: bytes, now: float) -> None:
+        """Count a datagram; what is none of an experiment's is counted apart."""
+        if len(data) < HEAD.size:
+            self.other += 1
+            return
+        mark, number, sent, size = HEAD.unpack(data[: HEAD.size])
+        name = data[HEAD.size : HEAD.size + size].decode("ascii", "replace")
+        if mark == STREAM and (name in self.streams or len(self.streams) < 16):
+            self.streams.setdefault(name, Stream(self.budget)).take(number, sent, now)
+        elif mark == TOKEN and len(self.tokens) < MOST_NAMES:
+            self.tokens.add(name)
+        else:
+            self.other += 1
+
+    def summary(self) -> Dict[str, Any]:
+        """Return what arrived."""
+        return {
+            "streams": {name: stream.summary() for name, stream in self.streams.items()},
+            "tokens": sorted(self.tokens),
+            "other-datagrams": self.other,
+            "connections": self.connections,
+        }
+
+
+WATCHES: Dict[str, Any] = {"frames": Frames, "arrivals": Arrivals}
+
+
+def ready() -> None:
+    """Tell systemd that the start is over (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"READY=1", address.replace("@", "\0", 1))
+
+
+def main(path: str) -> None:
+    """Watch until the end."""
+    with open(path) as stream:
+        request = json.load(stream)
+    watch = WATCHES[request["watch"]](request)
+    ending: List[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
+    ready()
+    end = time.monotonic() + request["seconds"]
+    while not ending and time.monotonic() < end:
+        with selectors.DefaultSelector() as selector:
+            watched = watch.sockets()
+            for sock in watched:
+                selector.register(sock, selectors.EVENT_READ)
+            # The set of sockets changes seldom: wait for the same one as long as it does not.
+            while not ending and time.monotonic() < end and watch.sockets() == watched:
+                for key, _ in selector.select(0.2):
+                    try:
+                        watch.take(key.fileobj)
+                    except OSError:
+                        # A connection was reset, or the interface went down for a while.
+                        forget(watch, key.fileobj)
+    with open(request["result"] + ".new", "w") as stream:
+        json.dump(watch.summary(), stream)
+    os.replace(request["result"] + ".new", request["result"])
+
+
+def forget(watch: Any, sock: Any) -> None:
+    """Drop a connection that broke."""
+    if sock in getattr(watch, "open", ()):
+        watch.open.remove(sock)
+        sock.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

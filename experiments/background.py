@@ -1,0 +1,58 @@
+"""Work in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+T = TypeVar("T")
+
+
+class InBackground:
+    """A function in a thread; `result` gives its value or raises its error.
+
+    Attributes:
+        patience: Seconds that `result` waits by default.
+    """
+
+    patience = 300.0
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            self._value = work()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return not self._thread.is_alive()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for its end.
+
+        Raises:
+            click.ClickException: it does not end.
+        """
+        timeout = self.patience if timeout is None else timeout
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise click.ClickException(f"background work did not end within {timeout:.0f} s")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def side_by_side(work: Callable[[T], Any], over: Iterable[T], patience: float) -> list[Any]:
+    """Do the same with several things at once; return the results in their order."""
+    started = [InBackground(lambda item=item: work(item)) for item in over]  # type: ignore[misc]
+    return [each.result(patience) for each in started]

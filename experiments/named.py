@@ -1,0 +1,131 @@
+"""Slices that an operator has already, found by name, with what their charms tell of them.
+
+Their links are the relations of the NSD, their addresses what `show-status` shows. Nothing is
+known beforehand of their descriptors or parameters.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from experiments.model import Cell
+from experiments.profiles import Profile
+from experiments.testbed import Addresses, Link, Slice, Testbed
+from operate.nbi import Document
+from operate.osm import SERVICES, SLICES
+
+PROFILE = "slices"
+"""Name of a campaign between named slices."""
+
+
+def adopt(bed: Testbed, name: str) -> None:
+    """Take a network slice, or a network service, as one or more slices of the test bed.
+
+    Each network service of a slice stands for itself, as links do not leave it.
+
+    Raises:
+        click.ClickException: there is none of this name, or it has no link that is up.
+    """
+    found = bed.osm.nbi.find(SLICES, name=name)
+    if found is not None:
+        ids = [entry["nsrId"] for entry in found["_admin"]["nsrs-detailed-list"]]
+    else:
+        service = bed.osm.nbi.find(SERVICES, name=name)
+        if service is None:
+            raise click.ClickException(f"OSM has no slice and no service {name}")
+        ids = [service["_id"]]
+    taken = 0
+    for id in ids:
+        record = bed.osm.service(id)
+        title = name if len(ids) == 1 else str(record["name"])
+        made = _read(bed, title, record)
+        if made.links:
+            bed.slices[title] = made
+            taken += 1
+    if not taken:
+        raise click.ClickException(f"{name}: none of its links has two ends")
+
+
+def _read(bed: Testbed, name: str, record: Document) -> Slice:
+    """Return a running service as a slice."""
+    made = bed.read(name, record["instantiate_params"], str(record["name"]), links={})
+    shown = {vnf.name: vnf.action("show-status") for vnf in made.vnfs.values()}
+    inner, outer, links = {}, {}, {}
+    for link in related(record["nsd"]):
+        ends = {
+            end: shown.get(end, {}).get(link.endpoint(end), {}) for end in (link.near, link.far)
+        }
+        if not all("inner-address" in told for told in ends.values()):
+            continue  # A relation of something else, or a link that is switched off.
+        links[link.name] = link
+        for end, other in ((link.near, link.far), (link.far, link.near)):
+            own = ipaddress.ip_interface(ends[end]["inner-address"]).ip
+            inner[end, link.name] = str(own)
+            seen = _seen(ends[other], made.vnfs[end].application)
+            if seen:
+                outer[end, link.name] = seen
+    addresses = Addresses(inner, outer)
+    return Slice(name, made.ns_id, addresses, made.vnfs, made.parameters, links, ours=False)
+
+
+def related(nsd: Mapping[str, Any]) -> Iterator[Link]:
+    """Yield the relations of an NSD as links; whoever requires one starts its traffic."""
+    for relation in (nsd.get("ns-configuration") or {}).get("relation") or ():
+        ends = relation.get("provider"), relation.get("requirer")
+        if not all(end and end.get("vnf-profile-id") for end in ends):
+            continue
+        far, near = (str(end["vnf-profile-id"]) for end in ends)
+        endpoints = {far: str(ends[0]["endpoint"]), near: str(ends[1]["endpoint"])}
+        name = str(relation["name"])
+        yield Link(name, name, near, far, endpoints)
+
+
+def _seen(told: Mapping[str, Any], application: str) -> str:
+    """Return at which outer address an end sees an application, or ""."""
+    for peer in told.get("peers", ()):
+        if peer.get("peer") == application and peer.get("endpoint"):
+            return str(peer["endpoint"]).rpartition(":")[0].strip("[]")
+    return ""
+
+
+def profile(bed: Testbed, seconds: int = 2) -> Profile:
+    """Return the runs between the slices of a test bed.
+
+    Nothing is sent in clear and nothing is broken, except by the runs of `dependability`, which
+    `--only` has to name.
+    """
+    names = list(bed.slices)
+    performance = [
+        Cell("performance", {"slice": name, "link": link, "path": path, "neighbour": load,
+                             "seconds": seconds})
+        for name, found in bed.slices.items()
+        for link in found.links
+        for path in ("underlay", "tunnel")
+        for load in (("", "saturated") if _shared(bed, link) else ("",))
+    ]  # fmt: skip
+    faults = [
+        Cell("dependability", {"victim": victim, "neighbour": other, "fault": fault, "seconds": 4})
+        for victim in names
+        for other in names
+        if other != victim
+        for fault in ("vnf", "tunnel", "link")
+    ]
+    return Profile(
+        name=PROFILE,
+        first=[
+            Cell("confidentiality", {"path": "tunnel"}),
+            Cell("reach", {"ports": "listening", "patience": 0.5}),
+        ],
+        measured=performance,
+        repetitions=1,
+        last=faults,
+    )
+
+
+def _shared(bed: Testbed, link: str) -> bool:
+    """Tell whether more than one slice has a link of this name, so that one can load its own."""
+    return sum(link in found.links for found in bed.slices.values()) > 1

@@ -1,0 +1,314 @@
+"""What only the lab can do: an OSM of its own, and a look at the VDUs and wires from outside.
+
+This is the one module of the experiments that knows the lab. A campaign without it is complete;
+what it adds has a section of its own in the report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from experiments import model
+from experiments.testbed import Slice, Vnf
+from lab.vim import Vim, probe
+from lab.vim.fabric import enter
+from lab.vim.qemu.accelerator import accelerator
+from lab.vim.qemu.images import bake
+from lab.vim.run import tool
+from operate.nbi import Nbi
+from operate.osm import VIMS, Osm
+from simulators.milenage import opc
+
+LAUNCH = "/usr/lib/osm-lab/launch"
+FIRST_IMSI = 100
+"""Offset of the first UE from the slice's first subscriber, who may be attached already."""
+USER = "admin"
+
+
+def environment(root: Path, machines: bool = False) -> dict[str, Any]:
+    """Return what figures of the lab depend on.
+
+    Args:
+        root: root of the source tree.
+        machines: whether VDUs are virtual machines, which have the WireGuard of their own kernel.
+    """
+    every = model.environment(root)
+    if machines:
+        how = "KVM" if accelerator().real else "emulated processors (TCG)"
+        dataplane = {"backend": "kernel", "version": f"of virtual machines, {how}"}
+    else:
+        found = probe()
+        dataplane = {"backend": found.backend, "version": found.version}
+    return {
+        "host": model.host(),
+        "dataplane": {**dataplane, "cipher": "ChaCha20-Poly1305"},
+        "versions": {
+            "iperf3": model.first_line("iperf3", "--version"),
+            "tshark": model.first_line("tshark", "--version"),
+            **every["versions"],
+        },
+    }
+
+
+class Lab:
+    """A lab with its server, and what can be seen and done from outside its VDUs.
+
+    Attributes:
+        home: Its directory.
+        osm: A session with its server.
+        password: Of its user admin.
+        certificate: Of its server.
+        machines: Whether VDUs are virtual machines; emulated ones take their time.
+    """
+
+    def __init__(
+        self, home: Path, osm: Osm, password: str, certificate: str, machines: bool = False
+    ) -> None:
+        self.home = home
+        self.osm = osm
+        self.password = password
+        self.certificate = certificate
+        self.machines = machines
+
+    def account(self, name: str, config: Mapping[str, Any] | None = None) -> None:
+        """Make a VIM account."""
+        unused = {"vim_url": "http://lab", "vim_user": "lab", "vim_tenant_name": "lab"}
+        kind = "qemu" if self.machines else "openstack"
+        body = {"name": name, "vim_type": kind, "vim_password": "lab", **unused}
+        self.osm.nbi.post(VIMS, {**body, **({"config": dict(config)} if config else {})})
+
+    def accounts(self, files: Mapping[str, Path]) -> None:
+        """Make the plain VIM account, and others with a configuration file each."""
+        self.account("lab")
+        for name, file in files.items():
+            self.account(name, yaml.safe_load(file.read_text(encoding="utf-8")))
+
+    def vim(self, vnf: Vnf) -> Vim:
+        """Return the VIM of a VNF."""
+        record = self.osm.nbi.get(f"/nslcm/v1/vnfrs/{vnf.id}")
+        account = self.osm.nbi.get(f"{VIMS}/{record['vim-account-id']}")
+        return Vim.open(self.home, account["name"])
+
+    def console(self, vnf: Vnf, *argv: str, text: str | None = None, timeout: float = 120.0) -> str:
+        """Run a command on a VDU's console as root; return what it printed.
+
+        Raises:
+            click.ClickException: it failed.
+        """
+        done = self.vim(vnf).console(vnf.server, argv, input=text, timeout=timeout)
+        if done.returncode:
+            reason = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise click.ClickException(f"{vnf}: {argv[0]} failed: {reason[-1]}")
+        return str(done.stdout)
+
+    def limited(self, vnfs: Iterable[Vnf]) -> bool:
+        """Tell whether VDUs are held to the vCPUs of their flavours."""
+        return not any(
+            note.startswith("vCPUs")
+            for vnf in vnfs
+            for note in self.vim(vnf).server(vnf.server).notes
+        )
+
+    # -- networks ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def captured(
+        self, slices: Iterable[Slice], folder: Path
+    ) -> Iterator[dict[tuple[str, str], Path]]:
+        """Capture every link's underlay of slices while the block runs, by slice and link."""
+        files = {}
+        with contextlib.ExitStack() as stack:
+            for found in slices:
+                vim = self.vim(next(iter(found.vnfs.values())))
+                for link in found.links:
+                    file = folder / f"{found.name}-{link}.pcap"
+                    stack.enter_context(vim.capture(_network(vim, found, link), file))
+                    files[found.name, link] = file
+            yield files
+
+    def ports(self, member: str, slices: Iterable[Slice], link: str) -> list[tuple[Vim, str]]:
+        """Return the VIM's end of a member's port under a link, of each slice."""
+        made = []
+        for found in slices:
+            vim = self.vim(found[member])
+            network = _network(vim, found, link)
+            server = vim.server(found[member].server)
+            made.append((vim, next(p.device for p in server.ports if p.network_id == network)))
+        return made
+
+    @contextlib.contextmanager
+    def bottleneck(self, ports: Sequence[tuple[Vim, str]], mbps: int, ms: int) -> Iterator[None]:
+        """Send what VDUs send at some ports through one queue while the block runs.
+
+        The ports' ingress is redirected to one intermediate device (ifb). Its egress sends the
+        frames to their destinations. The VDUs do not know about it.
+
+        Args:
+            ports: of one VIM.
+            mbps: rate of the queue.
+            ms: how long the queue is.
+        """
+        prefix = enter(ports[0][0].fabric)
+        tool([*prefix, "ip", "link", "add", "shared0", "type", "ifb"])
+        try:
+            tool([*prefix, "ip", "link", "set", "shared0", "up"])
+            limit = mbps * 1000 // 8 * ms
+            words = ("root", "tbf", "rate", f"{mbps}mbit", "burst", "70000", "limit", str(limit))
+            tool([*prefix, "tc", "qdisc", "add", "dev", "shared0", *words])
+            for _, port in ports:
+                tool([*prefix, "tc", "qdisc", "add", "dev", port, "ingress"])
+                every = ("parent", "ffff:", "protocol", "all", "u32", "match", "u32", "0", "0")
+                away = ("action", "mirred", "egress", "redirect", "dev", "shared0")
+                tool([*prefix, "tc", "filter", "add", "dev", port, *every, *away])
+            yield
+        finally:
+            for _, port in ports:
+                with contextlib.suppress(Exception):
+                    tool([*prefix, "tc", "qdisc", "del", "dev", port, "ingress"])
+            tool([*prefix, "ip", "link", "delete", "shared0"])
+
+    # -- charms --------------------------------------------------------------------------------
+
+    def kill_charm(self, application: str) -> None:
+        """Kill a charm at work, with all that it started.
+
+        Raises:
+            click.ClickException: it is not at work within 30 s.
+        """
+        folder = str(self.home / "vca")
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            for pid in _in_folder(folder, application):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                return
+            time.sleep(0.01)
+        raise click.ClickException(f"{application}: the charm was never seen at work")
+
+    # -- simulated UEs -------------------------------------------------------------------------
+
+    def imsis(self, found: Slice, count: int) -> list[str]:
+        """Return the identities of the UEs that `attach` uses."""
+        first = _hss(found)["nf_first_imsi"]
+        return [str(int(first) + FIRST_IMSI + n).zfill(len(first)) for n in range(count)]
+
+    def attach(self, found: Slice, count: int, patience: float = 240.0) -> dict[str, Any]:
+        """Let UEs attach and detach, one after another; return what the program tells.
+
+        The MME may have to connect to its HSS anew first, if what secures S6a has just changed.
+
+        Raises:
+            click.ClickException: not all of them could.
+        """
+        hss = _hss(found)
+        k = hss["nf_subscriber_key"]
+        request = {
+            "enb": "127.0.0.1",
+            "first_imsi": self.imsis(found, 1)[0],
+            "k": k,
+            "opc": opc(bytes.fromhex(k), bytes.fromhex(hss["nf_operator_key"])).hex(),
+            "plmn": f"{hss['nf_mcc']}/{hss['nf_mnc']}",
+            "count": count,
+            "rate": 0,
+            "hold": False,
+        }
+        text, vim = json.dumps(request), self.vim(found["enb"])
+        until = time.monotonic() + patience
+        while True:
+            done = vim.console(found["enb"].server, (LAUNCH, "load"), input=text, timeout=patience)
+            told: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+            if told.get("attached") == count:
+                return told
+            if time.monotonic() > until:
+                said = done.stderr.strip().splitlines() or ["no message"]
+                reason = told.get("reasons") or said[-1]
+                raise click.ClickException(f"{found.name}: UEs cannot attach: {reason}")
+            time.sleep(1)
+
+    def taps(self, vnf: Vnf) -> int:
+        """Return how many sockets of a VDU see packets."""
+        return len(self.console(vnf, "cat", "/proc/net/packet").splitlines()) - 1
+
+
+@contextlib.contextmanager
+def served(home: Path, machines: bool = False) -> Iterator[Lab]:
+    """Run the lab's server on a free port of loopback while the block runs.
+
+    Args:
+        home: directory of the lab.
+        machines: whether VDUs are virtual machines.
+
+    Raises:
+        click.ClickException: it does not start.
+    """
+    # Charms that look at their VDUs would take processor time from a measurement.
+    told = {**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
+    if machines:
+        bake(print)
+        told["OSMLAB_TIMEOUT_FACTOR"] = "0.5"
+    password = os.urandom(12).hex()
+    told["OSMLAB_PASSWORD"] = password
+    words = [sys.executable, "-m", "lab.cli", "--home", str(home), "serve", "--port", "0"]
+    with subprocess.Popen(words, env=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, text=True) as server:  # fmt: skip
+        try:
+            assert server.stdout is not None  # noqa: S101
+            ready, _, _ = select.select([server.stdout], [], [], 60)
+            said = server.stdout.readline().strip() if ready else "no word within 60 s"
+            if not said.startswith("https://"):
+                raise click.ClickException(f"the lab's server does not start: {said}")
+            url, _, certificate = said.partition(", certificate ")
+            nbi = Nbi(url, certificate, pause=0.15)
+            nbi.log_in(USER, password, USER)
+            yield Lab(home, Osm(nbi, 1800.0), password, certificate, machines)
+        finally:
+            server.terminate()
+
+
+def clean(home: Path) -> None:
+    """Remove everything the lab made, and its directory."""
+    words = [sys.executable, "-m", "lab.cli", "--home", str(home), "lab", "clean"]
+    subprocess.run(words, capture_output=True, check=False)
+    with contextlib.suppress(OSError):
+        for file in home.glob("*.tar.gz"):
+            file.unlink()
+        home.rmdir()
+
+
+def _network(vim: Vim, found: Slice, link: str) -> str:
+    """Return the id of the network under a link of a slice."""
+    return next(
+        str(network.id)
+        for network in vim.networks()
+        if network.tag == found.ns_id and network.name.rpartition(".")[2] == link
+    )
+
+
+def _hss(found: Slice) -> dict[str, str]:
+    members = found.parameters["additionalParamsForVnf"]
+    values = next(m["additionalParams"] for m in members if m["member-vnf-index"] == "hss")
+    return {key: str(value) for key, value in values.items()}
+
+
+def _in_folder(folder: str, application: str) -> list[int]:
+    """Return the processes that work in the folder of an application's charm."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            place = os.readlink(entry / "cwd")
+            if place.startswith(folder) and application in place:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,155 @@
+"""Services, slices and day-2 primitives of an OSM, each ordered and awaited over its API."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from operate.client import OperateError
+from operate.nbi import Document, Nbi, Refused
+
+VNFDS, NSDS, NSTS = (
+    "/vnfpkgm/v1/vnf_packages",
+    "/nsd/v1/ns_descriptors",
+    "/nst/v1/netslice_templates",
+)
+SERVICES, SLICES = "/nslcm/v1/ns_instances_content", "/nsilcm/v1/netslice_instances_content"
+NS_OPERATIONS, NSI_OPERATIONS = "/nslcm/v1/ns_lcm_op_occs", "/nsilcm/v1/nsi_lcm_op_occs"
+INSTANCES = "/nslcm/v1/ns_instances"
+VIMS = "/admin/v1/vim_accounts"
+
+
+class Osm:
+    """What an operator does with an OSM."""
+
+    def __init__(self, nbi: Nbi, limit: float = 3600.0) -> None:
+        """Use a session; an operation may take ``limit`` seconds."""
+        self.nbi = nbi
+        self.limit = limit
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def required(self, place: str, **fields: str) -> Document:
+        """Return the entry of a list with these values.
+
+        Raises:
+            OperateError: there is none.
+        """
+        found = self.nbi.find(place, **fields)
+        if found is None:
+            raise OperateError(f"OSM has no {', '.join(fields.values())} in {place}")
+        return found
+
+    def members(self, service: str) -> list[Document]:
+        """Return the VNF records of a service, given its id."""
+        members: list[Document] = self.nbi.get(f"/nslcm/v1/vnfrs?nsr-id-ref={service}")
+        return members
+
+    def service(self, id: str) -> Document:
+        """Return the record of a service."""
+        record: Document = self.nbi.get(f"{SERVICES}/{id}")
+        return record
+
+    def onboard(self, place: str, package: Path) -> str:
+        """Onboard a package; return its id."""
+        return self.nbi.upload(f"{place}_content", package)
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def finished(self, place: str, key: str, gone: bool = False) -> Document:
+        """Wait until an operation has ended; return it.
+
+        Args:
+            place: ``NS_OPERATIONS`` or ``NSI_OPERATIONS``.
+            key: its id.
+            gone: whether it may take its own record along.
+
+        Raises:
+            OperateError: it failed, or is not done in time.
+        """
+        deadline = time.monotonic() + self.limit
+        while True:
+            try:
+                operation: Document = self.nbi.get(f"{place}/{key}")
+            except Refused as refused:
+                if gone and refused.status == 404:
+                    return {}
+                raise
+            state = operation.get("operationState")
+            if state in ("COMPLETED", "PARTIALLY_COMPLETED"):
+                return operation
+            if state in ("FAILED", "FAILED_TEMP", "ROLLED_BACK"):
+                reason = operation.get("errorMessage") or operation.get("detailed-status")
+                raise OperateError(str(reason or "no reason given"))
+            if time.monotonic() > deadline:
+                raise OperateError(
+                    f"{operation.get('stage') or key} is not done after {self.limit:.0f} s"
+                )
+            time.sleep(self.nbi.pause)
+
+    def start(self, service: str, member: str, primitive: str, params: Mapping[str, Any]) -> str:
+        """Start a day-2 primitive of a VNF; return the operation.
+
+        OSM does the operations of a service one after another, and looks every ten seconds whether
+        those before have ended: start the next one when this has ended.
+        """
+        order = {"member_vnf_index": member, "primitive": primitive, "primitive_params": params}
+        return str(self.nbi.post(f"{INSTANCES}/{service}/action", order)["id"])
+
+    def output(self, operation: str) -> str:
+        """Wait for a day-2 primitive; return its text."""
+        detail = self.finished(NS_OPERATIONS, operation).get("detailed-status")
+        return str(detail.get("output") if isinstance(detail, dict) else detail)
+
+    def action(
+        self, service: str, member: str, primitive: str, params: Mapping[str, Any]
+    ) -> Document:
+        """Run a day-2 primitive; return its JSON, or nothing where it answered none.
+
+        Raises:
+            OperateError: it was refused, failed, or is not done in time.
+        """
+        try:
+            value = json.loads(self.output(self.start(service, member, primitive, params)))
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def operate(self, service: str, vnf: str, vdu: str, state: str) -> None:
+        """Start, stop or rebuild the only instance of a VDU, given the ids of service and VNF."""
+        order = {
+            "updateType": "OPERATE_VNF",
+            "operateVnfData": {
+                "vnfInstanceId": vnf,
+                "changeStateTo": state,
+                "additionalParam": {"run-day1": False, "vdu_id": vdu, "count-index": 0},
+            },
+        }
+        started = self.nbi.post(f"{INSTANCES}/{service}/update", order)
+        self.finished(NS_OPERATIONS, str(started["id"]))
+
+    # -- deletion --------------------------------------------------------------------------------
+
+    def delete_service(self, name: str) -> None:
+        """Delete a service, if it is there."""
+        self._delete(SERVICES, NS_OPERATIONS, name)
+
+    def delete_slice(self, name: str) -> None:
+        """Delete a slice, if it is there."""
+        self._delete(SLICES, NSI_OPERATIONS, name)
+
+    def _delete(self, place: str, operations: str, name: str) -> None:
+        found = self.nbi.find(place, name=name)
+        if found is None:
+            return
+        answer = self.nbi.delete(f"{place}/{found['_id']}")
+        if answer:
+            self.finished(operations, answer["_id"], gone=True)
+        deadline = time.monotonic() + 60.0
+        while self.nbi.find(place, name=name) is not None:
+            if time.monotonic() > deadline:
+                raise OperateError(f"{name} is still there after its deletion")
+            time.sleep(self.nbi.pause)
