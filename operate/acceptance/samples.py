@@ -38,6 +38,11 @@ def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
         "rotate-keys": Sample(of_link),
         "measure-latency": Sample({**of_link, "count": 5}),
         "measure-throughput": Sample({**of_link, **short}),
+        "measure-link": Sample({**of_link, "duration": 1}),
+        # The smallest service is instantiated without experiments.
+        **{
+            name: Sample(params, "allow_experiments") for name, params in _experiments(link).items()
+        },
         "set-qos": Sample({**of_link, "five-qi": 0}),
         "show-qos": Sample({}),
         "configure-monitoring": Sample({}),
@@ -48,8 +53,19 @@ def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
             {**of_link, "certificate": "none", "ca-certificate": "none"}, "certificate"
         ),
         "set-enrolment": Sample(
-            {**of_link, "server": "ra.example:80", "ca-certificate": "none"}, "certificate"
+            {**of_link, "server": "192.0.2.1:8080", "ca-certificate": "none"}, "certificate"
         ),
         # Last: from here on the two ends want new keys.
         "revoke-peer": Sample({**of_link, "peer": peer}),
+    }
+
+
+def _experiments(link: str) -> dict[str, dict[str, Any]]:
+    """Return parameters of the primitives that Day-1 has to allow."""
+    return {
+        **{f"{verb}-{what}": {} for what in ("capture", "listener") for verb in ("start", "stop")},
+        "probe": {"attempts": '[{"to": "192.0.2.1"}]'},
+        **{f"start-{what}": {"link": link} for what in ("stream", "load")},
+        **{f"stop-{what}": {} for what in ("stream", "load")},
+        "inject-fault": {"fault": "tunnel", "link": link},
     }

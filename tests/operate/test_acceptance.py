@@ -28,6 +28,7 @@ from lab.server.tokens import Tokens
 from operate.acceptance.reasons import remedy
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
+from operate.acceptance.samples import samples
 from operate.cli import main
 from operate.nbi import Nbi
 
@@ -150,9 +151,17 @@ def nothing_left(engine: Engine) -> None:
         assert engine.store.all(collection) == []
 
 
-def test_all_is_well(engine: Engine, site: Site, dist: Path, outcome: Outcome) -> None:
+def refuse(outcome: Outcome) -> None:
+    """Let the charms refuse what they must refuse on the smallest service."""
     for name in ("show-csr", "set-certificate", "set-enrolment"):
         outcome.actions[name] = "no credentials certificate on this link"
+    for name in samples("vpn-client", "10.77.0.2/24", "server"):
+        if name.startswith(("start-", "stop-")) or name in ("probe", "inject-fault"):
+            outcome.actions[name] = "its parameter allow_experiments must be yes"
+
+
+def test_all_is_well(engine: Engine, site: Site, dist: Path, outcome: Outcome) -> None:
+    refuse(outcome)
     result = accept(site, dist)
     assert result.report.passed, result.lines
     skipped = [s.title for s in result.report.steps if s.state == "skipped"]
@@ -230,8 +239,7 @@ def test_packages_of_others_stay(engine: Engine, site: Site, dist: Path, outcome
 
 
 def test_primitive_that_fails(engine: Engine, site: Site, dist: Path, outcome: Outcome) -> None:
-    for name in ("show-csr", "set-certificate", "set-enrolment"):
-        outcome.actions[name] = "no credentials certificate on this link"
+    refuse(outcome)
     outcome.actions["restart"] = "wg-quick said no"
     title, sentence, command = accept(site, dist).failed()
     assert (title, sentence) == ("primitive restart", "It failed.")
@@ -269,8 +277,7 @@ class Breaking:
 def test_connection_that_breaks_in_an_answer(
     engine: Engine, site: Site, dist: Path, outcome: Outcome, path: str
 ) -> None:
-    for name in ("show-csr", "set-certificate", "set-enrolment"):
-        outcome.actions[name] = "no credentials certificate on this link"
+    refuse(outcome)
     breaking = Breaking(site, path, "GET", 2)
     result = accept(site, dist)
     assert breaking.left == 0
