@@ -113,7 +113,9 @@ def shop(secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A lab with every package, and with one VIM account beside the two of two sites."""
     dist = built(tmp_path_factory)
     for sites in opened(tmp_path_factory.mktemp("shipped"), dist, secrets):
-        sites.lab.done("vim-create", "--name", "lab")
+        # With the networks that sitegw_ipv6 names.
+        ipv6 = str(TREE.root / "lab/sites/ipv6.yaml")
+        sites.lab.done("vim-create", "--name", "lab", "--config_file", ipv6)
         verbs = {"vnf": "vnfpkg-create", "ns": "nspkg-create", "nst": "nst-create"}
         for kind, verb in verbs.items():
             for name in (name for name, each in CATALOGUE.items() if each.kind == kind):
