@@ -87,8 +87,7 @@ class Machines(Bench):
 
     def bring_up(self) -> dict[str, Run]:
         """Instantiate the service; return a function for each VDU that runs a command in it."""
-        packages = [self.dist / f"{name}.tar.gz" for name in ("vpn_endpoint_vnf", "vpn_basic_ns")]
-        self.prepare(packages)
+        self.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
         self.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
         return {name: self.console_of("vpn", name) for name in LINKS}
 
