@@ -8,7 +8,7 @@ in files that the build made and in edited files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
@@ -79,16 +79,23 @@ def _links(given: dict[str, Any]) -> list[str]:
     return [key.removesuffix(INNER) for key in ends]
 
 
+def technology(given: Mapping[str, Any], link: str) -> str:
+    """Return the technology that a member's parameters give a link: "wireguard,s6a=ipsec"."""
+    text = str(given.get("vpn_technology", "wireguard"))
+    entries = [entry.rpartition("=") for entry in text.split(",")]
+    by_link = {name.strip(): word.strip() for name, _, word in entries}
+    return by_link.get(link, by_link.get("", "wireguard"))
+
+
 def _technologies(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:
     seen: dict[str, str] = {}
     for name, given in functions.items():
-        own = given.get("vpn_technology")
         for link in _links(given):
+            own = technology(given, link)
             first = seen.setdefault(link, name)
-            other = functions[first].get("vpn_technology")
+            other = technology(functions[first], link)
             if link not in ended and other != own:
-                sentence = f"{name} has technology of the links {own}, {first} has {other}"
-                yield f"vpn_technology: {sentence}"
+                yield f"vpn_technology: {name} has {own} on {link}, {first} has {other}"
                 break
 
 

@@ -158,6 +158,7 @@ LINK = {"link": "s6a", "inner-address": "172.16.6.2/24"}
         ({"accept-prefixes": "172.16.6.0/24"}, "accept-prefixes"),
         ({"accept-prefixes": "10.0.0.0/8 ,, x"}, "accept-prefixes"),
         ({"technology": "none", "preshared-key": True}, "preshared-key"),
+        ({"technology": "openvpn"}, "technology"),
         ({"five-qi": 82}, "guaranteed-mbps"),
         ({"five-qi": 100}, "five-qi"),
     ],
@@ -201,7 +202,6 @@ def test_manual_peers_that_make_no_sense_are_one_sentence(
     [
         ("configure", {**LINK, "link": "s1u"}),
         ("configure", {"link": "s6a"}),
-        ("configure", {**LINK, "technology": "openvpn"}),
         ("configure", {**LINK, "listen-port": 70000}),
         ("configure", {**LINK, "mtu": 70000}),
         ("configure", {**LINK, "keepalive": -2}),

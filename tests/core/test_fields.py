@@ -250,3 +250,36 @@ def test_decoding_never_crashes(change):
         assert str(error).startswith("mme: ")
     else:
         assert offer is None or encode(offer)
+
+
+@pytest.mark.parametrize(
+    ("text", "technology"),
+    [
+        ("ipsec", "ipsec"),
+        ("wireguard, s6a=ipsec", "ipsec"),
+        ("s11=none,ipsec", "ipsec"),
+        ("s11=ipsec", "wireguard"),
+    ],
+)
+def test_a_link_takes_the_technology_that_is_for_it(text, technology):
+    given = {**PARAMS, "link": "s6a", "listen-port": 0, "technology": text}
+    assert link_params(given).technology == technology
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("s6a=openvpn", "'openvpn' is unknown; allowed: wireguard, ipsec, none"),
+        ("s11=openvpn", "'openvpn' is unknown"),
+        ("wireguard,ipsec", "every link is named twice"),
+        ("s6a=ipsec,s6a=none", "s6a is named twice"),
+        ("s6a,", "'s6a' is unknown"),
+        ("$(reboot)=ipsec", "configure: technology"),
+        ("=ipsec", "configure: technology"),
+    ],
+)
+def test_a_wrong_technology_is_refused_in_one_sentence(text, words):
+    with pytest.raises(InputError) as told:
+        link_params({**PARAMS, "technology": text})
+    assert words in str(told.value)
+    assert "\n" not in str(told.value)

@@ -352,7 +352,7 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
             "{} is too small".format(mtu),
             "0 or {} to {}".format(fields.MIN_MTU, fields.MAX_MTU),
         )
-    technology = fields.choice(at("technology"), text("technology", WIREGUARD), TECHNOLOGIES)
+    technology = technology_of(link, text("technology", WIREGUARD), at("technology"))
     preshared = fields.boolean(at("preshared-key"), params.get("preshared-key", False))
     if preshared and technology == NONE:
         raise InputError(at("preshared-key"), "technology none has no keys", "false")
@@ -396,6 +396,29 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
                 "prefixes that lie behind peers",
             )
     return result
+
+
+def technology_of(link: str, text: str, where: str = "configure: technology") -> str:
+    """Return the technology of a link.
+
+    Args:
+        link: Name of the link.
+        text: One word for all links of a VNF, words by link, or both: "wireguard,s6a=ipsec". A link
+            that it does not name has the word for all, WireGuard without one.
+        where: For the error.
+
+    Raises:
+        InputError: A word is no technology, or a link is named twice.
+    """
+    by_link = {}  # type: Dict[str, str]
+    for entry in text.split(","):
+        name, equals, word = (part.strip(" ") for part in entry.rpartition("="))
+        if equals:
+            fields.name(where, name)
+        if name in by_link:
+            raise InputError(where, "{} is named twice".format(name or "every link"), "once")
+        by_link[name] = fields.choice(where, word, TECHNOLOGIES)
+    return by_link.get(link, by_link.get("", WIREGUARD))
 
 
 def _standby_gateways(where: str, text: str, technology: str) -> Tuple[fields.IPAddress, ...]:
