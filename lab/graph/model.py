@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from builder import identities
 from lab.descriptors.service import Service, service
 from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, Document
@@ -164,9 +165,7 @@ def _edges(
             states.append(stated(unit.message if unit else "").get(endpoint, "unknown"))
             given = params.get(member, {})
             if f"{endpoint}_inner_address" in given or "vpn_inner_address" in given:
-                technology = technology or str(
-                    given.get(f"{endpoint}_technology", given.get("vpn_technology", "wireguard"))
-                )
+                technology = technology or identities.technology(given, endpoint)
         if len(ends) == 2:
             worst = min(states, key=LINK_STATES.index)
             yield Edge(ends[0], ends[1], relation.name, technology, worst)
