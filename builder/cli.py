@@ -100,7 +100,7 @@ def build(
         problems = check.packages(paths, catalog)
         if not _good(problems + check.parameters(staging / "params", catalog), strict=True):
             sys.exit(1)
-        sbom.write(tree, staging / "sbom.cdx.json", architecture)
+        sbom.write(tree, staging / "sbom.cdx.json", architecture, pods=bool(image))
         (target / "params").mkdir(parents=True, exist_ok=True)
         for path in sorted(staging.glob("params/*")):
             path.replace(target / "params" / path.name)

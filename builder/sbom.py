@@ -1,4 +1,4 @@
-"""Bill of materials of the charms: the vendored wheels, as CycloneDX 1.5 JSON."""
+"""Bill of materials of charms, or of the pods' image: their wheels, as CycloneDX 1.5 JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
-from builder import archive
+from builder import archive, helm
 from builder.tree import Tree
-from builder.vendor import wheels
+from builder.vendor import pinned, wheels
 
 
-def write(tree: Tree, path: Path, architecture: str) -> None:
-    """Write the bill of materials: each vendored wheel with version and SHA-256.
+def write(tree: Tree, path: Path, architecture: str, pods: bool = False) -> None:
+    """Write the bill of materials: each wheel with version and SHA-256.
 
     Args:
         tree: Source tree with the pins of the wheels.
         path: File to write.
-        architecture: Architecture of the proxy machines.
+        architecture: Architecture of the proxy machines, or of the cluster's nodes.
+        pods: Whether the packages have Helm execution environments and no charms.
 
     Raises:
         BuildError: A file of pins is invalid.
@@ -37,7 +38,8 @@ def write(tree: Tree, path: Path, architecture: str) -> None:
     bom.metadata.component = project
     # The same sources make the same bytes.
     bom.metadata.timestamp = datetime.datetime.fromtimestamp(archive.TIMESTAMP, datetime.UTC)
-    for wheel in wheels(tree, architecture):
+    found = pinned(tree.common / helm.PINS, architecture) if pods else wheels(tree, architecture)
+    for wheel in found:
         url = PackageURL("pypi", name=wheel.name.lower(), version=wheel.version)
         qualified = f"{url.to_string()}?python={wheel.python}" if wheel.python else url.to_string()
         bom.components.add(

@@ -114,16 +114,21 @@ def wheels(tree: Tree, architecture: str = ARCHITECTURES[0]) -> list[Wheel]:
     Raises:
         BuildError: The pins of the backends are invalid.
     """
+    result = pinned(tree.common / "requirements.txt", architecture)
+    for backend in _backends(tree.common / "cffi-backends.yaml"):
+        digest = backend.sha256[architecture]
+        result.append(Wheel("cffi", backend.version, digest, backend.python))
+    return result
+
+
+def pinned(path: Path, architecture: str) -> list[Wheel]:
+    """Return the wheels of an architecture that a file of requirements pins."""
     result: list[Wheel] = []
-    text = (tree.common / "requirements.txt").read_text(encoding="utf-8")
-    for name, version, hashes in _PIN.findall(text):
+    for name, version, hashes in _PIN.findall(path.read_text(encoding="utf-8")):
         digests = _DIGEST.findall(hashes)
         # A compiled wheel has one digest per architecture, in the order of ARCHITECTURES.
         index = ARCHITECTURES.index(architecture) if len(digests) > 1 else 0
         result.append(Wheel(name, version, digests[index]))
-    for backend in _backends(tree.common / "cffi-backends.yaml"):
-        digest = backend.sha256[architecture]
-        result.append(Wheel("cffi", backend.version, digest, backend.python))
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder import check, helm, packages, variants
+from builder import check, helm, packages, sbom, variants
 from builder.errors import BuildError
 
 NAMES = ("vpn_endpoint_vnf", "mme_vnf", "vpn_basic_ns", "epc_ns")
@@ -102,6 +103,16 @@ def test_the_image_has_every_charm_of_the_tree(tree, built):
     pins = (context / "requirements.txt").read_text()
     for pin in re.findall(r"^\S+==\S+(?: \\\n\s+--hash=\S+)+", pins, re.MULTILINE):
         assert pin.count("--hash=sha256:") in (1, 2)
+
+
+def test_the_bill_of_materials_is_that_of_the_image(tree, built, tmp_path):
+    sbom.write(tree, tmp_path / "sbom.json", "aarch64", pods=True)
+    listed = json.loads((tmp_path / "sbom.json").read_text())["components"]
+    pins = (built / helm.CONTEXT / "requirements.txt").read_text()
+    names = re.findall(r"^([\w.-]+)==", pins, re.MULTILINE)
+    assert sorted(c["name"] for c in listed) == sorted(names)
+    assert {"grpclib", "lightkube", "paramiko"} <= set(names)
+    assert "ops" not in names
 
 
 def test_services_alike_in_members_must_be_alike_in_relations():

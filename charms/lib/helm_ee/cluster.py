@@ -42,13 +42,17 @@ class Cluster:
     def __init__(self, name: str, client: Any = None) -> None:
         self.name = name
         self._client: Any = client
-        if client is None:
-            # Server, certificate, token and namespace as the pod's service account has them.
-            account = lightkube.KubeConfig.from_service_account()
-            self._client = lightkube.Client(account.get(), field_manager="osm-vpnaas")
+        self._own = client is None
+        self.connect()
         self._offers: Dict[str, str] = {}
         self._sent = ""
         self._lock = threading.Lock()
+
+    def connect(self) -> None:
+        """Read anew what the pod's service account has; its token is replaced from time to time."""
+        if self._own:
+            account = lightkube.KubeConfig.from_service_account()
+            self._client = lightkube.Client(account.get(), field_manager="osm-vpnaas")
 
     def state(self) -> str:
         """Return the kept state, "" if none was kept yet."""
@@ -120,6 +124,7 @@ class Cluster:
                 # Also where the version is too old: the next round reads all anew.
                 logger.warning("the offers cannot be followed: %s", error)
                 stopped.wait(PAUSE_SECONDS)
+                self.connect()
 
 
 def _name(item: Any) -> str:

@@ -46,6 +46,7 @@ class HelmEnvironment(Environment):
         self._settled = ""
         self._told: Dict[offers.Relation, Dict[str, str]] = self._told_before()
         self._status = ""
+        self._read: Tuple[Any, Tuple[Dict[str, offers.Document], List[str]]] = (None, ({}, []))
         self._restore_key()
 
     # State
@@ -171,9 +172,18 @@ class HelmEnvironment(Environment):
         The member inside is what the environment says. So the first object that says it is a member
         stays the one, as long as it exists; a second is refused.
         """
+        texts = self._cluster.offers()
+        if self._read[0] != (texts, self._state.options, self._state.members):
+            found = self._read_documents(texts)
+            self._read = ((texts, self._state.options, self._state.members), found)
+        return self._read[1]
+
+    def _read_documents(
+        self, texts: Mapping[str, str]
+    ) -> Tuple[Dict[str, offers.Document], List[str]]:
         claims: Dict[str, Dict[str, offers.Document]] = {}
         problems = []
-        for name, text in sorted(self._cluster.offers().items()):
+        for name, text in sorted(texts.items()):
             if name == self._cluster.name or not text:
                 continue
             try:

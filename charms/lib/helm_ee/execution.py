@@ -45,6 +45,7 @@ class Execution:
         self._kind = kind
         self._actions = Actions(declared["actions"])
         self._options = frozenset(declared["config"]["options"])
+        self._cluster = cluster
         charm = dict(declared["metadata"], actions=sorted(declared["actions"]))
         self._environment = HelmEnvironment(cluster, folder, charm)
 
@@ -83,6 +84,10 @@ class Execution:
             unless_settled: Do nothing if all that the last reconcile depended on is unchanged.
         """
         try:
+            if not unless_settled:
+                # Also in case that the watch missed something.
+                self._cluster.connect()
+                self._cluster.load()
             self._code().reconcile_and_report(unless_settled)
             self._environment.publish()
         except ClusterError as error:

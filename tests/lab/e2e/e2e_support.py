@@ -289,7 +289,8 @@ class Service:
         operation = self.lab.engine.operation(op_id)
         if operation["operationState"] != "COMPLETED":
             raise ActionError(str(operation["errorMessage"]))
-        output = operation["detailed-status"].get("output", "")
+        detail = operation["detailed-status"]
+        output = detail if isinstance(detail, str) else detail.get("output", "")
         try:
             return json.loads(output)
         except ValueError:
