@@ -179,5 +179,5 @@ def test_the_command_writes_valid_parameters_and_says_how_to_use_them(tree, tmp_
 
 def test_the_build_has_a_file_for_every_deployment(dist, tree):
     names = {path.stem for path in (tree.root / "params/deployments").glob("*.yaml")}
-    assert names == {"epc_multisite", "epc_edge", "sitegw_two_sites", "vpn_two_sites"}
+    assert names == {"5gc_edge", "epc_multisite", "epc_edge", "sitegw_two_sites", "vpn_two_sites"}
     assert names <= {path.stem for path in (dist / "params").iterdir()}

@@ -482,7 +482,7 @@ def test_a_missing_cloud_init_file_is_named(sources, tmp_path):
     package = packages.catalogue(sources)["hss_vnf"]
     package.descriptor["vnfd"]["df"] = []  # without its charm, so that nothing is downloaded
     with pytest.raises(BuildError, match=r"hss_vnf: cloud-init/vnf.yaml does not exist"):
-        packages._build_one(sources, package, tmp_path, "x86_64")
+        packages._build_one(sources, package, tmp_path, "x86_64", "")
     assert not list(tmp_path.glob("*.tar.gz"))
 
 

@@ -9,11 +9,13 @@ import sys
 import pytest
 
 PROGRAM = """
-import click, sys, time
+import click, signal, sys, time
 from experiments.ending import clean_up_when_ended
 
 @click.command()
 def main():
+    # A shell starts what it runs in the background with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     clean_up_when_ended()
     try:
         print("started", flush=True)

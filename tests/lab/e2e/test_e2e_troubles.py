@@ -53,7 +53,7 @@ def test_a_firewall_that_drops_the_port(client: Vnf, server: Vnf) -> None:
         assert row["sent-bytes"] > 0
         with pytest.raises(ActionError) as error:
             client.action("measure-latency", link="vpn-client")
-        assert f"{peer} answered none of " in str(error.value)
+        assert f"{peer} did not answer any of " in str(error.value)
         assert client.action("measure-latency", link="vpn-client", path="underlay")["rtt-ms"]
     assert client.pings(SERVER, tries=60)
 
