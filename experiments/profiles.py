@@ -101,7 +101,7 @@ PROFILES = {
             name="quick",
             first=[*_confidentiality(), Cell("reach", {"ports": "listening", "patience": 0.5})],
             measured=_performance(["s6a"], 1),
-            repetitions=3,
+            repetitions=2,
             last=[
                 *_qos(4),
                 *_faults(_BOTH[:1], FAULTS, 4),
