@@ -305,6 +305,7 @@ def test_octets_that_are_no_ngap_are_answered_and_harm_nobody(core: Run) -> None
     core(go)
 
 
+@pytest.mark.long
 def test_a_storm_loses_nobody(core: Run) -> None:
     count = 20
 
