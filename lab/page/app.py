@@ -134,7 +134,7 @@ class Page:
 
         def look() -> None:
             nonlocal shown
-            # What has not changed stays as it is, under the reader's finger.
+            # Cards that did not change are not drawn again: a click would miss them.
             if self.known() and (now := self.data.overview()) != shown:
                 shown = now
                 lists.refresh(*shown)

@@ -172,7 +172,7 @@ def test_reboot_from_inside(vim: Vim, pair: list[Server], ssh: Ssh) -> None:
 def test_stop_and_start(vim: Vim, pair: list[Server]) -> None:
     server = pair[1]
     assert vim.stop(server.id).status == "SHUTOFF"
-    # The kernel takes the network of an ended namespace away when it has time.
+    # The kernel removes the network of a namespace a moment after the namespace ended.
     assert not all(pings(vim, pair[0], "10.77.0.20", 1) for _ in range(20))
     with pytest.raises(VimError, match="not running"):
         vim.console(server.id, ["true"])
