@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import hmac
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from simulators import gtpc, keys, nas, s1ap, s6a, sctp
+from simulators import gtpc, keys, mobility, nas, s1ap, s6a
 from simulators.errors import EpcError, ProtocolError
 from simulators.gtpc import Fteid
-from simulators.identity import Tai
+from simulators.mobility import UeContext
 from simulators.spgwc import options_of
 from simulators.tlv import Message
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("NAS")
 
-#: Seconds a UE or its eNB has for each answer (T3450, T3460 are 6 s and repeated four times).
-ANSWER = 24.0
 #: Seconds a UE has to accept a detach by the network.
 T3422 = 6.0
 _KEY = 1  # key set identifier of the one security context
@@ -37,136 +34,52 @@ _CAUSE = {
 }
 
 
-@dataclass
-class Ue:
-    """A UE that is connected, attached, or both.
+@dataclass(kw_only=True)
+class Ue(UeContext[bytes]):
+    """A UE of the MME.
 
     Attributes:
-        mme_id, enb_id: S1AP identifiers.
-        tai, cell: where it is.
-        association, stream: how to reach its eNB.
-        forget: makes the eNB's record forget it.
-        inbox: what its eNB sends about it.
         left: set when the UE accepts a detach by the network.
         session: the PDN connection, when there is one.
+        bearer: it has an S1-U bearer.
     """
 
-    mme_id: int
-    enb_id: int
-    tai: Tai
-    cell: int
-    association: sctp.Association
-    stream: int
-    forget: Callable[[], Any]
-    inbox: asyncio.Queue[s1ap.Message] = field(default_factory=asyncio.Queue)
+    protocol = s1ap.PROTOCOL
+
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[Any] | None = None
-    imsi: str = ""
     guti: nas.Guti | None = None
-    security: nas.Security | None = None
     session: gtpc.Session | None = None
-    connected: bool = True
-    attached: bool = False
     bearer: bool = False
 
-    def tell(self, name: str, **values: Any) -> None:
-        """Send an S1AP message about the UE."""
-        octets = s1ap.encode(name, mme=self.mme_id, enb=self.enb_id, **values)
-        self.association.send(self.stream, octets)
-
-    def nas(self, octets: bytes, **how: bool) -> None:
-        """Send a NAS message, protected where there is a security context."""
-        if self.security is not None:
-            octets = self.security.protect(octets, **how)
-        self.tell("DownlinkNASTransport", nas=octets)
-
-    def check(self) -> None:
-        """Stop the procedure of a UE that lost its connection.
-
-        Its task is cancelled then, but ``asyncio.wait_for`` before Python 3.12 drops a cancellation
-        that meets the answer it waits for.
-
-        Raises:
-            EpcError: the connection is gone.
-        """
-        if not self.connected:
-            raise EpcError(f"UE {self.imsi or self.mme_id} left meanwhile.")
-
-    async def message(self) -> s1ap.Message:
-        """The next S1AP message about the UE.
-
-        Raises:
-            EpcError: its connection is gone, or no message comes in time.
-        """
-        self.check()
-        try:
-            return await asyncio.wait_for(self.inbox.get(), ANSWER)
-        except TimeoutError:
-            raise EpcError(f"UE {self.imsi or self.mme_id} does not answer.") from None
-
-    async def answer(self) -> bytes:
-        """The next NAS message of the UE, its protection removed."""
-        while True:
-            message = await self.message()
-            if message.name == "UplinkNASTransport":
-                octets: bytes = message.need("nas")
-                return octets if self.security is None else self.security.open(octets)
+    def read(self, octets: bytes) -> bytes:
+        """A NAS message: its octets."""
+        return octets
 
 
-class RejectedError(EpcError):
+class RejectedError(mobility.RejectedError):
     """The attach is refused with an EMM cause, and for a session with an ESM cause."""
 
     def __init__(self, cause: int, why: str, esm: int | None = None) -> None:
         """Carry both."""
-        self.cause = cause
         self.esm = esm
-        super().__init__(why)
+        super().__init__(cause, why)
 
 
 async def serve(mme: Mme, ue: Ue, first: bytes) -> None:
     """Do what the UE asks for with its initial message, then listen to it until it is gone."""
-    try:
-        kind = nas.kind_of(nas.inner(first))
-        if kind == nas.ATTACH_REQUEST:
-            async with mme.admission:
-                await attach(mme, ue, nas.inner(first))
-        elif kind == nas.DETACH_REQUEST:
-            await _leave(mme, ue, nas.inner(first))
-            return
-        else:
-            raise ProtocolError(f"initial NAS message of type {kind:#x}")
-        while True:
-            octets = await _listen(ue)
-            kind = nas.kind_of(octets)
-            if kind == nas.DETACH_REQUEST:
-                await _leave(mme, ue, octets)
-                return
-            if kind == nas.DETACH_ACCEPT:
-                ue.left.set()
-    except RejectedError as error:
-        log.error("attach of %s rejected: %s", ue.imsi or "a UE", error)
-        esm = b"" if error.esm is None else nas.connectivity_reject(error.esm)
-        with contextlib.suppress(EpcError):
-            ue.nas(nas.attach_reject(error.cause, esm))
-        await forget(mme, ue)
-        release(mme, ue, ("nas", "unspecified"))
-    except EpcError as error:
-        log.error("UE %s: %s", ue.imsi or ue.mme_id, error)
-        if not ue.attached:
-            await forget(mme, ue)
-        release(mme, ue, ("nas", "unspecified"))
-
-
-async def _listen(ue: Ue) -> bytes:
-    """The next NAS message of an attached UE, however long that takes."""
-    while True:
-        message = await ue.inbox.get()
-        if message.name == "UplinkNASTransport" and ue.security is not None:
-            octets: bytes = message.need("nas")
-            try:
-                return ue.security.open(octets)
-            except ProtocolError as error:
-                log.error("UE %s: %s", ue.imsi, error)
+    octets = nas.inner(first)
+    kind = nas.kind_of(octets)
+    if kind == nas.ATTACH_REQUEST:
+        async with mme.admission:
+            await attach(mme, ue, octets)
+    elif kind != nas.DETACH_REQUEST:
+        raise ProtocolError(f"initial NAS message of type {kind:#x}")
+    while kind != nas.DETACH_REQUEST:
+        octets = await ue.next(log)
+        kind = nas.kind_of(octets)
+        if kind == nas.DETACH_ACCEPT:
+            ue.left.set()
+    await _leave(mme, ue, octets)
 
 
 async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
@@ -191,7 +104,7 @@ async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
     if old is not None and old is not ue:
         session_gone(mme, old)  # the SPGW-C replaces the session of the same subscriber
         await forget(mme, old)
-        release(mme, old, ("nas", "normal-release"))
+        mme.release(old, ("nas", "normal-release"))
     mme.by_imsi[ue.imsi] = ue
     session = await _connect(mme, ue, subscription, apn)
     await _accept(mme, ue, subscription, session)
@@ -283,7 +196,7 @@ async def _connect(mme: Mme, ue: Ue, subscription: s6a.Subscription, apn: str) -
         wanted,
         ue.tai,
         ue.cell,
-        Fteid(gtpc.S11_MME, ue.mme_id, mme.config.s11),
+        Fteid(gtpc.S11_MME, ue.core_id, mme.config.s11),
         subscription.ambr_up // 1000,
         subscription.ambr_down // 1000,
         _BEARER,
@@ -309,46 +222,43 @@ async def _connect(mme: Mme, ue: Ue, subscription: s6a.Subscription, apn: str) -
 async def _accept(mme: Mme, ue: Ue, subscription: s6a.Subscription, session: gtpc.Session) -> None:
     assert ue.security is not None  # noqa: S101
     ue.check()
-    ue.guti = mme.new_guti()
+    ue.guti = nas.Guti(mme.config.gummeis[0], mme.new_tmsi())
     mme.by_tmsi[ue.guti.tmsi] = ue
     apn = next(iter(subscription.apns))
     bearer = nas.Bearer(session.bearer, apn, session.address, session.options)
     accept = nas.AttachAccept(ue.guti, ue.tai, bearer.message()).message()
     count = ue.security.received - 1  # of Security Mode Complete
+    setup = s1ap.bearer_to_set_up(
+        session.bearer, session.user.address, session.user.teid, ue.sealed(accept)
+    )
     ue.tell(
         "InitialContextSetupRequest",
-        rates={
+        UEAggregateMaximumBitrate={
             "uEaggregateMaximumBitRateDL": subscription.ambr_down,
             "uEaggregateMaximumBitRateUL": subscription.ambr_up,
         },
-        setup=s1ap.bearer_to_set_up(
-            session.bearer,
-            session.user.address,
-            session.user.teid,
-            ue.security.protect(accept),
-        ),
-        capabilities=s1ap.capabilities(nas.CAPABILITY),
-        key=(int.from_bytes(keys.kenb(ue.security.kasme, count), "big"), 256),
+        E_RABToBeSetupListCtxtSUReq=setup,
+        UESecurityCapabilities=s1ap.capabilities(nas.CAPABILITY),
+        SecurityKey=(int.from_bytes(keys.kenb(ue.security.key, count), "big"), 256),
     )
     enb: Fteid | None = None
     complete = False
     while enb is None or not complete:
         message = await ue.message()
         if message.name == "InitialContextSetupResponse":
-            _, address, teid, _ = s1ap.first_bearer(message.need("bearers"))
+            _, address, teid, _ = s1ap.first_bearer(message.need("E-RABSetupListCtxtSURes"))
             enb = Fteid(gtpc.S1U_ENB, teid, address)
         elif message.name == "InitialContextSetupFailure":
-            raise EpcError(f"The eNB refuses the context: {message.values.get('cause')}.")
+            raise EpcError(f"The eNB refuses the context: {message.values.get('Cause')}.")
         elif message.name == "UplinkNASTransport":
-            octets = ue.security.open(message.need("nas"))
-            complete = nas.kind_of(octets) == nas.ATTACH_COMPLETE
+            complete = nas.kind_of(ue.open(message.need("NAS-PDU"))) == nas.ATTACH_COMPLETE
             if not complete:
                 raise ProtocolError("no attach complete to an attach accept")
     answer = await mme.ask_sgw(gtpc.modify_request(session.control.teid, session.bearer, enb))
     cause = gtpc.cause_of(answer)
     if cause != gtpc.ACCEPTED:
         raise EpcError(f"The SPGW-C refuses the bearer: {gtpc.CAUSES.get(cause, cause)}.")
-    ue.attached = ue.bearer = True
+    ue.registered = ue.bearer = True
     mme.statistics.add("Attached UEs")
     mme.statistics.add("S1-U Bearers")
     dns, mtu = options_of(session.options)
@@ -366,7 +276,7 @@ async def _leave(mme: Mme, ue: Ue, octets: bytes) -> None:
             ue.nas(nas.simple(nas.DETACH_ACCEPT))
     log.info("UE %s detaches", ue.imsi)
     await forget(mme, ue)
-    release(mme, ue, ("nas", "detach"))
+    mme.release(ue, ("nas", "detach"))
 
 
 async def detach(mme: Mme, ue: Ue, again: bool) -> None:
@@ -377,18 +287,15 @@ async def detach(mme: Mme, ue: Ue, again: bool) -> None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ue.left.wait(), T3422)
     await forget(mme, ue)
-    release(mme, ue, ("nas", "detach"))
+    mme.release(ue, ("nas", "detach"))
 
 
 async def forget(mme: Mme, ue: Ue) -> None:
     """End the UE's session and registration."""
-    if mme.by_imsi.get(ue.imsi) is ue:
-        del mme.by_imsi[ue.imsi]
-    if ue.guti is not None:
-        mme.by_tmsi.pop(ue.guti.tmsi, None)
+    mme.unregister(ue)
     _no_bearer(mme, ue)
-    if ue.attached:
-        ue.attached = False
+    if ue.registered:
+        ue.registered = False
         mme.statistics.remove("Attached UEs")
     session = session_gone(mme, ue)
     if session is not None:
@@ -404,40 +311,18 @@ def session_gone(mme: Mme, ue: Ue) -> gtpc.Session | None:
     return session
 
 
-def release(mme: Mme, ue: Ue, cause: tuple[str, str]) -> None:
-    """Release the UE's S1 connection; the rest follows when the eNB confirms."""
-    if not ue.connected:
-        return
-    ids = {"mME-UE-S1AP-ID": ue.mme_id, "eNB-UE-S1AP-ID": ue.enb_id}
-    octets = s1ap.encode("UEContextReleaseCommand", ids=("uE-S1AP-ID-pair", ids), cause=cause)
-    try:
-        ue.association.send(ue.stream, octets)
-    except EpcError:
-        disconnected(mme, ue)
-
-
 def _no_bearer(mme: Mme, ue: Ue) -> None:
     if ue.bearer:
         ue.bearer = False
         mme.statistics.remove("S1-U Bearers")
 
 
-def disconnected(mme: Mme, ue: Ue) -> None:
-    """The UE's S1 connection is gone; an attached UE stays registered, without S1-U."""
-    if not ue.connected:
-        return
-    ue.connected = False
+def idle(mme: Mme, ue: Ue) -> None:
+    """The UE's S1 connection is gone: the SPGW-C keeps its session, without S1-U."""
     mme.statistics.remove("Connected UEs")
-    ue.forget()
-    mme.ues.pop(ue.mme_id, None)
     if ue.bearer and ue.session is not None:
-        teid = ue.session.control.teid
-        mme.spawn(_released(mme, teid))
+        mme.spawn(_released(mme, ue.session.control.teid))
     _no_bearer(mme, ue)
-    if not ue.attached:
-        mme.spawn(forget(mme, ue))
-    if ue.task is not None:
-        ue.task.cancel()
 
 
 async def _released(mme: Mme, teid: int) -> None:

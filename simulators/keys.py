@@ -16,7 +16,7 @@ from simulators import milenage
 EPS_AMF = bytes.fromhex("8000")
 
 _FC_KASME, _FC_KENB, _FC_ALGORITHM = 0x10, 0x11, 0x15  # TS 33.401 annex A
-NAS_ENC, NAS_INT = 0x01, 0x02  # algorithm type distinguishers, table A.7-1
+NAS_ENC, NAS_INT = 0x01, 0x02  # algorithm type distinguishers, table A.7-1, in 5G A.8-1
 
 UPLINK, DOWNLINK = 0, 1
 

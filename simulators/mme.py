@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from diameter.message import Message as DiameterMessage
 from diameter.message.commands import CancelLocationRequest
 
-from simulators import attach, diameter, gtpc, nas, s1ap, s6a, sctp, udp
+from simulators import asn1, attach, diameter, gtpc, mobility, nas, s1ap, s6a, sctp, udp
 from simulators.attach import Ue
-from simulators.errors import EpcError, ProtocolError
+from simulators.errors import EpcError
 from simulators.identity import Gummei, Tai
+from simulators.mobility import AccessNode, MobilityManagement
 from simulators.statistics import Statistics
 from simulators.tlv import Message, number
 
@@ -25,10 +24,6 @@ service303 = logging.getLogger("SERVICE303")
 
 #: Seconds between echo requests on S11, which tell when the SPGW-C has restarted.
 ECHO = 10.0
-
-
-#: Attaches under way at once; further ones wait, so that a storm is late instead of timing out.
-ADMITTED = 32
 
 
 @dataclass(frozen=True)
@@ -64,44 +59,32 @@ class Config:
     statistics: float = 60.0
 
 
-@dataclass
-class Enb:
-    """A connected eNB."""
-
-    association: sctp.Association
-    name: str = ""
-    areas: set[Tai] = field(default_factory=set)
-    ready: bool = False
-    ues: dict[int, Ue] = field(default_factory=dict)  # by the eNB's identifier
+Enb = AccessNode[Ue]
 
 
-class Mme:
+class Mme(MobilityManagement[Ue, Enb]):
     """The mobility management entity."""
+
+    protocol = s1ap.PROTOCOL
+    access = "eNB"
+    interface_log = log
+    nas_log = attach.log
 
     def __init__(self, config: Config) -> None:
         """Set up by a configuration."""
+        super().__init__()
         self.config = config
         self.statistics = Statistics()
-        self.ues: dict[int, Ue] = {}  # by our S1AP identifier
-        self.by_imsi: dict[str, Ue] = {}
-        self.by_tmsi: dict[int, Ue] = {}
-        self.enbs: set[int] = set()
         self.response_times: dict[str, list[float]] = {"AIR": [], "ULR": []}
         self.hss = diameter.Client(config.s6a, self._from_hss, config.hss_host, config.s6a.address)
         self.s11 = udp.Endpoint(gtpc.CODEC, self._from_sgw)
-        self.admission = asyncio.Semaphore(ADMITTED)
-        self._numbers = itertools.count(1)
-        self._tmsi = itertools.count(int.from_bytes(os.urandom(3), "big") << 8)
-        self._listener: sctp.Listener | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._connected: dict[int, Enb] = {}
         self._sgw_restarts: int | None = None
 
     async def start(self) -> None:
         """Open all interfaces and keep the connection to the HSS."""
         config = self.config
         await self.s11.start(config.s11, gtpc.PORT)
-        self._listener = sctp.listen(config.s1, s1ap.PORT, self._accepted)
+        self.listen(config.s1)
         self.spawn(self.hss.run(config.hss_address, config.hss_port))
         self.spawn(self._report())
         self.spawn(self._watch_sgw())
@@ -109,20 +92,8 @@ class Mme:
 
     def stop(self) -> None:
         """Close all."""
-        if self._listener is not None:
-            self._listener.close()
-        for enb in list(self._connected.values()):
-            enb.association.close()
         self.s11.stop()
-        for task in list(self._tasks):
-            task.cancel()
-
-    def spawn(self, work: Any) -> asyncio.Task[Any]:
-        """Run a coroutine in parallel to the others until the MME stops."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        self.close()
 
     async def _report(self) -> None:
         while True:
@@ -185,55 +156,28 @@ class Mme:
 
     # -- S1AP -------------------------------------------------------------------------------------
 
-    def _accepted(self, association: sctp.Association) -> None:
-        enb = Enb(association)
-        self._connected[id(enb)] = enb
-        association.on_message = lambda stream, octets: self._received(enb, stream, octets)
-        association.on_close = lambda: self._lost(enb)
+    def new_node(self, association: sctp.Association) -> Enb:
+        """An eNB."""
+        return Enb(association)
 
-    def _lost(self, enb: Enb) -> None:
-        self._connected.pop(id(enb), None)
-        if enb.ready:
-            enb.ready = False
-            self.statistics.remove("Connected eNBs")
-            log.error("eNB '%s' at %s is gone", enb.name, enb.association.peer)
-        for ue in list(enb.ues.values()):
-            attach.disconnected(self, ue)
-        enb.ues.clear()
+    def node_gone(self) -> None:
+        """Count one eNB less."""
+        self.statistics.remove("Connected eNBs")
 
-    def _received(self, enb: Enb, stream: int, octets: bytes) -> None:
-        try:
-            message = s1ap.decode(octets)
-            if message.name == "S1SetupRequest":
-                self._setup(enb, message)
-            elif not enb.ready:
-                raise ProtocolError(f"{message.name} before S1 Setup")
-            elif message.name == "InitialUEMessage":
-                self._initial(enb, message)
-            else:
-                self._of_ue(enb, message)
-        except EpcError as error:
-            log.error("S1AP from %s: %s", enb.association.peer, error)
-            cause = ("protocol", "semantic-error")
-            with contextlib.suppress(EpcError):
-                enb.association.send(0, s1ap.encode("ErrorIndication", cause=cause))
-
-    def _setup(self, enb: Enb, message: s1ap.Message) -> None:
-        areas = s1ap.areas_of(message.need("areas"))
-        message.need("enb_id")
-        cause = None
-        if len(self.enbs) >= self.config.max_enbs:
-            cause = ("misc", "control-processing-overload")
-        elif not areas & self.config.tais:
-            cause = ("misc", "unknown-PLMN")
-        if cause is not None:
-            log.error("eNB at %s refused: %s", enb.association.peer, cause[1])
-            enb.association.send(0, s1ap.encode("S1SetupFailure", cause=cause))
+    def set_up(self, node: Enb, message: asn1.Message) -> None:
+        """Answer an S1 Setup Request."""
+        areas = s1ap.areas_of(message.need("SupportedTAs"))
+        message.need("Global-ENB-ID")
+        if sum(one.ready for one in self.nodes) >= self.config.max_enbs and not node.ready:
+            self.refuse(node, ("misc", "control-processing-overload"))
             return
-        enb.name, enb.areas = message.values.get("enb_name", ""), areas
-        if not enb.ready:
+        if not areas & self.config.tais:
+            self.refuse(node, ("misc", "unknown-PLMN"))
+            return
+        node.name = message.values.get("ENBname", "")
+        if not node.ready:
             self.statistics.add("Connected eNBs")
-        enb.ready = True
+        node.ready = True
         gummei: dict[Any, dict[str, list[bytes]]] = {}
         for one in self.config.gummeis:
             served = gummei.setdefault(
@@ -244,46 +188,38 @@ class Mme:
             served["servedGroupIDs"] = [one.group.to_bytes(2, "big")]
             if bytes([one.code]) not in served["servedMMECs"]:
                 served["servedMMECs"].append(bytes([one.code]))
-        log.info("eNB '%s' at %s is connected", enb.name, enb.association.peer)
-        octets = s1ap.encode(
-            "S1SetupResponse",
-            mme_name=self.config.s6a.host.partition(".")[0],
-            gummeis=list(gummei.values()),
-            capacity=10,
-        )
-        enb.association.send(0, octets)
+        log.info("eNB '%s' at %s is connected", node.name, node.association.peer)
+        answer = {
+            "MMEname": self.config.s6a.host.partition(".")[0],
+            "ServedGUMMEIs": list(gummei.values()),
+            "RelativeMMECapacity": 10,
+        }
+        node.association.send(0, s1ap.PROTOCOL.encode("S1SetupResponse", answer))
 
-    def _initial(self, enb: Enb, message: s1ap.Message) -> None:
-        number_ = message.need("enb")
-        ue = Ue(
-            mme_id=next(self._numbers) & 0xFFFFFFFF,
-            enb_id=number_,
-            tai=s1ap.tai_of(message.need("tai")),
-            cell=message.need("cell")["cell-ID"][0],
-            association=enb.association,
-            stream=1 + number_ % (sctp.STREAMS - 1),
-            forget=lambda: enb.ues.pop(number_, None),
-        )
-        enb.ues[number_] = ue
-        self.ues[ue.mme_id] = ue
+    def new_ue(self, node: Enb, core_id: int, access_id: int, message: asn1.Message) -> Ue:
+        """The context of a UE."""
+        tai, cell = s1ap.tai_of(message.need("TAI")), message.need("EUTRAN-CGI")["cell-ID"][0]
+        ue = Ue(core_id=core_id, access_id=access_id, node=node, tai=tai, cell=cell)
         self.statistics.add("Connected UEs")
-        ue.task = self.spawn(attach.serve(self, ue, message.need("nas")))
+        return ue
 
-    def _of_ue(self, enb: Enb, message: s1ap.Message) -> None:
-        ue = self.ues.get(message.values.get("mme", -1))
-        if ue is None or enb.ues.get(ue.enb_id) is not ue:
-            if message.name in ("ErrorIndication", "UEContextReleaseComplete"):
-                return
-            raise ProtocolError(f"{message.name} for a UE that is not known")
-        if message.name == "UEContextReleaseRequest":
-            attach.release(self, ue, ("radioNetwork", "radio-connection-with-ue-lost"))
-        elif message.name in ("UEContextReleaseComplete", "ErrorIndication"):
-            attach.disconnected(self, ue)
-        else:
-            ue.inbox.put_nowait(message)
+    def about(self, ue: Ue, message: asn1.Message) -> None:
+        """Hand a message to the UE's procedure."""
+        ue.inbox.put_nowait(message)
 
-    def new_guti(self) -> nas.Guti:
-        """A GUTI that no UE has."""
-        while (tmsi := next(self._tmsi) & 0xFFFFFFFF) in self.by_tmsi:
-            pass
-        return nas.Guti(self.config.gummeis[0], tmsi)
+    async def procedures(self, ue: Ue, first: bytes) -> None:
+        """Attach and detach."""
+        await attach.serve(self, ue, first)
+
+    def reject(self, ue: Ue, error: mobility.RejectedError) -> None:
+        """Send an Attach Reject."""
+        esm = getattr(error, "esm", None)
+        ue.nas(nas.attach_reject(error.cause, b"" if esm is None else nas.connectivity_reject(esm)))
+
+    async def forget(self, ue: Ue) -> None:
+        """End the UE's session and registration."""
+        await attach.forget(self, ue)
+
+    def idle(self, ue: Ue) -> None:
+        """The UE's S1 connection is gone."""
+        attach.idle(self, ue)

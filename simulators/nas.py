@@ -6,13 +6,13 @@ models.
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from simulators import keys
 from simulators.errors import ProtocolError
 from simulators.identity import Gummei, Plmn, Tai
+from simulators.protection import Context
 from simulators.tlv import labels, name_of
 
 EMM, ESM = 0x07, 0x02  # protocol discriminators
@@ -53,8 +53,6 @@ EEA0, EEA2, EIA2 = 0, 2, 2
 CAPABILITY = bytes([0xA0, 0x20])
 #: Key set identifier of "no key".
 NO_KEY = 7
-
-_INTEGRITY, _CIPHERED, _NEW, _NEW_CIPHERED = 1, 2, 3, 4  # security header types, table 9.3.1
 
 
 def _lv(value: bytes) -> bytes:
@@ -374,67 +372,19 @@ def detach_request(identity: str | Guti, off: bool) -> bytes:
 # -- protection -----------------------------------------------------------------------------------
 
 
-@dataclass
-class Security:
-    """A NAS security context (TS 33.401 section 6.5, TS 24.301 section 4.4).
+class Security(Context):
+    """A NAS security context of EPS, from KASME."""
 
-    Attributes:
-        kasme: the key it comes from.
-        eea, eia: algorithms.
-        sent, received: NAS COUNT of the next message in each direction.
-        direction: of what this end sends, keys.UPLINK at the UE.
-    """
+    head = 1
 
-    kasme: bytes
-    eea: int
-    eia: int
-    direction: int
-    sent: int = 0
-    received: int = 0
-    _enc: bytes = field(init=False, default=b"")
-    _int: bytes = field(init=False, default=b"")
+    def derive(self, kind: int, algorithm: int) -> bytes:
+        """The NAS key of an algorithm."""
+        return keys.nas_key(self.key, kind, algorithm)
 
-    def __post_init__(self) -> None:
-        """Derive the NAS keys."""
-        self._enc = keys.nas_key(self.kasme, keys.NAS_ENC, self.eea)
-        self._int = keys.nas_key(self.kasme, keys.NAS_INT, self.eia)
+    def header(self, kind: int) -> bytes:
+        """The octet of a security header type."""
+        return bytes([kind << 4 | EMM])
 
-    def _cipher(self, count: int, direction: int, octets: bytes) -> bytes:
-        if self.eea == EEA0:
-            return octets
-        return keys.eea2(self._enc, count, 0, direction, octets)
-
-    def protect(self, octets: bytes, new: bool = False, ciphered: bool = True) -> bytes:
-        """A message with a security header; ``new`` for the command that takes keys into use."""
-        kind = {
-            (False, True): _CIPHERED,
-            (False, False): _INTEGRITY,
-            (True, True): _NEW_CIPHERED,
-            (True, False): _NEW,
-        }[new, ciphered]
-        body = self._cipher(self.sent, self.direction, octets) if ciphered else octets
-        body = bytes([self.sent & 0xFF]) + body
-        mac = keys.eia2(self._int, self.sent, 0, self.direction, body)
-        self.sent += 1
-        return bytes([kind << 4 | EMM]) + mac + body
-
-    def open(self, octets: bytes) -> bytes:
-        """The message below a security header.
-
-        Raises:
-            ProtocolError: it is not protected, replayed or its MAC is wrong.
-        """
-        if not is_protected(octets):
-            raise ProtocolError("A NAS message came without protection.")
-        kind, mac, body = octets[0] >> 4, octets[1:5], octets[5:]
-        count = self.received & ~0xFF | body[0]
-        if count < self.received:
-            count += 0x100
-        if count - self.received > 0x7F:
-            raise ProtocolError("A NAS message is a replay.")
-        direction = 1 - self.direction
-        if not hmac.compare_digest(keys.eia2(self._int, count, 0, direction, body), mac):
-            raise ProtocolError("The MAC of a NAS message is wrong.")
-        self.received = count + 1
-        ciphered = kind in (_CIPHERED, _NEW_CIPHERED)
-        return self._cipher(count, direction, body[1:]) if ciphered else body[1:]
+    def header_type(self, octets: bytes) -> int:
+        """The security header type."""
+        return octets[0] >> 4 if is_protected(octets) else 0

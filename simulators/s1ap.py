@@ -1,118 +1,25 @@
-"""S1AP (3GPP TS 36.413) by pycrate's ASN.1 runtime: messages as a name and named values."""
+"""S1AP (3GPP TS 36.413): its messages by pycrate, and the values in them."""
 
 from __future__ import annotations
 
-import ipaddress
-from dataclasses import dataclass, field
 from typing import Any
 
 from pycrate_asn1dir import S1AP
-from pycrate_core.utils import PycrateErr
 
+from simulators import asn1
+from simulators.asn1 import address, address_of
 from simulators.errors import ProtocolError
 from simulators.identity import Plmn, Tai
 
-PORT = 36412
-
-_PDU = S1AP.S1AP_PDU_Descriptions.S1AP_PDU
-
-INITIATING, SUCCESSFUL, UNSUCCESSFUL = (
-    "initiatingMessage",
-    "successfulOutcome",
-    "unsuccessfulOutcome",
+PROTOCOL = asn1.Protocol(
+    "S1AP",
+    S1AP,
+    port=36412,
+    ppid=18,  # TS 36.412 section 7
+    setup="S1Setup",
+    identifiers=("MME-UE-S1AP-ID", "ENB-UE-S1AP-ID"),
+    unknown="unknown-enb-ue-s1ap-id",
 )
-
-#: Procedure code, choice and criticality of each message (section 9.3.3).
-_MESSAGES = {
-    "S1SetupRequest": (17, INITIATING, "reject"),
-    "S1SetupResponse": (17, SUCCESSFUL, "reject"),
-    "S1SetupFailure": (17, UNSUCCESSFUL, "reject"),
-    "InitialUEMessage": (12, INITIATING, "ignore"),
-    "DownlinkNASTransport": (11, INITIATING, "ignore"),
-    "UplinkNASTransport": (13, INITIATING, "ignore"),
-    "InitialContextSetupRequest": (9, INITIATING, "reject"),
-    "InitialContextSetupResponse": (9, SUCCESSFUL, "reject"),
-    "InitialContextSetupFailure": (9, UNSUCCESSFUL, "reject"),
-    "UEContextReleaseRequest": (18, INITIATING, "ignore"),
-    "UEContextReleaseCommand": (23, INITIATING, "reject"),
-    "UEContextReleaseComplete": (23, SUCCESSFUL, "reject"),
-    "ErrorIndication": (15, INITIATING, "ignore"),
-}
-
-#: Identifier, criticality and type of the information elements we use, by our name.
-_ELEMENTS = {
-    "mme": (0, "reject", "MME-UE-S1AP-ID"),
-    "cause": (2, "ignore", "Cause"),
-    "enb": (8, "reject", "ENB-UE-S1AP-ID"),
-    "setup": (24, "reject", "E-RABToBeSetupListCtxtSUReq"),
-    "nas": (26, "reject", "NAS-PDU"),
-    "bearers": (51, "ignore", "E-RABSetupListCtxtSURes"),
-    "enb_id": (59, "reject", "Global-ENB-ID"),
-    "enb_name": (60, "ignore", "ENBname"),
-    "mme_name": (61, "ignore", "MMEname"),
-    "areas": (64, "reject", "SupportedTAs"),
-    "rates": (66, "reject", "UEAggregateMaximumBitrate"),
-    "tai": (67, "reject", "TAI"),
-    "key": (73, "reject", "SecurityKey"),
-    "capacity": (87, "ignore", "RelativeMMECapacity"),
-    "ids": (99, "reject", "UE-S1AP-IDs"),
-    "cell": (100, "ignore", "EUTRAN-CGI"),
-    "gummeis": (105, "reject", "ServedGUMMEIs"),
-    "capabilities": (107, "reject", "UESecurityCapabilities"),
-    "why": (134, "ignore", "RRC-Establishment-Cause"),
-    "paging": (137, "ignore", "PagingDRX"),
-}
-_NAMES = {number: name for name, (number, _, _) in _ELEMENTS.items()}
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message: its name in the specification and its elements by our names."""
-
-    name: str
-    values: dict[str, Any] = field(default_factory=dict)
-
-    def need(self, name: str) -> Any:
-        """The value of an element.
-
-        Raises:
-            ProtocolError: it is missing.
-        """
-        if name not in self.values:
-            raise ProtocolError(f"{self.name} lacks {_ELEMENTS[name][2]}.")
-        return self.values[name]
-
-
-def encode(name: str, **values: Any) -> bytes:
-    """The octets of a message (aligned PER)."""
-    code, choice, criticality = _MESSAGES[name]
-    elements = []
-    for key, value in values.items():
-        number, importance, kind = _ELEMENTS[key]
-        elements.append({"id": number, "criticality": importance, "value": (kind, value)})
-    content = (name, {"protocolIEs": elements})
-    _PDU.set_val((choice, {"procedureCode": code, "criticality": criticality, "value": content}))
-    return bytes(_PDU.to_aper())
-
-
-def decode(octets: bytes) -> Message:
-    """The message of octets.
-
-    Raises:
-        ProtocolError: they are no S1AP message.
-    """
-    try:
-        _PDU.from_aper(octets)
-        _, outer = _PDU.get_val()
-        name, content = outer["value"]
-        elements = content["protocolIEs"]
-        values = {_NAMES[e["id"]]: e["value"][1] for e in elements if e["id"] in _NAMES}
-    except (PycrateErr, KeyError, ValueError, TypeError, IndexError, AssertionError) as error:
-        raise ProtocolError(f"not S1AP: {error}") from None
-    return Message(name, values)
-
-
-# -- values ---------------------------------------------------------------------------------------
 
 
 def tai(value: Tai) -> dict[str, bytes]:
@@ -139,19 +46,7 @@ def areas_of(value: list[dict[str, Any]]) -> set[Tai]:
     }
 
 
-def _address(text: str) -> tuple[int, int]:
-    return int(ipaddress.IPv4Address(text)), 32
-
-
-def address_of(value: tuple[int, int]) -> str:
-    """The IPv4 address of a transport layer address."""
-    number, size = value
-    if size not in (32, 160):  # IPv4, or IPv4 and IPv6 (TS 36.414 section 5.3)
-        raise ProtocolError("A transport layer address is not IPv4.")
-    return str(ipaddress.IPv4Address(number >> (size - 32)))
-
-
-def bearer_to_set_up(number: int, address: str, teid: int, nas: bytes) -> list[dict[str, Any]]:
+def bearer_to_set_up(number: int, end: str, teid: int, nas: bytes) -> list[dict[str, Any]]:
     """The list with the default bearer of an Initial Context Setup Request."""
     priority = {
         "priorityLevel": 15,
@@ -161,7 +56,7 @@ def bearer_to_set_up(number: int, address: str, teid: int, nas: bytes) -> list[d
     item = {
         "e-RAB-ID": number,
         "e-RABlevelQoSParameters": {"qCI": 9, "allocationRetentionPriority": priority},
-        "transportLayerAddress": _address(address),
+        "transportLayerAddress": address(end),
         "gTP-TEID": teid.to_bytes(4, "big"),
         "nAS-PDU": nas,
     }
@@ -169,11 +64,11 @@ def bearer_to_set_up(number: int, address: str, teid: int, nas: bytes) -> list[d
     return [{"id": 52, "criticality": "reject", "value": value}]
 
 
-def bearer_set_up(number: int, address: str, teid: int) -> list[dict[str, Any]]:
+def bearer_set_up(number: int, end: str, teid: int) -> list[dict[str, Any]]:
     """The list of an Initial Context Setup Response."""
     item = {
         "e-RAB-ID": number,
-        "transportLayerAddress": _address(address),
+        "transportLayerAddress": address(end),
         "gTP-TEID": teid.to_bytes(4, "big"),
     }
     return [{"id": 50, "criticality": "ignore", "value": ("E-RABSetupItemCtxtSURes", item)}]

@@ -14,13 +14,17 @@ from collections.abc import Callable
 
 from simulators.errors import EpcError
 
-#: Payload protocol identifier of S1AP (TS 36.412 section 7).
-S1AP_PPID = 18
 #: Streams asked for in each direction, as OAI's eNB and MME do.
 STREAMS = 8
 IPPROTO_SCTP = 132
+_PPID = 18  # S1AP (TS 36.412 section 7)
 #: Messages that wait for room in the stack's buffer before the association counts as stuck.
 QUEUE = 1 << 14
+
+
+def stream_of(ue: int) -> int:
+    """The stream for a UE's messages by its number; stream 0 is for messages about no UE."""
+    return 1 + ue % (STREAMS - 1)
 
 
 class Association(ABC):
@@ -33,7 +37,7 @@ class Association(ABC):
         ppid: payload protocol identifier of what we send.
     """
 
-    ppid = S1AP_PPID
+    ppid = _PPID
 
     def __init__(self, peer: str) -> None:
         """Be the association with a peer."""
@@ -97,7 +101,7 @@ def kernel_has_sctp() -> bool:
     return True
 
 
-def listen(address: str, port: int, accepted: Accepted, ppid: int = S1AP_PPID) -> Listener:
+def listen(address: str, port: int, accepted: Accepted, ppid: int = _PPID) -> Listener:
     """Listen; ``accepted`` is called with each new association.
 
     Raises:
@@ -121,7 +125,7 @@ def listen(address: str, port: int, accepted: Accepted, ppid: int = S1AP_PPID) -
 
 
 async def connect(
-    local: str, address: str, port: int, timeout: float = 5.0, ppid: int = S1AP_PPID
+    local: str, address: str, port: int, timeout: float = 5.0, ppid: int = _PPID
 ) -> Association:
     """Set up an association from a local address.
 

@@ -11,9 +11,9 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from simulators import gtpu, sctp, uu
+from simulators import asn1, gtpu, sctp, uu
 from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Plmn
 
@@ -80,9 +80,14 @@ class Connection:
 class Station(ABC):
     """A base station."""
 
-    #: What its core is called in messages, and the logger.
-    core = ""
-    log: logging.Logger
+    #: The protocol with its core, what the core is called in messages, and the logger.
+    protocol: ClassVar[asn1.Protocol]
+    core: ClassVar[str]
+    log: ClassVar[logging.Logger]
+    #: What the log says when the core has accepted the set-up, and how the protocol names it.
+    accepted: ClassVar[tuple[logging.Logger, str]]
+    #: Elements of the Initial UE Message besides identifiers, place and NAS message.
+    initial: ClassVar[dict[str, Any]]
 
     def __init__(self, config: Config) -> None:
         """Set up by a configuration."""
@@ -162,18 +167,30 @@ class Station(ABC):
                     self._drop(ue, tell=True)
             await asyncio.sleep(RETRY)
 
-    async def _answered(self, what: str) -> Any:
-        """The core's answer to the set-up.
+    async def _associate(self) -> sctp.Association:
+        config, protocol = self.config, self.protocol
+        local, core, port = config.control, config.core, protocol.port
+        return await sctp.connect(local, core, port, ppid=protocol.ppid)
+
+    async def _set_up(self, association: sctp.Association) -> None:
+        """Set the interface with the core up.
 
         Raises:
-            EpcError: none comes.
+            EpcError: the core refuses, or does not answer.
         """
         assert self._answer is not None  # noqa: S101
+        setup, core = self.protocol.setup, f"{self.core} {self.config.core}"
+        what = f"{setup.removesuffix('Setup')} Setup"
+        association.send(0, self.protocol.encode(f"{setup}Request", self._setup_request()))
         try:
-            return await asyncio.wait_for(self._answer, SETUP)
+            answer = await asyncio.wait_for(self._answer, SETUP)
         except TimeoutError:
-            core = f"{self.core} {self.config.core}"
             raise EpcError(f"{core} does not answer {what}.") from None
+        if answer.name != f"{setup}Response":
+            cause = answer.values.get("Cause", ("", "no cause"))[1]
+            raise EpcError(f"{core} refuses {what}: {cause}.")
+        log, text = self.accepted
+        log.info(text)
 
     def _received(self, stream: int, octets: bytes) -> None:
         try:
@@ -181,33 +198,63 @@ class Station(ABC):
         except EpcError as error:
             self.log.error("%s: %s", self.core, error)
 
-    @abstractmethod
-    async def _associate(self) -> sctp.Association:
-        """Connect to the core."""
-
-    @abstractmethod
-    async def _set_up(self, association: sctp.Association) -> None:
-        """Set the interface with the core up.
-
-        Raises:
-            EpcError: the core refuses, or does not answer.
-        """
-
-    @abstractmethod
     def _from_core(self, octets: bytes) -> None:
-        """Take a message of the core."""
+        message = self.protocol.decode(octets)
+        core_id, access_id = self.protocol.identifiers
+        if message.name.startswith(self.protocol.setup):
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result(message)
+        elif message.name == "ErrorIndication":
+            cause = message.values.get("Cause")
+            self.log.error("the %s indicates an error: %s", self.core, cause)
+        elif message.name == "UEContextReleaseCommand":
+            number, own = self.protocol.pair_of(message)
+            self._send(own, "UEContextReleaseComplete", {core_id: number, access_id: own})
+            ue = self._ues.get(own)
+            if ue is not None:
+                self._drop(ue, tell=True)
+        elif message.need(access_id) not in self._ues:
+            # It left meanwhile: the core shall forget it too (TS 36.413, TS 38.413 section 10.6).
+            values = {name: message.need(name) for name in (core_id, access_id)}
+            cause = ("radioNetwork", self.protocol.unknown)
+            self._send(message.need(access_id), "ErrorIndication", values | {"Cause": cause})
+        else:
+            ue = self._ues[message.need(access_id)]
+            ue.core = message.need(core_id)
+            self._about(ue, message)
 
-    @abstractmethod
-    def _first(self, ue: Connection, nas: bytes) -> None:
-        """Take a UE's first NAS message to the core."""
+    def _send(self, number: int, name: str, values: dict[str, Any]) -> None:
+        """Send a message about the UE with our number."""
+        if self._association is None:
+            raise EpcError(f"There is no association with the {self.core}.")
+        self._association.send(sctp.stream_of(number), self.protocol.encode(name, values))
 
-    @abstractmethod
-    def _next(self, ue: Connection, nas: bytes) -> None:
-        """Take another NAS message of a UE to the core."""
+    def _tell(self, name: str, ue: Connection, values: dict[str, Any]) -> None:
+        """Send a message with a UE's identifiers."""
+        core_id, access_id = self.protocol.identifiers
+        ids = {access_id: ue.number} | ({} if ue.core is None else {core_id: ue.core})
+        self._send(ue.number, name, ids | values)
 
-    @abstractmethod
     def _lost(self, ue: Connection) -> None:
         """Tell the core that the radio connection with a UE is lost."""
+        cause = {"Cause": ("radioNetwork", "radio-connection-with-ue-lost")}
+        self._tell("UEContextReleaseRequest", ue, cause | self._bearers_of(ue))
+
+    def _bearers_of(self, ue: Connection) -> dict[str, Any]:
+        """Elements of a UE Context Release Request that name what the UE has."""
+        return {}
+
+    @abstractmethod
+    def _setup_request(self) -> dict[str, Any]:
+        """The elements of the request that sets the interface up."""
+
+    @abstractmethod
+    def _about(self, ue: Connection, message: asn1.Message) -> None:
+        """Take a message of the core about a UE."""
+
+    @abstractmethod
+    def _place(self) -> dict[str, Any]:
+        """The elements that tell a UE's cell and tracking area."""
 
     # -- UEs --------------------------------------------------------------------------------------
 
@@ -278,12 +325,13 @@ class Station(ABC):
             self._ues[ue.number] = ue
             self._by_radio[link, radio] = ue
             try:
-                self._first(ue, content)
+                nas = {"NAS-PDU": content}
+                self._tell("InitialUEMessage", ue, nas | self._place() | self.initial)
             except EpcError:
                 self._drop(ue, tell=False)
                 raise
         elif ue.core is not None:
-            self._next(ue, content)
+            self._tell("UplinkNASTransport", ue, {"NAS-PDU": content} | self._place())
 
     # -- packets --------------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class Ue:
         if eea not in (nas.EEA0, nas.EEA2) or eia != nas.EIA2 or replayed != nas.CAPABILITY[:2]:
             self._send(nas.simple(nas.SECURITY_REJECT, nas.SECURITY_MISMATCH))
             raise EpcError("The network replayed other security capabilities than ours.")
-        security = nas.Security(self._next.kasme, eea, eia, keys.UPLINK)
+        security = nas.Security(self._next.key, eea, eia, keys.UPLINK)
         plain = security.open(octets)
         self._security, self._next = security, None
         return plain

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,18 +12,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from simulators import sctp
-from simulators.errors import EpcError, ProtocolError
+from simulators import asn1, mobility, sctp
+from simulators.errors import ProtocolError
 from simulators.fiveg import nas, ngap, registration, sbi, sessions
 from simulators.fiveg.registration import Ue
 from simulators.fiveg.slices import Snssai
 from simulators.identity import Plmn, Tai
+from simulators.mobility import AccessNode, MobilityManagement
 
 log = logging.getLogger("amf_app")
-n2 = logging.getLogger("amf_n2")
-
-#: Registrations under way at once; further ones wait, so that a storm is late, not timed out.
-ADMITTED = 32
 
 
 @dataclass(frozen=True)
@@ -80,34 +74,27 @@ class Config:
     statistics: float = 20.0
 
 
-@dataclass
-class Gnb:
+@dataclass(eq=False)
+class Gnb(AccessNode[Ue]):
     """A connected gNB."""
 
-    association: sctp.Association
-    name: str = ""
     number: int = 0
     plmn: Plmn | None = None
     slices: dict[Tai, frozenset[Snssai]] = field(default_factory=dict)
-    ready: bool = False
-    ues: dict[int, Ue] = field(default_factory=dict)  # by the gNB's identifier
 
 
-class Amf:
+class Amf(MobilityManagement[Ue, Gnb]):
     """The access and mobility management function."""
+
+    protocol = ngap.PROTOCOL
+    access = "gNB"
+    interface_log = logging.getLogger("amf_n2")
+    nas_log = registration.log
 
     def __init__(self, config: Config) -> None:
         """Set up by a configuration."""
+        super().__init__()
         self.config = config
-        self.ues: dict[int, Ue] = {}  # by our NGAP identifier
-        self.by_imsi: dict[str, Ue] = {}
-        self.by_tmsi: dict[int, Ue] = {}
-        self.gnbs: dict[int, Gnb] = {}
-        self.admission = asyncio.Semaphore(ADMITTED)
-        self._numbers = itertools.count(1)
-        self._tmsi = itertools.count(int.from_bytes(os.urandom(3), "big") << 8)
-        self._listener: sctp.Listener | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
         transfer = "/namf-comm/v1/ue-contexts/{supi}/n1-n2-messages"
         status = "/namf-callback/v1/{supi}/sm-context-status/{session}"
         self.node = sbi.Node(
@@ -121,26 +108,14 @@ class Amf:
     async def start(self) -> None:
         """Open N2 and SBI."""
         await self.node.start()
-        self._listener = sctp.listen(self.config.n2, ngap.PORT, self._accepted, ngap.PPID)
+        self.listen(self.config.n2)
         self.spawn(self._report())
-        log.info("AMF %s serves N2 on %s:%d", self.config.name, self.config.n2, ngap.PORT)
+        log.info("AMF %s serves N2 on %s:%d", self.config.name, self.config.n2, self.protocol.port)
 
     async def stop(self) -> None:
         """Close all."""
-        if self._listener is not None:
-            self._listener.close()
-        for gnb in list(self.gnbs.values()):
-            gnb.association.close()
-        for task in list(self._tasks):
-            task.cancel()
+        self.close()
         await self.node.stop()
-
-    def spawn(self, work: Any) -> asyncio.Task[Any]:
-        """Run a coroutine in parallel to the others until the AMF stops."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     # -- the table that OAI's AMF logs ----------------------------------------------------------
 
@@ -158,7 +133,7 @@ class Amf:
                 one.name,
                 f"{one.plmn.mcc},{one.plmn.mnc}" if one.plmn else "-",
             )
-            for one in self.gnbs.values()
+            for one in self.nodes
             if one.ready
         ]
         ues = [
@@ -166,8 +141,8 @@ class Amf:
                 "5GMM-REGISTERED" if one.registered else "5GMM-DEREGISTERED",
                 one.imsi,
                 str(one.guti or ""),
-                f"0x{one.ran_id:02X}",
-                f"0x{one.amf_id:02X}",
+                f"0x{one.access_id:02X}",
+                f"0x{one.core_id:02X}",
                 f"{one.tai.plmn.mcc},{one.tai.plmn.mnc}",
                 f"{one.cell:09x}",
             )
@@ -185,38 +160,12 @@ class Amf:
 
     # -- N2 ---------------------------------------------------------------------------------------
 
-    def _accepted(self, association: sctp.Association) -> None:
-        gnb = Gnb(association)
-        self.gnbs[id(gnb)] = gnb
-        association.on_message = lambda stream, octets: self._received(gnb, octets)
-        association.on_close = lambda: self._lost(gnb)
+    def new_node(self, association: sctp.Association) -> Gnb:
+        """A gNB."""
+        return Gnb(association)
 
-    def _lost(self, gnb: Gnb) -> None:
-        self.gnbs.pop(id(gnb), None)
-        if gnb.ready:
-            log.error("gNB '%s' at %s is gone", gnb.name, gnb.association.peer)
-        for ue in list(gnb.ues.values()):
-            registration.disconnected(self, ue)
-        gnb.ues.clear()
-
-    def _received(self, gnb: Gnb, octets: bytes) -> None:
-        try:
-            message = ngap.decode(octets)
-            if message.name == "NGSetupRequest":
-                self._setup(gnb, message)
-            elif not gnb.ready:
-                raise ProtocolError(f"{message.name} before NG Setup")
-            elif message.name == "InitialUEMessage":
-                self._initial(gnb, message)
-            else:
-                self._of_ue(gnb, message)
-        except EpcError as error:
-            n2.error("NGAP from %s: %s", gnb.association.peer, error)
-            cause = {"Cause": ("protocol", "semantic-error")}
-            with contextlib.suppress(EpcError):
-                gnb.association.send(0, ngap.encode("ErrorIndication", cause))
-
-    def _setup(self, gnb: Gnb, message: ngap.Message) -> None:
+    def set_up(self, node: Gnb, message: asn1.Message) -> None:
+        """Answer an NG Setup Request."""
         _, identity = message.need("GlobalRANNodeID")
         areas = {
             Tai(Plmn.decode(plmn["pLMNIdentity"]), int.from_bytes(area["tAC"], "big")): frozenset(
@@ -229,22 +178,19 @@ class Amf:
             tai: areas[tai] & self.config.slices[tai]
             for tai in areas.keys() & self.config.slices.keys()
         }
-        cause = None
         if not served:
-            cause = ("misc", "unknown-PLMN-or-SNPN")
-        elif not any(served.values()):
-            cause = ("radioNetwork", "slice-not-supported")
-        if cause is not None:
-            log.error("gNB at %s refused: %s", gnb.association.peer, cause[1])
-            gnb.association.send(0, ngap.encode("NGSetupFailure", {"Cause": cause}))
+            self.refuse(node, ("misc", "unknown-PLMN-or-SNPN"))
             return
-        gnb.slices, gnb.ready = served, True
-        gnb.name = message.values.get("RANNodeName", "")
-        gnb.plmn = Plmn.decode(identity["pLMNIdentity"])
-        gnb.number = identity["gNB-ID"][1][0]
+        if not any(served.values()):
+            self.refuse(node, ("radioNetwork", "slice-not-supported"))
+            return
+        node.slices, node.ready = served, True
+        node.name = message.values.get("RANNodeName", "")
+        node.plmn = Plmn.decode(identity["pLMNIdentity"])
+        node.number = identity["gNB-ID"][1][0]
         by_plmn: dict[Plmn, set[Snssai]] = {}
-        for tai, found in self.config.slices.items():
-            by_plmn.setdefault(tai.plmn, set()).update(found)
+        for tai, slices in self.config.slices.items():
+            by_plmn.setdefault(tai.plmn, set()).update(slices)
         answer = {
             "AMFName": self.config.name,
             "ServedGUAMIList": [{"gUAMI": one.ngap} for one in self.config.guamis],
@@ -252,57 +198,54 @@ class Amf:
             "PLMNSupportList": [
                 {
                     "pLMNIdentity": plmn.octets,
-                    "sliceSupportList": [{"s-NSSAI": one.ngap} for one in sorted(found)],
+                    "sliceSupportList": [{"s-NSSAI": one.ngap} for one in sorted(slices)],
                 }
-                for plmn, found in by_plmn.items()
+                for plmn, slices in by_plmn.items()
             ],
         }
-        log.info("gNB '%s' at %s is connected", gnb.name, gnb.association.peer)
-        gnb.association.send(0, ngap.encode("NGSetupResponse", answer))
+        log.info("gNB '%s' at %s is connected", node.name, node.association.peer)
+        node.association.send(0, self.protocol.encode("NGSetupResponse", answer))
 
-    def _initial(self, gnb: Gnb, message: ngap.Message) -> None:
-        number = message.need("RAN-UE-NGAP-ID")
+    def new_ue(self, node: Gnb, core_id: int, access_id: int, message: asn1.Message) -> Ue:
+        """The context of a UE."""
         kind, where = message.need("UserLocationInformation")
         if kind != "userLocationInformationNR":
             raise ProtocolError(f"The location is {kind}.")
         tai = Tai(
             Plmn.decode(where["tAI"]["pLMNIdentity"]), int.from_bytes(where["tAI"]["tAC"], "big")
         )
-        ue = Ue(
-            amf_id=next(self._numbers),
-            ran_id=number,
+        return Ue(
+            core_id=core_id,
+            access_id=access_id,
+            node=node,
             tai=tai,
             cell=where["nR-CGI"]["nRCellIdentity"][0],
-            offered=gnb.slices.get(tai, frozenset()),
-            association=gnb.association,
-            stream=1 + number % (sctp.STREAMS - 1),
-            forget=lambda: gnb.ues.pop(number, None),
+            offered=node.slices.get(tai, frozenset()),
         )
-        gnb.ues[number] = ue
-        self.ues[ue.amf_id] = ue
-        ue.task = self.spawn(registration.serve(self, ue, message.need("NAS-PDU")))
 
-    def _of_ue(self, gnb: Gnb, message: ngap.Message) -> None:
-        ue = self.ues.get(message.values.get("AMF-UE-NGAP-ID", -1))
-        if ue is None or gnb.ues.get(ue.ran_id) is not ue:
-            if message.name in ("ErrorIndication", "UEContextReleaseComplete"):
-                return
-            raise ProtocolError(f"{message.name} for a UE that is not known")
-        if message.name == "UEContextReleaseRequest":
-            registration.release(self, ue, ("radioNetwork", "radio-connection-with-ue-lost"))
-        elif message.name in ("UEContextReleaseComplete", "ErrorIndication"):
-            registration.disconnected(self, ue)
-        elif message.name in sessions.FROM_GNB:
+    def about(self, ue: Ue, message: asn1.Message) -> None:
+        """Hand a message to the UE's sessions or its procedure."""
+        if message.name in sessions.FROM_GNB:
             self.spawn(sessions.from_gnb(self, ue, message))
         else:
             ue.inbox.put_nowait(message)
 
-    def new_guti(self) -> nas.Guti:
-        """A GUTI that no UE has."""
-        while (tmsi := next(self._tmsi) & 0xFFFFFFFF) in self.by_tmsi:
-            pass
-        one = self.config.guamis[0]
-        return nas.Guti(one.plmn, one.region, one.set, one.pointer, tmsi)
+    async def procedures(self, ue: Ue, first: bytes) -> None:
+        """Registration, PDU sessions and deregistration."""
+        await registration.serve(self, ue, first)
+
+    def reject(self, ue: Ue, error: mobility.RejectedError) -> None:
+        """Send a Registration Reject."""
+        registration.reject(ue, error)
+
+    async def forget(self, ue: Ue) -> None:
+        """End the UE's PDU sessions and registration."""
+        await registration.forget(self, ue)
+
+    def idle(self, ue: Ue) -> None:
+        """The UE's N2 connection is gone."""
+        if ue.registered:
+            self.spawn(sessions.deactivate_all(self, ue))
 
     # -- SBI --------------------------------------------------------------------------------------
 

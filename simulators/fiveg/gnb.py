@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from simulators import sctp, station, uu
-from simulators.errors import EpcError
+from simulators import asn1, station, uu
 from simulators.fiveg import ngap
 from simulators.fiveg.slices import Snssai
 from simulators.station import Connection, Station
@@ -25,18 +24,18 @@ class Config(station.Config):
 class Gnb(Station):
     """The base station of a 5G core."""
 
+    protocol = ngap.PROTOCOL
     core = "AMF"
     log = logging.getLogger("NGAP")
+    accepted = (log, "Received NGSetupResponse from AMF")
+    initial = {"RRCEstablishmentCause": "mo-Signalling", "UEContextRequest": "requested"}
     config: Config
 
-    async def _associate(self) -> sctp.Association:
-        config = self.config
-        return await sctp.connect(config.control, config.core, ngap.PORT, ppid=ngap.PPID)
-
-    async def _set_up(self, association: sctp.Association) -> None:
+    def _setup_request(self) -> dict[str, Any]:
         config = self.config
         slices = [{"s-NSSAI": one.ngap} for one in config.slices]
-        request = {
+        self.log.info("Send NGSetupRequest to AMF")
+        return {
             "GlobalRANNodeID": (
                 "globalGNB-ID",
                 {
@@ -56,40 +55,10 @@ class Gnb(Station):
             ],
             "PagingDRX": "v128",
         }
-        association.send(0, ngap.encode("NGSetupRequest", request))
-        self.log.info("Send NGSetupRequest to AMF")
-        answer = await self._answered("NG Setup")
-        if answer.name != "NGSetupResponse":
-            cause = answer.values.get("Cause", ("", "no cause"))[1]
-            raise EpcError(f"AMF {config.core} refuses NG Setup: {cause}.")
-        self.log.info("Received NGSetupResponse from AMF")
 
-    def _from_core(self, octets: bytes) -> None:
-        message = ngap.decode(octets)
-        if message.name.startswith("NGSetup"):
-            if self._answer is not None and not self._answer.done():
-                self._answer.set_result(message)
-            return
-        if message.name == "ErrorIndication":
-            self.log.error("the AMF indicates an error: %s", message.values.get("Cause"))
-            return
-        if message.name == "UEContextReleaseCommand":
-            _, ids = message.need("UE-NGAP-IDs")
-            ue = self._ues.get(ids["rAN-UE-NGAP-ID"])
-            gone = Connection(ids["rAN-UE-NGAP-ID"], None, 0, ids["aMF-UE-NGAP-ID"])  # type: ignore[arg-type]
-            self._tell("UEContextReleaseComplete", ue or gone)
-            if ue is not None:
-                self._drop(ue, tell=True)
-            return
-        ue = self._ues.get(message.need("RAN-UE-NGAP-ID"))
-        if ue is None:  # it left meanwhile: the AMF shall forget it too (section 10.6)
-            ids = {name: message.need(name) for name in ("AMF-UE-NGAP-ID", "RAN-UE-NGAP-ID")}
-            cause = ("radioNetwork", "unknown-local-UE-NGAP-ID")
-            self._send(1, "ErrorIndication", ids | {"Cause": cause})
-            return
-        ue.core = message.need("AMF-UE-NGAP-ID")
+    def _about(self, ue: Connection, message: asn1.Message) -> None:
         if message.name == "InitialContextSetupRequest":
-            self._tell("InitialContextSetupResponse", ue)
+            self._tell("InitialContextSetupResponse", ue, {})
         elif message.name == "PDUSessionResourceSetupRequest":
             self._sessions(ue, message.need("PDUSessionResourceSetupListSUReq"))
         elif message.name == "PDUSessionResourceReleaseCommand":
@@ -141,37 +110,10 @@ class Gnb(Station):
         values = {"PDUSessionResourceReleasedListRelRes": done}
         self._tell("PDUSessionResourceReleaseResponse", ue, values)
 
-    def _send(self, stream: int, name: str, values: dict[str, Any]) -> None:
-        if self._association is None:
-            raise EpcError("There is no association with the AMF.")
-        self._association.send(stream, ngap.encode(name, values))
+    def _place(self) -> dict[str, Any]:
+        place = ngap.place(self.config.plmns[0], self.config.cell, self.config.tac)
+        return {"UserLocationInformation": place}
 
-    def _tell(self, name: str, ue: Connection, values: dict[str, Any] | None = None) -> None:
-        ids = {"RAN-UE-NGAP-ID": ue.number}
-        if ue.core is not None:
-            ids["AMF-UE-NGAP-ID"] = ue.core
-        self._send(1 + ue.number % (sctp.STREAMS - 1), name, ids | (values or {}))
-
-    def _place(self) -> tuple[str, dict[str, Any]]:
-        return ngap.place(self.config.plmns[0], self.config.cell, self.config.tac)
-
-    def _first(self, ue: Connection, nas: bytes) -> None:
-        values = {
-            "NAS-PDU": nas,
-            "UserLocationInformation": self._place(),
-            "RRCEstablishmentCause": "mo-Signalling",
-            "UEContextRequest": "requested",
-        }
-        self._tell("InitialUEMessage", ue, values)
-
-    def _next(self, ue: Connection, nas: bytes) -> None:
-        values = {"NAS-PDU": nas, "UserLocationInformation": self._place()}
-        self._tell("UplinkNASTransport", ue, values)
-
-    def _lost(self, ue: Connection) -> None:
-        cause = ("radioNetwork", "radio-connection-with-ue-lost")
+    def _bearers_of(self, ue: Connection) -> dict[str, Any]:
         sessions = [{"pDUSessionID": number} for number in ue.bearers]
-        values: dict[str, Any] = {"Cause": cause}
-        if sessions:
-            values["PDUSessionResourceListCxtRelReq"] = sessions
-        self._tell("UEContextReleaseRequest", ue, values)
+        return {"PDUSessionResourceListCxtRelReq": sessions} if sessions else {}

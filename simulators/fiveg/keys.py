@@ -12,7 +12,6 @@ from simulators.keys import EPS_AMF, kdf
 
 #: No feature is bid down (TS 33.501 annex A.7.1).
 ABBA = bytes(2)
-NAS_ENC, NAS_INT = 0x01, 0x02  # algorithm type distinguishers, table A.8-1
 #: Access types in the key of the access network (annex A.9), also the NAS connection identifiers.
 ACCESS_3GPP, ACCESS_NON_3GPP = 1, 2
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from simulators import keys as algorithms
+from simulators import asn1
 from simulators.errors import ProtocolError
 from simulators.fiveg import keys
 from simulators.identity import Plmn
+from simulators.protection import Context
 
 logging.getLogger("pycrate_mobile").setLevel(logging.ERROR)  # it misses CryptoMobile, we do not
 
@@ -62,27 +62,13 @@ NEA0, NEA2, NIA2 = 0, 2, 2
 #: Payload container type of 5GSM messages.
 N1_SM = 1
 
-_INTEGRITY, _CIPHERED, _NEW, _NEW_CIPHERED = 1, 2, 3, 4  # security header types, table 9.3.1
-
 
 @dataclass(frozen=True)
-class Message:
+class Message(asn1.Message):
     """A message: its name as pycrate has it, and its elements by pycrate's names."""
 
-    name: str
-    values: dict[str, Any] = field(default_factory=dict)
     session: int = 0
     transaction: int = 0
-
-    def need(self, name: str) -> Any:
-        """The value of an element.
-
-        Raises:
-            ProtocolError: it is missing.
-        """
-        if name not in self.values:
-            raise ProtocolError(f"{self.name} lacks {name}.")
-        return self.values[name]
 
 
 def encode(name: str, values: dict[str, Any] | None = None) -> bytes:
@@ -281,69 +267,21 @@ def dnn(value: list[dict[str, Any]]) -> str:
 
 
 @dataclass
-class Security:
-    """A NAS security context over one access (TS 33.501 section 6.4).
+class Security(Context):
+    """A NAS security context of 5G over one access, from KAMF; ``bearer`` is the access."""
 
-    Attributes:
-        kamf: the key it comes from.
-        nea, nia: algorithms.
-        direction: of what this end sends, keys.UPLINK at the UE.
-        access: NAS connection identifier.
-        sent, received: NAS COUNT of the next message in each direction.
-    """
+    head = 2
 
-    kamf: bytes
-    nea: int
-    nia: int
-    direction: int
-    access: int = keys.ACCESS_3GPP
-    sent: int = 0
-    received: int = 0
-    _enc: bytes = field(init=False, default=b"")
-    _int: bytes = field(init=False, default=b"")
+    bearer: int = keys.ACCESS_3GPP
 
-    def __post_init__(self) -> None:
-        """Derive the NAS keys."""
-        self._enc = keys.nas_key(self.kamf, keys.NAS_ENC, self.nea)
-        self._int = keys.nas_key(self.kamf, keys.NAS_INT, self.nia)
+    def derive(self, kind: int, algorithm: int) -> bytes:
+        """The NAS key of an algorithm."""
+        return keys.nas_key(self.key, kind, algorithm)
 
-    def _cipher(self, count: int, direction: int, octets: bytes) -> bytes:
-        if self.nea == NEA0:
-            return octets
-        return algorithms.eea2(self._enc, count, self.access, direction, octets)
+    def header(self, kind: int) -> bytes:
+        """The octets of a security header type."""
+        return bytes([_MM, kind])
 
-    def protect(self, octets: bytes, new: bool = False, ciphered: bool = True) -> bytes:
-        """A message with a security header; ``new`` when it takes keys into use."""
-        kind = {
-            (False, True): _CIPHERED,
-            (False, False): _INTEGRITY,
-            (True, True): _NEW_CIPHERED,
-            (True, False): _NEW,
-        }[new, ciphered]
-        body = self._cipher(self.sent, self.direction, octets) if ciphered else octets
-        body = bytes([self.sent & 0xFF]) + body
-        mac = algorithms.eia2(self._int, self.sent, self.access, self.direction, body)
-        self.sent += 1
-        return bytes([_MM, kind]) + mac + body
-
-    def open(self, octets: bytes) -> bytes:
-        """The message below a security header.
-
-        Raises:
-            ProtocolError: it is not protected, replayed or its MAC is wrong.
-        """
-        if not is_protected(octets):
-            raise ProtocolError("A NAS message came without protection.")
-        kind, mac, body = octets[1], octets[2:6], octets[6:]
-        count = self.received & ~0xFF | body[0]
-        if count < self.received:
-            count += 0x100
-        if count - self.received > 0x7F:
-            raise ProtocolError("A NAS message is a replay.")
-        direction = 1 - self.direction
-        right = algorithms.eia2(self._int, count, self.access, direction, body)
-        if not hmac.compare_digest(right, mac):
-            raise ProtocolError("The MAC of a NAS message is wrong.")
-        self.received = count + 1
-        ciphered = kind in (_CIPHERED, _NEW_CIPHERED)
-        return self._cipher(count, direction, body[1:]) if ciphered else body[1:]
+    def header_type(self, octets: bytes) -> int:
+        """The security header type."""
+        return octets[1] if is_protected(octets) else 0

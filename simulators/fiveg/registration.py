@@ -2,167 +2,82 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from simulators import keys as directions
-from simulators import sctp
+from simulators import mobility
 from simulators.errors import EpcError, ProtocolError
 from simulators.fiveg import keys, nas, ngap, sbi, sessions
 from simulators.fiveg.slices import Snssai
-from simulators.identity import Plmn, Tai
+from simulators.identity import Plmn
+from simulators.mobility import UeContext
 
 if TYPE_CHECKING:
     from simulators.fiveg.amf import Amf
 
 log = logging.getLogger("amf_n1")
 
-#: Seconds a UE or its gNB has for each answer (T3550, T3560 are 6 s and repeated four times).
-ANSWER = 24.0
 _KEY = {"TSC": 0, "Value": 1}  # key set identifier of the one security context
 
 
-@dataclass
-class Ue:
-    """A UE that is connected, registered, or both.
+@dataclass(kw_only=True)
+class Ue(UeContext[nas.Message]):
+    """A UE of the AMF.
 
     Attributes:
-        amf_id, ran_id: NGAP identifiers.
-        tai, cell: where it is.
         offered: slices of this AMF and of the gNB in the tracking area.
-        association, stream: how to reach its gNB.
-        forget: makes the gNB's record forget it.
-        inbox: what its gNB sends about it.
         allowed: allowed NSSAI.
         sessions: PDU sessions by identity.
     """
 
-    amf_id: int
-    ran_id: int
-    tai: Tai
-    cell: int
+    protocol = ngap.PROTOCOL
+
     offered: frozenset[Snssai]
-    association: sctp.Association
-    stream: int
-    forget: Callable[[], Any]
-    inbox: asyncio.Queue[ngap.Message] = field(default_factory=asyncio.Queue)
-    task: asyncio.Task[Any] | None = None
-    imsi: str = ""
     guti: nas.Guti | None = None
-    security: nas.Security | None = None
     capability: dict[str, int] = field(default_factory=dict)
     allowed: tuple[Snssai, ...] = ()
     sessions: dict[int, sessions.Context] = field(default_factory=dict)
-    connected: bool = True
-    registered: bool = False
 
-    def tell(self, name: str, **values: Any) -> None:
-        """Send an NGAP message about the UE; underscores stand for hyphens."""
-        elements = {key.replace("_", "-"): value for key, value in values.items()}
-        ids = {"AMF-UE-NGAP-ID": self.amf_id, "RAN-UE-NGAP-ID": self.ran_id}
-        self.association.send(self.stream, ngap.encode(name, ids | elements))
-
-    def sealed(self, octets: bytes, **how: bool) -> bytes:
-        """A NAS message, protected where there is a security context."""
-        return octets if self.security is None else self.security.protect(octets, **how)
-
-    def send(self, octets: bytes, **how: bool) -> None:
-        """Send a NAS message."""
-        self.tell("DownlinkNASTransport", NAS_PDU=self.sealed(octets, **how))
-
-    def check(self) -> None:
-        """Stop the procedure of a UE that lost its connection.
-
-        Raises:
-            EpcError: the connection is gone.
-        """
-        if not self.connected:
-            raise EpcError(f"UE {self.imsi or self.amf_id} left meanwhile.")
-
-    async def message(self) -> ngap.Message:
-        """The next NGAP message about the UE.
-
-        Raises:
-            EpcError: its connection is gone, or no message comes in time.
-        """
-        self.check()
-        try:
-            return await asyncio.wait_for(self.inbox.get(), ANSWER)
-        except TimeoutError:
-            raise EpcError(f"UE {self.imsi or self.amf_id} does not answer.") from None
-
-    async def answer(self) -> nas.Message:
-        """The next NAS message of the UE, its protection removed."""
-        while True:
-            message = await self.message()
-            if message.name == "UplinkNASTransport":
-                return self.open(message.need("NAS-PDU"))
-
-    def open(self, octets: bytes) -> nas.Message:
-        """A NAS message of the UE."""
-        return nas.decode(octets if self.security is None else self.security.open(octets))
+    def read(self, octets: bytes) -> nas.Message:
+        """A NAS message."""
+        return nas.decode(octets)
 
 
-class RejectedError(EpcError):
+class RejectedError(mobility.RejectedError):
     """The registration is refused with a 5GMM cause."""
 
     def __init__(self, cause: int, why: str, rejected: tuple[tuple[Snssai, int], ...] = ()) -> None:
         """Carry cause and rejected slices with theirs."""
-        self.cause = cause
         self.rejected = rejected
-        super().__init__(why)
+        super().__init__(cause, why)
 
 
 async def serve(amf: Amf, ue: Ue, first: bytes) -> None:
     """Do what the UE asks for with its initial message, then listen to it until it is gone."""
-    try:
-        message = nas.decode(nas.inner(first))
-        if message.name == "RegistrationRequest":
-            async with amf.admission:
-                await _register(amf, ue, message)
-        elif message.name == "MODeregistrationRequest":
-            await _leave(amf, ue, message)
-            return
-        else:
-            raise ProtocolError(f"initial NAS message {message.name}")
-        while True:
-            heard = await _listen(ue)
-            if heard.name == "MODeregistrationRequest":
-                await _leave(amf, ue, heard)
-                return
-            if heard.name == "ULNASTransport":
-                amf.spawn(sessions.from_ue(amf, ue, heard))
-    except RejectedError as error:
-        log.error("Registration of %s rejected: %s", ue.imsi or "a UE", error)
-        values: dict[str, Any] = {"5GMMCause": error.cause}
-        if error.rejected:
-            values["RejectedNSSAI"] = _rejected(error.rejected)
-        with contextlib.suppress(EpcError):
-            ue.send(nas.encode("RegistrationReject", values))
-        await forget(amf, ue)
-        release(amf, ue, ("nas", "unspecified"))
-    except EpcError as error:
-        log.error("UE %s: %s", ue.imsi or ue.amf_id, error)
-        if not ue.registered:
-            await forget(amf, ue)
-        release(amf, ue, ("nas", "unspecified"))
+    message = nas.decode(nas.inner(first))
+    if message.name == "RegistrationRequest":
+        async with amf.admission:
+            await _register(amf, ue, message)
+    elif message.name != "MODeregistrationRequest":
+        raise ProtocolError(f"initial NAS message {message.name}")
+    while message.name != "MODeregistrationRequest":
+        message = await ue.next(log)
+        if message.name == "ULNASTransport":
+            amf.spawn(sessions.from_ue(amf, ue, message))
+    await _leave(amf, ue, message)
 
 
-async def _listen(ue: Ue) -> nas.Message:
-    """The next NAS message of a registered UE, however long that takes."""
-    while True:
-        message = await ue.inbox.get()
-        if message.name == "UplinkNASTransport":
-            try:
-                return ue.open(message.need("NAS-PDU"))
-            except ProtocolError as error:
-                log.error("UE %s: %s", ue.imsi, error)
+def reject(ue: Ue, error: mobility.RejectedError) -> None:
+    """Send a Registration Reject."""
+    values: dict[str, Any] = {"5GMMCause": error.cause}
+    if isinstance(error, RejectedError) and error.rejected:
+        values["RejectedNSSAI"] = _rejected(error.rejected)
+    ue.nas(nas.encode("RegistrationReject", values))
 
 
 async def _register(amf: Amf, ue: Ue, request: nas.Message) -> None:
@@ -182,7 +97,7 @@ async def _register(amf: Amf, ue: Ue, request: nas.Message) -> None:
     old = amf.by_imsi.get(ue.imsi)
     if old is not None and old is not ue:
         await forget(amf, old)
-        release(amf, old, ("nas", "normal-release"))
+        amf.release(old, ("nas", "normal-release"))
     rejected = await _slices(amf, ue, request)
     amf.by_imsi[ue.imsi] = ue
     await _note(amf, ue)
@@ -194,7 +109,7 @@ async def _identify(amf: Amf, ue: Ue, identity: dict[str, Any]) -> str:
         known = amf.by_tmsi.get(identity["5GTMSI"])
         if known is not None and known.guti == nas.Guti.of_nas(identity):
             return known.imsi
-        ue.send(nas.encode("IdentityRequest", {"5GSIDType": {"Value": 1}}))
+        ue.nas(nas.encode("IdentityRequest", {"5GSIDType": {"Value": 1}}))
         answer = await ue.answer()
         if answer.name != "IdentityResponse":
             raise ProtocolError("no identity response to an identity request")
@@ -221,7 +136,7 @@ async def _authenticate(amf: Amf, ue: Ue) -> bytes:
         rand = bytes.fromhex(data["rand"])
         challenge = {"NAS_KSI": _KEY, "ABBA": keys.ABBA, "RAND": rand}
         challenge["AUTN"] = bytes.fromhex(data["autn"])
-        ue.send(nas.encode("AuthenticationRequest", challenge))
+        ue.nas(nas.encode("AuthenticationRequest", challenge))
         answer = await ue.answer()
         if answer.name == "AuthenticationResponse":
             return await _confirm(amf, ue, begun, answer.need("RES"))
@@ -233,7 +148,7 @@ async def _authenticate(amf: Amf, ue: Ue) -> bytes:
             log.error("Authentication of %s: %s", ue.imsi, nas.MM_CAUSES.get(cause, cause))
             break
         question["resynchronizationInfo"] = {"rand": rand.hex(), "auts": auts.hex()}
-    ue.send(nas.encode("AuthenticationReject"))
+    ue.nas(nas.encode("AuthenticationReject"))
     raise EpcError(f"UE {ue.imsi} failed the authentication.")
 
 
@@ -245,7 +160,7 @@ async def _confirm(amf: Amf, ue: Ue, begun: dict[str, Any], res: bytes) -> bytes
         answer = (await amf.node.call("PUT", href, {"resStar": res.hex()})).json()
         if answer["authResult"] == "AUTHENTICATION_SUCCESS":
             return keys.kamf(bytes.fromhex(answer["kseaf"]), ue.imsi)
-    ue.send(nas.encode("AuthenticationReject"))
+    ue.nas(nas.encode("AuthenticationReject"))
     raise EpcError(f"UE {ue.imsi} failed the authentication.")
 
 
@@ -261,7 +176,7 @@ async def _secure(amf: Amf, ue: Ue, kamf: bytes) -> nas.Message:
         "NAS_KSI": _KEY,
         "UESecCap": ue.capability,
     }
-    ue.send(nas.encode("SecurityModeCommand", command), new=True, ciphered=False)
+    ue.nas(nas.encode("SecurityModeCommand", command), new=True, ciphered=False)
     answer = await ue.answer()
     if answer.name != "SecurityModeComplete":
         raise EpcError(f"UE {ue.imsi} refuses the security mode.")
@@ -336,7 +251,8 @@ async def _note(amf: Amf, ue: Ue) -> None:
 async def _accept(amf: Amf, ue: Ue, rejected: tuple[tuple[Snssai, int], ...]) -> None:
     assert ue.security is not None  # noqa: S101
     ue.check()
-    ue.guti = amf.new_guti()
+    one = amf.config.guamis[0]
+    ue.guti = nas.Guti(one.plmn, one.region, one.set, one.pointer, amf.new_tmsi())
     amf.by_tmsi[ue.guti.tmsi] = ue
     values: dict[str, Any] = {
         "5GSRegResult": {"Value": 1},
@@ -349,7 +265,7 @@ async def _accept(amf: Amf, ue: Ue, rejected: tuple[tuple[Snssai, int], ...]) ->
     if rejected:
         values["RejectedNSSAI"] = _rejected(rejected)
     count = ue.security.received - 1  # of Security Mode Complete
-    key = keys.access_key(ue.security.kamf, count, keys.ACCESS_3GPP)
+    key = keys.access_key(ue.security.key, count, keys.ACCESS_3GPP)
     ue.tell(
         "InitialContextSetupRequest",
         GUAMI=amf.config.guamis[0].ngap,
@@ -395,41 +311,14 @@ async def _leave(amf: Amf, ue: Ue, request: nas.Message) -> None:
     """Deregistration asked for by the UE (TS 23.502 clause 4.2.2.3.2)."""
     if not request.need("DeregistrationType")["SwitchOff"]:
         with contextlib.suppress(EpcError):
-            ue.send(nas.encode("MODeregistrationAccept"))
+            ue.nas(nas.encode("MODeregistrationAccept"))
     log.info("UE imsi-%s deregisters", ue.imsi)
     await forget(amf, ue)
-    release(amf, ue, ("nas", "deregister"))
+    amf.release(ue, ("nas", "deregister"))
 
 
 async def forget(amf: Amf, ue: Ue) -> None:
     """End the UE's PDU sessions and registration."""
-    if amf.by_imsi.get(ue.imsi) is ue:
-        del amf.by_imsi[ue.imsi]
-    if ue.guti is not None:
-        amf.by_tmsi.pop(ue.guti.tmsi, None)
+    amf.unregister(ue)
     ue.registered = False
     await sessions.release_all(amf, ue)
-
-
-def release(amf: Amf, ue: Ue, cause: tuple[str, str]) -> None:
-    """Release the UE's N2 connection; the rest follows when the gNB confirms."""
-    if not ue.connected:
-        return
-    ids = {"aMF-UE-NGAP-ID": ue.amf_id, "rAN-UE-NGAP-ID": ue.ran_id}
-    values = {"UE-NGAP-IDs": ("uE-NGAP-ID-pair", ids), "Cause": cause}
-    try:
-        ue.association.send(ue.stream, ngap.encode("UEContextReleaseCommand", values))
-    except EpcError:
-        disconnected(amf, ue)
-
-
-def disconnected(amf: Amf, ue: Ue) -> None:
-    """The UE's N2 connection is gone; a registered UE stays so, without user plane."""
-    if not ue.connected:
-        return
-    ue.connected = False
-    ue.forget()
-    amf.ues.pop(ue.amf_id, None)
-    amf.spawn(sessions.deactivate_all(amf, ue) if ue.registered else forget(amf, ue))
-    if ue.task is not None:
-        ue.task.cancel()

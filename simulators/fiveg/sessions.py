@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from simulators import asn1
 from simulators.errors import EpcError
 from simulators.fiveg import nas, ngap, sbi
 from simulators.fiveg.slices import Snssai
@@ -75,7 +76,7 @@ def _unforwarded(ue: Ue, message: nas.Message, cause: int, why: str) -> None:
         "5GMMCause": cause,
     }
     with contextlib.suppress(EpcError):
-        ue.send(nas.encode("DLNASTransport", values))
+        ue.nas(nas.encode("DLNASTransport", values))
 
 
 async def from_ue(amf: Amf, ue: Ue, message: nas.Message) -> None:
@@ -181,7 +182,7 @@ _LISTS = {
 FROM_GNB = ("PDUSessionResourceSetupResponse", "PDUSessionResourceReleaseResponse")
 
 
-async def from_gnb(amf: Amf, ue: Ue, message: ngap.Message) -> None:
+async def from_gnb(amf: Amf, ue: Ue, message: asn1.Message) -> None:
     """Take what the gNB says of PDU sessions to their SMFs."""
     for name, (transfer, kind) in _LISTS.items():
         for item in message.values.get(name, ()):

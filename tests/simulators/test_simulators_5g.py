@@ -125,7 +125,7 @@ def test_slices_that_are_requested_are_allowed_or_rejected_with_a_cause(core: Ru
 def test_a_gnb_that_offers_one_slice_only(core: Run) -> None:
     async def go(core: Core) -> None:
         core.gnb.stop()
-        await core.until(lambda: not core.amf.gnbs)
+        await core.until(lambda: not core.amf.nodes)
         narrow = gnb.Gnb(gnb_config(slices=(ONE,)))
         await narrow.start()
         try:
@@ -136,7 +136,7 @@ def test_a_gnb_that_offers_one_slice_only(core: Run) -> None:
             await left(core, one)
         finally:
             narrow.stop()
-            await core.until(lambda: not core.amf.gnbs)
+            await core.until(lambda: not core.amf.nodes)
             core.gnb = gnb.Gnb(gnb_config())
             await core.gnb.start()
             await asyncio.wait_for(core.gnb.ready.wait(), 10)
@@ -291,7 +291,7 @@ def test_octets_that_are_no_ngap_are_answered_and_harm_nobody(core: Run) -> None
         said: list[str] = []
         before = core.gnb.log.error
         core.gnb.log.error = lambda text, *words: said.append(text)  # type: ignore[method-assign]
-        good = ngap.encode("ErrorIndication", {"Cause": ("protocol", "semantic-error")})
+        good = ngap.PROTOCOL.encode("ErrorIndication", {"Cause": ("protocol", "semantic-error")})
         for octets in (b"\xff" * 20, good[:4], b"GET / HTTP/1.1"):
             association.send(0, octets)
         await core.until(lambda: len(said) == 3)
@@ -389,7 +389,7 @@ def test_protection_of_nas_messages() -> None:
     for nea in (nas.NEA0, nas.NEA2):
         here = nas.Security(bytes(32), nea, nas.NIA2, keys.UPLINK)
         there = nas.Security(bytes(32), nea, nas.NIA2, keys.DOWNLINK)
-        other = nas.Security(bytes(32), nea, nas.NIA2, keys.DOWNLINK, access=2)
+        other = nas.Security(bytes(32), nea, nas.NIA2, keys.DOWNLINK, bearer=2)
         plain = nas.encode("RegistrationComplete")
         sealed = [here.protect(plain) for _ in range(300)]
         assert (plain in sealed[0]) == (nea == nas.NEA0)

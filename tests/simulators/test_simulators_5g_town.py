@@ -91,8 +91,8 @@ def test_other_decoders_find_nothing_wrong(core: Core) -> None:
     """Last: the captures have registration, session, packets, restart and release."""
     kinds = set()
     for frame in packets(core.directory / "wg-n2.pcap", SCTPChunkData):
-        assert frame[SCTPChunkData].proto_id == ngap.PPID
-        message = ngap.decode(bytes(frame[SCTPChunkData].data))
+        assert frame[SCTPChunkData].proto_id == ngap.PROTOCOL.ppid
+        message = ngap.PROTOCOL.decode(bytes(frame[SCTPChunkData].data))
         kinds.add(message.name)
         pdu = message.values.get("NAS-PDU")
         if pdu is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from simulators_support import HSS, IMSI, OPC, PLMN, TAI, Epc, K, Memory, imsi, usim
 
-from simulators import attach, enb, keys, nas, s1ap, udp, ue
+from simulators import attach, enb, keys, mobility, nas, s1ap, udp, ue
 from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Gummei, Plmn, Tai
 from simulators.subscribers import Subscriber
@@ -201,7 +201,7 @@ def test_messages_for_which_there_is_no_room_go_later_and_in_order(epc: Run) -> 
 
     async def go(parts: Epc) -> None:
         assert parts.enb._association is not None
-        [there] = [one.association for one in parts.mme._connected.values()]
+        [there] = [one.association for one in parts.mme.nodes]
         seen: list[int] = []
         there.on_message = lambda stream, octets: seen.append(int.from_bytes(octets[:4], "big"))
         for number in range(count):
@@ -254,6 +254,22 @@ def test_an_area_that_is_not_served(epc: Run) -> None:
     epc(go)
 
 
+def test_an_mme_takes_as_many_enbs_as_it_may(epc: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def go(parts: Epc) -> None:
+        parts.mme.config = replace(parts.mme.config, max_enbs=1)
+        own = dict.fromkeys(("control", "user", "uu"), "127.9.3.9")
+        second = enb.Enb(replace(parts.enb.config, number=2, **own))
+        await second.start()
+        try:
+            while "refuses S1 Setup: control-processing-overload" not in caplog.text:
+                await asyncio.sleep(0.05)
+        finally:
+            second.stop()
+        await parts.counts(enbs=1)
+
+    epc(go)
+
+
 @pytest.mark.parametrize("name", ["mme", "spgwc", "enb"])
 def test_a_restarted_peer_heals_and_ues_attach_again(epc: Run, name: str) -> None:
     async def go(parts: Epc) -> None:
@@ -297,7 +313,7 @@ def test_a_ue_that_is_switched_off_keeps_its_session_without_a_bearer(epc: Run) 
 def test_an_unknown_guti_is_asked_for_its_imsi_and_a_silent_ue_is_let_go(
     epc: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attach, "ANSWER", 0.3)
+    monkeypatch.setattr(mobility, "ANSWER", 0.3)
 
     async def go(parts: Epc) -> None:
         one = await parts.ue(usim())
@@ -381,8 +397,8 @@ def test_protection_of_nas_messages() -> None:
 
 
 def test_octets_that_are_no_s1ap() -> None:
-    good = s1ap.encode("ErrorIndication", cause=("protocol", "semantic-error"))
-    assert s1ap.decode(good).values == {"cause": ("protocol", "semantic-error")}
+    good = s1ap.PROTOCOL.encode("ErrorIndication", {"Cause": ("protocol", "semantic-error")})
+    assert s1ap.PROTOCOL.decode(good).values == {"Cause": ("protocol", "semantic-error")}
     for octets in (b"", b"\xff" * 20, good[:3], b"GET / HTTP/1.1"):
         with pytest.raises(ProtocolError):
-            s1ap.decode(octets)
+            s1ap.PROTOCOL.decode(octets)

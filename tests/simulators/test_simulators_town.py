@@ -80,7 +80,7 @@ def test_what_is_on_the_wire_is_what_other_decoders_know(epc: Town) -> None:
     s1c = [f for f in frames(epc.directory / "wg-s1c.pcap") if SCTPChunkData in f]
     assert {f[IP].proto for f in s1c} == {132}
     assert {f[SCTPChunkData].proto_id for f in s1c} == {18}
-    names = {s1ap.decode(bytes(f[SCTPChunkData].data)).name for f in s1c}
+    names = {s1ap.PROTOCOL.decode(bytes(f[SCTPChunkData].data)).name for f in s1c}
     assert names >= {"S1SetupRequest", "InitialUEMessage", "InitialContextSetupResponse"}
     s1u = [bytes(f[UDP].payload) for f in frames(epc.directory / "wg-s1u.pcap", 20) if UDP in f]
     inner = [GTP_U_Header(octets) for octets in s1u]
