@@ -22,7 +22,7 @@ from experiments import (
     setups,
     signalling,
 )
-from experiments.model import Cell, Run
+from experiments.model import Cell, Run, busy_processors
 from experiments.profiles import Profile
 from experiments.progress import ticking
 from experiments.schedule import Planned, interleaved
@@ -118,7 +118,8 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
     for number, step in enumerate(steps, 1):
         if campaign.has(step.cell, step.repetition):
             continue
-        started, clock, load = time.time(), time.monotonic(), os.getloadavg()[0]
+        load, busy = os.getloadavg()[0], busy_processors()
+        started, clock = time.time(), time.monotonic()
         try:
             tell = partial("{}/{} {}".format, number, len(steps), describe(step.cell))
             with ticking(console, tell):
@@ -144,6 +145,7 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
             load=load,
             result=result,
             passed=passed,
+            busy=busy,
         )
         campaign.add(run)
         mark = {True: "[green]ok[/green]", False: "[red]FAILED[/red]", None: "  "}[passed]

@@ -116,6 +116,7 @@ def shown(one: Wire) -> dict[str, Any]:
         "protected": one.protected,
         "clear": sum(one.clear.values()),
         "imsis": list(one.imsis),
+        **({"excerpt": list(one.excerpt)} if one.excerpt else {}),
     }
 
 

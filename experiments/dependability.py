@@ -89,15 +89,16 @@ def run(
     flows = dict(zip(pair, made, strict=True))
     end = flows[victim].far
     time.sleep(seconds / 4)
-    began = time.monotonic()
+    began = time.time()
     mend = _DO[fault](bed, end)
     try:
-        time.sleep(max(0.0, seconds * 3 / 4 - (time.monotonic() - began)))
+        time.sleep(max(0.0, seconds * 3 / 4 - (time.time() - began)))
         streams = {neighbour: flows[neighbour].result()}
         own = flows[victim].near.action("stop-stream")
     finally:
         mend()
     _recovered(bed, victim)
+    back = time.time()
     streams[victim] = Stream(RATE, own)
     with contextlib.suppress(click.ClickException):
         # A VDU that was stopped has no listener any more: nothing of it arrived anywhere.
@@ -108,7 +109,30 @@ def run(
         "neighbour": streams[neighbour].summary(),
         "victim": streams[victim].summary() if streams[victim].seen else {"lost": None},
         "victim-broke": broke,
+        "timeline": _timeline(streams[neighbour], streams[victim], began, back),
     }, good
+
+
+def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> dict[str, Any]:
+    """Return when what happened, in seconds since the neighbour's stream began.
+
+    The clocks of VDUs and of this machine must agree, as for delays.
+    """
+    start = neighbour.seen["began-at"]
+    silent = None
+    if not victim.seen:
+        silent = (fault, back)
+    elif victim.lost and victim.seen["last"] < int(victim.sent["sent"]) - 1 - victim.lost / 2:
+        silent = (victim.seen["ended-at"], back)  # It did not come back while the stream lasted.
+    elif victim.lost:
+        at = victim.seen["gap-at"]
+        silent = (at, at + victim.seen["gap-ms"] / 1000)
+    return {
+        "fault_s": fault - start,
+        "back_s": back - start,
+        "ended_s": neighbour.seen["ended-at"] - start,
+        "silent": None if silent is None else [moment - start for moment in silent],
+    }
 
 
 def _recovered(bed: Testbed, name: str) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -42,6 +43,8 @@ class Run:
         started: seconds since the epoch.
         seconds: how long it took.
         load: load average of the machine over a minute, before it began.
+        busy: processors of the machine that something kept busy just before it began; None where
+            this was not looked at.
         result: figures, as the experiment names them.
         passed: the experiment's verdict, None where it only measures.
     """
@@ -56,6 +59,7 @@ class Run:
     load: float
     result: Mapping[str, Any]
     passed: bool | None = None
+    busy: float | None = None
     schema: int = SCHEMA
 
     def to_json(self) -> str:
@@ -111,6 +115,19 @@ def environment(root: Path) -> dict[str, Any]:
             "commit": "unknown" if commit.startswith("fatal") else commit,
         },
     }
+
+
+def busy_processors(seconds: float = 0.3) -> float:
+    """Return how many processors of this machine are at work (proc_stat(5)), over some seconds."""
+
+    def spent() -> int:
+        words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+        user, nice, system, _idle, _wait, irq, softirq = (int(word) for word in words[1:8])
+        return user + nice + system + irq + softirq
+
+    before = spent()
+    time.sleep(seconds)
+    return (spent() - before) / os.sysconf("SC_CLK_TCK") / seconds
 
 
 def host() -> dict[str, Any]:

@@ -65,6 +65,7 @@ def run(
         "rtt_p50_ms": trips["median"],
         "rtt_p99_ms": trips["p99"],
         "rtt_max_ms": trips["max"],
+        "rtt_within": told["echoes"]["rtt-ms-within"],
         "lost": told["echoes"]["sent"] - told["echoes"]["received"],
         "sent": told["echoes"]["sent"],
     }, None

@@ -99,7 +99,7 @@ PROFILES = {
     for profile in (
         Profile(
             name="quick",
-            first=[*_confidentiality(), Cell("reach", {"ports": "listening", "patience": 0.5})],
+            first=[*_confidentiality(), Cell("reach", {"patience": 0.5})],
             measured=_performance(["s6a"], 1),
             repetitions=2,
             last=[
@@ -113,7 +113,7 @@ PROFILES = {
             name="full",
             first=[
                 *_confidentiality(),
-                Cell("reach", {"ports": "listening", "patience": 0.5}),
+                Cell("reach", {"patience": 0.5}),
                 # Before a measurement of S1-U takes away what nsi-create put into force.
                 *_qos(10),
             ],
@@ -129,28 +129,6 @@ PROFILES = {
                 *_faults(_BOTH, FAULTS, 4),
                 Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
                 Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 2}),
-            ],
-            functions=True,
-        ),
-        # All links, all ports, long measurements: hours.
-        Profile(
-            name="exhaustive",
-            first=[
-                *_confidentiality(),
-                Cell("reach", {"ports": "all", "patience": 1.0}),
-                *_qos(10),
-            ],
-            measured=[
-                *_performance(list(LINKS), 5),
-                *_beside(DOUBLE, list(LINKS), 5),
-                *_beside(SITES, ["s6a"], 10),
-                *_signalling((EMBB, URLLC, DOUBLE), 200),
-            ],
-            repetitions=5,
-            last=[
-                *_faults(_BOTH, FAULTS, 12),
-                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 5}),
-                Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 5}),
             ],
             functions=True,
         ),

@@ -103,18 +103,17 @@ def controls(found: Slice, vnf: Vnf) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool]:
+def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
     """Check that all forbidden attempts fail, and that all allowed ones work.
 
     Args:
         bed: with the slices.
-        ports: "listening" tries the TCP ports on which any VNF listens and those of the EPC; "all"
-            tries every port of the management addresses besides.
         patience: seconds a TCP attempt may stay without an answer.
 
     Returns:
-        The number of attempts by result, and every attempt that reached a target. Also whether only
-        those open by design did, and every control did.
+        The number of attempts by result, every attempt that reached a target, and per pair of VNFs
+        how many were made and how many reached it. Also whether only those open by design did, and
+        every control did.
     """
     everyone = bed.all_vnfs()
     whose = {
@@ -133,8 +132,6 @@ def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool
         told = []
         for vnf in one.vnfs.values():
             planned = [*attempts(bed, vnf, by_attacker[str(vnf)], tried), *controls(one, vnf)]
-            if ports == "all":
-                planned += _every_port(bed, vnf)
             told.append((vnf, planned, _probe(vnf, planned, patience)))
         return told
 
@@ -147,6 +144,7 @@ def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool
     reached: list[dict[str, Any]] = []
     missing: list[str] = []
     count = 0
+    matrix: dict[str, dict[str, dict[str, Any]]] = {str(vnf): {} for vnf in everyone}
     for vnf, planned, told in (row for rows in work.values() for row in rows):
         for way, table in told["outcomes"].items():
             for outcome, number in table.items():
@@ -155,14 +153,18 @@ def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool
         opened = {(number, port) for number, port in told["open"]}
         for number, attempt in enumerate(planned):
             token = attempt.get("token", "")
+            whom, kind = whose[attempt["to"]]
             if attempt["label"] == "control":
                 count += 1
+                came = (number, PORT) in opened and token in tokens
+                matrix[str(vnf)][whom] = {"tunnel": came}
                 if (number, PORT) not in opened:
                     missing.append(f"{token} (TCP)")
                 if token not in tokens:
                     missing.append(token)
                 continue
-            whom, kind = whose[attempt["to"]]
+            cell = matrix[str(vnf)].setdefault(whom, {"attempts": 0, "allowed": 0, "forbidden": 0})
+            cell["attempts"] += _attempted(attempt)
             row = {"from": str(vnf), "to": whom, "way": attempt["label"], "address": kind}
             reached += [
                 {**row, "port": port, "protocol": "tcp"} for at, port in opened if at == number
@@ -173,16 +175,23 @@ def run(bed: Testbed, ports: str, patience: float) -> tuple[dict[str, Any], bool
             raise click.ClickException(
                 f"{vnf} reached {told['opened']} ports, more than an answer tells of"
             )
+    for row in reached:
+        matrix[row["from"]][row["to"]]["allowed" if by_design(row) else "forbidden"] += 1
     unexpected = [r for r in reached if not by_design(r)]
     return {
         "pairs": len(list(strangers(bed))),
-        "tcp-ports": ("1-65535 on management; " if ports == "all" else "")
-        + ", ".join(map(str, tried)),
+        "tcp-ports": ", ".join(map(str, tried)),
         "outcomes": outcomes,
         "unexpected": unexpected,
         "open-by-design": len(reached) - len(unexpected),
         "control": {"attempts": count, "failed": missing},
+        "matrix": matrix,
     }, not unexpected and count > 0 and not missing
+
+
+def _attempted(attempt: Mapping[str, Any]) -> int:
+    """Return how many connections and datagrams an attempt is."""
+    return len(attempt["ports"]) + ("datagram" in attempt)
 
 
 def _listeners(found: Slice) -> list[Vnf]:
@@ -199,14 +208,3 @@ def _listen(vnf: Vnf) -> list[int]:
 def _probe(vnf: Vnf, planned: Sequence[Mapping[str, Any]], patience: float) -> dict[str, Any]:
     text = json.dumps(planned, separators=(",", ":"))
     return vnf.action("probe", attempts=text, patience_ms=round(patience * 1000))
-
-
-def _every_port(bed: Testbed, vnf: Vnf) -> list[dict[str, Any]]:
-    """Return attempts at all TCP ports of one management address of another slice.
-
-    Each VNF takes the address of the VNF at its own place in the next slice.
-    """
-    names = list(bed.slices)
-    other = bed.slices[names[(names.index(vnf.slice) + 1) % len(names)]]
-    target = list(other.vnfs.values())[list(bed.slices[vnf.slice].vnfs).index(vnf.name)]
-    return [{"to": target.management, "ports": "all", "label": "routed"}]

@@ -77,6 +77,7 @@ class Stream:
             "delay_p50_ms": delay.get("median"),
             "delay_p99_ms": delay.get("p99"),
             "delay_max_ms": delay.get("max"),
+            "delay_within": self.seen.get("delay-ms-within", []),
         }
 
 

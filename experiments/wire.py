@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +27,11 @@ _ND, _MLD = set(range(133, 138)), {130, 131, 132, 143}
 
 @dataclass(frozen=True)
 class Wire:
-    """The frames of a capture by what they carry."""
+    """The frames of a capture by what they carry, and some of them as dissected."""
 
     frames: dict[str, int]
     imsis: tuple[str, ...]
+    excerpt: tuple[str, ...] = ()
 
     @property
     def clear(self) -> dict[str, int]:
@@ -40,6 +42,12 @@ class Wire:
     def protected(self) -> int:
         """Frames of a VPN."""
         return sum(n for kind, n in self.frames.items() if kind in PROTECTED)
+
+
+EXCERPT = 2
+"""Frames of each kind that are shown as dissected."""
+_FIELDS = ("frame.protocols", "icmpv6.type", "e212.imsi", "frame.time_relative", "frame.len",
+           "ip.src", "ipv6.src", "ip.dst", "ipv6.dst")  # fmt: skip
 
 
 def _tshark(file: Path, *words: str) -> list[str]:
@@ -80,11 +88,28 @@ def dissect(file: Path) -> Wire:
     Raises:
         click.ClickException: tshark is missing or cannot read it.
     """
-    fields = ("-T", "fields", "-e", "frame.protocols", "-e", "icmpv6.type", "-e", "e212.imsi")
+    fields = [word for name in _FIELDS for word in ("-e", name)]
     frames: collections.Counter[str] = collections.Counter()
     imsis: set[str] = set()
-    for line in _tshark(file, *fields):
-        protocols, icmp6, imsi = (*line.split("\t"), "", "")[:3]
-        frames[kind(protocols, icmp6)] += 1
+    shown: collections.Counter[str] = collections.Counter()
+    excerpt = []
+    for line in _tshark(file, "-T", "fields", *fields):
+        protocols, icmp6, imsi, *place = (*line.split("\t"), *[""] * len(_FIELDS))[: len(_FIELDS)]
+        what = kind(protocols, icmp6)
+        frames[what] += 1
         imsis.update(filter(None, imsi.split(",")))
-    return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)))
+        tells = f"{what} with an IMSI" if imsi else what
+        if what not in NEIGHBOURS and shown[tells] < EXCERPT:
+            shown[tells] += 1
+            excerpt.append(_line(place, protocols, imsi))
+    return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)), tuple(excerpt))
+
+
+def _line(place: Sequence[str], protocols: str, imsi: str) -> str:
+    """Return a frame of an excerpt: seconds, addresses, bytes, layers, identity."""
+    seconds, size, *addresses = place
+    source, target = (
+        one or other for one, other in zip(addresses[::2], addresses[1::2], strict=True)
+    )
+    identity = f", IMSI {imsi.split(',')[0]}" if imsi else ""
+    return f"{float(seconds or 0):.6f} s  {source} > {target}  {size} bytes  {protocols}{identity}"

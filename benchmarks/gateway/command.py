@@ -20,24 +20,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @click.command(name="gateway")
 @click.option(
-    "--profile", type=click.Choice(sorted(measure.PROFILES)), default="quick", show_default=True
+    "--rounds", type=click.IntRange(1, 100), default=measure.STANDARD.rounds, show_default=True
 )
-@click.option("--rounds", type=click.IntRange(1, 100), help="Repetitions; default the profile's.")
 @click.option("--seed", default=1, show_default=True, help="Of the order of runs.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(profile: str, rounds: int | None, seed: int, out: Path) -> None:
-    """Measure plain forwarding, WireGuard and IPsec by turns: sizes, mixes, tunnels, HTTP users."""
+def main(rounds: int, seed: int, out: Path) -> None:
+    """Measure plain forwarding, WireGuard and IPsec by turns, with many loads."""
     reason = missing()
     if reason:
         raise click.ClickException(f"this machine {reason}")
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(width=140, highlight=False)
-    wanted = measure.PROFILES[profile]
-    wanted = replace(wanted, rounds=rounds or wanted.rounds)
+    wanted = replace(measure.STANDARD, rounds=rounds)
     backends, without = measure.backends(wanted)
     document = header() | {
-        "profile": profile,
         "seed": seed,
         "environment": environment(ROOT),
         "left-out": without,

@@ -62,7 +62,6 @@ IMIX = Load("imix", ((64, 7), (590, 4), (1514, 1)))
 #: The mix of 5G user plane that 6WIND publishes figures for (vSecGW, 2022).
 IMIX2_SHARES = ((64, 8), (127, 36), (255, 11), (511, 4), (1024, 2), (1539, 39))
 IMIX2 = Load("imix2", IMIX2_SHARES)
-ASYMMETRIC = Load("imix 90/10", IMIX.shares, 0.9)
 ASYMMETRIC2 = Load("imix2 90/10", IMIX2_SHARES, 0.9)
 
 

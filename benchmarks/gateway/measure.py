@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.gateway.backends import Ipsec, Plain, WireGuard
 from benchmarks.gateway.generator import Loop, find
-from benchmarks.gateway.loads import ASYMMETRIC, ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
+from benchmarks.gateway.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
 from benchmarks.gateway.route import Backend, Route, Spent
 from benchmarks.gateway.users import Server
 from experiments.model import Cell, Run
@@ -22,7 +22,7 @@ from experiments.schedule import Planned, interleaved
 WINDOW = 256
 #: Share of packets that may be lost.
 LOSS = 0.001
-FORWARDING, HTTP = "forwarding", "http"
+FORWARDING, PINNED, HTTP = "forwarding", "pinned", "http"
 
 
 @dataclass(frozen=True)
@@ -31,37 +31,34 @@ class Profile:
 
     Attributes:
         loads: Of one tunnel of each backend.
-        many: Counts of tunnels besides.
-        many_loads: Loads of those.
+        many: Counts of tunnels besides, with their loads.
         users: HTTP users at the same time.
         seconds: Of each measurement of forwarding.
         warm: Seconds before.
         users_seconds: Of each measurement of HTTP.
         rounds: Repetitions.
+        cores: To how many processors the gateway is pinned, one after another, with IMIX.
     """
 
     loads: Sequence[Load]
-    many: Sequence[int]
-    many_loads: Sequence[Load]
+    many: Mapping[int, Sequence[Load]]
     users: Sequence[int]
     seconds: float
     warm: float
     users_seconds: float
     rounds: int
+    cores: Sequence[int] = ()
 
 
-PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(
-        (*(fixed(size) for size in SIZES), IMIX, IMIX2, ASYMMETRIC2), (32, 1000), (IMIX,),
-        (32, 256), 1.0, 0.2, 2.0, 3,
-    ),
-    "full": Profile(
-        (*(fixed(size, down) for down in (1.0, 0.0) for size in SIZES),
-         IMIX, IMIX2, ASYMMETRIC, ASYMMETRIC2),
-        (32, 1000), (fixed(64), fixed(1514), IMIX, IMIX2, ASYMMETRIC2),
-        (32, 256, 1000), 3.0, 0.5, 10.0, 5,
-    ),
-}  # fmt: skip
+#: Sizes that others publish with 1, 2 and 4 tunnels.
+FLOW_SIZES = (128, 512, 1024, 1400)
+_FLOWS = tuple(fixed(size) for size in FLOW_SIZES)
+STANDARD = Profile(
+    (*(fixed(size) for size in SIZES), *(fixed(size, 0.0) for size in (64, 512, 1024, 1514)),
+     IMIX, IMIX2, ASYMMETRIC2),
+    {2: _FLOWS, 4: _FLOWS, 32: (IMIX,), 1000: (IMIX,)}, (32, 256), 1.0, 0.2, 2.0, 3,
+    tuple(n for n in (1, 2, 4, 8, 16, 32) if n <= (os.cpu_count() or 1)),
+)  # fmt: skip
 
 
 def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
@@ -81,13 +78,17 @@ def cells(profile: Profile, found: Iterable[Backend]) -> list[Cell]:
     """Return the cells; `place` is where one stands in a table."""
     wanted: list[Cell] = []
     for backend in found:
-        loads = profile.loads if backend.tunnels == 1 else profile.many_loads
+        loads = profile.loads if backend.tunnels == 1 else profile.many[backend.tunnels]
         base = {"backend": backend.name, "tunnels": backend.tunnels}
         for load in loads:
             size = load.shares[0][0] if len(load.shares) == 1 else None
             more = {"load": load.name, "size": size, "down": load.down, "place": len(wanted)}
             wanted.append(Cell(FORWARDING, base | more))
         if backend.tunnels == 1:
+            wanted += [
+                Cell(PINNED, base | {"load": str(n), "cores": n, "place": len(wanted) + place})
+                for place, n in enumerate(profile.cores)
+            ]
             wanted += [
                 Cell(HTTP, base | {"load": str(users), "users": users, "place": len(wanted) + n})
                 for n, users in enumerate(profile.users)
@@ -100,7 +101,8 @@ class Bench:
 
     def __init__(self, profile: Profile, found: Sequence[Backend], folder: Path) -> None:
         self.profile, self._found, self._folder = profile, found, folder
-        self._loads = {load.name: load for load in (*profile.loads, *profile.many_loads)}
+        every = (profile.loads, *profile.many.values())
+        self._loads = {load.name: load for loads in every for load in loads}
         self._routes: dict[tuple[str, int], Route] = {}
         self._servers: dict[str, Server] = {}
         self._windows: dict[str, int] = {}
@@ -143,15 +145,20 @@ class Bench:
         if cell.experiment == HTTP:
             return self._http(p["backend"], p["users"])
         route = self._routes[p["backend"], p["tunnels"]]
-        load = self._loads[p["load"]]
+        if cell.experiment == PINNED:
+            with route.pinned(p["cores"]):
+                return self._forwarded(route, IMIX, cell.key)
+        return self._forwarded(route, self._loads[p["load"]], cell.key)
+
+    def _forwarded(self, route: Route, load: Load, key: str) -> dict[str, Any]:
         loop = Loop(load, route.end("field"), route.end("core"), route.backend.mtu)
         try:
-            window = self._windows.get(cell.key, WINDOW)
+            window = self._windows.get(key, WINDOW)
             timing = (self.profile.warm, self.profile.seconds)
             outcome = find(loop, window, *timing, route.spent, LOSS)
         finally:
             loop.close()
-        self._windows[cell.key] = outcome.window
+        self._windows[key] = outcome.window
         bits = outcome.frames * load.mean * 8
         spent = difference(outcome.marks)
         return {

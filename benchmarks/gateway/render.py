@@ -13,11 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.gateway.loads import IMIX, IMIX2
-from benchmarks.gateway.measure import FORWARDING, HTTP, LOSS, WINDOW
+from benchmarks.gateway.measure import FLOW_SIZES, FORWARDING, HTTP, LOSS, PINNED, WINDOW
 from benchmarks.gateway.summary import CSV_HEAD, Row, csv_rows, curve, mixes, reference, rows
 from benchmarks.gateway.users import BODY
 from experiments.model import Run
 from experiments.report import figures
+from experiments.report.figures import Book
 from experiments.stats import Estimate, single
 
 HERE = Path(__file__).parent
@@ -27,7 +28,9 @@ STYLES = Path(figures.__file__).parent
 def write(document: Mapping[str, Any], runs: Sequence[Run], file: Path) -> tuple[Path, Path]:
     """Write the page and the CSV file beside the JSON file; return their paths."""
     page, table = file.with_suffix(".html"), file.with_suffix(".csv")
-    page.write_text(html(document, runs), encoding="utf-8")
+    book = Book(f"{file.stem}-figures")
+    page.write_text(html(document, runs, book), encoding="utf-8")
+    book.write(file.parent)
     with open(table, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(CSV_HEAD)
@@ -35,19 +38,25 @@ def write(document: Mapping[str, Any], runs: Sequence[Run], file: Path) -> tuple
     return page, table
 
 
-def html(document: Mapping[str, Any], runs: Sequence[Run]) -> str:
-    """Return the page; it needs no other file and no network."""
+def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = None) -> str:
+    """Return the page; it needs no other file and no network to be read.
+
+    Args:
+        document: what the runs were made with.
+        runs: of the benchmark.
+        book: gets the figures, to which the page refers as files.
+    """
+    book = book or Book("figures")
     environment = Environment(
         loader=FileSystemLoader([HERE, STYLES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    forwarding = rows(runs, FORWARDING)
+    forwarding, pinned = rows(runs, FORWARDING), rows(runs, PINNED)
     stamps = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
     loads = [run.load for run in runs]
     return environment.get_template("page.html.j2").render(
-        profile=document["profile"],
         env=document["environment"],
         kinds=document["backends"],
         without=document["left-out"],
@@ -57,8 +66,10 @@ def html(document: Mapping[str, Any], runs: Sequence[Run]) -> str:
         ended=max(stamps),
         load=f"{min(loads):.1f} to {max(loads):.1f}",
         rounds=max(run.repetition for run in runs) + 1,
-        figures=_figures(forwarding),
+        figures=_figures(forwarding, pinned, book),
         forwarding=[_forwarding(row) for row in forwarding],
+        flows=_flows(forwarding),
+        pinned=[_forwarding(row) for row in pinned],
         http=[_http(row) for row in rows(runs, HTTP)],
         body=BODY >> 10,
         mixes=mixes(forwarding),
@@ -69,7 +80,7 @@ def html(document: Mapping[str, Any], runs: Sequence[Run]) -> str:
     )
 
 
-def _figures(table: Sequence[Row]) -> list[dict[str, str]]:
+def _figures(table: Sequence[Row], pinned: Sequence[Row], book: Book) -> list[dict[str, str]]:
     names = list(dict.fromkeys(row.backend for row in table))
     size = "frame size in bytes"
     made = []
@@ -79,16 +90,82 @@ def _figures(table: Sequence[Row]) -> list[dict[str, str]]:
             ("to_plain", "rate per core, over plain", "The same, over plain forwarding"),
             ("gbps", "Gbit/s of the path", "Rate of the whole path, all on this machine"),
         ):
-            series = [(name, curve(table, name, down, what)) for name in names]
+            series: list[figures.Curve] = [(name, curve(table, name, down, what)) for name in names]
             if any(points for _, points in series):
                 caption = f"{text}, frames {way}; bars are 95 % intervals over rounds."
-                svg = figures.curves(series, caption, (size, axis))
-                made.append({"svg": svg, "text": caption})
+                if (what, down) == ("gbps", 1.0):
+                    series += _vendors()
+                    caption += " Beside it what others publish, on machines of their own."
+                made.append(book.add(figures.curves(series, caption, (size, axis)), caption))
     if published := _shapes(table, names):
         caption = "Rate per core at each size, over that at 1024 bytes of the same source."
-        svg = figures.curves(published, caption, (size, "over that at 1024 bytes"))
-        made.append({"svg": svg, "text": caption})
+        figure = figures.curves(published, caption, (size, "over that at 1024 bytes"))
+        made.append(book.add(figure, caption))
+    if flows := _over_flows(table, names):
+        caption = f"Rate of the whole path by the number of tunnels, frames of {_FLOW_SIZE} bytes."
+        figure = figures.curves(flows, caption, ("tunnels", "Gbit/s of the path"))
+        made.append(book.add(figure, caption))
+    if pinned:
+        over = [
+            (name, [(float(r.load), r.figures["gbps"]) for r in pinned if r.backend == name])
+            for name in names
+        ]
+        caption = "Rate of the whole path with IMIX, the gateway pinned to so many processors."
+        figure = figures.curves(over, caption, ("processors", "Gbit/s of the path"))
+        made.append(book.add(figure, caption))
     return made
+
+
+_FLOW_SIZE = 1024
+_COUNTS = (1, 2, 4)
+"""Of tunnels, in the order of the published figures."""
+
+
+def _vendors() -> list[figures.Curve]:
+    """Return published rates by size with one tunnel."""
+    return [
+        (item["id"], [(float(size), single(rates[0])) for size, rates in item["sizes"].items()])
+        for item in reference()
+        if "sizes" in item
+    ]
+
+
+def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
+    """Return rates of one frame size by the number of tunnels, ours and published."""
+    found: list[figures.Curve] = []
+    for name in names:
+        points = [
+            (float(r.tunnels), r.figures["gbps"])
+            for r in table
+            if (r.backend, r.load) == (name, str(_FLOW_SIZE)) and r.tunnels in _COUNTS
+        ]
+        if len(points) > 1:
+            found.append((name, points))
+    if found:
+        for item in reference():
+            if rates := item.get("sizes", {}).get(_FLOW_SIZE):
+                given = zip(_COUNTS, rates, strict=True)
+                found.append((item["id"], [(float(n), single(rate)) for n, rate in given]))
+    return found
+
+
+def _flows(table: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return rates of the path by frame size with 1, 2 and 4 tunnels, ours and published."""
+    rates = {(r.backend, r.load, r.tunnels): r.figures["gbps"].mean for r in table}
+    found = [
+        {"whose": name, "size": size,
+         "cells": [f"{rates[name, str(size), n]:.3f}" for n in _COUNTS]}
+        for name in dict.fromkeys(r.backend for r in table)
+        for size in FLOW_SIZES
+        if all((name, str(size), n) in rates for n in _COUNTS)
+    ]  # fmt: skip
+    if found:
+        found += [
+            {"whose": item["id"], "size": size, "cells": [f"{rate:g}" for rate in given]}
+            for item in reference()
+            for size, given in item.get("sizes", {}).items()
+        ]
+    return found
 
 
 def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
@@ -101,7 +178,10 @@ def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
     if result:
         for item in reference():
             if sizes := item.get("sizes"):
-                shape = [(float(size), single(rate / sizes[1024])) for size, rate in sizes.items()]
+                shape = [
+                    (float(size), single(rates[0] / sizes[1024][0]))
+                    for size, rates in sizes.items()
+                ]
                 result.append((item["id"], shape))
     return result
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -190,8 +191,24 @@ class Route(Block):
             tunnels if name == "field" else [CORE],
         )
 
-    def spent(self) -> Spent:
-        """Return processor time until now."""
+    @contextmanager
+    def pinned(self, cores: int) -> Iterator[None]:
+        """Keep the gateway's threads on the last processors while the block runs."""
+        everywhere = os.sched_getaffinity(0)
+        self._pin(set(sorted(everywhere)[-cores:]))
+        try:
+            yield
+        finally:
+            self._pin(everywhere)
+
+    def _pin(self, processors: set[int]) -> None:
+        threads = [*self._wires()[True], *self._processes()]
+        for thread in threads:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), processors)
+
+    def _wires(self) -> dict[bool, list[Path]]:
+        """Return the threads that poll wires: the gateway's (True), and all others."""
         if not self._threads:
             mine = {f"napi/{self.device(letter)}-" for letter in "gh"}
             wires = [(t, n) for t, n in _kernel_threads() if n.startswith(f"napi/{self.tag}")]
@@ -199,12 +216,17 @@ class Route(Block):
                 own: [t for t, n in wires if any(n.startswith(m) for m in mine) is own]
                 for own in (True, False)
             }
-        processes = [
-            stat
-            for pid in self.backend.gateway_pids()
-            for stat in Path(f"/proc/{pid}/task").glob("*/schedstat")
-        ]
-        gateway = _run_time([*(t / "schedstat" for t in self._threads[True]), *processes])
+        return self._threads
+
+    def _processes(self) -> list[Path]:
+        """Return the threads of the processes that are the gateway's data path."""
+        pids = self.backend.gateway_pids()
+        return [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
+
+    def spent(self) -> Spent:
+        """Return processor time until now."""
+        mine = [*self._wires()[True], *self._processes()]
+        gateway = _run_time(thread / "schedstat" for thread in mine)
         if self.backend.kernel_workers:
             # What one end encrypts the other decrypts: half of it is the gateway's.
             shared = (t for t, n in _kernel_threads() if n.startswith("kworker/"))

@@ -1,14 +1,19 @@
-"""Plots of a report, as SVG text to put into the page."""
+"""Figures of a report: a plot as SVG text and PDF, and the numbers in it as a table."""
 
 from __future__ import annotations
 
+import csv
+import html
 import io
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib import pyplot, ticker
+from matplotlib import lines, patches, pyplot, ticker
 
 from experiments.report.summary import Ratio
 from experiments.stats import Estimate
@@ -29,6 +34,8 @@ STYLE: Any = {
     "svg.fonttype": "none",
     # Stable names inside the SVG: the same runs give the same bytes.
     "svg.hashsalt": "osm-vpnaas",
+    # Text in the PDF stays text.
+    "pdf.fonttype": 42,
 }
 WIDTH = 4.8
 """Inches; with the font above, text is readable on a phone and no larger than the page's own."""
@@ -38,13 +45,58 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#0072B2", "marker": "o", "linestyle": "-"},
     {"color": "#D55E00", "marker": "D", "linestyle": "--"},
     {"color": "#009E73", "marker": "^", "linestyle": "-."},
+    {"color": "#CC79A7", "marker": "v", "linestyle": (0, (5, 1))},
 )
 
 Curve = tuple[str, Sequence[tuple[float, Estimate]]]
 """Its name, and its points with what was measured at each."""
 
 
-def _svg(figure: Any, title: str) -> str:
+@dataclass(frozen=True)
+class Figure:
+    """A figure in the forms that a reader may want.
+
+    Attributes:
+        svg: For the page: it scales, and has the browser's font.
+        drawn: What it was made of; `Book.write` makes a PDF of it.
+        rows: The numbers, the heading first.
+    """
+
+    svg: str
+    drawn: Any
+    rows: Sequence[Sequence[Any]]
+
+
+class Book:
+    """The figures of one page, numbered from 1 in the order in which they are added."""
+
+    def __init__(self, folder: str) -> None:
+        """Name the folder, relative to the page, in which `write` puts the files."""
+        self.folder = folder
+        self._figures: list[Figure] = []
+
+    def add(self, figure: Figure, text: str) -> dict[str, str]:
+        """Number a figure; return what the page needs of it."""
+        self._figures.append(figure)
+        number = str(len(self._figures))
+        name = f"{self.folder}/figure-{number}"
+        return {"number": number, "svg": figure.svg, "text": text, "file": name}
+
+    def write(self, directory: Path) -> None:
+        """Write each figure as SVG, PDF and CSV into the folder beside the page."""
+        folder = directory / self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, figure in enumerate(self._figures, 1):
+            file = folder / f"figure-{number}.svg"
+            file.write_text(figure.svg + "\n", encoding="utf-8")
+            with pyplot.rc_context(STYLE):
+                said = {"CreationDate": None, "Creator": None}
+                figure.drawn.savefig(file.with_suffix(".pdf"), metadata=said)
+            with open(file.with_suffix(".csv"), "w", newline="", encoding="utf-8") as stream:
+                csv.writer(stream).writerows(figure.rows)
+
+
+def _made(figure: Any, title: str, rows: Sequence[Sequence[Any]]) -> Figure:
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
@@ -52,15 +104,49 @@ def _svg(figure: Any, title: str) -> str:
     text = text[text.index("<svg") :]
     # Scale with the page; the browser's own font, which a reader can enlarge.
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
-    return text.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)
+    return Figure(text, figure, rows)
 
 
-#: Marks of a logarithmic axis, by how much of it is seen.
-_COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
-_FINE = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5)
+#: Marks of a logarithmic axis, those that tell most first.
+_MARKS = tuple(
+    tuple(digit * 10.0**power for power in range(-6, 7) for digit in digits)
+    for digits in ((1,), (2, 5), (3, 7), (1.5, 4), (1.2, 2.5, 6, 8), (1.1, 1.3, 1.4, 1.8, 9))
+)
 
 
-def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: str) -> str:
+def marks(low: float, high: float, room: float) -> list[float]:
+    """Return the marks of a logarithmic axis whose labels do not touch.
+
+    Args:
+        low, high: ends of the axis.
+        room: what a label takes of the axis' length, 0 to 1.
+    """
+    taken: list[float] = []
+    whole = math.log(high / low)
+    for group in _MARKS:
+        for mark in group:
+            if low <= mark <= high and all(
+                abs(math.log(mark / other)) / whole >= room for other in taken
+            ):
+                taken.append(mark)
+        if len(taken) >= 5:
+            break
+    return sorted(taken)
+
+
+def _logarithmic(axis: Any, low: float, high: float, room: float) -> None:
+    """Mark a logarithmic axis."""
+    found = marks(low, high, room)
+    axis.set_ticks(found, [f"{mark:g}" for mark in found])
+    axis.set_minor_locator(ticker.NullLocator())
+
+
+def _ends(value: Estimate) -> tuple[Any, Any]:
+    return (value.low, value.high) if value.known else ("", "")
+
+
+def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: str) -> Figure:
     """Plot ratios as points with their confidence intervals, together with published ones.
 
     Ratios with the same label are in one row. The axis is logarithmic: half and double are equally
@@ -82,47 +168,21 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
         low, high = axes.get_xlim()
         low, high = min(low, 0.8), max(high, 1.25)
         axes.set_xlim(low, high)
-        ticks = [t for t in (_COARSE if high / low > 8 else _FINE) if low <= t <= high]
-        # As many as have room.
-        ticks = [t for t in ticks if t == 1 or len(ticks) < 9 or ticks.index(t) % 2 == 0]
-        axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
-        axes.minorticks_off()
+        _logarithmic(axes.xaxis, low, high, 0.14)
         axes.set_yticks(list(rows.values()), list(rows))
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.grid(axis="y", visible=False)
         # Under the row names too, for which there is room; centred it would be cut off.
         axes.set_xlabel(axis, loc="right")
         figure.tight_layout()
-        return _svg(figure, title)
+        rows_of = [
+            (one.label, one.source or "this campaign", one.value.mean, *_ends(one.value))
+            for one in (*ours, *published)
+        ]
+        return _made(figure, title, [("row", "source", "ratio", "low", "high"), *rows_of])
 
 
-def delays(rows: Sequence[tuple[str, float, float, float]], budget: float, title: str) -> str:
-    """Plot median, 99th percentile and maximum of one-way delays (ms) against a budget."""
-    with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(WIDTH, 0.95 + 0.42 * len(rows)))
-        for y, (_, median, tail, most) in enumerate(reversed(rows)):
-            axes.plot([median, most], [y, y], color="#999999", linewidth=1.5, zorder=1)
-            axes.plot([median], [y], linestyle="none", markersize=7, **OURS)
-            axes.plot([tail], [y], linestyle="none", markersize=7, color="#0072B2", marker="|",
-                      markeredgewidth=2)  # fmt: skip
-            axes.plot([most], [y], linestyle="none", markersize=6, color="#D55E00", marker="x")
-        axes.axvline(budget, color="#D55E00", linestyle="--", linewidth=1.2)
-        axes.text(budget, len(rows) - 0.4, f"budget {budget:g} ms ", va="bottom", ha="right",
-                  color="#D55E00")  # fmt: skip
-        axes.set_xscale("log")
-        low, high = axes.get_xlim()
-        ticks = [t for t in (0.1, 1, 10, 100, 1000) if low <= t <= high]
-        axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
-        axes.minorticks_off()
-        axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
-        axes.set_ylim(-0.6, len(rows) - 0.05)
-        axes.grid(axis="y", visible=False)
-        axes.set_xlabel("one-way delay in ms", loc="right")
-        figure.tight_layout()
-        return _svg(figure, title)
-
-
-def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> str:
+def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Figure:
     """Plot curves over sizes with their confidence intervals; the vertical axis is logarithmic.
 
     A curve without points is left out and keeps its look, so that figures of one page agree.
@@ -143,12 +203,152 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> st
         axes.set_yscale("log")
         # By the means: one wide interval would make all else flat.
         axes.set_ylim(min(means) / 2, max(means) * 2)
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(ticker.LogLocator(subs=(2, 5)))
-        axes.yaxis.set_minor_formatter("{x:g}")
+        _logarithmic(axes.yaxis, *axes.get_ylim(), 0.07)
         axes.set_xlim(left=0)
         axes.set_xlabel(axes_names[0])
         axes.set_ylabel(axes_names[1])
         axes.legend(frameon=False, fontsize=9)
         figure.tight_layout()
-        return _svg(figure, title)
+        head = ("curve", axes_names[0], axes_names[1], "low", "high")
+        told = [
+            (name, size, value.mean, *_ends(value))
+            for name, points in rows
+            for size, value in points
+        ]
+        return _made(figure, title, [head, *told])
+
+
+Distribution = tuple[str, Sequence[tuple[float, float]]]
+"""Its name, and (percent, ms): so many percent took no longer than that."""
+
+
+def distributions(
+    rows: Sequence[Distribution], title: str, axis: str, budget: float | None = None
+) -> Figure:
+    """Plot how many percent of samples took no longer than a time; the time is logarithmic."""
+    with pyplot.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 3.2))
+        for (name, points), look in zip(rows, LOOKS, strict=False):
+            line = ([ms for _, ms in points], [share for share, _ in points])
+            plain = {**look, "marker": ""}
+            axes.plot(*line, label=name, linewidth=1.8, **plain)
+        times = [max(ms, 1e-3) for _, points in rows for _, ms in points]
+        low, high = min(times) / 1.3, max(*times, budget or 0) * 1.3
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+        _logarithmic(axes.xaxis, low, high, 0.12)
+        axes.set_ylim(0, 101)
+        if budget is not None:
+            axes.axvline(budget, color="#333333", linestyle="--", linewidth=1, zorder=1,
+                         label=f"budget {budget:g} ms")  # fmt: skip
+        axes.set_xlabel(axis)
+        axes.set_ylabel("percent within")
+        # Above the plot: a curve may pass anywhere inside.
+        axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+        figure.tight_layout()
+        told = [(name, share, ms) for name, points in rows for share, ms in points]
+        return _made(figure, title, [("curve", "percent", "ms"), *told])
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a fault did to two streams. Times are seconds since the neighbour's stream began.
+
+    Attributes:
+        label: What was broken, and where.
+        at: When.
+        back: When the victim's link worked again.
+        ended: When the streams ended.
+        silent: From when to when nothing of the victim's stream arrived; None where nothing is
+            missing.
+    """
+
+    label: str
+    at: float
+    back: float
+    ended: float
+    silent: tuple[float, float] | None
+
+
+def timeline(rows: Sequence[Fault], title: str) -> Figure:
+    """Plot a victim's stream and its neighbour's for each fault over the time."""
+    with pyplot.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.5 * len(rows)))
+        theirs, own, broken = OURS["color"], "#009E73", PUBLISHED["color"]
+        for y, row in enumerate(reversed(rows)):
+            axes.barh(y + 0.17, row.ended, height=0.22, color=theirs)
+            axes.barh(y - 0.17, row.ended, height=0.22, color=own)
+            if row.silent is not None:
+                start, end = row.silent
+                axes.barh(y - 0.17, end - start, left=start, height=0.22, color="white",
+                          edgecolor=broken, hatch="////")  # fmt: skip
+            axes.plot([row.at] * 2, [y - 0.4, y + 0.4], color="black", linewidth=1.5)
+            axes.plot([row.back], [y - 0.17], linestyle="none", marker="|", markersize=12,
+                      markeredgewidth=2.5, color=broken)  # fmt: skip
+        axes.set_yticks(range(len(rows)), [row.label for row in reversed(rows)])
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
+        axes.set_xlabel("seconds", loc="right")
+        legend = [
+            patches.Patch(color=theirs, label="neighbour's stream"),
+            patches.Patch(color=own, label="victim's stream"),
+            patches.Patch(facecolor="white", edgecolor=broken, hatch="////", label="silence"),
+            lines.Line2D([], [], color="black", label="fault"),
+            lines.Line2D([], [], color=broken, linestyle="none", marker="|", markersize=10,
+                         markeredgewidth=2.5, label="link back"),
+        ]  # fmt: skip
+        axes.legend(handles=legend, frameon=False, fontsize=8, ncols=3, loc="lower right",
+                    bbox_to_anchor=(1, 1))  # fmt: skip
+        figure.tight_layout()
+        head = ("fault", "at s", "link back s", "streams ended s", "silent from s", "silent to s")
+        told = [(row.label, row.at, row.back, row.ended, *(row.silent or ("", ""))) for row in rows]
+        return _made(figure, title, [head, *told])
+
+
+#: Where an EPC's VNFs stand in its box, 0 to 1 each way; others stand on a circle.
+_PLACES = {"enb": (0.1, 0.5), "mme": (0.5, 0.83), "hss": (0.9, 0.83), "spgwc": (0.9, 0.5),
+           "spgwu": (0.5, 0.17)}  # fmt: skip
+
+Drawn = Mapping[str, Sequence[tuple[str, str, str]]]
+"""Per slice or service, its links: name and both VNFs."""
+
+
+def topology(drawn: Drawn, names: Mapping[str, str], title: str) -> Figure:
+    """Draw which VNFs were up, and the links between them."""
+    with pyplot.rc_context({**STYLE, "axes.grid": False}):
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 2.5 * len(drawn)))
+        axes.set_axis_off()
+        axes.set_xlim(-0.06, 1.06)
+        axes.set_ylim(-1.08 * len(drawn) + 0.02, 0.02)
+        for number, (name, links) in enumerate(drawn.items()):
+            base = -1.08 * number - 1
+            axes.add_patch(patches.FancyBboxPatch((-0.03, base), 1.06, 0.96, facecolor="#f4f6f8",
+                           boxstyle="round,pad=0.02", edgecolor="#8a9097"))  # fmt: skip
+            axes.text(0, base + 0.95, names.get(name, name), va="top", weight="bold")
+            members = list(dict.fromkeys(end for link in links for end in link[1:]))
+            spots = _spots(members)
+            for link, near, far in links:
+                (x, y), (u, v) = spots[near], spots[far]
+                axes.plot([x, u], [base + y, base + v], color=OURS["color"], linewidth=2, zorder=1)
+                axes.text((x + u) / 2, base + (y + v) / 2, names.get(link, link), ha="center",
+                          va="center", fontsize=9, color=OURS["color"], zorder=2,
+                          bbox={"facecolor": "#f4f6f8", "edgecolor": "none", "pad": 1})  # fmt: skip
+            for member, (x, y) in spots.items():
+                axes.text(x, base + y, names.get(member, member), ha="center", va="center",
+                          zorder=3, bbox={"facecolor": "white", "edgecolor": "#333333",
+                                          "boxstyle": "round,pad=0.35"})  # fmt: skip
+        figure.tight_layout(pad=0.2)
+        told = [(name, *link) for name, links in drawn.items() for link in links]
+        return _made(figure, title, [("slice", "link", "from", "to"), *told])
+
+
+def _spots(members: Sequence[str]) -> dict[str, tuple[float, float]]:
+    if set(members) <= set(_PLACES):
+        return {member: _PLACES[member] for member in members}
+    turn = 2 * math.pi / len(members)
+    return {
+        member: (0.5 - 0.4 * math.cos(turn * n), 0.45 + 0.33 * math.sin(turn * n))
+        for n, member in enumerate(members)
+    }

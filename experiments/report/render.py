@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
+import re
+import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,11 +19,13 @@ from experiments.model import Run
 from experiments.performance import UDP_MBPS
 from experiments.profiles import PROFILES
 from experiments.report import figures, summary
+from experiments.report.figures import Book
 from experiments.report.summary import Ratio
-from experiments.setups import DOUBLE, EPC, SITES
+from experiments.setups import DOUBLE, EPC, PAIR, SITES
 from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate
 from experiments.store import Campaign
+from experiments.testbed import LINKS, PAIR_LINKS
 from experiments.wire import NEIGHBOURS
 
 TITLES = {
@@ -38,7 +42,9 @@ def write(campaign: Campaign) -> tuple[Path, Path]:
     """Write the page and the table of a campaign; return their paths."""
     runs = campaign.runs()
     page, table = campaign.directory / "report.html", campaign.directory / "runs.csv"
-    page.write_text(html(campaign.describe(), runs), encoding="utf-8")
+    book = Book("figures")
+    page.write_text(html(campaign.describe(), runs, book), encoding="utf-8")
+    book.write(campaign.directory)
     with open(table, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(summary.CSV_HEAD)
@@ -46,8 +52,15 @@ def write(campaign: Campaign) -> tuple[Path, Path]:
     return page, table
 
 
-def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
-    """Return the page; it needs no other file and no network."""
+def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = None) -> str:
+    """Return the page; it needs no other file and no network to be read.
+
+    Args:
+        described: the campaign's profile, seed and environment.
+        runs: of the campaign.
+        book: gets the figures, to which the page refers as files.
+    """
+    book = book or Book("figures")
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -57,6 +70,8 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
     environment.tests["matching"] = lambda version, name: version.startswith(name[:5].lower())
     made = summary.by_experiment(runs)
     measured = made.get("performance", [])
+    signalling = made.get("signalling", [])
+    cpus = described["environment"].get("host", {}).get("cpus", 0)
     stamp = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
     loads = [run.load for run in runs]
     return environment.get_template("page.html.j2").render(
@@ -66,6 +81,8 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         begun=min(stamp, default="-"),
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
+        disturbed=_disturbed(runs, cpus) if cpus else None,
+        topology=_topology(described, measured, book),
         slices=_slices(described),
         machines=_machines(described),
         beside=[
@@ -83,20 +100,28 @@ def html(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
         ],
         imsi=diameter.TEST_IMSI,
         ues=confidentiality.UES if _attached(made.get("confidentiality", [])) else 0,
-        double=_double(measured, described["environment"].get("host", {}).get("cpus", 0)),
         wires=_wires(made.get("confidentiality", []), "links"),
         outside=_wires(made.get("confidentiality", []), "outside"),
+        excerpts=_excerpts(made.get("confidentiality", [])),
         where=described["environment"].get("osm", {}).get("url", "one machine"),
         reach=made["reach"][-1].result if "reach" in made else None,
         reach_rows=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
-        matrix=_matrix(summary.matrix(measured, made.get("signalling", []))),
-        figures=_cost(measured) if measured else [],
+        who=_who(made["reach"][-1].result.get("matrix", {})) if "reach" in made else None,
+        matrix=_matrix(summary.matrix(measured, signalling)),
+        figures=_cost(measured, book) if measured else [],
         performance=_performance(measured),
+        published=_published() if measured else [],
         udp_mbps=UDP_MBPS,
-        neighbour_figures=_neighbour(measured),
-        signalling=_response(made.get("signalling", [])),
-        qos=_qos(made.get("qos", [])),
+        double=_double(measured, cpus, book),
+        neighbour_figures=_neighbour(measured, book),
         dependability=[_fault(run) for run in made.get("dependability", [])],
+        timeline=_timeline(made.get("dependability", []), book),
+        signalling=_response(signalling, book),
+        qos=_qos(made.get("qos", []), book),
+        requirements=[
+            dataclasses.replace(one, figure=_TWO.sub(_two, one.figure))
+            for one in summary.requirements(measured, signalling, made.get("qos", []))
+        ],
         revocation=[
             {"victim": run.params["victim"], "thief": run.params["thief"],
              "sent": run.result["sent"], "before": run.result["arrived"],
@@ -119,6 +144,79 @@ def _machines(described: Mapping[str, Any]) -> bool:
     """Tell whether VDUs are virtual machines of the lab."""
     profile = PROFILES.get(described["profile"])
     return profile is not None and profile.machines
+
+
+def _disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
+    """Return how many runs began on a busy machine, None where there was none."""
+    busy, looked, most = summary.loaded(runs, cpus)
+    return {"busy": busy, "of": looked, "most": f"{most:.0f}"} if busy else None
+
+
+def _topology(
+    described: Mapping[str, Any], measured: Sequence[Run], book: Book
+) -> dict[str, str] | None:
+    """Draw what a campaign of our own brought up; slices found by name are not known here."""
+    if described["environment"].get("slices") or not measured:
+        return None
+    names = list(dict.fromkeys(str(run.params["slice"]) for run in measured))
+    ends = {
+        name: [
+            (link.name, link.near, link.far)
+            for link in (PAIR_LINKS if name == PAIR else LINKS).values()
+        ]
+        for name in sorted(names, key=_ORDER.index)
+    }
+    text = "What was up: VNFs, and the links whose tunnels were measured and attacked."
+    words = {**_LINKS, **_NAMES, **_WORDS}
+    return book.add(figures.topology(ends, words, text), text)
+
+
+def _excerpts(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return frames as dissected, per link with the tunnel and in the control."""
+    found = []
+    for run in runs:
+        way = "with the tunnel" if run.params["path"] == "tunnel" else "control, no VPN"
+        for where, seen in run.result.get("outside", {}).items():
+            if seen.get("excerpt"):
+                title = " ".join(_worded(part) for part in reversed(where.split("/")))
+                found.append({"title": f"{title}, {way}", "lines": seen["excerpt"]})
+    return sorted(found, key=lambda one: str(one["title"]))
+
+
+def _who(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any] | None:
+    """Return who reached whom: a row for each VNF, a column for each."""
+    if not matrix:
+        return None
+    rows = []
+    for one, tried in matrix.items():
+        cells = []
+        for other in matrix:
+            cell, back = tried.get(other), matrix[other].get(one, {})
+            if one == other:
+                cells.append(("", ""))
+            elif cell is None:
+                # The far end of a link does not start anything over it.
+                cells.append(("link", "") if "tunnel" in back else ("", ""))
+            elif "tunnel" in cell:
+                cells.append(("tunnel", "good") if cell["tunnel"] else ("SILENT", "bad-text"))
+            elif cell["forbidden"]:
+                cells.append((f"{cell['forbidden']} REACHED", "bad-text"))
+            else:
+                cells.append(("SSH" if cell["allowed"] else "0", ""))
+        rows.append({"name": _vnf(one), "cells": cells})
+    attempts = [c["attempts"] for row in matrix.values() for c in row.values() if "attempts" in c]
+    return {
+        "heads": [_vnf(name) for name in matrix],
+        "rows": rows,
+        "least": min(attempts, default=0),
+        "most": max(attempts, default=0),
+    }
+
+
+def _vnf(name: str) -> str:
+    """Return "SLICE/VNF" in words."""
+    where, _, vnf = name.partition("/")
+    return f"{_WORDS.get(where, where)} {_NAMES.get(vnf, vnf)}"
 
 
 def _number(value: float | None, digits: int = 2) -> str:
@@ -189,11 +287,20 @@ _WORDS = {
     "sites": "two sites", "between sites": "two sites", "vpn": "one EPC", "epc": "EPC",
     "pair": "two VNFs",
 }  # fmt: skip
+_ORDER = [EMBB, URLLC, DOUBLE, SITES, EPC, PAIR]
 _NAMES = {"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb": "eNB"}
 _LINKS = {
     **{"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"},
     "data": "VPN",
 }
+
+
+_TWO = re.compile(r"^(\w+) (\w+)")
+"""Link and slice at the beginning of a figure in words."""
+
+
+def _two(found: re.Match[str]) -> str:
+    return f"{_worded(found[1])} {_worded(found[2])}"
 
 
 def _worded(part: str) -> str:
@@ -259,7 +366,7 @@ def _matrix(rows: Sequence[summary.Row]) -> dict[str, Any] | None:
     }
 
 
-def _double(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
+def _double(runs: Sequence[Run], cpus: int, book: Book) -> dict[str, Any] | None:
     ours = summary.double_ratios(runs, "mbps")
     if not ours:
         return None
@@ -270,14 +377,13 @@ def _double(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
     )
     limited = all(run.result["limited"] for run in runs if run.params["slice"] == DOUBLE)
     return {
-        "svg": figures.ratios(ours, theirs, text, "double resources / plain"),
-        "text": text,
+        "figure": book.add(figures.ratios(ours, theirs, text, "double resources / plain"), text),
         "gaining": ", ".join(_NAMES[name] for name in summary.gaining(cpus)) if limited else "",
         "limited": limited,
     }
 
 
-def _cost(runs: Sequence[Run]) -> list[dict[str, str]]:
+def _cost(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
     made = []
     for metric, axis, text in (
         ("mbps", "throughput with VPN / without",
@@ -288,11 +394,37 @@ def _cost(runs: Sequence[Run]) -> list[dict[str, str]]:
         ours = in_order(readable(r) for r in summary.vpn_ratios(runs, metric))
         theirs = [readable(r) for r in summary.published_ratios(metric)]
         if ours:
-            made.append({"svg": figures.ratios(ours, theirs, text, axis), "text": text})
+            made.append(book.add(figures.ratios(ours, theirs, text, axis), text))
+    if trips := _trips(runs):
+        text = (
+            "Round trips of echo requests as a distribution, mean over rounds; nothing beside it."
+        )
+        made.append(book.add(figures.distributions(trips, text, "round trip in ms"), text))
     return made
 
 
-def _neighbour(runs: Sequence[Run]) -> list[dict[str, str]]:
+def _trips(runs: Sequence[Run]) -> list[figures.Distribution]:
+    """Return the distributions of round trips on the first link of the first slice or service."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        p = run.params
+        first = (runs[0].params["slice"], runs[0].params["link"], "")
+        if (p["slice"], p["link"], p["neighbour"]) == first and run.result.get("rtt_within"):
+            found.setdefault(p["path"], []).append(run)
+    curves: list[figures.Distribution] = []
+    for path, words in (("underlay", "no VPN"), ("tunnel", "tunnel")):
+        if made := found.get(path):
+            table = [run.result["rtt_within"] for run in made]
+            points = [
+                (float(at[0][0]), statistics.fmean(ms for _, ms in at))
+                for at in zip(*table, strict=True)
+            ]
+            link, name = made[0].params["link"], made[0].params["slice"]
+            curves.append((f"{_LINKS.get(link, link)} {_WORDS.get(name, name)}, {words}", points))
+    return curves
+
+
+def _neighbour(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
     made = []
     for metric, axis, text in (
         ("mbps", "throughput beside a saturated neighbour / alone",
@@ -302,19 +434,19 @@ def _neighbour(runs: Sequence[Run]) -> list[dict[str, str]]:
     ):  # fmt: skip
         ours = [readable(r) for r in summary.neighbour_ratios(runs, metric)]
         if ours:
-            made.append({"svg": figures.ratios(ours, [], text, axis), "text": text})
+            made.append(book.add(figures.ratios(ours, [], text, axis), text))
     return made
 
 
-def _response(runs: Sequence[Run]) -> dict[str, Any] | None:
+def _response(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     ours = summary.signalling_ratios(runs)
     if not ours:
         return None
     ours = in_order(readable(r) for r in ours)
     theirs = [readable(r) for r in summary.published_signalling()]
     text = "Service response time of S6a, mean. Filled: this campaign. Hollow: published."
-    svg = figures.ratios(ours, theirs, text, "response time with VPN / without")
-    return {"svg": svg, "text": text, "ues": runs[0].params["ues"]}
+    figure = figures.ratios(ours, theirs, text, "response time with VPN / without")
+    return {"figure": book.add(figure, text), "ues": runs[0].params["ues"]}
 
 
 def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -324,8 +456,8 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for metric in ("mbps", "rtt_ms")
     }
     rows = []
-    order = [EMBB, URLLC, DOUBLE, SITES, EPC]
-    points = sorted(table.get("mbps", {}), key=lambda p: (order.index(p[0]), *p))
+    known = {name: place for place, name in enumerate(_ORDER)}
+    points = sorted(table.get("mbps", {}), key=lambda p: (known.get(p[0], len(known)), *p))
     for name, link, path, load in points:
         plain = (name, link, "underlay", load)
         if path != "tunnel" or plain not in table["mbps"]:
@@ -336,7 +468,11 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
             {
                 "where": f"{_LINKS.get(link, link)} {_WORDS.get(name, name)}",
                 "neighbour": load or "idle",
-                "ratios": [_figure(ratio[m].get(label)) for m in ("mbps", "rtt_ms")],
+                "costs": [
+                    _figure(value)
+                    for m in ("mbps", "rtt_ms")
+                    for value in (table[m][tunnel], table[m][plain], ratio[m].get(label))
+                ],
                 "amounts": [
                     _amount(table[m][point])
                     for m in ("jitter_ms", "loss_percent")
@@ -346,6 +482,41 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _published() -> list[dict[str, Any]]:
+    """Return published figures as they are."""
+    return [
+        {
+            "where": f"{_LINKS.get(one.link, one.link)} {one.set_up}",
+            "cells": [
+                f"{one.figures[m]:g}" if m in one.figures else "-" for m in ("mbps", "rtt_ms")
+            ],
+            "source": one.source,
+        }
+        for one in summary.published()
+    ]
+
+
+def _timeline(runs: Sequence[Run], book: Book) -> dict[str, str] | None:
+    rows = [
+        figures.Fault(
+            f"{run.params['fault']}, {_WORDS.get(run.params['victim'], run.params['victim'])}",
+            told["fault_s"],
+            told["back_s"],
+            told["ended_s"],
+            tuple(told["silent"]) if told["silent"] else None,
+        )
+        for run in runs
+        if (told := run.result.get("timeline"))
+    ]
+    if not rows:
+        return None
+    text = (
+        "Both streams over the time, from the neighbour's first datagram. A link is back when an "
+        "echo request through it is answered."
+    )
+    return book.add(figures.timeline(rows, text), text)
 
 
 def _figure(value: Estimate | None) -> dict[str, str]:
@@ -377,14 +548,15 @@ def _fault(run: Run) -> dict[str, Any]:
     }
 
 
-def _qos(runs: Sequence[Run]) -> dict[str, Any] | None:
+def _qos(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     if not runs:
         return None
     by_state: dict[str, list[Run]] = {}
     for run in runs:
         by_state.setdefault("enforced" if run.params["enforced"] else "control", []).append(run)
     names = {"control": "not enforced (control)", "enforced": "enforced"}
-    rows, points = [], []
+    rows: list[dict[str, Any]] = []
+    curves: list[figures.Distribution] = []
     budget = float(runs[0].result["budget_ms"])
     for state in ("control", "enforced"):
         for run in by_state.get(state, []):
@@ -400,24 +572,15 @@ def _qos(runs: Sequence[Run]) -> dict[str, Any] | None:
                     "embb": _number(run.result["embb_mbps"], 1),
                 }
             )
-            if stream["delay_p50_ms"] is not None:
-                points.append(
-                    (
-                        names[state],
-                        stream["delay_p50_ms"],
-                        stream["delay_p99_ms"],
-                        stream["delay_max_ms"],
-                    )
-                )
+            if stream.get("delay_within"):
+                curves.append((names[state], [(at, ms) for at, ms in stream["delay_within"]]))
     told = runs[0].result
-    caption = (
-        f"One-way delay of the URLLC slice's datagrams: the dot is the median, the bar the 99th "
-        f"percentile, the cross the maximum. The budget of {budget:g} ms is that of 5QI "
-        f"{told['urllc_5qi']} (TS 23.501 table 5.7.4-1)."
+    text = (
+        "One-way delay of the URLLC slice's datagrams as a distribution. The budget of "
+        f"{budget:g} ms is that of 5QI {told['urllc_5qi']} (TS 23.501 table 5.7.4-1)."
     )
-    return {
-        "text": told["text"],
-        "svg": figures.delays(points, budget, caption),
-        "caption": caption,
-        "rows": rows,
-    }
+    drawn = None
+    if curves:
+        figure = figures.distributions(curves, text, "one-way delay in ms", budget)
+        drawn = book.add(figure, text)
+    return {"text": told["text"], "figure": drawn, "rows": rows}

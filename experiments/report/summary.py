@@ -29,6 +29,8 @@ PLAIN = "no-vpn"
 """What set-ups without a VPN are called in reference.yaml; with a suffix, as the VPN's own."""
 PUBLISHED = {"mbps": "throughput-mbps", "rtt_ms": "rtt-ms"}
 _BESIDE = ", neighbour saturated"
+BUSY = 0.25
+"""Share of the processors' time, just before a run, above which other work spoils its figures."""
 
 Point = tuple[str, str, str, str]
 """Slice, link, path, neighbour."""
@@ -140,10 +142,8 @@ def published_ratios(metric: str) -> list[Ratio]:
     for item in reference():
         table = item.get(name, {})
         for label, links in table.items():
-            # Double resources have a baseline of their own, slices only that of the one EPC.
-            plain = table.get(f"no-{label}", table.get(PLAIN, {}))
             for link, given in links.items():
-                base = plain.get(link)
+                base = _published_base(table, label, link)
                 if label.startswith(PLAIN) or base is None:
                     continue
                 where = "" if link == "any" else f"{link} "
@@ -154,6 +154,128 @@ def published_ratios(metric: str) -> list[Ratio]:
             value = single(sites["vpn"] / sites["no-vpn"])
             found.append(Ratio("s6a between sites", value, item["id"]))
     return found
+
+
+def _published_base(table: Mapping[str, Any], label: str, link: str) -> Any:
+    """Return the figure without a VPN of the same set-up; that of the one EPC for other slices.
+
+    Double resources are another EPC: where they have no figure of their own there is none.
+    """
+    if label.startswith("vpn"):
+        return table.get(f"no-{label}", {}).get(link)
+    both = label.partition("-")[2]
+    for name in (f"{PLAIN}-{label}", f"{PLAIN}-{both}", PLAIN):
+        if link in table.get(name, {}):
+            return table[name][link]
+    return None
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published figure as it is, not a ratio.
+
+    Attributes:
+        source: Id of the source.
+        set_up: Words of the set-up.
+        link: Where, in lower case.
+        figures: Mean of each metric, as METRICS names them.
+    """
+
+    source: str
+    set_up: str
+    link: str
+    figures: Mapping[str, float]
+
+
+def published() -> list[Published]:
+    """Return all published rates and round trips."""
+    table: dict[tuple[str, str, str], dict[str, float]] = {}
+    for item in reference():
+        for metric, name in PUBLISHED.items():
+            for label, links in item.get(name, {}).items():
+                for link, given in links.items():
+                    at = (item["id"], label.replace("-", " "), link)
+                    table.setdefault(at, {})[metric] = _middle(given)
+            for label, given in item.get("multi-site", {}).get(name, {}).items():
+                at = (item["id"], f"{label.replace('-', ' ')} between sites", "s6a")
+                table.setdefault(at, {})[metric] = _middle(given)
+    return [Published(*at, figures) for at, figures in table.items()]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A figure against a requirement.
+
+    Attributes:
+        what: The requirement.
+        goal: What is wanted, in words.
+        figure: What is compared, in words with its unit.
+        met: Whether it is met.
+        source: Whose figure; "" is this campaign.
+    """
+
+    what: str
+    goal: str
+    figure: str
+    met: bool
+    source: str = ""
+
+
+def requirements(
+    measured: Sequence[Run], signalling: Sequence[Run], qos: Sequence[Run]
+) -> list[Verdict]:
+    """Return our figures, and the published ones, against the requirements of the same source.
+
+    A requirement of which there is no figure of ours has only the published one.
+    """
+    item = next(item for item in reference() if "kpi" in item)
+    kpi = item["kpi"]
+    found = []
+    rates, trips = estimates(measured, "mbps"), estimates(measured, "rtt_ms")
+    rate, wanted = kpi["user-data-rate-mbps"], f"at least {kpi['user-data-rate-mbps']} Mbit/s"
+    for (name, link, path, load), value in rates.items():
+        if path == "tunnel" and link in ("s1u", "data"):
+            words = f"{link} {name}{_BESIDE if load else ''}, one flow: {value.mean:.0f} Mbit/s"
+            found.append(Verdict("user data rate", wanted, words, value.mean >= rate))
+    ue = item["ue-mbps"]["vpn"]
+    found.append(
+        Verdict("user data rate", wanted, f"UE, end to end: {ue} Mbit/s", ue >= rate, item["id"])
+    )
+    most, wanted = kpi["urllc-ms"], f"at most {kpi['urllc-ms']} ms"
+    for (name, link, path, load), value in trips.items():
+        if (name, path) == (URLLC, "tunnel"):
+            words = f"{link} {name}{_BESIDE if load else ''}, round trip: {value.mean:.2f} ms"
+            found.append(Verdict("URLLC delay", wanted, words, value.mean <= most))
+    for run in qos:
+        if run.params["enforced"] and run.result["urllc"]["delay_p99_ms"] is not None:
+            tail = run.result["urllc"]["delay_p99_ms"]
+            words = f"s1u {URLLC}, one way on a congested link, 99 %: {tail:.2f} ms"
+            found.append(Verdict("URLLC delay", wanted, words, tail <= most))
+    for link, value in item["rtt-ms"]["urllc-simultaneous"].items():
+        words = f"{link} {URLLC}, round trip: {value} ms"
+        found.append(Verdict("URLLC delay", wanted, words, value <= most, item["id"]))
+    most, wanted = kpi["control-plane-ms"], f"at most {kpi['control-plane-ms']} ms"
+    for name in dict.fromkeys(str(run.params["slice"]) for run in signalling):
+        made = [r for r in signalling if (r.params["slice"], r.params["path"]) == (name, "tunnel")]
+        for metric in ("air", "ulr"):
+            if made:
+                time = mean([float(run.result[f"{metric}_mean_ms"]) for run in made]).mean
+                words = f"{metric.upper()} {name}, with its answer: {time:.2f} ms"
+                found.append(Verdict("control plane delay", wanted, words, time <= most))
+    for metric, value in item["service-response-ms"]["vpn"].items():
+        words = f"{metric.upper()}, with its answer: {value} ms"
+        found.append(Verdict("control plane delay", wanted, words, value <= most, item["id"]))
+    return found
+
+
+def loaded(runs: Sequence[Run], cpus: int) -> tuple[int, int, float]:
+    """Return how many runs began on a machine that was busy with something else, of how many.
+
+    A machine is busy where more than a quarter of its processors' time was taken just before the
+    run. The third figure is the largest share, in percent.
+    """
+    shares = [run.busy / cpus for run in runs if run.busy is not None]
+    return sum(share > BUSY for share in shares), len(shares), 100 * max(shares, default=0.0)
 
 
 def _middle(given: Any) -> float:

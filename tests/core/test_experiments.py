@@ -113,6 +113,12 @@ def test_what_arrived_of_a_stream_and_of_strangers() -> None:
     assert (stream["received"], stream["arrivals"], stream["within-budget"]) == (3, 4, 2)
     assert (stream["first"], stream["last"], stream["longest-run-lost"]) == (0, 5, 3)
     assert stream["delay-ms"] == {"min": 1.0, "median": 1.0, "p99": 20.0, "max": 20.0}
+    assert (stream["began-at"], stream["ended-at"]) == (100.001, 105.001)
+    # Its copy came 10 ms after datagram 1 and was sent at the same time: the longest silence that
+    # the sender does not explain.
+    assert stream["gap-at"] == 100.001
+    within = dict(stream["delay-ms-within"])
+    assert (within[50], within[100]) == (1.0, 20.0)
 
 
 def test_an_answer_stays_bounded_whatever_arrives() -> None:

@@ -67,13 +67,18 @@ def judged() -> list[Run]:
         for p, seen in wires.items()
     ]
     told += [
-        ("reach", {"ports": "listening", "patience": 0.5},
+        ("reach", {"patience": 0.5},
          {"pairs": 70, "tcp-ports": "22", "unexpected": [unexpected], "open-by-design": 70,
           "outcomes": {"routed": {"tcp open": 70, "tcp silent": 3, "udp sent": 1}},
-          "control": {"attempts": 10, "failed": []}}, False),
+          "control": {"attempts": 10, "failed": []},
+          "matrix": {"a/mme": {"a/hss": {"tunnel": True},
+                               "b/<mme>": {"attempts": 9, "allowed": 1, "forbidden": 0}},
+                     "a/hss": {"b/<mme>": {"attempts": 9, "allowed": 0, "forbidden": 1}},
+                     "b/<mme>": {}}}, False),
         ("dependability",
          {"victim": "embb", "neighbour": "urllc", "fault": "vnf", "seconds": 4},
-         {"neighbour": stream, "victim": {"lost": None}, "victim-broke": True}, True),
+         {"neighbour": stream, "victim": {"lost": None}, "victim-broke": True,
+          "timeline": {"fault_s": 1.0, "back_s": 5.5, "ended_s": 4.0, "silent": [1.0, 5.5]}}, True),
         ("revocation", {"victim": "embb", "thief": "urllc", "seconds": 5},
          {"sent": 500, "arrived": 300, "refused": 200, "after-deletion": 0, "stopped-s": 2.5,
           "primitive-s": 3.0, "peer-still-known": False}, True),

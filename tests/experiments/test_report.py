@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import itertools
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,7 +16,7 @@ from support.campaigns import ENVIRONMENT, performance
 from builder import packages
 from builder.tree import Tree
 from experiments.model import Run
-from experiments.report import render, summary
+from experiments.report import figures, render, summary
 from experiments.store import Campaign
 
 DESCRIBED = {"profile": "quick", "seed": 1, "environment": ENVIRONMENT}
@@ -61,6 +64,10 @@ def test_double_resources_have_a_baseline_of_their_own() -> None:
     assert rate["ntnu-2022", "s6a vpn double resources"] == pytest.approx(1070 / plain)
     assert rate["ntnu-2022", "s6a embb separate"] == pytest.approx((767 + 1050) / 2 / 21700)
     assert ("ntnu-2022", "s1u vpn") not in rate
+    # S1-U of slices was measured without a VPN: eMBB alone, and both at the same time.
+    assert rate["ntnu-2022", "s1u embb separate"] == pytest.approx(1480 / 17200)
+    assert rate["ntnu-2022", "s1u urllc simultaneous"] == pytest.approx(1410 / 19800)
+    assert ("ntnu-2022", "s1u urllc separate") not in rate
     gain = {r.label: r.value.mean for r in summary.published_double()}
     assert gain["s6a, tunnel"] == pytest.approx(1070 / 918)
 
@@ -116,10 +123,13 @@ def test_the_page_stands_alone_and_is_well_formed(runs: list[Run], judged: list[
     parser.feed(page)
     assert (parser.wrong, parser.open) == ([], [])
     outside = [url for url in re.findall(r'(?:src|href)="([^"#]+)', page) if "w3.org" not in url]
-    assert not outside
+    # Files beside the page, which shows the same without them.
+    assert all(re.fullmatch(r"figures/figure-\d\.(svg|pdf|csv)", url) for url in outside)
     assert "<script" not in page
     assert 'name="viewport"' in page
-    assert page.count("<svg") == 4
+    numbers = [int(number) for number in re.findall(r"<b>Figure (\d+)\.</b>", page)]
+    assert numbers == list(range(1, page.count("<svg") + 1))
+    assert len(numbers) == 7
     assert "0x7f" not in page  # no object's address where a figure should be
 
 
@@ -129,6 +139,47 @@ def test_what_does_not_hold_is_said(runs: list[Run], judged: list[Run]) -> None:
     assert "a/hss reached b/&lt;mme&gt; at inner/s6a" in page
     assert "IMSI 001010000000001" in page
     assert summary.verdicts(judged)[0] == ("confidentiality", 2, 2)
+
+
+def test_who_reached_whom_is_a_matrix(judged: list[Run]) -> None:
+    page = render.html(DESCRIBED, judged)
+    assert '<td class="good">tunnel</td>' in page
+    assert '<td class="bad-text">1 REACHED</td>' in page
+    assert '<td class="">SSH</td>' in page
+
+
+def test_requirements_have_verdicts(runs: list[Run], matrix: list[Run]) -> None:
+    made = [r for r in (*runs, *matrix) if r.experiment == "performance"]
+    found = summary.requirements(made, [r for r in matrix if r.experiment == "signalling"], [])
+    told = {(v.source, v.figure): v.met for v in found}
+    assert told["ntnu-2022", "UE, end to end: 1.65 Mbit/s"] is False
+    assert told["", "s6a urllc, round trip: 0.50 ms"] is True
+    assert told["", "AIR embb, with its answer: 3.00 ms"] is True
+    slow = [performance("urllc", "tunnel", "", 0, 900.0, 1.5)]
+    (own,) = [v for v in summary.requirements(slow, [], []) if not v.source]
+    assert (own.met, own.goal) == (False, "at most 1 ms")
+
+
+def test_a_busy_machine_is_told_at_the_top(runs: list[Run]) -> None:
+    assert "busy with something else" not in render.html(DESCRIBED, runs)
+    busy = [dataclasses.replace(run, busy=0.6) for run in runs[:3]]
+    page = render.html(DESCRIBED, [*busy, *runs[3:]])
+    assert f"Before 3 of {len(runs)}" in page
+    assert page.index("busy with something else") < page.index('class="cards"')
+    # On a real OSM the machine of the campaign carries nothing of it.
+    elsewhere = {**ENVIRONMENT, "osm": {"url": "https://osm", "release": "19"}}
+    del elsewhere["host"]
+    assert "busy with" not in render.html({**DESCRIBED, "environment": elsewhere}, busy)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.03, 1.25), (0.8, 130), (0.3, 2.9), (0.8, 1.25), (0.01, 1000), (0.95, 1.3)]
+)
+def test_labels_of_an_axis_do_not_touch(low: float, high: float) -> None:
+    found = figures.marks(low, high, 0.14)
+    assert len(found) >= 2
+    for one, other in itertools.pairwise(found):
+        assert math.log(other / one) / math.log(high / low) >= 0.14
 
 
 def test_one_epc_alone_has_a_page() -> None:
@@ -150,8 +201,15 @@ def test_files_of_a_campaign(tmp_path: Path, runs: list[Run]) -> None:
     page, table = render.write(campaign)
     rows = list(csv.DictReader(table.open(encoding="utf-8")))
     assert len(rows) == 6 * len(runs)
+    for number in range(1, page.read_text(encoding="utf-8").count("<svg") + 1):
+        file = tmp_path / "figures" / f"figure-{number}.pdf"
+        assert file.read_bytes().startswith(b"%PDF")
+        assert "</svg>" in file.with_suffix(".svg").read_text(encoding="utf-8")
+        assert len(file.with_suffix(".csv").read_text(encoding="utf-8").splitlines()) > 1
     rates = [float(r["value"]) for r in rows if r["metric"] == "mbps" and r["path"] == "tunnel"]
     assert max(rates) == 2200
     # The same runs give the same page.
     first = page.read_bytes()
+    printed = (tmp_path / "figures" / "figure-1.pdf").read_bytes()
     assert render.write(campaign)[0].read_bytes() == first
+    assert (tmp_path / "figures" / "figure-1.pdf").read_bytes() == printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -20,7 +21,10 @@ from benchmarks.gateway.loads import ASYMMETRIC2, HEADERS, IMIX, IMIX2, fixed, f
 from benchmarks.gateway.measure import Bench, Profile
 from experiments.model import Cell, Run
 
-SMOKE = Profile((fixed(64), fixed(1514), ASYMMETRIC2), (2,), (IMIX,), (4,), 0.3, 0.1, 1.0, 1)
+SMOKE = Profile((fixed(64), fixed(1514), ASYMMETRIC2), {2: (IMIX,)}, (4,), 0.3, 0.1, 1.0, 1, (1,))
+
+
+HOST = {"cpus": 2, "cpu": "any", "kernel": "any"}
 
 
 def test_mixes_have_the_mean_sizes_that_go_by_their_names() -> None:
@@ -84,12 +88,39 @@ def test_each_source_is_compared_with_itself_only() -> None:
     assert told[1][1] == pytest.approx(13.75 / 7.5)
 
 
-def test_profiles_hold_what_the_documentation_says() -> None:
-    for profile in measure.PROFILES.values():
-        names = {load.name for load in profile.loads}
-        assert {"64", "128", "256", "512", "1024", "1280", "1400", "1514"} <= names
-        assert {"imix", "imix2", "imix2 90/10"} <= names
-        assert profile.many == (32, 1000)
+def test_what_is_measured_is_what_the_documentation_says() -> None:
+    names = {load.name for load in measure.STANDARD.loads}
+    assert {"64", "128", "256", "512", "1024", "1280", "1400", "1514", "64 up", "1514 up"} <= names
+    assert {"imix", "imix2", "imix2 90/10"} <= names
+    assert set(measure.STANDARD.many) == {2, 4, 32, 1000}
+    assert measure.STANDARD.cores[0] == 1
+
+
+def test_flows_stand_beside_what_is_published() -> None:
+    runs = [_run("ipsec", 0, 1.0, "1024", tunnels) for tunnels in (1, 2, 4)]
+    page = render.html(
+        {"seed": 1, "left-out": {}, "backends": {}, "environment": {"host": HOST}}, runs
+    )
+    assert "<td>NXP 2023</td><td>1024</td><td>14.6</td><td>14.6</td><td>19.9</td>" in page
+    assert "<td>ipsec</td><td>1024</td><td>1.000</td>" in page
+
+
+@pytest.mark.lab
+def test_a_pinned_gateway_stays_on_its_processors(bench: Bench) -> None:
+    route = bench.route("wireguard", 1)
+    assert isinstance(route.backend, WireGuard)
+    last = max(os.sched_getaffinity(0))
+
+    def threads() -> set[int]:
+        found: set[int] = set()
+        for pid in route.backend.gateway_pids():
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found |= os.sched_getaffinity(int(task.name))
+        return found
+
+    with route.pinned(1):
+        assert threads() <= {last}
+    assert threads() <= os.sched_getaffinity(0)
 
 
 @pytest.fixture(scope="module")
@@ -168,9 +199,8 @@ def test_loss_is_told_and_not_measured_away(bench: Bench) -> None:
 
 @pytest.mark.lab
 def test_page_and_table_tell_of_every_cell(runs: list[Run], tmp_path: Path) -> None:
-    host = {"cpus": 2, "cpu": "any", "kernel": "any"}
-    document = {"profile": "smoke", "seed": 1, "left-out": {"x": "y"}, "backends": {"plain": "p"},
-                "environment": {"host": host}, "runs": [asdict(run) for run in runs]}  # fmt: skip
+    document = {"seed": 1, "left-out": {"x": "y"}, "backends": {"plain": "p"},
+                "environment": {"host": HOST}, "runs": [asdict(run) for run in runs]}  # fmt: skip
     page, table = render.write(document, runs, tmp_path / "gateway.json")
     text = page.read_text()
     assert text.count("<svg") >= 3

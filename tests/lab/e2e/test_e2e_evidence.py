@@ -62,24 +62,31 @@ def test_links_show_nothing_and_the_control_shows_it(pairs: Testbed) -> None:
     for where in ("links", "outside"):
         assert told[where]["basic/data"]["imsis"] == [diameter.TEST_IMSI]
         assert told[where]["basic/data"]["frames"]["diameter"] > 0
+    shown = told["outside"]["basic/data"]["excerpt"]
+    assert any(f"IMSI {diameter.TEST_IMSI}" in line for line in shown)
 
 
 def test_nobody_reaches_a_vnf_of_another_service(pairs: Testbed) -> None:
-    told, good = reach.run(pairs, "listening", 0.5)
+    told, good = reach.run(pairs, 0.5)
     assert good, told
     assert (told["pairs"], told["unexpected"]) == (8, [])
     assert told["control"] == {"attempts": 2, "failed": []}
+    row = told["matrix"]["basic/client"]
+    assert row["basic/server"] == {"tunnel": True}
+    assert row["second/server"]["attempts"] > 10
+    assert (row["second/server"]["allowed"], row["second/server"]["forbidden"]) == (1, 0)
 
 
 def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     """The experiment can fail: without its guard a VNF is reached by force."""
     server.out("nft", "flush", "ruleset")
     try:
-        told, good = reach.run(pairs, "listening", 0.5)
+        told, good = reach.run(pairs, 0.5)
     finally:
         server.action("show-status", link="vpn-server")  # Whose reconcile mends it.
     assert not good
     assert {row["to"] for row in told["unexpected"]} == {"basic/server"}
+    assert told["matrix"]["second/client"]["basic/server"]["forbidden"] > 0
     assert "table inet" in server.out("nft", "list", "ruleset")
 
 
@@ -87,6 +94,8 @@ def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     told, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
     assert told["mbps"] > 1
     assert 0 < told["rtt_ms"] < 1000
+    times = [ms for _, ms in told["rtt_within"]]
+    assert (times, times[-1]) == (sorted(times), told["rtt_max_ms"])
 
 
 def test_a_stream_loses_nothing_and_a_cut_link_breaks_it(pairs: Testbed) -> None:
@@ -173,7 +182,7 @@ def test_response_times_of_s6a_with_its_tunnel_and_without(bed: Testbed) -> None
 
 @pytest.mark.long
 def test_nobody_reaches_who_is_not_related(bed: Testbed) -> None:
-    told, good = reach.run(bed, "listening", 0.5)
+    told, good = reach.run(bed, 0.5)
     assert good, told
     # Six VNFs, of which the UE has no link.
     assert (told["pairs"], told["unexpected"]) == (20, [])

@@ -428,6 +428,10 @@ def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]
     times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
     for name, share in (("median", 0.5), ("p99", 0.99)):
         told["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
+    told["echoes"]["rtt-ms-within"] = [
+        [percent, times[min(len(times) - 1, percent * len(times) // 100)]]
+        for percent in range(0, 101, 5)
+    ]
     return told
 
 

@@ -24,6 +24,8 @@ PACKET_STATISTICS = 6
 IP_FREEBIND = 15
 MOST = 200000
 """Datagrams of one stream whose number and delay are kept."""
+SHARES = (0, 1, 2, 5, *range(10, 95, 5), 95, 98, 99, 99.5, 99.9, 100)
+"""Percent of the datagrams of a stream whose longest delay is told."""
 MOST_NAMES = 500
 CONNECTIONS = 64
 
@@ -214,6 +216,7 @@ class Stream:
         self.delays = array.array("d")
         self.arrivals = self.within = 0
         self.gap = 0.0
+        self.began = self.gap_began = 0.0
         self.last = (0.0, 0.0)
 
     def take(self, number: int, sent: float, now: float) -> None:
@@ -221,7 +224,11 @@ class Stream:
         self.arrivals += 1
         if self.last[1]:
             # What of the silence the sender's own rhythm does not explain.
-            self.gap = max(self.gap, now - self.last[1] - max(0.0, sent - self.last[0]))
+            gap = now - self.last[1] - max(0.0, sent - self.last[0])
+            if gap > self.gap:
+                self.gap, self.gap_began = gap, self.last[1]
+        else:
+            self.began = now
         self.last = (sent, now)
         if number in self.numbers or len(self.numbers) >= MOST:
             return
@@ -230,7 +237,10 @@ class Stream:
         self.within += now - sent <= self.budget
 
     def summary(self) -> Dict[str, Any]:
-        """Return counts, the longest run of numbers that is missing, and delays in ms."""
+        """Return counts, the longest run of numbers that is missing, and delays in ms.
+
+        Times with `-at` are seconds since the epoch.
+        """
         ordered = sorted(self.numbers)
         runs = [after - n - 1 for n, after in zip(ordered, ordered[1:])]  # noqa: RUF007
         delays = sorted(self.delays)
@@ -245,8 +255,12 @@ class Stream:
             "last": ordered[-1],
             "longest-run-lost": max(runs or [0]),
             "gap-ms": round(self.gap * 1000, 3),
+            "began-at": round(self.began, 3),
+            "ended-at": round(self.last[1], 3),
+            "gap-at": round(self.gap_began, 3),
             "within-budget": self.within,
             "delay-ms": {"min": at(0), "median": at(0.5), "p99": at(0.99), "max": at(1)},
+            "delay-ms-within": [[share, at(share / 100)] for share in SHARES],
         }
 
 
