@@ -10,12 +10,12 @@ from typing import Any, Dict, List, Tuple
 from vpnaas.params.fiveqi import TABLE
 from vpnaas.vdu.programs import source
 
-from . import provision_5g, sbi
-from .model import LIBRARY, Check, Container, Ends, File, Software, conf
+from . import fill, provision_5g, sbi
+from .model import FILL, LIBRARY, Check, Container, Ends, File, Software, conf
 from .params import Amf, Secrets
 
+STATEMENTS = LIBRARY + "/provision_5g.py"
 PROVISION_FILE = conf("udr-provision.json")
-PROVISION_PROGRAM = LIBRARY + "/udr-provision"
 DATA = "/var/lib/osm-vpnaas/mysql"
 LOOPBACK = "127.0.0.1"
 STATISTICS_SECONDS = 10
@@ -135,8 +135,8 @@ def software(params: Amf, ends: Ends, secrets: Secrets, opc: str) -> Software:
                 "udr",
                 privileged=False,
                 after=("mysql", "nrf"),
-                before_start=(PROVISION_PROGRAM, PROVISION_FILE, DATA),
-                start_seconds=provision_5g.DEADLINE + 60,
+                before_start=(FILL, STATEMENTS, PROVISION_FILE, DATA),
+                start_seconds=fill.DEADLINE + 60,
             ),
             sbi.container("udm", privileged=False, after=("nrf",), before_start=registry),
             sbi.container("ausf", privileged=False, after=("nrf",), before_start=registry),
@@ -145,7 +145,8 @@ def software(params: Amf, ends: Ends, secrets: Secrets, opc: str) -> Software:
         files=files(params, ends, secrets.database)
         + (
             File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
-            File(PROVISION_PROGRAM, source("provision_5g.py", "oai"), 0o755),
+            File(FILL, source("fill.py", "oai"), 0o755),
+            File(STATEMENTS, source("provision_5g.py", "oai")),
             sbi.WAIT,
         ),
         checks=(

@@ -12,7 +12,7 @@ SECONDS = 60
 
 def step(id: str, engine: str, statements: List[str]) -> Step:
     """Return the step that hands statements to Cassandra; keys travel on standard input only."""
-    command = (engine, "exec", "--interactive", provision.CONTAINER) + provision.CQLSH
+    command = (engine, "exec", "--interactive", provision.CONTAINER) + provision.CLIENT
     return run(id, *command, stdin="\n".join(statements) + "\n", any_exit=True, timeout=SECONDS)
 
 

@@ -5,13 +5,13 @@ from typing import Any, Dict
 
 from vpnaas.vdu.programs import source
 
-from . import diameter, provision
-from .model import LIBRARY, TLS, Check, Container, Ends, File, Software, closed_ports, conf
+from . import diameter, fill
+from .model import FILL, LIBRARY, TLS, Check, Container, Ends, File, Software, closed_ports, conf
 from .params import Hss, Secrets
 
 ETC = "/openair-hss/etc"
+STATEMENTS = LIBRARY + "/provision.py"
 PROVISION_FILE = conf("provision.json")
-PROVISION_PROGRAM = LIBRARY + "/hss-provision"
 DATA = "/var/lib/osm-vpnaas/cassandra"
 MME_ID = 3
 REST_PORTS = (9080, 9081, 9082)
@@ -117,8 +117,8 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
                 entrypoint="/openair-hss/bin/oai_hss",
                 workdir="/openair-hss",
                 after=("cassandra",),
-                before_start=(PROVISION_PROGRAM, PROVISION_FILE, DATA),
-                start_seconds=provision.DEADLINE + 60,
+                before_start=(FILL, STATEMENTS, PROVISION_FILE, DATA),
+                start_seconds=fill.DEADLINE + 60,
             ),
         ),
         files=(
@@ -126,7 +126,8 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
             File(conf("hss_rel14_fd.conf"), fd),
             File(conf("acl.conf"), "ALLOW_OLD_TLS   *.{}\n".format(params.realm)),
             File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
-            File(PROVISION_PROGRAM, source("provision.py", "oai"), 0o755),
+            File(FILL, source("fill.py", "oai"), 0o755),
+            File(STATEMENTS, source("provision.py", "oai")),
         ),
         checks=(
             Check(

@@ -11,6 +11,8 @@ SECRETS_FILE = BASE + "/secrets.json"
 DATABASE_FILE = BASE + "/database-password"
 """Made on the VDU, for functions of the same VDU."""
 LIBRARY = "/usr/local/lib/osm-vpnaas"
+FILL = LIBRARY + "/nf-fill"
+"""The program that fills a database, see `fill`."""
 
 
 @attr.frozen

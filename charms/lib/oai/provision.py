@@ -1,29 +1,15 @@
-#!/usr/bin/python3
 """Rows of the HSS in Cassandra: schema, subscribers, the MME that may ask.
 
-The tables are those of OAI's HSS (release 14). This file is also the program that fills them on the
-VDU, before each start of the HSS: it must not import anything but the standard library and must run
-on any Python from 3.6 on.
-
-Usage: hss-provision ENGINE FILE DATA
-Waits for Cassandra, at most DEADLINE seconds, then fills an empty or otherwise filled database; the
-stamp of what was filled in lies beside the data and so shares their fate. Nothing is filled in
-twice, for that would bring back subscribers that were removed.
+The tables are those of OAI's HSS (release 14). The program `fill` runs this module on the VDU.
 """
 
-import hashlib
 import json
-import os
-import subprocess
-import sys
-import time
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-DEADLINE = 600
-"""Seconds Cassandra may take to answer; a cold start with an image to pull takes minutes."""
-CQLSH = ("cqlsh", "127.0.0.1")
+CLIENT = ("cqlsh", "127.0.0.1")
 CONTAINER = "cassandra"
-STAMP = "osm-vpnaas-provisioned"
+PROBE = "SELECT idmmeidentity FROM vhss.mmeidentity LIMIT 1;"
+"""A statement that Cassandra answers once it is filled."""
 RAND = "2683b376d1056746de3b254012908e0e"
 """Any value: the HSS makes a random number of its own for each vector ("randv")."""
 ACCESS_RESTRICTION = 41
@@ -42,7 +28,7 @@ USERS = (
     *(("urrp_mme", "varint"), ("user_identifier", "text"), ("visited_plmnid", "text")),
 )
 MME_COLUMNS = (*(("mmerealm", "text"), ("ue_reachability", "varint"), ("mmeisdn", "text")),)
-TABLES = (
+TABLES: Sequence[Tuple[str, Sequence[Tuple[str, str]], str]] = (
     ("users_imsi", USERS, ""),
     ("msisdn_imsi", (("msisdn", "bigint PRIMARY KEY"), ("imsi", "text")), ""),
     ("global_ids", (("table_name", "text PRIMARY KEY"), ("id", "counter")), ""),
@@ -78,7 +64,7 @@ TABLES = (
     ("extid", (("extid", "text PRIMARY KEY"),), ""),
     ("extid_imsi", (("extid", "text"), ("imsi", "text")), "extid, imsi"),
     ("extid_imsi_xref", (("imsi", "text"), ("extid", "text")), "imsi, extid"),
-)  # type: Sequence[Tuple[str, Sequence[Tuple[str, str]], str]]
+)
 
 
 def schema() -> List[str]:
@@ -210,47 +196,3 @@ def statements(document: Dict[str, Any]) -> Iterator[str]:
         msisdn = str(int(document["first_msisdn"]) + index)
         for statement in subscriber(imsi, msisdn, common):
             yield statement
-
-
-def _cqlsh(engine: str, text: str) -> Tuple[int, str]:
-    command = [engine, "exec", "--interactive", CONTAINER] + list(CQLSH)
-    done = subprocess.run(
-        command,
-        input=text.encode(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    return done.returncode, done.stderr.decode("utf-8", "replace").strip()[-200:]
-
-
-def main(engine: str, file: str, data: str) -> int:
-    """Fill the database; return an exit code."""
-    with open(file, encoding="utf-8") as stream:
-        text = stream.read()
-    wanted = hashlib.sha256(text.encode()).hexdigest()
-    stamp = os.path.join(data, STAMP)
-    present = ""
-    if os.path.exists(stamp):
-        with open(stamp, encoding="utf-8") as stream:
-            present = stream.read().strip()
-    fill = "\n".join(statements(json.loads(text))) + "\n"
-    if present == wanted:
-        fill = "SELECT idmmeidentity FROM vhss.mmeidentity LIMIT 1;\n"
-    until = time.monotonic() + DEADLINE
-    while True:
-        # Both are harmless to repeat: every statement leaves what is there.
-        code, error = _cqlsh(engine, fill)
-        if code == 0:
-            break
-        if time.monotonic() > until:
-            sys.stderr.write("Cassandra does not answer: {}\n".format(error))
-            return 1
-        time.sleep(1)
-    with open(stamp, "w", encoding="utf-8") as stream:
-        stream.write(wanted + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -1,26 +1,12 @@
-#!/usr/bin/python3
 """Rows of the UDR in MySQL: schema, and subscribers with their keys, slices and 5QIs.
 
 The tables are those of OAI's UDR, but for one key: a subscriber has a row of session management
-data for each slice. This file is also the program that fills them on the VDU, before each start of
-the UDR: it must not import anything but the standard library and must run on any Python from 3.6
-on.
-
-Usage: udr-provision ENGINE FILE DATA
-Waits for MySQL, at most DEADLINE seconds, then fills an empty or otherwise filled database; the
-stamp of what was filled in lies beside the data and so shares their fate.
+data for each slice. The program `fill` runs this module on the VDU.
 """
 
-import hashlib
 import json
-import os
-import subprocess
-import sys
-import time
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-DEADLINE = 600
-"""Seconds MySQL may take to answer; a cold start with an image to pull takes minutes."""
 CONTAINER = "mysql"
 DATABASE = "oai_db"
 USER = "oai"
@@ -30,7 +16,8 @@ CLIENT = (
     'MYSQL_PWD="$MYSQL_PASSWORD" exec mysql --user={} --batch {}'.format(USER, DATABASE),
 )
 """The client in the container. It takes the password from the container's environment."""
-STAMP = "osm-vpnaas-provisioned"
+PROBE = "SELECT ueid FROM AuthenticationSubscription LIMIT 1;"
+"""A statement that MySQL answers once it is filled."""
 BATCH = 100
 """Subscribers in a statement."""
 FIRST_SQN = "000000000020"
@@ -272,47 +259,3 @@ def statements(document: Dict[str, Any]) -> Iterator[str]:
         rows = subscription(imsis, document["plmn"], document["sessions"], document["ambr_mbps"])
         for statement in rows:
             yield statement
-
-
-def _client(engine: str, text: str) -> Tuple[int, str]:
-    command = [engine, "exec", "--interactive", CONTAINER] + list(CLIENT)
-    done = subprocess.run(
-        command,
-        input=text.encode(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    return done.returncode, done.stderr.decode("utf-8", "replace").strip()[-200:]
-
-
-def main(engine: str, file: str, data: str) -> int:
-    """Fill the database; return an exit code."""
-    with open(file, encoding="utf-8") as stream:
-        text = stream.read()
-    wanted = hashlib.sha256(text.encode()).hexdigest()
-    stamp = os.path.join(data, STAMP)
-    present = ""
-    if os.path.exists(stamp):
-        with open(stamp, encoding="utf-8") as stream:
-            present = stream.read().strip()
-    fill = "\n".join(statements(json.loads(text))) + "\n"
-    if present == wanted:
-        fill = "SELECT ueid FROM AuthenticationSubscription LIMIT 1;\n"
-    until = time.monotonic() + DEADLINE
-    while True:
-        # Both are harmless to repeat.
-        code, error = _client(engine, fill)
-        if code == 0:
-            break
-        if time.monotonic() > until:
-            sys.stderr.write("MySQL does not answer: {}\n".format(error))
-            return 1
-        time.sleep(1)
-    with open(stamp, "w", encoding="utf-8") as stream:
-        stream.write(wanted + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,64 @@
+#!/usr/bin/python3 -B
+"""The program that fills the HSS's or UDR's database on the VDU, before each start of either.
+
+Usage: nf-fill ENGINE MODULE FILE DATA
+MODULE is the file beside this one that makes statements of what FILE says: `provision.py` or
+`provision_5g.py`. The program waits for the database, at most DEADLINE seconds. Then it fills a
+database that is empty or was filled with other rows. A stamp of the rows lies beside the data, so
+both are lost together. Nothing is filled in twice: that would bring back removed subscribers.
+
+Program and modules must not import anything but the standard library, and must run on any Python
+from 3.6 on.
+"""
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+DEADLINE = 600
+"""Seconds the database may take to answer; a cold start with an image to pull takes minutes."""
+STAMP = "osm-vpnaas-provisioned"
+
+
+def main(engine: str, module: str, file: str, data: str) -> int:
+    """Fill the database; return an exit code."""
+    rows = importlib.import_module(os.path.basename(module)[: -len(".py")])
+    with open(file, encoding="utf-8") as stream:
+        text = stream.read()
+    desired = hashlib.sha256(text.encode()).hexdigest()
+    stamp = os.path.join(data, STAMP)
+    present = ""
+    if os.path.exists(stamp):
+        with open(stamp, encoding="utf-8") as stream:
+            present = stream.read().strip()
+    # Both are harmless to repeat: every statement leaves what is there, or sets the same.
+    statements = [rows.PROBE] if present == desired else rows.statements(json.loads(text))
+    fill = "\n".join(statements) + "\n"
+    command = [engine, "exec", "--interactive", rows.CONTAINER, *rows.CLIENT]
+    until = time.monotonic() + DEADLINE
+    while True:
+        done = subprocess.run(
+            command,
+            input=fill.encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        if done.returncode == 0:
+            break
+        if time.monotonic() > until:
+            error = done.stderr.decode("utf-8", "replace").strip()[-200:]
+            sys.stderr.write("{} does not answer: {}\n".format(rows.CONTAINER, error))
+            return 1
+        time.sleep(1)
+    with open(stamp, "w", encoding="utf-8") as stream:
+        stream.write(desired + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
