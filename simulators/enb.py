@@ -45,7 +45,7 @@ class Enb(Station):
             ue.link.send(uu.BEARER, ue.radio, bytes([identity]))
             ue.link.send(uu.NAS, ue.radio, nas)
 
-    def _place(self) -> dict[str, Any]:
+    def _place(self, ue: Connection) -> dict[str, Any]:
         plmn = self.config.plmns[0]
         return {
             "EUTRAN-CGI": s1ap.cell(plmn, self.config.number << 8),

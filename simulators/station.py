@@ -71,7 +71,7 @@ class Connection:
     """A connected UE: its identifiers here, on its link and in the core, and its bearers."""
 
     number: int
-    link: uu.Link
+    link: uu.Channel
     radio: int
     core: int | None = None
     bearers: dict[int, Bearer] = field(default_factory=dict)
@@ -95,11 +95,11 @@ class Station(ABC):
         self.traffic = gtpu.Traffic()
         self.ready = asyncio.Event()
         self._association: sctp.Association | None = None
-        self._links: set[uu.Link] = set()
+        self._links: set[uu.Channel] = set()
         self._ues: dict[int, Connection] = {}
-        self._by_radio: dict[tuple[uu.Link, int], Connection] = {}
+        self._by_radio: dict[tuple[uu.Channel, int], Connection] = {}
         self._by_teid: dict[int, Bearer] = {}
-        self._by_packet: dict[tuple[uu.Link, int], Bearer] = {}
+        self._by_packet: dict[tuple[uu.Channel, int], Bearer] = {}
         self._numbers = itertools.count(1)
         self._teids = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
         self._user: socket.socket | None = None
@@ -116,8 +116,13 @@ class Station(ABC):
             self._user.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
         self._user.bind((self.config.user, gtpu.PORT))
         loop.add_reader(self._user.fileno(), self._downlink)
-        self._server = await loop.create_server(lambda: self._link(), self.config.uu, uu.PORT)
+        await self._open_radio()
         self._task = asyncio.create_task(self._run())
+
+    async def _open_radio(self) -> None:
+        """Listen to UEs."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._link, self.config.uu, uu.PORT)
 
     def stop(self) -> None:
         """Close all."""
@@ -253,7 +258,7 @@ class Station(ABC):
         """Take a message of the core about a UE."""
 
     @abstractmethod
-    def _place(self) -> dict[str, Any]:
+    def _place(self, ue: Connection) -> dict[str, Any]:
         """The elements that tell a UE's cell and tracking area."""
 
     # -- UEs --------------------------------------------------------------------------------------
@@ -263,7 +268,7 @@ class Station(ABC):
         self._links.add(link)
         return link
 
-    def _unlinked(self, link: uu.Link) -> None:
+    def _unlinked(self, link: uu.Channel) -> None:
         self._links.discard(link)
         for ue in [one for one in self._ues.values() if one.link is link]:
             self._gone(ue)
@@ -301,7 +306,7 @@ class Station(ABC):
             self._by_teid.pop(bearer.downlink, None)
             self._by_packet.pop((ue.link, bearer.number), None)
 
-    def _from_ue(self, link: uu.Link, kind: int, radio: int, content: bytes) -> None:
+    def _from_ue(self, link: uu.Channel, kind: int, radio: int, content: bytes) -> None:
         if kind == uu.PACKET:
             self._uplink(self._by_packet.get((link, radio)), content)
             return
@@ -319,19 +324,19 @@ class Station(ABC):
                 self.log.error("NAS of a UE: %s", error)
                 link.send(uu.RELEASE, radio)
 
-    def _nas(self, link: uu.Link, radio: int, ue: Connection | None, content: bytes) -> None:
+    def _nas(self, link: uu.Channel, radio: int, ue: Connection | None, content: bytes) -> None:
         if ue is None:
             ue = Connection(next(self._numbers) & 0xFFFFFF, link, radio)
             self._ues[ue.number] = ue
             self._by_radio[link, radio] = ue
             try:
                 nas = {"NAS-PDU": content}
-                self._tell("InitialUEMessage", ue, nas | self._place() | self.initial)
+                self._tell("InitialUEMessage", ue, nas | self._place(ue) | self.initial)
             except EpcError:
                 self._drop(ue, tell=False)
                 raise
         elif ue.core is not None:
-            self._tell("UplinkNASTransport", ue, {"NAS-PDU": content} | self._place())
+            self._tell("UplinkNASTransport", ue, {"NAS-PDU": content} | self._place(ue))
 
     # -- packets --------------------------------------------------------------------------------
 
@@ -352,8 +357,8 @@ class Station(ABC):
 
     def _downlink(self) -> None:
         assert self._user is not None  # noqa: S101
-        receive, bearers, frame = self._user.recvfrom, self._by_teid, uu.frame
-        frames: dict[uu.Link, list[bytes]] = {}
+        receive, bearers = self._user.recvfrom, self._by_teid
+        waiting: dict[uu.Channel, list[tuple[int, bytes]]] = {}
         for _ in range(_BATCH):
             try:
                 octets, peer = receive(65535)
@@ -383,10 +388,10 @@ class Station(ABC):
                     self.traffic.dropped += 1
                 else:
                     self.traffic.down += 1
-                    packet = frame(uu.PACKET, bearer.number, octets[start:])
-                    frames.setdefault(bearer.ue.link, []).append(packet)
-        for link, packets in frames.items():
-            link.send_all(b"".join(packets))
+                    packet = bearer.number, octets[start:]
+                    waiting.setdefault(bearer.ue.link, []).append(packet)
+        for link, packets in waiting.items():
+            link.send_packets(packets)
 
     def _tunnel_gone(self, teid: int | None, peer: tuple[str, int]) -> None:
         """The core does not know a tunnel: its UE is released locally (TS 23.007, 20.2)."""

@@ -52,7 +52,7 @@ class Ue:
         released: set when the connection is gone or the network detached the UE.
     """
 
-    def __init__(self, usim: Usim, link: uu.Link, radio: int, plmn: Plmn, apn: str = "") -> None:
+    def __init__(self, usim: Usim, link: uu.Channel, radio: int, plmn: Plmn, apn: str = "") -> None:
         """Be the UE with number ``radio`` on a link, in a network."""
         self.usim = usim
         self.link = link
@@ -269,7 +269,7 @@ class Device:
     """The TUN device of a UE's connection."""
 
     def __init__(
-        self, name: str, table: int, address: str, mtu: int | None, link: uu.Link, ue: int
+        self, name: str, table: int, address: str, mtu: int | None, link: uu.Channel, ue: int
     ) -> None:
         """Make it, with the UE's address and a routing table for what comes from that.
 
@@ -300,17 +300,17 @@ class Device:
             asyncio.get_running_loop().add_reader(self.fd, self._read)
 
     def _read(self) -> None:
-        frames, frame, fd, ue = [], uu.frame, self.fd, self.ue
+        packets, fd, ue = [], self.fd, self.ue
         for _ in range(_BATCH):
             try:
                 packet = os.read(fd, 65535)
             except OSError:  # BlockingIOError: all are read
                 break
             if packet[0] >> 4 == 4:
-                frames.append(frame(uu.PACKET, ue, packet))
-        self.up += len(frames)
-        if frames:
-            self.link.send_all(b"".join(frames))
+                packets.append((ue, packet))
+        self.up += len(packets)
+        if packets:
+            self.link.send_packets(packets)
         if self.link.full:  # what waits in the device's queue is the kernel's to drop
             asyncio.get_running_loop().remove_reader(fd)
 

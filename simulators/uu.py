@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from typing import Protocol
 
 #: The radio simulator's port.
 PORT = 4043
@@ -22,6 +23,27 @@ _HEADER = _header.size
 _FULL = 1 << 20
 
 Received = Callable[["Link", int, int, bytes], None]
+
+
+class Channel(Protocol):
+    """What carries frames between a base station and UEs.
+
+    Attributes:
+        full: the other end does not keep up; what is sent now is dropped.
+        on_room: called once it does again.
+    """
+
+    full: bool
+    on_room: set[Callable[[], None]]
+
+    def send(self, kind: int, ue: int, content: bytes = b"") -> None:
+        """Send a frame that is not a packet."""
+
+    def send_packets(self, packets: list[tuple[int, bytes]]) -> None:
+        """Send packets, each with its number."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 class Link(asyncio.Protocol):
@@ -77,20 +99,16 @@ class Link(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(_header.pack(len(content), kind, ue) + content)
 
-    def send_all(self, frames: bytes) -> None:
-        """Send frames made by :func:`frame`."""
+    def send_packets(self, packets: list[tuple[int, bytes]]) -> None:
+        """Send packets, each with its number."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frames)
+            pack = _header.pack
+            self._transport.write(b"".join(pack(len(p), PACKET, n) + p for n, p in packets))
 
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None:
             self._transport.close()
-
-
-def frame(kind: int, ue: int, content: bytes) -> bytes:
-    """The octets of a frame."""
-    return _header.pack(len(content), kind, ue) + content
 
 
 def numbered(ue: int, session: int) -> int:

@@ -1,4 +1,4 @@
-"""The AMF: gNBs over N2, subscribers from AUSF and UDM, PDU sessions at SMFs by slice."""
+"""The AMF: gNBs and N3IWFs on N2, subscribers from AUSF and UDM, PDU sessions at SMFs by slice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from simulators import asn1, mobility, sctp
 from simulators.errors import ProtocolError
-from simulators.fiveg import nas, ngap, registration, sbi, sessions
+from simulators.fiveg import keys, nas, ngap, registration, sbi, sessions
 from simulators.fiveg.registration import Ue
 from simulators.fiveg.slices import Snssai
 from simulators.identity import Plmn, Tai
@@ -76,11 +76,23 @@ class Config:
 
 @dataclass(eq=False)
 class Gnb(AccessNode[Ue]):
-    """A connected gNB."""
+    """A connected gNB, or an N3IWF.
+
+    Attributes:
+        access: kind of access that it gives, one of ``keys``.
+    """
 
     number: int = 0
+    access: int = keys.ACCESS_3GPP
     plmn: Plmn | None = None
     slices: dict[Tai, frozenset[Snssai]] = field(default_factory=dict)
+
+
+#: Identifier of a node in its global identity, and the kind of its access.
+_NODES = {
+    "globalGNB-ID": ("gNB-ID", keys.ACCESS_3GPP),
+    "globalN3IWF-ID": ("n3IWF-ID", keys.ACCESS_NON_3GPP),
+}
 
 
 class Amf(MobilityManagement[Ue, Gnb]):
@@ -166,7 +178,9 @@ class Amf(MobilityManagement[Ue, Gnb]):
 
     def set_up(self, node: Gnb, message: asn1.Message) -> None:
         """Answer an NG Setup Request."""
-        _, identity = message.need("GlobalRANNodeID")
+        kind, identity = message.need("GlobalRANNodeID")
+        if kind not in _NODES:
+            raise ProtocolError(f"A {kind} is no node that is served.")
         areas = {
             Tai(Plmn.decode(plmn["pLMNIdentity"]), int.from_bytes(area["tAC"], "big")): frozenset(
                 Snssai.of_ngap(one["s-NSSAI"]) for one in plmn["tAISliceSupportList"]
@@ -187,7 +201,8 @@ class Amf(MobilityManagement[Ue, Gnb]):
         node.slices, node.ready = served, True
         node.name = message.values.get("RANNodeName", "")
         node.plmn = Plmn.decode(identity["pLMNIdentity"])
-        node.number = identity["gNB-ID"][1][0]
+        name, node.access = _NODES[kind]
+        node.number = identity[name][1][0]
         by_plmn: dict[Plmn, set[Snssai]] = {}
         for tai, slices in self.config.slices.items():
             by_plmn.setdefault(tai.plmn, set()).update(slices)
@@ -209,17 +224,22 @@ class Amf(MobilityManagement[Ue, Gnb]):
     def new_ue(self, node: Gnb, core_id: int, access_id: int, message: asn1.Message) -> Ue:
         """The context of a UE."""
         kind, where = message.need("UserLocationInformation")
-        if kind != "userLocationInformationNR":
+        cell = 0
+        if kind == "userLocationInformationNR":
+            tac = int.from_bytes(where["tAI"]["tAC"], "big")
+            tai = Tai(Plmn.decode(where["tAI"]["pLMNIdentity"]), tac)
+            cell = where["nR-CGI"]["nRCellIdentity"][0]
+        elif kind == "userLocationInformationN3IWF-with-PortNumber":
+            tai = min(node.slices, key=lambda one: one.tac)  # it tells an address only
+        else:
             raise ProtocolError(f"The location is {kind}.")
-        tai = Tai(
-            Plmn.decode(where["tAI"]["pLMNIdentity"]), int.from_bytes(where["tAI"]["tAC"], "big")
-        )
         return Ue(
             core_id=core_id,
             access_id=access_id,
             node=node,
             tai=tai,
-            cell=where["nR-CGI"]["nRCellIdentity"][0],
+            cell=cell,
+            access=node.access,
             offered=node.slices.get(tai, frozenset()),
         )
 

@@ -1,9 +1,10 @@
-"""Configuration files of OAI's 5G images: YAML of the core, libconfig of gNB and UE."""
+"""Configuration files of the 5G images: OAI's YAML and libconfig, free5GC's YAML."""
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,10 @@ from simulators.fiveg.slices import Snssai
 from simulators.identity import Plmn, Tai
 
 if TYPE_CHECKING:  # a program imports what it runs only: the codecs take a second
+    from cryptography import x509
+
     from simulators import spgwu
-    from simulators.fiveg import amf, gnb, home, sbi, smf, ue
+    from simulators.fiveg import amf, gnb, home, n3iwf, n3ue, sbi, smf, ue
 
 _LEVELS = {"warn": "WARNING", "off": "CRITICAL", "trace": "DEBUG"}
 
@@ -255,3 +258,110 @@ def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
     # The length of the MNC is not in the file: both are networks of this USIM.
     plmns = Plmn(imsi[:3], imsi[3:5]), Plmn(imsi[:3], imsi[3:6])
     return ue.Config(usim, plmns, gnb_address, wanted)
+
+
+# -- free5GC's N3IWF and UE -----------------------------------------------------------------------
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(file: File, *keys: str) -> float:
+    """A duration of Go, such as ``1m30s``."""
+    text = str(file.get(*keys))
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if "".join(number + unit for number, unit in parts) != text and text != "0":
+        raise file.wrong(keys, f"'{text}' is no duration")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def _versioned(path: str | Path, version: str) -> File:
+    file = core(path)
+    found = str(file.get("info", "version"))
+    if found != version:
+        raise file.wrong(("info", "version"), f"'{found}' is not {version}")
+    return file
+
+
+def _certificate(path: Path) -> x509.Certificate:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(text_of(path).encode())
+    except ValueError as error:
+        raise EpcError(f"{path}: {error}") from None
+
+
+def n3iwf_config(path: str | Path) -> n3iwf.Config:
+    """Read n3iwfcfg.yaml; files in it are below the directory above it, where the program is."""
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    from simulators.fiveg import n3iwf
+
+    file = _versioned(path, "1.0.5")
+    home = Path(path).resolve().parent.parent
+    top = "configuration"
+    one = (top, "n3iwfInformation")
+    area = (*one, "supportedTAList", 0)
+    plmns, slices = [], []
+    for at, entry in enumerate(file.get(*area, "broadcastPlmnList")):
+        plmns.append(_plmn(file, *area, "broadcastPlmnList", at, "plmnID"))
+        slices += [Snssai.of(item["snssai"]) for item in entry["taiSliceSupportList"]]
+    private = home / str(file.get(top, "privateKey"))
+    try:
+        key = load_pem_private_key(text_of(private).encode(), None)
+    except (ValueError, TypeError) as error:
+        raise EpcError(f"{private}: {error}") from None
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise EpcError(f"{private}: not an RSA key.")
+    liveness = (top, "livenessCheck")
+    return n3iwf.Config(
+        str(file.find(*one, "name", default="N3IWF")),
+        file.number(*one, "globalN3IWFID", "n3iwfID"),
+        tuple(plmns),
+        int(str(file.get(*area, "tac")), 16),
+        file.address(top, "amfSCTPAddresses", 0, "ip", 0),
+        file.address(top, "localSctpAddr"),
+        file.address(top, "n3iwfGtpBindAddress"),
+        slices=tuple(dict.fromkeys(slices)),
+        nwu=file.address(top, "ikeBindAddress"),
+        inner=file.address(top, "ipSecTunnelAddress"),
+        pool=str(ipaddress.IPv4Network(str(file.get(top, "ueIpAddressRange")), strict=False)),
+        nas_port=file.number(top, "nasTcpPort"),
+        fqdn=str(file.get(top, "fqdn")),
+        key=key,
+        certificate=_certificate(home / str(file.get(top, "certificate"))),
+        device=f"{file.find(top, 'xfrmInterfaceName', default='ipsec')}-default",
+        liveness=_seconds(file, *liveness, "transFreq") if file.get(*liveness, "enable") else 0,
+        retries=1 + int(file.find(*liveness, "maxRetryTimes", default=0)),
+    )
+
+
+def n3ue_config(path: str | Path) -> n3ue.Config:
+    """Read n3ue.yaml, and the N3IWF's authority that free5GC's UE does not ask for."""
+    from simulators.fiveg import n3ue, ue
+    from simulators.usim import Usim
+
+    file = _versioned(path, "1.0.1")
+    one = ("configuration", "N3UEInformation")
+    plmn = Plmn(*(str(file.get(*one, "IMSI", "PLMNID", name)) for name in ("MCC", "MNC")))
+    imsi = f"{plmn.mcc}{plmn.mnc}{file.get(*one, 'IMSI', 'MSIN')}"
+    k, opc = (bytes.fromhex(str(file.get(*one, "Security", name))) for name in ("K", "OPC"))
+    wanted = []
+    for at, item in enumerate(file.get(*one, "SmPolicy"), 1):
+        sd = item["SNSSAI"].get("SD", "ffffff")
+        slice_ = Snssai(int(str(item["SNSSAI"]["SST"]), 16), int(str(sd), 16))
+        wanted.append(ue.Wanted(at, str(item["DNN"]), slice_))
+    root = Path(path).resolve().parent.parent / "cert" / "ca.pem"
+    return n3ue.Config(
+        Usim(imsi, k, opc),
+        (plmn,),
+        file.address("configuration", "N3IWFInformation", "IPSecIfaceAddr"),
+        tuple(wanted),
+        address=file.address(*one, "IPSecIfaceAddr"),
+        root=_certificate(root),
+        device=str(file.get(*one, "XfrmiName")),
+        tunnels=str(file.get(*one, "GreIfaceName")),
+        first=file.number(*one, "XfrmiId"),
+        liveness=_seconds(file, *one, "DpdInterval"),
+    )

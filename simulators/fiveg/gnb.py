@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,18 +31,16 @@ class Gnb(Station):
     initial = {"RRCEstablishmentCause": "mo-Signalling", "UEContextRequest": "requested"}
     config: Config
 
+    def _identity(self) -> tuple[str, dict[str, Any]]:
+        number = {"gNB-ID": ("gNB-ID", (self.config.number, 32))}
+        return "globalGNB-ID", {"pLMNIdentity": self.config.plmns[0].octets} | number
+
     def _setup_request(self) -> dict[str, Any]:
         config = self.config
         slices = [{"s-NSSAI": one.ngap} for one in config.slices]
         self.log.info("Send NGSetupRequest to AMF")
         return {
-            "GlobalRANNodeID": (
-                "globalGNB-ID",
-                {
-                    "pLMNIdentity": config.plmns[0].octets,
-                    "gNB-ID": ("gNB-ID", (config.number, 32)),
-                },
-            ),
+            "GlobalRANNodeID": self._identity(),
             "RANNodeName": config.name,
             "SupportedTAList": [
                 {
@@ -58,7 +56,7 @@ class Gnb(Station):
 
     def _about(self, ue: Connection, message: asn1.Message) -> None:
         if message.name == "InitialContextSetupRequest":
-            self._tell("InitialContextSetupResponse", ue, {})
+            self._set_context(ue, message)
         elif message.name == "PDUSessionResourceSetupRequest":
             self._sessions(ue, message.need("PDUSessionResourceSetupListSUReq"))
         elif message.name == "PDUSessionResourceReleaseCommand":
@@ -66,21 +64,37 @@ class Gnb(Station):
         if "NAS-PDU" in message.values:
             ue.link.send(uu.NAS, ue.radio, message.values["NAS-PDU"])
 
+    def _set_context(self, ue: Connection, message: asn1.Message) -> None:
+        """Take a UE's context; here nothing has to be done for it."""
+        self._tell("InitialContextSetupResponse", ue, {})
+
     def _sessions(self, ue: Connection, items: Iterable[dict[str, Any]]) -> None:
-        """Set up PDU sessions, each with its first QoS flow."""
+        """Set up PDU sessions."""
+        self._set_up_sessions(ue, items)
+
+    def _asked(self, item: dict[str, Any]) -> tuple[str, int, int]:
+        """Address and TEID of the UPF's end for a PDU session, and its first QoS flow."""
+        kind = "PDUSessionResourceSetupRequestTransfer"
+        asked = ngap.transfer_of(kind, ngap.octets_of(kind, item[f"p{kind[1:]}"]))
+        address, teid = ngap.tunnel_of(asked["UPTransportLayerInformation"])
+        return address, teid, asked["QosFlowSetupRequestList"][0]["qosFlowIdentifier"]
+
+    def _set_up_sessions(
+        self, ue: Connection, items: Iterable[dict[str, Any]], lost: Container[int] = ()
+    ) -> None:
+        """Make tunnels of PDU sessions, each with its first QoS flow, but for those ``lost``."""
         done, failed = [], []
         for item in items:
             number = item["pDUSessionID"]
-            kind = "PDUSessionResourceSetupRequestTransfer"
-            asked = ngap.transfer_of(kind, ngap.octets_of(kind, item[f"p{kind[1:]}"]))
+            reason = "failure-in-radio-interface-procedure" if number in lost else ""
             if Snssai.of_ngap(item["s-NSSAI"]) not in self.config.slices:
-                cause = {"cause": ("radioNetwork", "slice-not-supported")}
+                reason = "slice-not-supported"
+            if reason:
                 kind = "PDUSessionResourceSetupUnsuccessfulTransfer"
-                octets = ngap.transfer(kind, cause)
+                octets = ngap.transfer(kind, {"cause": ("radioNetwork", reason)})
                 failed.append({"pDUSessionID": number, f"p{kind[1:]}": octets})
                 continue
-            address, teid = ngap.tunnel_of(asked["UPTransportLayerInformation"])
-            qfi = asked["QosFlowSetupRequestList"][0]["qosFlowIdentifier"]
+            address, teid, qfi = self._asked(item)
             self._remove_bearer(ue, number)
             bearer = self._add_bearer(ue, number, (teid, address), qfi)
             kind = "PDUSessionResourceSetupResponseTransfer"
@@ -110,7 +124,7 @@ class Gnb(Station):
         values = {"PDUSessionResourceReleasedListRelRes": done}
         self._tell("PDUSessionResourceReleaseResponse", ue, values)
 
-    def _place(self) -> dict[str, Any]:
+    def _place(self, ue: Connection) -> dict[str, Any]:
         place = ngap.place(self.config.plmns[0], self.config.cell, self.config.tac)
         return {"UserLocationInformation": place}
 

@@ -175,7 +175,7 @@ class Udm:
         """Set up by a configuration."""
         self._busy: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         make = "/nudm-ueau/v1/{supi}/security-information/generate-auth-data"
-        registration = "/nudm-uecm/v1/{supi}/registrations/amf-3gpp-access"
+        registration = "/nudm-uecm/v1/{supi}/registrations/amf-{access}-access"
         self.node = sbi.Node(
             config,
             [
@@ -223,7 +223,10 @@ class Udm:
         return JSONResponse(answer)
 
     async def _register(self, request: Request) -> Response:
-        url = await self._udr(f"{request.path_params['supi']}/context-data/amf-3gpp-access")
+        names = request.path_params
+        if names["access"] != "3gpp":  # OAI's database has no table for it
+            return Response(status_code=204)
+        url = await self._udr(f"{names['supi']}/context-data/amf-3gpp-access")
         await self.node.call("PUT", url, await sbi.body(request))
         return Response(status_code=204)
 

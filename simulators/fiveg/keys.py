@@ -14,6 +14,8 @@ from simulators.keys import EPS_AMF, kdf
 ABBA = bytes(2)
 #: Access types in the key of the access network (annex A.9), also the NAS connection identifiers.
 ACCESS_3GPP, ACCESS_NON_3GPP = 1, 2
+#: RAT types of the kinds of access (TS 29.571 clause 5.4.3.2).
+RAT = {ACCESS_3GPP: "NR", ACCESS_NON_3GPP: "WLAN"}
 
 _FC_NAS, _FC_KAUSF, _FC_RES, _FC_KSEAF, _FC_KAMF, _FC_AN = range(0x69, 0x6F)
 

@@ -1,4 +1,4 @@
-"""The programs in the 5G images: ``oai_NF -c FILE -o``, ``nr-softmodem``, ``nr-uesoftmodem``."""
+"""The programs in the 5G images: those of OAI's network functions, gNB and UE, and free5GC's."""
 
 from __future__ import annotations
 
@@ -72,8 +72,11 @@ async def ue(words: list[str]) -> None:
     from simulators.fiveg import configs
     from simulators.fiveg.ue import Terminal
 
-    config = configs.ue_config(file_of(words, "-O"), radio_server(words, os.environ))
-    made = Terminal(config)
+    await _keep(Terminal(configs.ue_config(file_of(words, "-O"), radio_server(words, os.environ))))
+
+
+async def _keep(made: Any) -> None:
+    """Run a terminal until it is told to end."""
     running = asyncio.create_task(made.run())
 
     async def stop() -> None:
@@ -81,6 +84,24 @@ async def ue(words: list[str]) -> None:
         running.cancel()
 
     await until_told(stop)
+
+
+async def n3iwf(words: list[str]) -> None:
+    """n3iwf -c FILE."""
+    from simulators.fiveg import configs
+    from simulators.fiveg.n3iwf import N3iwf
+
+    made = N3iwf(configs.n3iwf_config(file_of(words, "-c")))
+    await made.start()
+    await until_told(made.stop)
+
+
+async def n3iwue(words: list[str]) -> None:
+    """n3iwue, whose file is config/n3ue.yaml."""
+    from simulators.fiveg import configs
+    from simulators.fiveg.n3ue import Terminal
+
+    await _keep(Terminal(configs.n3ue_config("config/n3ue.yaml")))
 
 
 async def mysqld(words: list[str]) -> None:
@@ -105,5 +126,7 @@ PROGRAMS: dict[str, Program] = {
     **{name: _function(name) for name in ("nrf", "udr", "udm", "ausf", "amf", "smf", "upf")},
     "gnb": gnb,
     "nr-ue": ue,
+    "n3iwf": n3iwf,
+    "n3iwue": n3iwue,
     "mysqld": mysqld,
 }

@@ -30,6 +30,7 @@ class Ue(UeContext[nas.Message]):
     """A UE of the AMF.
 
     Attributes:
+        access: kind of access, one of ``keys``; also the NAS connection identifier.
         offered: slices of this AMF and of the gNB in the tracking area.
         allowed: allowed NSSAI.
         sessions: PDU sessions by identity.
@@ -38,6 +39,7 @@ class Ue(UeContext[nas.Message]):
     protocol = ngap.PROTOCOL
 
     offered: frozenset[Snssai]
+    access: int = keys.ACCESS_3GPP
     guti: nas.Guti | None = None
     capability: dict[str, int] = field(default_factory=dict)
     allowed: tuple[Snssai, ...] = ()
@@ -170,7 +172,7 @@ async def _secure(amf: Amf, ue: Ue, kamf: bytes) -> nas.Message:
     nea = next((one for one in amf.config.ciphering if ue.capability.get(able[one])), None)
     if nea is None or not ue.capability.get("5G-IA2_128"):
         raise RejectedError(nas.SECURITY_MISMATCH, "no algorithm in common")
-    ue.security = nas.Security(kamf, nea, nas.NIA2, directions.DOWNLINK)
+    ue.security = nas.Security(kamf, nea, nas.NIA2, directions.DOWNLINK, ue.access)
     command = {
         "NASSecAlgo": {"CiphAlgo": nea, "IntegAlgo": nas.NIA2},
         "NAS_KSI": _KEY,
@@ -239,9 +241,10 @@ async def _note(amf: Amf, ue: Ue) -> None:
         "amfInstanceId": amf.node.instance,
         "deregCallbackUri": f"http://{config.address}:{config.port}/namf-callback/v1/dereg",
         "guami": amf.config.guamis[0].json,
-        "ratType": "NR",
+        "ratType": keys.RAT[ue.access],
     }
-    path = f"/nudm-uecm/v1/imsi-{ue.imsi}/registrations/amf-3gpp-access"
+    kind = "3gpp" if ue.access == keys.ACCESS_3GPP else "non-3gpp"
+    path = f"/nudm-uecm/v1/imsi-{ue.imsi}/registrations/amf-{kind}-access"
     try:
         await amf.node.call("PUT", await amf.node.url("UDM") + path, document)
     except sbi.SbiError as error:
@@ -255,30 +258,36 @@ async def _accept(amf: Amf, ue: Ue, rejected: tuple[tuple[Snssai, int], ...]) ->
     ue.guti = nas.Guti(one.plmn, one.region, one.set, one.pointer, amf.new_tmsi())
     amf.by_tmsi[ue.guti.tmsi] = ue
     values: dict[str, Any] = {
-        "5GSRegResult": {"Value": 1},
+        "5GSRegResult": {"Value": ue.access},
         "GUTI": ue.guti.nas,
         "5GSTAIList": nas.areas(ue.tai.plmn, ue.tai.tac),
         "AllowedNSSAI": [{"SNSSAI": one.nas} for one in ue.allowed],
         "5GSNetFeat": {},
-        "T3512": {"Unit": 0, "Value": 6},  # 60 minutes
     }
+    if ue.access == keys.ACCESS_3GPP:
+        values["T3512"] = {"Unit": 0, "Value": 6}  # 60 minutes
     if rejected:
         values["RejectedNSSAI"] = _rejected(rejected)
     count = ue.security.received - 1  # of Security Mode Complete
-    key = keys.access_key(ue.security.key, count, keys.ACCESS_3GPP)
+    key = keys.access_key(ue.security.key, count, ue.access)
+    accept = nas.encode("RegistrationAccept", values)
+    # An N3IWF has a signalling SA only when it has the key (TS 23.502 clause 4.12.2.2).
+    first = {"NAS_PDU": ue.sealed(accept)} if ue.access == keys.ACCESS_3GPP else {}
     ue.tell(
         "InitialContextSetupRequest",
         GUAMI=amf.config.guamis[0].ngap,
         AllowedNSSAI=[{"s-NSSAI": one.ngap} for one in ue.allowed],
         UESecurityCapabilities=_capabilities(ue.capability),
         SecurityKey=(int.from_bytes(key, "big"), 256),
-        NAS_PDU=ue.sealed(nas.encode("RegistrationAccept", values)),
+        **first,
     )
     ready = complete = False
     while not ready or not complete:
         message = await ue.message()
         if message.name == "InitialContextSetupResponse":
             ready = True
+            if not first:
+                ue.nas(accept)
         elif message.name == "InitialContextSetupFailure":
             raise EpcError(f"The gNB refuses the context: {message.values.get('Cause')}.")
         elif message.name == "UplinkNASTransport":

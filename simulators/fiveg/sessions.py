@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulators import asn1
 from simulators.errors import EpcError
-from simulators.fiveg import nas, ngap, sbi
+from simulators.fiveg import keys, nas, ngap, sbi
 from simulators.fiveg.slices import Snssai
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ async def _create(amf: Amf, ue: Ue, message: nas.Message) -> None:
         "guami": amf.config.guamis[0].json,
         "servingNetwork": plmn,
         "requestType": "INITIAL_REQUEST",
-        "anType": "3GPP_ACCESS",
-        "ratType": "NR",
+        "anType": "3GPP_ACCESS" if ue.access == keys.ACCESS_3GPP else "NON_3GPP_ACCESS",
+        "ratType": keys.RAT[ue.access],
         "n1SmMsg": {"contentId": "n1"},
         "smContextStatusUri": f"{own}/namf-callback/v1/imsi-{ue.imsi}/sm-context-status/{number}",
     }

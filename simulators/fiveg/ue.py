@@ -63,15 +63,17 @@ class Ue:
         allowed, rejected: slices, after a registration; rejected ones with their cause.
         sessions: PDU sessions by identity.
         released: set when the connection is gone or the network deregistered the UE.
+        access_key: KgNB or KN3IWF, once Security Mode Complete was sent.
     """
 
     def __init__(
         self,
         usim: Usim,
-        link: uu.Link,
+        link: uu.Channel,
         radio: int,
         plmn: Plmn,
         requested: tuple[Snssai, ...] = (),
+        access: int = keys.ACCESS_3GPP,
     ) -> None:
         """Be the UE with number ``radio`` on a link; OAI's UE requests no slices."""
         self.usim = usim
@@ -79,11 +81,13 @@ class Ue:
         self.radio = radio
         self.plmn = plmn
         self.requested = requested
+        self.access = access
         self.guti: nas.Guti | None = None
         self.allowed: tuple[Snssai, ...] = ()
         self.rejected: dict[Snssai, int] = {}
         self.sessions: dict[int, Session] = {}
         self.released = asyncio.Event()
+        self.access_key = b""
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._security: nas.Security | None = None
         self._kamf = b""
@@ -160,6 +164,9 @@ class Ue:
                 self._send(nas.encode("IdentityResponse", {"5GSID": identity}))
             elif message.name == "SecurityModeCommand":
                 container = {"NASContainer": self._request(whole=True)}
+                assert self._security is not None  # noqa: S101
+                count = self._security.sent
+                self.access_key = keys.access_key(self._kamf, count, self.access)
                 self._send(nas.encode("SecurityModeComplete", container), new=True)
             elif message.name == "RegistrationAccept" and self._security is not None:
                 self._accepted(message)
@@ -205,7 +212,7 @@ class Ue:
             cause = {"5GMMCause": nas.SECURITY_MISMATCH}
             self.link.send(uu.NAS, self.radio, nas.encode("SecurityModeReject", cause))
             raise EpcError("The network replayed other security capabilities than ours.")
-        security = nas.Security(self._kamf, nea, nia, directions.UPLINK)
+        security = nas.Security(self._kamf, nea, nia, directions.UPLINK, self.access)
         plain = security.open(octets)
         self._security = security
         return plain
@@ -318,7 +325,7 @@ class Ue:
     async def deregister(self, off: bool = True) -> None:
         """Deregister, switching off or not."""
         identity = self.guti.nas if self.guti else nas.suci(self.usim.imsi, self.plmn)
-        kind = {"SwitchOff": int(off), "AccessType": 1}
+        kind = {"SwitchOff": int(off), "AccessType": self.access}
         values = {"NAS_KSI": {"TSC": 0, "Value": 1}, "DeregistrationType": kind, "5GSID": identity}
         self._send(nas.encode("MODeregistrationRequest", values))
         with contextlib.suppress(asyncio.TimeoutError):
@@ -360,6 +367,8 @@ class Config:
 class Terminal:
     """The program: keeps its UE registered and its PDU sessions established."""
 
+    access = keys.ACCESS_3GPP
+
     def __init__(self, config: Config) -> None:
         """Set up by a configuration."""
         self.config = config
@@ -379,7 +388,7 @@ class Terminal:
                     self.radio.link.close()
                     names = ", ".join(map(str, plmns))
                     raise EpcError(f"No suitable cell: the gNB broadcasts {names}.")
-                self._ue = Ue(self.config.usim, self.radio.link, 1, found[0])
+                self._ue = Ue(self.config.usim, self.radio.link, 1, found[0], access=self.access)
                 self.radio.ues[1] = self._ue  # type: ignore[assignment]
                 await self._keep(self._ue)
                 said = ""
@@ -412,13 +421,12 @@ class Terminal:
     async def _session(self, ue: Ue, wanted: Wanted) -> None:
         """Keep one PDU session."""
         said = ""
-        first = wanted is self.config.wanted[0]
         while True:
             if wanted.number not in ue.sessions:
                 self._close(wanted.number)
                 try:
                     session = await ue.establish(wanted)
-                    name = "oaitun_ue1" if first else f"oaitun_ue1p{wanted.number}"
+                    name = self._device(wanted)
                     number = uu.numbered(ue.radio, wanted.number)
                     table = TABLE + wanted.number
                     device = Device(name, table, session.address, session.mtu, ue.link, number)
@@ -435,6 +443,11 @@ class Terminal:
                         log.error("PDU session %d: %s", wanted.number, error)
                     said = str(error)
             await asyncio.sleep(RETRY)
+
+    def _device(self, wanted: Wanted) -> str:
+        """The name of the TUN device of a PDU session."""
+        first = wanted is self.config.wanted[0]
+        return "oaitun_ue1" if first else f"oaitun_ue1p{wanted.number}"
 
     def _close(self, number: int) -> None:
         device = self._devices.pop(number, None)

@@ -1,0 +1,423 @@
+"""The N3IWF (TS 23.501 clause 6.2.9): NGAP to the AMF, GTP-U to UPFs, IKEv2 and ESP to its UEs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import itertools
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from scapy.contrib import ikev2 as codec
+from scapy.packet import Packet
+
+from simulators import asn1, uu
+from simulators.errors import EpcError, ProtocolError
+from simulators.fiveg import eap5g, gnb, ikev2, nwu
+from simulators.station import Connection
+
+log = logging.getLogger("N3IWF")
+
+#: Seconds the AMF has for each answer to a UE in IKE_AUTH.
+ANSWER = 20.0
+
+
+@dataclass(frozen=True)
+class Config(gnb.Config):
+    """How the N3IWF is set up: as a gNB without a cell, and NWu.
+
+    Attributes:
+        nwu: IKE and ESP address.
+        inner: our inner address; NAS goes there, and GRE.
+        pool: inner addresses of UEs.
+        nas_port: TCP port of NAS.
+        fqdn: identity, which the certificate names.
+        key, certificate: for IKE_AUTH.
+        device: name of the device of signalling SAs.
+        liveness: seconds between two looks whether a UE is there, 0 for none.
+        retries: how often a UE is asked.
+    """
+
+    nwu: str = ""
+    inner: str = ""
+    pool: str = ""
+    nas_port: int = 20000
+    fqdn: str = ""
+    key: rsa.RSAPrivateKey | None = None
+    certificate: x509.Certificate | None = None
+    device: str = "ipsec-default"
+    liveness: float = 60.0
+    retries: int = 4
+
+
+class UeLink(nwu.Link):
+    """A UE's IKE SA at the N3IWF."""
+
+    def __init__(self, station: N3iwf, octets: bytes, peer: nwu.Peer) -> None:
+        """Answer the UE's IKE_SA_INIT."""
+        super().__init__()
+        self.station = station
+        self.state = self._start
+        self.user = ""  # inner address
+        self._identifier = 0
+        self._key = b""
+        self._spi = b""
+        self._offered = False
+        self._identity: Packet | None = None
+        self._down: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._watching: asyncio.Task[None] | None = None
+        self.ike = nwu.Association(station.nwu, peer, self, initiator=False)
+        self.ike.respond(octets)
+
+    def received(self, kind: int, number: int, content: bytes) -> None:
+        """Take a frame of the UE."""
+        self.station.from_ue(self, kind, number, content)
+
+    # -- what the station sends -------------------------------------------------------------------
+
+    def send(self, kind: int, ue: int, content: bytes = b"") -> None:
+        """Send a NAS message, or release the UE; nothing else has a place here."""
+        if kind == uu.NAS and self.up:
+            self.write_nas(content)
+        elif kind == uu.NAS:
+            self._down.put_nowait(content)
+        elif kind == uu.RELEASE and self.up:
+            self.close()
+        elif kind == uu.RELEASE:
+            self._down.put_nowait(None)
+
+    def give_key(self, key: bytes) -> None:
+        """The AMF gave KN3IWF: EAP succeeded."""
+        self._key = key
+        self._down.put_nowait(b"")
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a signalling SA."""
+        return self.state == self._settled
+
+    def close(self) -> None:
+        """Delete the IKE SA."""
+        self.station.spawn(self.ike.close())
+
+    # -- IKE_AUTH ---------------------------------------------------------------------------------
+
+    async def authenticate(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        """Answer an IKE_AUTH request."""
+        return await self.state(message)
+
+    async def _start(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        """The first request, without AUTH: the UE wants EAP (RFC 7296 section 2.16)."""
+        config, ike = self.station.config, self.ike
+        if message.find(codec.IKEv2_AUTH) is not None or config.key is None:
+            return self._refused("A UE must authenticate by EAP")
+        self._identity = message.need(codec.IKEv2_IDi)
+        spi = ikev2.chosen(message.need(codec.IKEv2_SA), ikev2.ESP)
+        if spi is None:
+            self.station.spawn(self._end_soon())
+            return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
+        self._spi = spi
+        identity = codec.IKEv2_IDr(IDtype=ikev2.FQDN, ID=config.fqdn.encode())
+        assert ike.keys is not None  # noqa: S101
+        assert config.certificate is not None  # noqa: S101
+        octets = ikev2.signed(ike.first_octets[True], ike.nonces[False], ike.keys.pr, identity)
+        self.state = self._eap
+        return (
+            identity,
+            codec.IKEv2_CERT(
+                cert_encoding=4, cert_data=config.certificate.public_bytes(Encoding.DER)
+            ),
+            codec.IKEv2_AUTH(
+                auth_type=ikev2.RSA_SIGNATURE, load=ikev2.rsa_auth(config.key, octets)
+            ),
+            self._request(eap5g.START),
+        )
+
+    def _request(self, message: int, pdu: bytes = b"") -> Packet:
+        self._identifier = self._identifier % 255 + 1
+        made = eap5g.Eap(eap5g.REQUEST, self._identifier, message, pdu)
+        return codec.IKEv2_EAP(load=made.encode())
+
+    async def _eap(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        """A NAS message to the AMF, and what comes back."""
+        found = eap5g.Eap.decode(bytes(message.need(codec.IKEv2_EAP).load))
+        if found.code != eap5g.RESPONSE or found.identifier != self._identifier:
+            raise ProtocolError("An EAP response is of no request.")
+        if found.message != eap5g.NAS:
+            self.received(uu.RELEASE, 1, b"")
+            return self._failure("The UE stops EAP-5G")
+        if not self._offered:
+            asked = eap5g.Parameters.decode(found.parameters)
+            self._offered = True
+            if asked.plmn not in self.station.config.plmns:
+                return self._failure(f"The UE selects {asked.plmn}, which has no AMF here")
+        self.received(uu.NAS, 1, found.nas)
+        try:
+            octets = await asyncio.wait_for(self._down.get(), ANSWER)
+        except TimeoutError:
+            self.received(uu.RELEASE, 1, b"")
+            return self._failure("The AMF does not answer")
+        if octets is None:
+            return self._failure("The AMF releases the UE")
+        if octets:
+            return (self._request(eap5g.NAS, octets),)
+        self.state = self._key_proof
+        done = eap5g.Eap(eap5g.SUCCESS, self._identifier)
+        return (codec.IKEv2_EAP(load=done.encode()),)
+
+    def _failure(self, why: str) -> tuple[Packet, ...]:
+        log.error("UE at %s: %s", self.ike.peer.host, why)
+        self.station.spawn(self._end_soon())
+        done = eap5g.Eap(eap5g.FAILURE, self._identifier)
+        return (codec.IKEv2_EAP(load=done.encode()),)
+
+    def _refused(self, why: str) -> tuple[Packet, ...]:
+        log.error("UE at %s: %s", self.ike.peer.host, why)
+        self.station.spawn(self._end_soon())
+        return (ikev2.notify(ikev2.AUTHENTICATION_FAILED),)
+
+    async def _end_soon(self) -> None:
+        """Forget an IKE SA that failed, once the UE cannot ask for the answer again."""
+        await asyncio.sleep(nwu.REPEAT * 4)
+        self.ike.end("")
+
+    async def _key_proof(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        """The last request: both ends prove that they have KN3IWF, the MSK of EAP."""
+        ike, config = self.ike, self.station.config
+        assert ike.keys is not None  # noqa: S101
+        assert self._identity is not None  # noqa: S101
+        theirs = ikev2.signed(
+            ike.first_octets[False], ike.nonces[True], ike.keys.pi, self._identity
+        )
+        auth = message.need(codec.IKEv2_AUTH)
+        if auth.auth_type != ikev2.SHARED_KEY or auth.load != ikev2.shared_auth(self._key, theirs):
+            self.received(uu.RELEASE, 1, b"")
+            return self._refused("Its AUTH is not by KN3IWF")
+        identity = codec.IKEv2_IDr(IDtype=ikev2.FQDN, ID=config.fqdn.encode())
+        ours = ikev2.signed(ike.first_octets[True], ike.nonces[False], ike.keys.pr, identity)
+        self.user = self.station.take_address(self)
+        local = ipaddress.IPv4Address(config.inner).packed
+        self.inner = local, ipaddress.IPv4Address(self.user).packed
+        self.signalling = self.station.device
+        draft = ike.draft(*self.inner)
+        child = ike.keyed(draft, self._spi, ike._nonces(), initiator=False)
+        self.state = self._settled
+        self.station.spawn(self._ready())
+        mask = str(ipaddress.IPv4Network(config.pool).netmask)
+        return (
+            codec.IKEv2_AUTH(auth_type=ikev2.SHARED_KEY, load=ikev2.shared_auth(self._key, ours)),
+            nwu.configuration(ikev2.CFG_REPLY, address=self.user, netmask=mask),
+            ikev2.proposal(ikev2.ESP, child.spi),
+            *ikev2.selectors(self.user, config.inner),
+            ikev2.notify(eap5g.NAS_IP4_ADDRESS, local),
+            ikev2.notify(eap5g.NAS_TCP_PORT, config.nas_port.to_bytes(2, "big")),
+        )
+
+    async def _settled(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        raise ProtocolError("IKE_AUTH came for an IKE SA that is authenticated.")
+
+    async def _ready(self) -> None:
+        """The signalling SA is there: tell the AMF, and watch the UE."""
+        self.station.context_ready(self)
+        if self.station.config.liveness:
+            self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Dead peer detection (RFC 7296 section 2.4)."""
+        config = self.station.config
+        while True:
+            await asyncio.sleep(config.liveness)
+            with contextlib.suppress(EpcError):
+                await self.ike.request(ikev2.INFORMATIONAL, times=config.retries)
+
+    # -- child SAs --------------------------------------------------------------------------------
+
+    def child_wanted(self, message: ikev2.Message) -> nwu.Child | None:
+        """Refuse: only the N3IWF makes child SAs for user data (TS 24.502 clause 7.5)."""
+        return None
+
+    def child_gone(self, child: nwu.Child) -> None:
+        """A child SA was deleted, as rekeying does."""
+
+    async def open_session(self, session: int, qfi: int) -> None:
+        """Make the child SA of a PDU session's QoS flow.
+
+        Raises:
+            EpcError: the UE refuses, or does not answer.
+        """
+        old = self.child_of(session)
+        notifies = (
+            ikev2.notify(eap5g.QOS_INFO, eap5g.qos_info(session, qfi)),
+            ikev2.notify(eap5g.UP_IP4_ADDRESS, self.inner[0]),
+        )
+        await self.ike.create_child(self.ike.draft(*self.inner, session, qfi), *notifies)
+        if old is not None:
+            await self.ike.delete_child(old)
+
+    def close_session(self, session: int) -> None:
+        """Delete it."""
+        child = self.child_of(session)
+        if child is not None and not self.ike.gone:
+            self.station.spawn(self.ike.delete_child(child))
+
+    def ended(self, why: str) -> None:
+        """The IKE SA is gone."""
+        if why:
+            log.error("UE at %s: %s", self.ike.peer.host, why)
+        if self._watching is not None:
+            self._watching.cancel()
+        self.close_nas()
+        self._down.put_nowait(None)
+        self.station.lost(self)
+
+
+class N3iwf(gnb.Gnb):
+    """The non-3GPP interworking function."""
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        """Set up by a configuration."""
+        super().__init__(config)
+        self.nwu = nwu.Endpoint(config.nwu, self._accept)
+        self.device: nwu.Device | None = None
+        self._by_address: dict[str, UeLink] = {}
+        self._half: dict[tuple[nwu.Peer, bytes], UeLink] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        network = ipaddress.IPv4Network(config.pool)
+        self._free = itertools.cycle(str(one) for one in network.hosts())
+        self._size = network.num_addresses - 2
+
+    async def _open_radio(self) -> None:
+        size = ipaddress.IPv4Network(self.config.pool).prefixlen
+        address = f"{self.config.inner}/{size}"
+        self.device = nwu.Device(self.config.device, address, self._to_ue)
+        self._server = await asyncio.start_server(
+            self._nas_connection, self.config.inner, self.config.nas_port
+        )
+        self.nwu.start()
+        log.info("N3IWF %s listens on %s", self.config.fqdn, self.config.nwu)
+
+    def stop(self) -> None:
+        """Close all."""
+        for task in list(self._tasks):
+            task.cancel()
+        self.nwu.stop()
+        if self.device is not None:
+            self.device.close()
+        super().stop()
+
+    def spawn(self, work: Any) -> None:
+        """Run a coroutine; a peer that does not answer it has ended its IKE SA already."""
+
+        async def run() -> None:
+            try:
+                await work
+            except EpcError as error:
+                log.error("%s", error)
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- UEs --------------------------------------------------------------------------------------
+
+    def _accept(self, octets: bytes, peer: nwu.Peer) -> None:
+        known = self._half.get((peer, octets[:8]))
+        if known is not None:
+            known.ike.again()
+            return
+        link = UeLink(self, octets, peer)
+        if not link.ike.gone:
+            self._half[peer, octets[:8]] = link
+
+    def from_ue(self, link: UeLink, kind: int, number: int, content: bytes) -> None:
+        """Take a frame of a UE."""
+        self._from_ue(link, kind, number, content)
+
+    def take_address(self, link: UeLink) -> str:
+        """An inner address for a UE.
+
+        Raises:
+            EpcError: all are taken.
+        """
+        for address in itertools.islice(self._free, self._size):
+            if address != self.config.inner and address not in self._by_address:
+                self._by_address[address] = link
+                return address
+        raise EpcError("All inner addresses of UEs are taken.")
+
+    def lost(self, link: UeLink) -> None:
+        """A UE's IKE SA is gone."""
+        self._half = {key: one for key, one in self._half.items() if one is not link}
+        self._by_address.pop(link.user, None)
+        self._unlinked(link)
+
+    def _to_ue(self, packet: bytes) -> None:
+        link = self._by_address.get(str(ipaddress.IPv4Address(packet[16:20])))
+        if link is not None:
+            link.send_signalling(packet)
+
+    async def _nas_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        link = self._by_address.get(writer.get_extra_info("peername")[0])
+        if link is None:
+            writer.close()
+            return
+        await link.read_nas(reader, writer)
+
+    # -- NGAP -------------------------------------------------------------------------------------
+
+    def _identity(self) -> tuple[str, dict[str, Any]]:
+        number = {"n3IWF-ID": ("n3IWF-ID", (self.config.number, 16))}
+        return "globalN3IWF-ID", {"pLMNIdentity": self.config.plmns[0].octets} | number
+
+    def _place(self, ue: Connection) -> dict[str, Any]:
+        assert isinstance(ue.link, UeLink)  # noqa: S101
+        peer = ue.link.ike.peer
+        address = int(ipaddress.IPv4Address(peer.host)), 32
+        where = {"iPAddress": address, "portNumber": peer.port.to_bytes(2, "big")}
+        kind = "userLocationInformationN3IWF-with-PortNumber"
+        return {"UserLocationInformation": (kind, where)}
+
+    def _set_context(self, ue: Connection, message: asn1.Message) -> None:
+        assert isinstance(ue.link, UeLink)  # noqa: S101
+        number, size = message.need("SecurityKey")
+        ue.link.give_key(number.to_bytes(size // 8, "big"))
+
+    def context_ready(self, link: UeLink) -> None:
+        """Tell the AMF that the signalling SA is there."""
+        ue = self._by_radio.get((link, 1))
+        if ue is not None:
+            self._tell("InitialContextSetupResponse", ue, {})
+
+    def _sessions(self, ue: Connection, items: Iterable[dict[str, Any]]) -> None:
+        self.spawn(self._child_sessions(ue, list(items)))
+
+    async def _child_sessions(self, ue: Connection, items: list[dict[str, Any]]) -> None:
+        """Make the child SAs of PDU sessions, then their tunnels to the UPF."""
+        link = ue.link
+        assert isinstance(link, UeLink)  # noqa: S101
+        refused = set()
+        for item in items:
+            try:
+                await link.open_session(item["pDUSessionID"], self._asked(item)[2])
+            except EpcError as error:
+                log.error("PDU session %d of UE %d: %s", item["pDUSessionID"], ue.number, error)
+                refused.add(item["pDUSessionID"])
+        if self._ues.get(ue.number) is ue:
+            self._set_up_sessions(ue, items, refused)
+
+    def _release(self, ue: Connection, items: Iterable[dict[str, Any]]) -> None:
+        assert isinstance(ue.link, UeLink)  # noqa: S101
+        items = list(items)
+        super()._release(ue, items)
+        for item in items:
+            ue.link.close_session(item["pDUSessionID"])

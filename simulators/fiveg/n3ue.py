@@ -1,0 +1,352 @@
+"""The UE in an untrusted Wi-Fi: IKEv2 with EAP-5G to an N3IWF, NAS and PDU sessions inside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cryptography import exceptions, x509
+from scapy.contrib import ikev2 as codec
+from scapy.packet import Packet
+
+from simulators import tun, uu
+from simulators.errors import EpcError, ProtocolError
+from simulators.fiveg import eap5g, ikev2, keys, nwu, ue
+from simulators.identity import Plmn
+
+log = logging.getLogger("N3UE")
+
+#: Seconds the connection for NAS may take.
+CONNECT = 5.0
+
+
+def fqdn(plmn: Plmn) -> str:
+    """The FQDN of a network's N3IWF (TS 23.003 clause 28.3.2.2.2)."""
+    return f"n3iwf.5gc.mnc{plmn.mnc.zfill(3)}.mcc{plmn.mcc}.pub.3gppnetwork.org"
+
+
+def verify(leaf: x509.Certificate, root: x509.Certificate, name: str) -> None:
+    """Check a certificate as TS 33.501 clause 7.2.1 wants it: issuer, dates and name.
+
+    Raises:
+        ProtocolError: it is not to be trusted.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    try:
+        leaf.verify_directly_issued_by(root)
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (exceptions.InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound) as error:
+        reason = str(error) or "its signature is not the authority's"
+        raise ProtocolError(f"The N3IWF's certificate is not trusted: {reason}.") from None
+    if not leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc:
+        raise ProtocolError("The N3IWF's certificate is not valid now.")
+    if name not in names.get_values_for_type(x509.DNSName):
+        raise ProtocolError(f"The N3IWF's certificate does not name {name}.")
+
+
+@dataclass(frozen=True)
+class Config(ue.Config):
+    """How the UE is set up: as one of a gNB, whose address is that of the N3IWF's NWu.
+
+    Attributes:
+        address: own address on the Wi-Fi.
+        root: authority of the N3IWF's certificate.
+        device: beginning of the name of the signalling device.
+        tunnels: beginning of the names of the devices of PDU sessions.
+        first: number of the signalling device; those of PDU sessions follow.
+        liveness: seconds between two looks whether the N3IWF is there, 0 for none.
+    """
+
+    address: str = ""
+    root: x509.Certificate | None = field(default=None, repr=False)
+    device: str = "ipsec"
+    tunnels: str = "gretun"
+    first: int = 1
+    liveness: float = 60.0
+
+
+class Access(nwu.Link):
+    """The UE's IKE SA."""
+
+    def __init__(self, config: Config, plmn: Plmn, radio: Radio) -> None:
+        """Nothing is sent yet."""
+        super().__init__()
+        self.config = config
+        self.plmn = plmn
+        self.radio = radio
+        self.endpoint = nwu.Endpoint(config.address)
+        peer = nwu.Peer(config.gnb, ikev2.PORT)
+        self.ike = nwu.Association(self.endpoint, peer, self, initiator=True)
+        self.qfis: dict[int, int] = {}  # by PDU session
+        self._identity = codec.IKEv2_IDi(IDtype=ikev2.KEY_ID, ID=b"UE")
+        self._theirs: Packet | None = None
+        self._identifier = 0
+        self._draft: nwu.Child | None = None
+        self._up: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._settled = False
+
+    def _spawn(self, work: Callable[[], object]) -> None:
+        async def run() -> None:
+            try:
+                await work()  # type: ignore[misc]
+            except EpcError as error:
+                log.error("%s", error)
+                self.ike.end("")
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- IKE_SA_INIT and IKE_AUTH -----------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Come to the point where the N3IWF asks for NAS.
+
+        Raises:
+            EpcError: it does not answer, or is not to be trusted.
+        """
+        try:
+            self.endpoint.start()
+        except OSError as error:
+            raise EpcError(f"NWu on {self.config.address}: {error.strerror}.") from None
+        await self.ike.initiate()
+        self._draft = self.ike.draft(b"", b"")
+        everything = [codec.IPv4TrafficSelector(IP_protocol_ID=0)]
+        everything[0].starting_address_v4 = "0.0.0.0"  # noqa: S104
+        everything[0].ending_address_v4 = "255.255.255.255"
+        answer = await self.ike.request(
+            ikev2.AUTH,
+            self._identity,
+            ikev2.proposal(ikev2.ESP, self._draft.spi),
+            codec.IKEv2_TSi(number_of_TSs=1, traffic_selector=everything),
+            codec.IKEv2_TSr(number_of_TSs=1, traffic_selector=everything),
+        )
+        try:
+            self._trust(answer)
+        except ProtocolError:
+            await self.ike.close(ikev2.notify(ikev2.AUTHENTICATION_FAILED))
+            raise
+        found = self._eap(answer)
+        if (found.code, found.message) != (eap5g.REQUEST, eap5g.START):
+            raise ProtocolError("The N3IWF does not start EAP-5G.")
+        self._spawn(self._signal)
+
+    def _trust(self, answer: ikev2.Message) -> None:
+        """Check the N3IWF's certificate and that it has its key.
+
+        Raises:
+            ProtocolError: one of them is wrong.
+        """
+        self._theirs = answer.need(codec.IKEv2_IDr)
+        auth, name = answer.need(codec.IKEv2_AUTH), fqdn(self.plmn)
+        if bytes(self._theirs.ID) != name.encode() or auth.auth_type != ikev2.RSA_SIGNATURE:
+            raise ProtocolError(f"The N3IWF does not authenticate as {name}.")
+        payload = answer.need(codec.IKEv2_CERT)
+        try:
+            leaf = x509.load_der_x509_certificate(bytes(payload.cert_data))
+        except ValueError as error:
+            raise ProtocolError(f"The N3IWF's certificate is none: {error}") from None
+        if self.config.root is None:
+            raise ProtocolError("The UE knows no authority of N3IWFs.")
+        verify(leaf, self.config.root, name)
+        ike = self.ike
+        assert ike.keys is not None  # noqa: S101
+        octets = ikev2.signed(ike.first_octets[False], ike.nonces[True], ike.keys.pr, self._theirs)
+        ikev2.verify_rsa(leaf.public_key(), bytes(auth.load), octets)
+
+    def _eap(self, answer: ikev2.Message) -> eap5g.Eap:
+        found = eap5g.Eap.decode(bytes(answer.need(codec.IKEv2_EAP).load))
+        self._identifier = found.identifier
+        return found
+
+    async def _signal(self) -> None:
+        """Exchange NAS in EAP, until the N3IWF has KN3IWF."""
+        parameters = eap5g.Parameters(self.plmn).encode()
+        while True:
+            octets = await self._up.get()
+            message = eap5g.STOP if octets is None else eap5g.NAS
+            made = eap5g.Eap(eap5g.RESPONSE, self._identifier, message, octets or b"", parameters)
+            parameters = b""
+            payload = codec.IKEv2_EAP(load=made.encode())
+            found = self._eap(await self.ike.request(ikev2.AUTH, payload))
+            if found.code == eap5g.SUCCESS:
+                break
+            if found.code == eap5g.FAILURE:
+                raise EpcError("The N3IWF says that EAP-5G failed.")
+            self.received(uu.NAS, 1, found.nas)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Prove that we have KN3IWF, and connect to where NAS goes from now on."""
+        ike, key = self.ike, self.radio.ues[1].access_key
+        assert ike.keys is not None  # noqa: S101
+        assert self._theirs is not None  # noqa: S101
+        assert self._draft is not None  # noqa: S101
+        ours = ikev2.signed(ike.first_octets[True], ike.nonces[False], ike.keys.pi, self._identity)
+        answer = await ike.request(
+            ikev2.AUTH,
+            codec.IKEv2_AUTH(auth_type=ikev2.SHARED_KEY, load=ikev2.shared_auth(key, ours)),
+            nwu.configuration(ikev2.CFG_REQUEST, address=""),
+        )
+        theirs = ikev2.signed(ike.first_octets[False], ike.nonces[True], ike.keys.pr, self._theirs)
+        if answer.need(codec.IKEv2_AUTH).load != ikev2.shared_auth(key, theirs):
+            await ike.close(ikev2.notify(ikev2.AUTHENTICATION_FAILED))
+            raise ProtocolError("The N3IWF does not have KN3IWF.")
+        own = nwu.configured(answer.need(codec.IKEv2_CP)).get(ikev2.INTERNAL_ADDRESS, b"")
+        place = answer.notified(eap5g.NAS_IP4_ADDRESS)
+        port = answer.notified(eap5g.NAS_TCP_PORT)
+        spi = ikev2.chosen(answer.need(codec.IKEv2_SA), ikev2.ESP)
+        if len(own) != 4 or place is None or port is None or spi is None:
+            raise ProtocolError("The N3IWF does not say where NAS goes.")
+        address = eap5g.address_of(bytes(place.notify))
+        self.inner = own, ipaddress.IPv4Address(address).packed
+        self._draft.local, self._draft.remote = self.inner
+        ike.keyed(self._draft, spi, ike._nonces(), initiator=True)
+        inner = str(ipaddress.IPv4Address(own))
+        name = f"{self.config.device}-default"
+        self.signalling = nwu.Device(name, f"{inner}/32", self.send_signalling)
+        tun.ip("route", "replace", address, "dev", name, "src", inner)
+        try:
+            reader, writer = await asyncio.wait_for(
+                asyncio.open_connection(
+                    address, nwu.port_of(bytes(port.notify)), local_addr=(inner, 0)
+                ),
+                CONNECT,
+            )
+        except (TimeoutError, OSError) as error:
+            raise EpcError(f"NAS over TCP: {error or 'no answer'}.") from None
+        self._settled = True
+        log.info("Signalling SA with %s, inner address %s", self.config.gnb, inner)
+        if self.config.liveness:
+            self._spawn(self._watch)
+        await self.read_nas(reader, writer)
+        self.ike.end("The connection for NAS is closed.")
+
+    async def authenticate(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        """Refuse: an N3IWF does not begin."""
+        raise ProtocolError("The N3IWF sends IKE_AUTH requests.")
+
+    async def _watch(self) -> None:
+        """Dead peer detection (RFC 7296 section 2.4)."""
+        while True:
+            await asyncio.sleep(self.config.liveness)
+            await self.ike.request(ikev2.INFORMATIONAL)
+
+    # -- frames -----------------------------------------------------------------------------------
+
+    def send(self, kind: int, ue: int, content: bytes = b"") -> None:
+        """Send a NAS message, or leave."""
+        if kind == uu.NAS and self._settled:
+            self.write_nas(content)
+        elif kind == uu.NAS:
+            self._up.put_nowait(content)
+        elif kind == uu.RELEASE:
+            self.close()
+
+    def received(self, kind: int, number: int, content: bytes) -> None:
+        """Take a frame of the N3IWF."""
+        self.radio.take(kind, number, content)
+
+    def close(self) -> None:
+        """End the IKE SA; before it is settled EAP-5G is stopped, which the N3IWF confirms."""
+        if self._settled:
+            self._spawn(self.ike.close)
+        else:
+            self._up.put_nowait(None)
+
+    def child_wanted(self, message: ikev2.Message) -> nwu.Child | None:
+        """Take a child SA of a PDU session."""
+        info, place = message.notified(eap5g.QOS_INFO), message.notified(eap5g.UP_IP4_ADDRESS)
+        if info is None or place is None or not self._settled:
+            return None
+        session, qfis = eap5g.qos_info_of(bytes(info.notify))
+        if not session or not qfis or bytes(place.notify) != self.inner[1]:
+            return None
+        self.qfis[session] = qfis[0]
+        return self.ike.draft(*self.inner, session, *qfis)
+
+    def child_gone(self, child: nwu.Child) -> None:
+        """A child SA was deleted, as rekeying does; NAS tells of a session that ended."""
+
+    def ended(self, why: str) -> None:
+        """The IKE SA is gone."""
+        if why:
+            log.error("NWu: %s", why)
+        self.close_nas()
+        if self.signalling is not None:
+            self.signalling.close()
+        self.endpoint.stop()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        self.received(uu.RELEASE, 1, b"")
+
+
+class Radio:
+    """What a terminal reaches its N3IWF by, in place of :class:`simulators.ue.Radio`."""
+
+    def __init__(self, config: Config) -> None:
+        """Not connected yet."""
+        self.config = config
+        self.link: Access | None = None
+        self.ues: dict[int, ue.Ue] = {}
+        self.packets: dict[int, Callable[[bytes], None]] = {}
+
+    async def connect(self, address: str) -> list[Plmn]:
+        """Begin an IKE SA; returns the network whose N3IWF it is."""
+        plmn = self.config.plmns[0]
+        if self.link is not None:
+            self.link.ike.end("")
+        link = Access(self.config, plmn, self)
+        try:
+            await link.begin()
+        except EpcError:
+            link.ike.end("")
+            link.endpoint.stop()
+            raise
+        self.link = link
+        return [plmn]
+
+    def take(self, kind: int, number: int, content: bytes) -> None:
+        """Hand a frame to the UE, or a packet to its device."""
+        if kind == uu.PACKET:
+            write = self.packets.get(number)
+            if write is not None:
+                write(content)
+        elif 1 in self.ues:
+            self.ues[1].received(kind, content)
+
+
+class Terminal(ue.Terminal):
+    """The program: keeps its UE registered over Wi-Fi and its PDU sessions established."""
+
+    access = keys.ACCESS_NON_3GPP
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        """Set up by a configuration."""
+        super().__init__(config)
+        self.radio = Radio(config)  # type: ignore[assignment]
+
+    def _device(self, wanted: ue.Wanted) -> str:
+        link = self.radio.link
+        assert isinstance(link, Access)  # noqa: S101
+        qfi = link.qfis.get(wanted.number, 0)
+        name = f"{self.config.tunnels}-id-{self.config.first + wanted.number}-{qfi}"
+        log.info("New GRE Tunnel, Key Field: [0x%x], IfaceName: [%s]", qfi << 24, name)
+        return name
+
+    async def switch_off(self) -> None:
+        """Deregister, delete the IKE SA, and end."""
+        await super().switch_off()
+        link = self.radio.link
+        if isinstance(link, Access):
+            with contextlib.suppress(EpcError, TimeoutError):
+                await asyncio.wait_for(link.ike.close(), 2)

@@ -1,0 +1,733 @@
+"""NWu (TS 23.501 clause 4.2.8.3): IKE SAs and their child SAs at either end, and what they carry.
+
+ESP is made here and not by the kernel: a VDU of the lab may have a kernel without XFRM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ipaddress
+import logging
+import os
+import socket
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scapy.contrib import ikev2 as codec
+from scapy.packet import Packet
+
+from simulators import tun, uu
+from simulators.errors import EpcError, PeerTimeoutError, ProtocolError
+from simulators.fiveg import eap5g, esp, ikev2
+
+log = logging.getLogger("IKE")
+
+#: Seconds till a request is repeated, doubled each time, and how often it is sent at most.
+REPEAT, TIMES = 0.5, 4
+#: MTU of the device of signalling SAs, below that of a path of 1500 octets.
+MTU = 1500 - esp.OVERHEAD
+_TCP = 6
+_MARKER = bytes(4)  # in front of IKE on port 4500 (RFC 3948)
+_BATCH = 64
+
+
+class Peer(NamedTuple):
+    """The other end's address and port, and whether ESP goes in UDP, as a NAT needs it."""
+
+    host: str
+    port: int
+    encapsulated: bool = False
+
+
+@dataclass(eq=False)
+class Child:
+    """A child SA: a pair of ESP SAs, between two inner addresses.
+
+    Attributes:
+        session, qfis: PDU session and QoS flows; 0 for the signalling SA.
+    """
+
+    inbound: esp.Inbound
+    outbound: esp.Outbound
+    local: bytes
+    remote: bytes
+    session: int = 0
+    qfis: tuple[int, ...] = ()
+
+    @property
+    def spi(self) -> bytes:
+        """Our SPI."""
+        return self.inbound.spi.to_bytes(4, "big")
+
+
+class Endpoint:
+    """The sockets of NWu: IKE on UDP 500 and 4500, ESP as an IP protocol or in UDP."""
+
+    def __init__(self, address: str, accept: Callable[[bytes, Peer], None] | None = None) -> None:
+        """Hand requests for a new IKE SA to ``accept``."""
+        self.address = address
+        self.accept = accept
+        self.associations: dict[bytes, Association] = {}  # by our SPI
+        self.children: dict[int, tuple[Association, Child]] = {}  # by our SPI
+        self.dropped = 0
+        self._sockets: dict[int, socket.socket] = {}
+
+    def start(self) -> None:
+        """Open the sockets.
+
+        Raises:
+            OSError: somebody else has a port, or the address is not ours.
+        """
+        loop = asyncio.get_running_loop()
+        for port in (ikev2.PORT, ikev2.NAT_PORT, 0):
+            kind = socket.SOCK_DGRAM if port else socket.SOCK_RAW
+            made = socket.socket(socket.AF_INET, kind, 0 if port else socket.IPPROTO_ESP)
+            made.setblocking(False)
+            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                made.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
+            made.bind((self.address, port))
+            self._sockets[port] = made
+            loop.add_reader(made.fileno(), self._readable, made, port)
+
+    def stop(self) -> None:
+        """Close them."""
+        for made in self._sockets.values():
+            asyncio.get_running_loop().remove_reader(made.fileno())
+            made.close()
+        self._sockets.clear()
+
+    def new_spi(self) -> int:
+        """An SPI of a child SA that none has (below 256 is reserved, RFC 4303 section 2.1)."""
+        while (spi := int.from_bytes(os.urandom(4), "big")) < 256 or spi in self.children:
+            pass
+        return spi
+
+    def _readable(self, made: socket.socket, port: int) -> None:
+        for _ in range(_BATCH):
+            try:
+                octets, (host, source) = made.recvfrom(65535)
+            except BlockingIOError:
+                return
+            except OSError as error:  # ICMP of an earlier packet
+                log.debug("NWu: %s", error)
+                continue
+            try:
+                self._received(octets, host, source, port)
+            except EpcError as error:
+                self.dropped += 1
+                log.error("NWu, from %s: %s", host, error)
+
+    def _received(self, octets: bytes, host: str, source: int, port: int) -> None:
+        if port == ikev2.PORT:
+            self._ike(octets, Peer(host, source))
+        elif port and octets[:4] == _MARKER:
+            self._ike(octets[4:], Peer(host, source, encapsulated=True))
+        elif port:
+            self._esp(octets)
+        else:
+            self._esp(octets[4 * (octets[0] & 0x0F) :])
+
+    def _ike(self, octets: bytes, peer: Peer) -> None:
+        found = ikev2.header(octets)
+        if found.exchange == ikev2.SA_INIT and found.original and not any(found.responder):
+            if self.accept is not None:
+                self.accept(octets, peer)
+            return
+        own = found.responder if found.original else found.initiator
+        association = self.associations.get(own)
+        if association is None:
+            raise ProtocolError("An IKE message is of no IKE SA.")
+        association.received(octets, found, peer)
+
+    def _esp(self, octets: bytes) -> None:
+        known = self.children.get(int.from_bytes(octets[:4], "big"))
+        if known is None:
+            raise ProtocolError("An ESP packet is of no child SA.")
+        association, child = known
+        packet = child.inbound.open(octets)
+        if packet[12:16] != child.remote or packet[16:20] != child.local:
+            raise ProtocolError("An inner packet is not of its child SA's addresses.")
+        association.owner.packet(child, packet)
+
+    def send_ike(self, octets: bytes, peer: Peer) -> None:
+        """Send an IKE message."""
+        port = ikev2.NAT_PORT if peer.encapsulated else ikev2.PORT
+        self._send(port, (_MARKER if peer.encapsulated else b"") + octets, (peer.host, peer.port))
+
+    def send_esp(self, octets: bytes, peer: Peer) -> None:
+        """Send an ESP packet."""
+        port = ikev2.NAT_PORT if peer.encapsulated else 0
+        self._send(port, octets, (peer.host, peer.port if port else 0))
+
+    def _send(self, port: int, octets: bytes, to: tuple[str, int]) -> None:
+        if port in self._sockets:
+            with contextlib.suppress(OSError):  # a full queue, ICMP of an earlier packet
+                self._sockets[port].sendto(octets, to)
+
+
+class Owner(ABC):
+    """Whose an IKE SA is; ``ike`` is always the one in use."""
+
+    ike: Association
+
+    @abstractmethod
+    async def authenticate(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        """Answer an IKE_AUTH request."""
+
+    @abstractmethod
+    def child_wanted(self, message: ikev2.Message) -> Child | None:
+        """Tell what a new child SA is for, by one that lacks its keys; None to refuse."""
+
+    @abstractmethod
+    def child_gone(self, child: Child) -> None:
+        """The other end deleted a child SA."""
+
+    @abstractmethod
+    def packet(self, child: Child, packet: bytes) -> None:
+        """Take an inner packet."""
+
+    @abstractmethod
+    def ended(self, why: str) -> None:
+        """The IKE SA is gone; ``why`` is empty where the other end deleted it."""
+
+
+class Association:
+    """An IKE SA."""
+
+    def __init__(self, endpoint: Endpoint, peer: Peer, owner: Owner, initiator: bool) -> None:
+        """Begin one; there are no keys yet."""
+        self.endpoint = endpoint
+        self.peer = peer
+        self.owner = owner
+        self.initiator = initiator
+        self.spi = os.urandom(8)
+        self.other_spi = bytes(8)
+        self.keys: ikev2.Keys | None = None
+        self.children: list[Child] = []
+        self.first_octets: dict[bool, bytes] = {}  # IKE_SA_INIT, by whether it is ours
+        self.nonces: dict[bool, bytes] = {}
+        self.replaced = False
+        self.gone = False
+        self._sent = 0
+        self._expected = 0
+        self._answered = b""
+        self._answering = False
+        self._waiting: tuple[int, asyncio.Future[ikev2.Message]] | None = None
+        self._window = asyncio.Lock()  # one request at a time (RFC 7296 section 2.3)
+        self._tasks: set[asyncio.Task[None]] = set()
+        endpoint.associations[self.spi] = self
+
+    # -- the first exchange -----------------------------------------------------------------------
+
+    async def initiate(self) -> None:
+        """Exchange IKE_SA_INIT.
+
+        Raises:
+            EpcError: the other end refuses, or does not answer.
+        """
+        made, nonce = ikev2.Exchange(), ikev2.nonce()
+        payloads = (
+            *(ikev2.proposal(ikev2.IKE), made.payload(), codec.IKEv2_Nonce(nonce=nonce)),
+            *self._located(),
+        )
+        answer = await self.request(ikev2.SA_INIT, *payloads)
+        if ikev2.chosen(answer.need(codec.IKEv2_SA), ikev2.IKE) is None:
+            raise ProtocolError("The peer chose another suite.")
+        self.other_spi = answer.responder
+        self.nonces = {True: nonce, False: bytes(answer.need(codec.IKEv2_Nonce).nonce)}
+        secret = made.secret(answer.need(codec.IKEv2_KE))
+        self.keys = ikev2.Keys.first(secret, self._nonces(), self.spi + self.other_spi)
+        if self._translated(answer):
+            self.peer = Peer(self.peer.host, ikev2.NAT_PORT, encapsulated=True)
+
+    def respond(self, octets: bytes) -> None:
+        """Answer IKE_SA_INIT.
+
+        Raises:
+            ProtocolError: it is malformed.
+        """
+        message = ikev2.decode(octets)
+        self.other_spi = message.initiator
+        self.first_octets[False] = octets
+        self._expected = 1
+        if ikev2.chosen(message.need(codec.IKEv2_SA), ikev2.IKE) is None:
+            refusal = self._message(message, (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),))
+            self.endpoint.send_ike(ikev2.encode(refusal), self.peer)
+            self.end("It proposes no suite that we have.")
+            return
+        made, nonce = ikev2.Exchange(), ikev2.nonce()
+        secret = made.secret(message.need(codec.IKEv2_KE))
+        self.nonces = {True: nonce, False: bytes(message.need(codec.IKEv2_Nonce).nonce)}
+        self.keys = ikev2.Keys.first(secret, self._nonces(), self.other_spi + self.spi)
+        payloads = (
+            *(ikev2.proposal(ikev2.IKE), made.payload(), codec.IKEv2_Nonce(nonce=nonce)),
+            *self._located(),
+        )
+        self._answered = ikev2.encode(self._message(message, payloads))
+        self.first_octets[True] = self._answered
+        self.endpoint.send_ike(self._answered, self.peer)
+
+    def again(self) -> None:
+        """The IKE_SA_INIT request came again."""
+        if self._expected == 1:
+            self.endpoint.send_ike(self._answered, self.peer)
+
+    def _nonces(self) -> bytes:
+        return self.nonces[self.initiator] + self.nonces[not self.initiator]
+
+    def _hashed(self, host: str, port: int) -> bytes:
+        spis = (self.spi, self.other_spi) if self.initiator else (self.other_spi, self.spi)
+        place = ipaddress.IPv4Address(host).packed + port.to_bytes(2, "big")
+        return hashlib.sha1(b"".join(spis) + place).digest()  # noqa: S324 - RFC 7296 section 2.23
+
+    def _located(self) -> tuple[Packet, Packet]:
+        own = self._hashed(self.endpoint.address, ikev2.PORT)
+        other = self._hashed(self.peer.host, self.peer.port)
+        return ikev2.notify(ikev2.NAT_SOURCE, own), ikev2.notify(ikev2.NAT_DESTINATION, other)
+
+    def _translated(self, message: ikev2.Message) -> bool:
+        """Whether there is a NAT on the way."""
+        expected = {
+            ikev2.NAT_SOURCE: self._hashed(self.peer.host, self.peer.port),
+            ikev2.NAT_DESTINATION: self._hashed(self.endpoint.address, ikev2.PORT),
+        }
+        told = ((message.notified(kind), right) for kind, right in expected.items())
+        return any(one is not None and one.notify != right for one, right in told)
+
+    # -- exchanges --------------------------------------------------------------------------------
+
+    def _spis(self) -> tuple[bytes, bytes]:
+        return (self.spi, self.other_spi) if self.initiator else (self.other_spi, self.spi)
+
+    def _message(self, request: ikev2.Message, payloads: tuple[Packet, ...]) -> ikev2.Message:
+        """The response to a request."""
+        kind, number = request.exchange, request.number
+        return ikev2.Message(*self._spis(), kind, number, self.initiator, True, payloads)
+
+    def _sealed(self, message: ikev2.Message) -> bytes:
+        if self.keys is None:
+            return ikev2.encode(message)
+        pairs = (self.keys.ei, self.keys.ai), (self.keys.er, self.keys.ar)
+        return ikev2.seal(message, *pairs[0 if self.initiator else 1])
+
+    def _opened(self, octets: bytes) -> ikev2.Message:
+        if self.keys is None:
+            return ikev2.decode(octets)
+        pairs = (self.keys.ei, self.keys.ai), (self.keys.er, self.keys.ar)
+        return ikev2.unseal(octets, *pairs[1 if self.initiator else 0])
+
+    async def request(self, exchange: int, *payloads: Packet, times: int = TIMES) -> ikev2.Message:
+        """Send a request and wait for its response.
+
+        Raises:
+            PeerTimeoutError: no response comes; the IKE SA has ended (RFC 7296 section 2.4).
+            EpcError: the IKE SA is gone.
+        """
+        async with self._window:
+            if self.gone:
+                raise EpcError("The IKE SA is gone.")
+            number, self._sent = self._sent, self._sent + 1
+            spis = self._spis()
+            message = ikev2.Message(*spis, exchange, number, self.initiator, False, payloads)
+            octets = self._sealed(message)
+            if exchange == ikev2.SA_INIT:
+                self.first_octets[True] = octets
+            waiting: asyncio.Future[ikev2.Message] = asyncio.get_running_loop().create_future()
+            self._waiting = number, waiting
+            delay = REPEAT
+            # The responder of IKE_AUTH asks the AMF before it answers.
+            for _ in range(times if exchange != ikev2.AUTH else 2 * times):
+                self.endpoint.send_ike(octets, self.peer)
+                done, _ = await asyncio.wait([waiting], timeout=delay)
+                if done:
+                    return waiting.result()
+                delay = min(2 * delay, 4.0)
+        why = f"{self.peer.host} did not answer."
+        self.end(why)
+        raise PeerTimeoutError(why)
+
+    def received(self, octets: bytes, found: ikev2.Message, peer: Peer) -> None:
+        """Take a message; only one that is authentic changes anything.
+
+        Raises:
+            ProtocolError: it is not authentic, or malformed.
+        """
+        if found.response:
+            if self._waiting is None or self._waiting[0] != found.number:
+                return
+            message = self._opened(octets)
+            if found.exchange == ikev2.SA_INIT:
+                self.first_octets[False] = octets
+            if not self._waiting[1].done():
+                self._waiting[1].set_result(message)
+            return
+        if self.keys is None:
+            raise ProtocolError("A request came before the keys.")
+        message = self._opened(octets)
+        self.peer = peer  # a NAT may have given it another address (section 2.23)
+        if found.number == self._expected - 1 and self._answered:
+            self.endpoint.send_ike(self._answered, peer)
+        elif found.number == self._expected and not self._answering:
+            self._answering = True
+            task = asyncio.create_task(self._answer(message))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, message: ikev2.Message) -> None:
+        after: Callable[[], None] | None = None
+        try:
+            if message.exchange == ikev2.AUTH:
+                payloads = await self.owner.authenticate(message)
+            elif message.exchange == ikev2.CREATE_CHILD_SA:
+                payloads = self._created(message)
+            else:
+                payloads, after = self._informed(message)
+        except EpcError as error:
+            log.error("IKE, from %s: %s", self.peer.host, error)
+            payloads = (ikev2.notify(7),)  # INVALID_SYNTAX
+        self._answered = self._sealed(self._message(message, payloads))
+        self._expected += 1
+        self._answering = False
+        self.endpoint.send_ike(self._answered, self.peer)
+        if after is not None:
+            after()
+
+    def _informed(
+        self, message: ikev2.Message
+    ) -> tuple[tuple[Packet, ...], Callable[[], None] | None]:
+        """Answer an INFORMATIONAL request, and tell what to do once that is sent."""
+        if message.notified(ikev2.AUTHENTICATION_FAILED) is not None:
+            return (), lambda: self.end("The peer says AUTHENTICATION_FAILED.")
+        deleted = message.find(codec.IKEv2_Delete)
+        if deleted is None:
+            return (), None
+        if deleted.proto == ikev2.IKE:
+            return (), lambda: self.end("")
+        spis = {bytes(one) for one in deleted.SPI}
+        theirs = [c for c in self.children if c.outbound.spi.to_bytes(4, "big") in spis]
+        for child in theirs:
+            self.remove(child)
+            self.owner.child_gone(child)
+        return ((ikev2.delete(ikev2.ESP, *(c.spi for c in theirs)),) if theirs else ()), None
+
+    # -- child SAs --------------------------------------------------------------------------------
+
+    def install(self, child: Child) -> Child:
+        """Take a child SA into use."""
+        self.children.append(child)
+        self.endpoint.children[child.inbound.spi] = self, child
+        return child
+
+    def remove(self, child: Child) -> None:
+        """Forget a child SA."""
+        if child in self.children:
+            self.children.remove(child)
+        self.endpoint.children.pop(child.inbound.spi, None)
+
+    def keyed(self, wanted: Child, theirs: bytes, nonces: bytes, initiator: bool) -> Child:
+        """A child SA with its keys, like one that has none."""
+        assert self.keys is not None  # noqa: S101
+        pairs = self.keys.child(nonces)
+        own, other = pairs if initiator else pairs[::-1]
+        outbound = esp.Outbound(int.from_bytes(theirs, "big"), *own)
+        inbound = esp.Inbound(wanted.inbound.spi, *other)
+        ends = wanted.local, wanted.remote
+        return self.install(Child(inbound, outbound, *ends, wanted.session, wanted.qfis))
+
+    def draft(self, local: bytes, remote: bytes, session: int = 0, *qfis: int) -> Child:
+        """A child SA without keys."""
+        nothing = bytes(esp.KEY), bytes(esp.KEY)
+        inbound = esp.Inbound(self.endpoint.new_spi(), *nothing)
+        return Child(inbound, esp.Outbound(0, *nothing), local, remote, session, qfis)
+
+    async def create_child(self, wanted: Child, *notifies: Packet) -> Child:
+        """Exchange CREATE_CHILD_SA.
+
+        Raises:
+            EpcError: the other end refuses, or does not answer.
+        """
+        nonce = ikev2.nonce()
+        ends = (str(ipaddress.IPv4Address(one)) for one in (wanted.local, wanted.remote))
+        answer = await self.request(
+            ikev2.CREATE_CHILD_SA,
+            *notifies,
+            ikev2.proposal(ikev2.ESP, wanted.spi),
+            codec.IKEv2_Nonce(nonce=nonce),
+            *ikev2.selectors(*ends),
+        )
+        theirs = ikev2.chosen(answer.need(codec.IKEv2_SA), ikev2.ESP)
+        if theirs is None:
+            raise ProtocolError("The peer chose another suite for a child SA.")
+        nonces = nonce + bytes(answer.need(codec.IKEv2_Nonce).nonce)
+        return self.keyed(wanted, theirs, nonces, initiator=True)
+
+    def _created(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        """Answer CREATE_CHILD_SA: a new child SA, or one in place of another or of this IKE SA."""
+        proposed = message.need(codec.IKEv2_SA)
+        if message.find(codec.IKEv2_KE) is not None:
+            return self._replaced(message)
+        theirs = ikev2.chosen(proposed, ikev2.ESP)
+        if theirs is None:
+            return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
+        rekeyed = message.notified(ikev2.REKEY_SA)
+        if rekeyed is not None:
+            spi = int.from_bytes(rekeyed.SPI, "big")
+            old = next((one for one in self.children if one.outbound.spi == spi), None)
+            if old is None:
+                return (ikev2.notify(ikev2.CHILD_SA_NOT_FOUND, b"", ikev2.ESP, rekeyed.SPI),)
+            wanted: Child | None = self.draft(old.local, old.remote, old.session, *old.qfis)
+        else:
+            wanted = self.owner.child_wanted(message)
+        if wanted is None:
+            return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
+        nonce = ikev2.nonce()
+        nonces = bytes(message.need(codec.IKEv2_Nonce).nonce) + nonce
+        child = self.keyed(wanted, theirs, nonces, initiator=False)
+        ends = (str(ipaddress.IPv4Address(one)) for one in (child.remote, child.local))
+        made = ikev2.proposal(ikev2.ESP, child.spi), codec.IKEv2_Nonce(nonce=nonce)
+        return (*made, *ikev2.selectors(*ends))
+
+    async def rekey_child(self, child: Child) -> Child:
+        """Replace a child SA's keys without a gap (RFC 7296 section 2.8).
+
+        Raises:
+            EpcError: the other end refuses, or does not answer.
+        """
+        wanted = self.draft(child.local, child.remote, child.session, *child.qfis)
+        rekeyed = ikev2.notify(ikev2.REKEY_SA, b"", ikev2.ESP, child.spi)
+        made = await self.create_child(wanted, rekeyed)
+        await self.delete_child(child)
+        return made
+
+    async def delete_child(self, child: Child) -> None:
+        """Delete a child SA.
+
+        Raises:
+            EpcError: the other end does not answer.
+        """
+        self.remove(child)
+        await self.request(ikev2.INFORMATIONAL, ikev2.delete(ikev2.ESP, child.spi))
+
+    # -- a new IKE SA in place of this one --------------------------------------------------------
+
+    async def rekey(self) -> Association:
+        """Replace the IKE SA; its child SAs go on (RFC 7296 section 2.18).
+
+        Raises:
+            EpcError: the other end refuses, or does not answer.
+        """
+        made, nonce = ikev2.Exchange(), ikev2.nonce()
+        new = Association(self.endpoint, self.peer, self.owner, True)
+        payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
+        answer = await self.request(ikev2.CREATE_CHILD_SA, *payloads, made.payload())
+        theirs = ikev2.chosen(answer.need(codec.IKEv2_SA), ikev2.IKE)
+        if theirs is None:
+            raise ProtocolError("The peer chose another suite for the IKE SA.")
+        secret = made.secret(answer.need(codec.IKEv2_KE))
+        self._succeed(new, theirs, secret, nonce + bytes(answer.need(codec.IKEv2_Nonce).nonce))
+        with contextlib.suppress(EpcError):
+            await self.request(ikev2.INFORMATIONAL, ikev2.delete(ikev2.IKE))
+        self.end("")
+        return new
+
+    def _replaced(self, message: ikev2.Message) -> tuple[Packet, ...]:
+        theirs = ikev2.chosen(message.need(codec.IKEv2_SA), ikev2.IKE)
+        if theirs is None:
+            return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
+        made, nonce = ikev2.Exchange(), ikev2.nonce()
+        new = Association(self.endpoint, self.peer, self.owner, False)
+        secret = made.secret(message.need(codec.IKEv2_KE))
+        nonces = bytes(message.need(codec.IKEv2_Nonce).nonce) + nonce
+        self._succeed(new, theirs, secret, nonces)
+        payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
+        return (*payloads, made.payload())
+
+    def _succeed(self, new: Association, theirs: bytes, secret: bytes, nonces: bytes) -> None:
+        assert self.keys is not None  # noqa: S101
+        new.other_spi = theirs
+        new.keys = self.keys.next(secret, nonces, b"".join(new._spis()))
+        self.replaced = True
+        self.owner.ike = new
+        for child in self.children:
+            new.install(child)
+        self.children = []
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def close(self, *payloads: Packet) -> None:
+        """Delete the IKE SA, or say why there is none."""
+        with contextlib.suppress(EpcError):
+            told = payloads or (ikev2.delete(ikev2.IKE),)
+            await self.request(ikev2.INFORMATIONAL, *told, times=2)
+        self.end("")
+
+    def end(self, why: str) -> None:
+        """Forget the IKE SA and all of it."""
+        if self.gone:
+            return
+        self.gone = True
+        self.endpoint.associations.pop(self.spi, None)
+        for child in list(self.children):
+            self.remove(child)
+        if self._waiting is not None and not self._waiting[1].done():
+            self._waiting[1].set_exception(EpcError(why or "The IKE SA was deleted."))
+            self._waiting[1].exception()
+        if not self.replaced:
+            self.owner.ended(why)
+
+
+class Link(Owner):
+    """What the IKE SA of a UE carries: NAS messages and packets of PDU sessions.
+
+    To a base station or a UE it is what a connection to the radio simulator is (:mod:`uu`).
+
+    Attributes:
+        signalling: device that inner packets of the signalling SA go to.
+        inner: our inner address, and the other end's.
+    """
+
+    full = False
+
+    def __init__(self) -> None:
+        """There is no IKE SA yet."""
+        self.on_room: set[Callable[[], None]] = set()
+        self.signalling: Device | None = None
+        self.inner = b"", b""
+        self._writer: asyncio.StreamWriter | None = None
+        self._waiting: list[bytes] = []  # NAS messages before there is a connection for them
+
+    @abstractmethod
+    def received(self, kind: int, number: int, content: bytes) -> None:
+        """Take a frame."""
+
+    def child_of(self, session: int) -> Child | None:
+        """The newest child SA of a PDU session, or the signalling SA."""
+        found = [one for one in self.ike.children if one.session == session]
+        return found[-1] if found else None
+
+    def send_packets(self, packets: list[tuple[int, bytes]]) -> None:
+        """Send packets, each with the number that its PDU session has on a link."""
+        for number, packet in packets:
+            child = self.child_of(number >> 16)
+            if child is not None:
+                made = eap5g.encapsulate(packet, child.qfis[0], *self.inner)
+                self.ike.endpoint.send_esp(child.outbound.seal(made), self.ike.peer)
+
+    def send_signalling(self, packet: bytes) -> None:
+        """Send an inner packet of the kernel by the signalling SA."""
+        child = self.child_of(0)
+        if child is not None:
+            self.ike.endpoint.send_esp(child.outbound.seal(packet), self.ike.peer)
+
+    def packet(self, child: Child, packet: bytes) -> None:
+        """Take an inner packet."""
+        if child.session == 0:
+            if packet[9] == _TCP and self.signalling is not None:
+                self.signalling.write(packet)
+                return
+        elif packet[9] == eap5g.GRE:
+            qfi, content = eap5g.decapsulate(packet)
+            if qfi in child.qfis:
+                self.received(uu.PACKET, uu.numbered(1, child.session), content)
+                return
+        raise ProtocolError("An inner packet is of another kind than its child SA.")
+
+    # -- NAS over TCP (TS 24.502 section 9.4) -----------------------------------------------------
+
+    def write_nas(self, octets: bytes) -> None:
+        """Send a NAS message, now or once there is a connection."""
+        if self._writer is None:
+            self._waiting.append(octets)
+        else:
+            self._writer.write(len(octets).to_bytes(2, "big") + octets)
+
+    async def read_nas(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take NAS messages until the connection ends."""
+        self._writer = writer
+        waiting, self._waiting = self._waiting, []
+        for octets in waiting:
+            self.write_nas(octets)
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(2), "big")
+                self.received(uu.NAS, 1, await reader.readexactly(size))
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            self._writer = None
+            writer.close()
+
+    def close_nas(self) -> None:
+        """Close the connection at once: nothing passes any more."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+
+class Device:
+    """The TUN device behind signalling SAs, where the kernel's TCP is."""
+
+    def __init__(self, name: str, address: str, send: Callable[[bytes], None]) -> None:
+        """Make it with an address; packets that it is to send go to ``send``."""
+        self.fd = tun.open_tun(name)
+        self._send = send
+        try:
+            tun.ip("address", "add", address, "dev", name)
+            tun.ip("link", "set", name, "mtu", str(MTU), "up")
+        except EpcError:
+            os.close(self.fd)
+            raise
+        asyncio.get_running_loop().add_reader(self.fd, self._read)
+
+    def _read(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                packet = os.read(self.fd, 65535)
+            except OSError:  # BlockingIOError: all are read
+                return
+            if packet[0] >> 4 == 4:
+                self._send(packet)
+
+    def write(self, packet: bytes) -> None:
+        """Hand a packet to the kernel."""
+        with contextlib.suppress(OSError):
+            os.write(self.fd, packet)
+
+    def close(self) -> None:
+        """Remove it."""
+        if self.fd >= 0:
+            asyncio.get_running_loop().remove_reader(self.fd)
+            os.close(self.fd)
+            self.fd = -1
+
+
+def configured(payload: Packet) -> dict[int, bytes]:
+    """Attributes of a configuration payload."""
+    found = {}
+    for one in payload.attributes:
+        value = one.value
+        found[one.type] = (
+            ipaddress.IPv4Address(value).packed if isinstance(value, str) else bytes(value)
+        )
+    return found
+
+
+def configuration(kind: int, **attributes: str) -> Packet:
+    """A configuration payload with addresses; an empty one asks."""
+    known = {"address": ikev2.INTERNAL_ADDRESS, "netmask": ikev2.INTERNAL_NETMASK}
+    listed = []
+    for name, text in attributes.items():
+        value = ipaddress.IPv4Address(text).packed if text else b""
+        listed.append(codec.ConfigurationAttribute(type=known[name], value=value))
+    return codec.IKEv2_CP(CFGType=kind, attributes=listed)
+
+
+def port_of(content: bytes) -> int:
+    """The port of NAS_TCP_PORT."""
+    if len(content) != 2:
+        raise ProtocolError("A notified port has not two octets.")
+    return int(struct.unpack("!H", content)[0])

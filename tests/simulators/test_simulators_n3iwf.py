@@ -1,0 +1,474 @@
+"""Access by Wi-Fi: IKEv2 with EAP-5G, NAS and PDU sessions over it, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core_5g_support import AMF, DNNS, ONE, PLMN, TAI, TWO, Core, imsi, wanted
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509.oid import NameOID
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import GRE
+from simulators_support import OPC, K
+
+from simulators import association, gtpu, spgwu, station, tun, udp, uu
+from simulators.errors import EpcError
+from simulators.fiveg import eap5g, ikev2, keys, n3iwf, n3ue, nwu
+from simulators.fiveg.ue import RefusedError, Ue
+from simulators.identity import Plmn
+from simulators.usim import Usim
+
+Run = Callable[[Callable[[Any], Awaitable[None]]], None]
+
+NWU, N3, WIFI = "127.9.6.1", "127.9.4.31", "127.9.6.2"
+QFI = 9
+POOL, INNER = "127.9.7.0/24", "127.9.7.1"
+FQDN = "n3iwf.5gc.mnc088.mcc242.pub.3gppnetwork.org"
+
+
+def certificate(
+    issuer: str, issuer_key: rsa.RSAPrivateKey, key: rsa.RSAPrivateKey, name: str, days: int = 1
+) -> x509.Certificate:
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(named(issuer), named(name[:64]), key.public_key(), 1)
+    builder = builder.not_valid_before(now - datetime.timedelta(days=2))
+    builder = builder.not_valid_after(now + datetime.timedelta(days=days))
+    extension = x509.SubjectAlternativeName([x509.DNSName(name)])
+    return builder.add_extension(extension, False).sign(issuer_key, SHA256())
+
+
+KEY, ROOT_KEY, OTHER_KEY = (rsa.generate_private_key(65537, 2048) for _ in range(3))
+ROOT = certificate("root", ROOT_KEY, ROOT_KEY, "root")
+LEAF = certificate("root", ROOT_KEY, KEY, FQDN)
+
+
+#: The far ends of the UPFs' TUN devices, by slice.
+PDNS: list[socket.socket] = []
+
+
+def open_tun(name: str) -> int:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for end in (near, far):
+        end.setblocking(False)
+    PDNS.append(far)
+    return near.detach()
+
+
+class Device:
+    """In place of the TUN devices: on loopback inner addresses are there anyway."""
+
+    def __init__(self, *_: object) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, packet: bytes) -> None:
+        self.written.append(packet)
+
+    def close(self) -> None:
+        pass
+
+
+class Town:
+    """A core, an N3IWF and UEs."""
+
+    def __init__(self) -> None:
+        self.core = Core()
+        self.n3iwf = n3iwf.N3iwf(
+            n3iwf.Config(
+                *("n3iwf", 135, (PLMN,), TAI.tac, AMF, N3, N3),
+                slices=(ONE, TWO), nwu=NWU, inner=INNER, pool=POOL, fqdn=FQDN,
+                key=KEY, certificate=LEAF, liveness=0,
+            )
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        await self.core.start()
+        await self.n3iwf.start()
+        await asyncio.wait_for(self.n3iwf.ready.wait(), 20)
+
+    async def stop(self) -> None:
+        self.n3iwf.stop()
+        await self.core.stop()
+
+    def config(self, number: int = 0, **changes: Any) -> n3ue.Config:
+        usim = Usim(imsi(number), K, OPC)
+        plain = n3ue.Config(usim, (PLMN,), NWU, (), address=WIFI, root=ROOT, liveness=0)
+        return replace(plain, **changes)
+
+    async def ue(self, number: int = 0, **changes: Any) -> Ue:
+        """A UE with an IKE SA in which NAS can be exchanged."""
+        config = self.config(number, **changes)
+        radio = n3ue.Radio(config)
+        await radio.connect(NWU)
+        assert radio.link is not None
+        made = Ue(config.usim, radio.link, 1, PLMN, access=keys.ACCESS_NON_3GPP)
+        radio.ues[1] = made
+        return made
+
+    async def gone(self, one: Ue) -> None:
+        """Nothing of a UE may stay."""
+        await self.core.until(lambda: not self.n3iwf._ues and not self.n3iwf._half)
+        await self.core.until(lambda: not self.core.amf.ues)
+        assert not self.n3iwf.nwu.associations
+        assert not self.n3iwf.nwu.children
+        assert not link_of(one).endpoint.associations
+
+
+@pytest.fixture(scope="module")
+def town() -> Iterator[Run]:
+    if os.geteuid():
+        pytest.skip("ports of IKE and raw sockets need root")
+    patch = pytest.MonkeyPatch()
+    PDNS.clear()
+    patch.setattr(tun, "open_tun", open_tun)
+    patch.setattr(tun, "ip", lambda *words: None)
+    patch.setattr(nwu, "Device", Device)
+    patch.setattr(nwu, "REPEAT", 0.1)
+    for module, name in ((association, "HEARTBEAT"), (association, "RETRY"), (station, "RETRY")):
+        patch.setattr(module, name, 0.2)
+    patch.setattr(spgwu, "RETRY", 0.2)
+    patch.setattr(udp, "REPEAT", 0.5)
+    with asyncio.Runner() as runner:
+        made = Town()
+        runner.run(made.start())
+        try:
+            yield lambda go: runner.run(asyncio.wait_for(go(made), 60))  # type: ignore[arg-type]
+        finally:
+            runner.run(made.stop())
+            patch.undo()
+
+
+def link_of(one: Ue) -> n3ue.Access:
+    assert isinstance(one.link, n3ue.Access)
+    return one.link
+
+
+def test_a_ue_registers_by_wifi_and_is_in_two_slices(town: Run) -> None:
+    async def go(town: Town) -> None:
+        one = await town.ue()
+        await one.register()
+        (served,) = town.core.amf.by_imsi.values()
+        assert served.access == keys.ACCESS_NON_3GPP
+        assert one.allowed == (ONE, TWO)
+        for number, snssai in ((1, ONE), (2, TWO)):
+            session = await one.establish(wanted(snssai, number))
+            assert session.dnn == DNNS[snssai]
+        link = link_of(one)
+        assert sorted(child.session for child in link.ike.children) == [0, 1, 2]
+        await one.deregister(off=False)
+        await town.gone(one)
+
+    town(go)
+
+
+def user_packet(source: str, destination: str, text: bytes) -> bytes:
+    return bytes(IP(src=source, dst=destination) / UDP(sport=7, dport=7) / text)
+
+
+async def taken(far: socket.socket) -> bytes:
+    return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(far, 65535), 5)
+
+
+async def in_session(town: Town, number: int = 0, **changes: Any) -> tuple[Ue, str]:
+    one = await town.ue(number, **changes)
+    await one.register()
+    session = await one.establish(wanted(ONE, 1))
+    return one, session.address
+
+
+async def passes(one: Ue, address: str, text: bytes) -> None:
+    """A packet passes up and another down."""
+    packet, back = (
+        user_packet(address, "192.0.2.1", text),
+        user_packet("192.0.2.1", address, text),
+    )
+    number = uu.numbered(1, 1)
+    one.link.send_packets([(number, packet)])
+    assert await taken(PDNS[0]) == packet
+    came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    link_of(one).radio.packets[number] = came.set_result
+    PDNS[0].send(back)
+    assert await asyncio.wait_for(came, 5) == back
+
+
+async def left(town: Town, one: Ue) -> None:
+    await one.deregister(off=False)
+    await town.gone(one)
+
+
+def test_packets_are_in_gre_with_their_qfi_and_reach_n3_with_it(
+    town: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner: list[tuple[int, bytes]] = []
+    qfis: list[int] = []
+    inside, outside = n3iwf.UeLink.packet, gtpu.flow_header
+
+    def seen(self: n3iwf.UeLink, child: nwu.Child, packet: bytes) -> None:
+        inner.append((child.session, packet))
+        inside(self, child, packet)
+
+    def marked(kind: int, size: int, teid: int, qfi: int) -> bytes:
+        qfis.append(qfi)
+        return outside(kind, size, teid, qfi)
+
+    monkeypatch.setattr(n3iwf.UeLink, "packet", seen)
+    monkeypatch.setattr(gtpu, "flow_header", marked)
+
+    async def go(town: Town) -> None:
+        one, address = await in_session(town)
+        await passes(one, address, b"through GRE")
+        ((_, packet),) = [row for row in inner if row[0] == 1]
+        gre = IP(packet)[GRE]
+        assert (gre.proto, gre.key_present, gre.key >> 24) == (0x0800, 1, QFI)
+        assert qfis == [QFI, QFI]
+        # A packet of another QoS flow than its child SA's goes nowhere.
+        link = link_of(one)
+        child = link.child_of(1)
+        assert child is not None
+        made = eap5g.encapsulate(user_packet(address, "192.0.2.1", b"x"), QFI + 1, *link.inner)
+        before = town.n3iwf.nwu.dropped
+        link.endpoint.send_esp(child.outbound.seal(made), link.ike.peer)
+        await town.core.until(lambda: town.n3iwf.nwu.dropped == before + 1)
+        assert len(qfis) == 2
+        await left(town, one)
+
+    town(go)
+
+
+@pytest.mark.parametrize("by", ["UE", "N3IWF"])
+def test_rekeying_changes_keys_and_nothing_is_lost(town: Run, by: str) -> None:
+    async def go(town: Town) -> None:
+        one, address = await in_session(town)
+        link = link_of(one)
+        (served,) = (ue.link for ue in town.n3iwf._ues.values())
+        assert isinstance(served, n3iwf.UeLink)
+        end = link if by == "UE" else served
+        for session in (0, 1):
+            old = end.child_of(session)
+            assert old is not None
+            await end.ike.rekey_child(old)
+            assert {len(side.ike.children) for side in (link, served)} == {2}
+            new = end.child_of(session)
+            assert new is not None
+            assert new.inbound.spi != old.inbound.spi
+        await passes(one, address, b"with new keys")
+        first = link.ike
+        await end.ike.rekey()
+        await town.core.until(lambda: first.gone)
+        assert link.ike is not first
+        assert link.ike.spi + link.ike.other_spi == served.ike.other_spi + served.ike.spi
+        await passes(one, address, b"in a new IKE SA")
+        assert len(town.n3iwf.nwu.associations) == 1
+        answer = await end.ike.request(ikev2.INFORMATIONAL)
+        assert answer.payloads == ()
+        await left(town, one)
+
+    town(go)
+
+
+def test_a_child_sa_that_is_not_there_is_not_rekeyed(town: Run) -> None:
+    async def go(town: Town) -> None:
+        one, _ = await in_session(town)
+        ike = link_of(one).ike
+        draft = ike.draft(*link_of(one).inner)
+        with pytest.raises(EpcError, match="CHILD_SA_NOT_FOUND"):
+            await ike.create_child(draft, ikev2.notify(ikev2.REKEY_SA, b"", ikev2.ESP, draft.spi))
+        # User data is the N3IWF's to ask for.
+        with pytest.raises(EpcError, match="NO_PROPOSAL_CHOSEN"):
+            await ike.create_child(ike.draft(*link_of(one).inner))
+        await left(town, one)
+
+    town(go)
+
+
+OF_ANOTHER_NAME = certificate("root", ROOT_KEY, KEY, "n3iwf.5gc.mnc001.mcc001.example")
+TOO_OLD = certificate("root", ROOT_KEY, KEY, FQDN, days=-1)
+OF_ANOTHER_ROOT = certificate("root", OTHER_KEY, KEY, FQDN)
+OF_ANOTHER_KEY = certificate("root", ROOT_KEY, OTHER_KEY, FQDN)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "why"),
+    [
+        (OF_ANOTHER_NAME, "does not name"),
+        (TOO_OLD, "is not valid now"),
+        (OF_ANOTHER_ROOT, "is not trusted"),
+        (OF_ANOTHER_KEY, "does not have the key"),
+    ],
+    ids=["another name", "expired", "another authority", "another key"],
+)
+def test_a_wrong_certificate_ends_with_authentication_failed(
+    town: Run, leaf: x509.Certificate, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def go(town: Town) -> None:
+        good, town.n3iwf.config = town.n3iwf.config, replace(town.n3iwf.config, certificate=leaf)
+        try:
+            with pytest.raises(EpcError, match=why):
+                await town.ue()
+        finally:
+            town.n3iwf.config = good
+        await town.core.until(lambda: not town.n3iwf.nwu.associations)
+        assert "The peer says AUTHENTICATION_FAILED" in caplog.text
+        assert not town.core.amf.ues, "no NAS message was sent"
+
+    town(go)
+
+
+def test_an_unknown_subscriber_is_refused_by_nas_and_eap_fails(town: Run) -> None:
+    async def go(town: Town) -> None:
+        one = await town.ue(9999)
+        with pytest.raises(RefusedError, match="Illegal UE") as caught:
+            await one.register()
+        assert caught.value.final
+        answers: list[eap5g.Eap] = []
+        link = link_of(one)
+        read = link._eap
+
+        def noted(message: ikev2.Message) -> eap5g.Eap:
+            answers.append(read(message))
+            return answers[-1]
+
+        link._eap = noted  # type: ignore[method-assign]
+        link.close()  # EAP-Response/5G-Stop
+        await town.gone(one)
+        assert [one.code for one in answers] == [eap5g.FAILURE]
+
+    town(go)
+
+
+def test_a_wrong_subscriber_key_is_refused(town: Run) -> None:
+    async def go(town: Town) -> None:
+        one = await town.ue(usim=Usim(imsi(0), bytes(16), OPC))
+        with pytest.raises(RefusedError, match="Authentication"):
+            await one.register()
+        one.link.close()
+        await town.gone(one)
+
+    town(go)
+
+
+def test_who_does_not_have_kn3iwf_gets_no_signalling_sa(town: Run) -> None:
+    async def go(town: Town) -> None:
+        one = await town.ue()
+        real = keys.access_key
+
+        async def registering() -> None:
+            with pytest.raises(EpcError):
+                await one.register()
+
+        with pytest.MonkeyPatch.context() as patch:
+            # The UE derives another key than the AMF, as one in the middle would have.
+            patch.setattr(
+                "simulators.fiveg.ue.keys.access_key",
+                lambda key, count, access: real(
+                    key, count + (1 if not one.access_key else 0), access
+                ),
+            )
+            await registering()
+        await town.gone(one)
+
+    town(go)
+
+
+def test_a_ue_that_is_gone_is_released(town: Run) -> None:
+    async def go(town: Town) -> None:
+        plain = town.n3iwf.config
+        town.n3iwf.config = replace(plain, liveness=0.2, retries=2)
+        try:
+            one, _ = await in_session(town)
+            (served,) = town.core.amf.by_imsi.values()
+            await asyncio.sleep(0.5)
+            assert served.connected, "it answers"
+            link_of(one).endpoint.stop()
+            await town.core.until(lambda: not served.connected)
+            assert served.registered, "it may come back (TS 23.502 clause 4.12.4.2)"
+            assert not town.n3iwf.nwu.associations
+        finally:
+            town.n3iwf.config = plain
+        link_of(one).ike.end("")
+        await town.gone(one)
+
+    town(go)
+
+
+def test_a_ue_notices_that_the_n3iwf_is_gone(town: Run) -> None:
+    async def go(town: Town) -> None:
+        one, _ = await in_session(town, liveness=0.2)
+        (served,) = town.n3iwf._by_address.values()
+        served.ike.end("")  # as a restart does
+        await asyncio.wait_for(one.released.wait(), 5)
+        await town.gone(one)
+
+    town(go)
+
+
+def test_behind_a_nat_esp_goes_in_udp(town: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    located = nwu.Association._hashed
+    monkeypatch.setattr(
+        nwu.Association,
+        "_hashed",
+        lambda self, host, port: (
+            located(self, "192.0.2.7" if host == WIFI else host, port)
+            if self.initiator
+            else located(self, host, port)
+        ),
+    )
+
+    async def go(town: Town) -> None:
+        one, address = await in_session(town)
+        assert link_of(one).ike.peer.encapsulated
+        await passes(one, address, b"in UDP")
+        await left(town, one)
+
+    town(go)
+
+
+def test_noise_on_nwu_changes_nothing(town: Run) -> None:
+    async def go(town: Town) -> None:
+        one, address = await in_session(town)
+        link = link_of(one)
+        child = link.child_of(1)
+        assert child is not None
+        made = eap5g.encapsulate(user_packet(address, "192.0.2.1", b"x"), QFI, *link.inner)
+        sealed = child.outbound.seal(made)
+        before = town.n3iwf.nwu.dropped
+        peer = link.ike.peer
+        for octets in (sealed[:-1] + b"\0", sealed[:20], b"\0\0\0\1" + sealed[4:]):
+            link.endpoint.send_esp(octets, peer)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            spis = link.ike.spi + link.ike.other_spi
+            for octets in (b"", bytes(28), spis + bytes(12), spis + os.urandom(200)):
+                other.sendto(octets, (NWU, ikev2.PORT))
+        await town.core.until(lambda: town.n3iwf.nwu.dropped >= before + 6)
+        link.endpoint.send_esp(sealed, peer)
+        assert await taken(PDNS[0])
+        link.endpoint.send_esp(sealed, peer)  # a replay
+        await passes(one, address, b"goes on")
+        await left(town, one)
+
+    town(go)
+
+
+def test_an_n3iwf_of_another_network_is_refused(town: Run) -> None:
+    async def go(town: Town) -> None:
+        config = replace(town.n3iwf.config, plmns=(Plmn("001", "01"),), control="127.9.4.32")
+        other = n3iwf.N3iwf(replace(config, user="127.9.4.32", nwu="127.9.6.9", nas_port=20001))
+        association = await other._associate()
+        other._answer = asyncio.get_running_loop().create_future()
+        association.on_message = other._received
+        with pytest.raises(EpcError, match="refuses NG Setup: unknown-PLMN"):
+            await other._set_up(association)
+        association.close()
+
+    town(go)
