@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -29,7 +30,7 @@ from simulators.usim import Usim
 
 Run = Callable[[Callable[[Any], Awaitable[None]]], None]
 
-NWU, N3, WIFI = "127.9.6.1", "127.9.4.31", "127.9.6.2"
+NWU, N3 = "127.9.6.1", "127.9.4.31"
 QFI = 9
 POOL, INNER = "127.9.7.0/24", "127.9.7.1"
 FQDN = "n3iwf.5gc.mnc088.mcc242.pub.3gppnetwork.org"
@@ -84,6 +85,7 @@ class Town:
 
     def __init__(self) -> None:
         self.core = Core()
+        self.numbers = itertools.count(2)
         self.n3iwf = n3iwf.N3iwf(
             n3iwf.Config(
                 *("n3iwf", 135, (PLMN,), TAI.tac, AMF, N3, N3),
@@ -103,7 +105,8 @@ class Town:
 
     def config(self, number: int = 0, **changes: Any) -> n3ue.Config:
         usim = Usim(imsi(number), K, OPC)
-        plain = n3ue.Config(usim, (PLMN,), NWU, (), address=WIFI, root=ROOT, liveness=0)
+        address = f"127.9.6.{next(self.numbers)}"
+        plain = n3ue.Config(usim, (PLMN,), NWU, (), address=address, root=ROOT, liveness=0)
         return replace(plain, **changes)
 
     async def ue(self, number: int = 0, **changes: Any) -> Ue:
@@ -184,6 +187,7 @@ async def in_session(town: Town, number: int = 0, **changes: Any) -> tuple[Ue, s
     one = await town.ue(number, **changes)
     await one.register()
     session = await one.establish(wanted(ONE, 1))
+    await town.core.until(lambda: town.core.upfs[ONE]._down)  # the SMF told it where the UE is
     return one, session.address
 
 
@@ -419,7 +423,7 @@ def test_behind_a_nat_esp_goes_in_udp(town: Run, monkeypatch: pytest.MonkeyPatch
         nwu.Association,
         "_hashed",
         lambda self, host, port: (
-            located(self, "192.0.2.7" if host == WIFI else host, port)
+            located(self, "192.0.2.7" if host != NWU else host, port)
             if self.initiator
             else located(self, host, port)
         ),
