@@ -75,9 +75,7 @@ IMAGES = {
         for name in ("nrf", "udr", "udm", "ausf", "amf", "smf", "upf")
     },
     "n3iwf": Image({"/free5gc/n3iwf": "n3iwf"}, directories=("/free5gc/config", "/free5gc/cert")),
-    "n3iwue": Image(
-        {"/free5gc/n3iwue": "n3iwue"}, directories=("/free5gc/config", "/free5gc/cert")
-    ),
+    "n3iwue": Image({"/n3iwue/n3iwue": "n3iwue"}, directories=("/n3iwue/config", "/n3iwue/cert")),
     "oai-gnb": Image({"/opt/oai-gnb/bin/nr-softmodem": "gnb"}, directories=("/opt/oai-gnb/etc",)),
     "oai-nr-ue": Image(
         {"/opt/oai-nr-ue/bin/nr-uesoftmodem": "nr-ue"}, directories=("/opt/oai-nr-ue/etc",)

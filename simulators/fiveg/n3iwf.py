@@ -280,6 +280,8 @@ class UeLink(nwu.Link):
 class N3iwf(gnb.Gnb):
     """The non-3GPP interworking function."""
 
+    log = log
+    accepted = (logging.getLogger("NGAP"), "Handle NG Setup Response")
     config: Config
 
     def __init__(self, config: Config) -> None:
