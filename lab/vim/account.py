@@ -290,20 +290,18 @@ class Vim:
         """
         if spec.management:
             raise VimError("The VIM has a management network already, made with the account.")
+        # The record is written when the network is there: who finds it may use it at once.
         with self._state.change() as state:
             existing = [n for n in state.networks.values() if n.tag == tag] if once else []
             if existing:
-                network = existing[0]
-            else:
-                network = planning.plan_network(
-                    spec, tag, [n.subnet for n in state.networks.values()]
-                )
-                state.networks[network.id] = network
-        try:
-            self._make_network(network)
-        except VimError:
-            self._forget_network(network)
-            raise
+                return existing[0]
+            network = planning.plan_network(spec, tag, [n.subnet for n in state.networks.values()])
+            try:
+                self._make_network(network)
+            except VimError:
+                fabric.delete_device(self.fabric, network.bridge)
+                raise
+            state.networks[network.id] = network
         return network
 
     def delete_network(self, network_id: str) -> None:
@@ -330,11 +328,6 @@ class Vim:
             self.site.attach(self.fabric, network)
         elif network.management:
             fabric.join_vca(self.fabric, self.home.vca_netns, self.account.number, network)
-
-    def _forget_network(self, network: Network) -> None:
-        with self._state.change() as state:
-            state.networks.pop(network.id, None)
-        fabric.delete_device(self.fabric, network.bridge)
 
     @contextlib.contextmanager
     def capture(self, network_id: str, path: Path | str) -> Iterator[None]:

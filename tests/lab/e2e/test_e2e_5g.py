@@ -154,6 +154,7 @@ def client(lab: Lab) -> Client:
     return Client(tuple(shlex.split(shlex.join(words))), pause=0.1)
 
 
+@pytest.mark.timeout(1800)
 def test_two_slices_of_one_network_are_joined_and_the_ue_is_in_both(lab: Lab) -> None:
     lab.onboard(*SLICES_5G)
     joiner = Joiner(client(lab), print)

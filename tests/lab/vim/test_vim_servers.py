@@ -6,6 +6,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,16 @@ def test_wireguard_unit(vim: Vim, pair: list[Server], tmp_path: Path) -> None:
     vim.reboot(pair[0].id)
     vim.wait_active(pair[0].id, 60)
     wait_until(lambda: pings(vim, pair[0], "10.99.0.2", 1), 15, "tunnel after the restart")
+
+
+def test_services_that_start_together_share_one_network(vim: Vim) -> None:
+    """Two slices with a shared service ask for its network at the same moment."""
+    spec = NetworkSpec("s6a", "10.60.0.0/24")
+    for _ in range(5):
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(lambda _: vim.create_network(spec, "all", once=True), range(8)))
+        assert len({network.id for network in made}) == 1
+        vim.delete_tag("all")
 
 
 def test_equal_ranges_of_two_services_do_not_meet(
