@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from builder.documents import DocumentError, load
+
 # Importing the rules registers them.
 from builder.validate import (
     charm_rules,
@@ -27,7 +29,6 @@ from builder.validate.context import (
     checked,
     envelope_of,
 )
-from builder.validate.documents import DocumentError, load
 from builder.validate.params import validate_params
 from builder.validate.problem import Problem
 from builder.validate.reader import Package, PackageError, read

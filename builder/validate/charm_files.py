@@ -16,7 +16,7 @@ from pydantic import (
     ValidationError,
 )
 
-from builder.validate.documents import DocumentError, load
+from builder.documents import DocumentError, load
 from builder.validate.reader import Package
 from builder.validate.schema import path_of, shown
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
 
+from builder.documents import DocumentError, load
 from builder.validate.context import Context, choices, rule
-from builder.validate.documents import DocumentError, load
 from builder.validate.problem import Problem
 from builder.validate.reader import Package
 

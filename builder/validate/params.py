@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from builder.documents import DocumentError, bounded
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, choices, day12_of, ids, numbered
-from builder.validate.documents import DocumentError, bounded
 from builder.validate.params_models import MODELS, normalised
 from builder.validate.params_rules import (
     addresses,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from builder.validate.documents import DocumentError, load
+from builder.documents import DocumentError, load
 from builder.validate.problem import Problem
 
 MAX_FILES = 20_000

@@ -22,16 +22,7 @@ class Lab:
         """Open the lab in ``home``."""
         self.home = home.absolute()
         self.out = Output(as_json)
-        self._engine: Engine | None = None
-
-    @property
-    def engine(self) -> Engine:
-        """The northbound engine, made on first use (the validator takes a moment to load)."""
-        if self._engine is None:
-            from lab.nbi.validation import BuilderValidator
-
-            self._engine = Engine(self.home, BuilderValidator())
-        return self._engine
+        self.engine = Engine(self.home)
 
     @property
     def slices(self) -> Slices:

@@ -31,15 +31,14 @@ def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
 
     A browser gets a page at the same port.
     """
-    from lab.page.app import with_page
-    from lab.page.data import Data
+    from lab.page.mount import WithPage
     from lab.server.app import create_app
     from lab.server.listener import Listener
     from lab.server.tokens import Tokens
 
     password = _password(host, password_file)
     tokens = Tokens(password)
-    both = with_page(create_app(lab.engine, tokens), Data(lab.engine), tokens)
+    both = WithPage(create_app(lab.engine, tokens), lab.engine, tokens)
     listener = Listener(both, lab.home / "server", host, port)
     lab.out.remark(f"{listener.url}, certificate {listener.certificate}")
     lab.out.remark(f"{listener.url.removesuffix('/osm')}, a page for browsers")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from builder.validate.documents import DocumentError, load
+from builder.documents import DocumentError, load
 from lab.errors import NbiError
+from lab.nbi import validation
 from lab.nbi.unpack import unpack
 from lab.records.ids import admin, new_id
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
@@ -18,100 +18,12 @@ from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, St
 KINDS = {VNFDS: "vnfd", NSDS: "nsd", NSTS: "nst"}
 
 
-class Finding(Protocol):
-    """What the validator reports (``builder.validate.Problem``)."""
-
-    @property
-    def severity(self) -> str:
-        """``refused`` or ``silent``."""
-
-    @property
-    def code(self) -> str:
-        """Stable name of the rule."""
-
-    @property
-    def path(self) -> str:
-        """File and YAML path."""
-
-    @property
-    def sentence(self) -> str:
-        """One sentence for people."""
-
-    @property
-    def osm_message(self) -> str:
-        """NBI's own text, empty where not known."""
-
-
-class Validator(Protocol):
-    """Checks packages and parameters (``builder.validate``)."""
-
-    def package(
-        self,
-        path: Path,
-        vnfds: Mapping[str, Document],
-        nsds: Mapping[str, Document],
-        folders: Mapping[str, Path],
-    ) -> Sequence[Finding]:
-        """Return everything wrong with a package.
-
-        The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
-        """
-
-    def ns_params(
-        self,
-        document: Mapping[str, Any],
-        nsd: Document,
-        vnfds: Mapping[str, Document],
-    ) -> Sequence[Finding]:
-        """Return everything wrong with the parameters of an NS, as the operator wrote them."""
-
-    def nsi_params(
-        self,
-        document: Mapping[str, Any],
-        nst: Document,
-        nsds: Mapping[str, Document],
-        vnfds: Mapping[str, Document],
-    ) -> Sequence[Finding]:
-        """Return everything wrong with the parameters of a slice, as the operator wrote them."""
-
-
-def sort_findings(findings: Sequence[Finding], strict: bool, what: str) -> list[str]:
-    """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding.
-
-    Raises:
-        NbiError: with the first refusal, in NBI's words where known, and a count of the others.
-    """
-    refused = [f for f in findings if strict or f.severity == "refused"]
-    if refused:
-        first = refused[0]
-        text = first.osm_message or first.sentence
-        if first.path and first.path not in text:
-            text = f"{text} (at {first.path})"
-        more = f"; and {len(refused) - 1} more" if len(refused) > 1 else ""
-        detail = first.osm_message or f"{first.path}: {first.sentence}"
-        raise NbiError(f"{what}: {text}{more}", _status(first), detail)
-    return [f"{f.path}: {f.sentence}" if f.path else f.sentence for f in findings]
-
-
-def _status(finding: Finding) -> HTTPStatus:
-    """Return the status by which NBI refuses what a finding tells."""
-    text = finding.osm_message
-    if "non existing" in text or "already exists" in text:
-        return HTTPStatus.CONFLICT
-    if finding.code.startswith(("archive-", "descriptor-")):
-        return HTTPStatus.BAD_REQUEST
-    if finding.code.startswith("params-") and not text.startswith("Format error"):
-        return HTTPStatus.BAD_REQUEST
-    return HTTPStatus.UNPROCESSABLE_ENTITY
-
-
 class Catalogue:
     """The packages of a lab."""
 
-    def __init__(self, store: Store, validator: Validator) -> None:
-        """Keep packages in ``store``, checked by ``validator``."""
+    def __init__(self, store: Store) -> None:
+        """Keep packages in ``store``."""
         self.store = store
-        self.validator = validator
 
     def onboard(
         self, kind: str, source: Path, strict: bool = False, key: str | None = None
@@ -135,8 +47,8 @@ class Catalogue:
         known_vnfds = {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)}
         known_nsds = {d["id"]: d["descriptor"] for d in self.store.all(NSDS)}
         folders = {d["id"]: self.folder(d) for d in self.store.all(VNFDS)}
-        findings = self.validator.package(source, known_vnfds, known_nsds, folders)
-        warnings = sort_findings(findings, strict, source.name)
+        findings = validation.package(source, known_vnfds, known_nsds, folders)
+        warnings = validation.sort_findings(findings, strict, source.name)
         key = key or new_id()
         target = self._folder(key)
         folder = unpack(source, target)
@@ -184,13 +96,13 @@ class Catalogue:
             raise NbiError(f"package '{source}' does not exist")
         document = self.store.resolve(VNFDS, name_or_id)
         others = [d for d in self.store.all(VNFDS) if d["_id"] != document["_id"]]
-        findings = self.validator.package(
+        findings = validation.package(
             source,
             {d["id"]: d["descriptor"] for d in others},
             {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
             {d["id"]: self.folder(d) for d in others},
         )
-        warnings = sort_findings(findings, strict, source.name)
+        warnings = validation.sort_findings(findings, strict, source.name)
         target = self.store.root / "packages" / f"{document['_id']}-{new_id()}"
         folder = unpack(source, target)
         try:

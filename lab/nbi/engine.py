@@ -12,7 +12,8 @@ from lab.descriptors.environments import day12
 from lab.descriptors.primitives import placeholder_name
 from lab.descriptors.service import Service, members, service, shared_parameters
 from lab.errors import LcmError, NbiError
-from lab.nbi.catalogue import Catalogue, Validator, sort_findings
+from lab.nbi import validation
+from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import check_references, client_params
 from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
@@ -58,11 +59,10 @@ class Prepared:
 class Engine:
     """NBI of the lab in one directory."""
 
-    def __init__(self, home: Path, validator: Validator) -> None:
+    def __init__(self, home: Path) -> None:
         """Use the records below ``home``."""
         self.store = Store(home)
-        self.catalogue = Catalogue(self.store, validator)
-        self.validator = validator
+        self.catalogue = Catalogue(self.store)
 
     # -- VIM accounts ------------------------------------------------------------------------
 
@@ -153,8 +153,8 @@ class Engine:
         if timeout is not None:
             request["timeout_ns_deploy"] = timeout
         vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd["descriptor"]).values()}
-        warnings = sort_findings(
-            self.validator.ns_params(config, nsd["descriptor"], vnfds),
+        warnings = validation.sort_findings(
+            validation.ns_params(config, nsd["descriptor"], vnfds),
             strict=False,
             what="parameters",
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from builder.validate.documents import DocumentError, load
+from builder.documents import DocumentError, load
 from lab.errors import NbiError
 
 Resolve = Callable[[str], str]

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from lab.errors import NbiError
-from lab.nbi.catalogue import sort_findings
+from lab.nbi import validation
 from lab.nbi.engine import Engine, Prepared, Started
 from lab.nbi.params import slice_params
 from lab.nbi.records import new_operation
@@ -95,8 +95,8 @@ class Slices:
             resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
         )
         template: Document = copy.deepcopy(nst["descriptor"])
-        warnings = sort_findings(
-            self.engine.validator.nsi_params(
+        warnings = validation.sort_findings(
+            validation.nsi_params(
                 config,
                 template,
                 {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},

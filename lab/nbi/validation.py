@@ -1,52 +1,93 @@
-"""The builder's validator behind the interface of the catalogue."""
+"""Packages and parameters against OSM's rules, as ``builder.validate`` knows them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from builder.validate import Catalog, PackageError, read, validate_package, validate_params
-from lab.nbi.catalogue import Finding
+from lab.errors import NbiError
 from lab.records.store import Document
 
+if TYPE_CHECKING:
+    from builder.validate import Problem
 
-class BuilderValidator:
-    """OSM's rules as ``builder.validate`` knows them."""
+# The rules are imported where they are used: that takes longer than all else of a short command.
 
-    def package(
-        self,
-        path: Path,
-        vnfds: Mapping[str, Document],
-        nsds: Mapping[str, Document],
-        folders: Mapping[str, Path],
-    ) -> Sequence[Finding]:
-        """See :class:`lab.nbi.catalogue.Validator`."""
-        catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds))
-        for vnfd_id, folder in folders.items():
-            try:
-                catalog.packages[vnfd_id] = read(folder)
-            except PackageError:
-                # Its charms cannot be looked into; it was accepted when it was onboarded.
-                continue
-        return validate_package(path, catalog)
 
-    def ns_params(
-        self, document: Mapping[str, Any], nsd: Document, vnfds: Mapping[str, Document]
-    ) -> Sequence[Finding]:
-        """See :class:`lab.nbi.catalogue.Validator`."""
-        catalog = Catalog(vnfds=dict(vnfds), nsds={nsd["id"]: nsd})
-        request = {key: value for key, value in document.items() if key != "nsdId"}
-        return validate_params("ns", request, catalog)
+def package(
+    path: Path,
+    vnfds: Mapping[str, Document],
+    nsds: Mapping[str, Document],
+    folders: Mapping[str, Path],
+) -> list[Problem]:
+    """Return everything wrong with a package.
 
-    def nsi_params(
-        self,
-        document: Mapping[str, Any],
-        nst: Document,
-        nsds: Mapping[str, Document],
-        vnfds: Mapping[str, Document],
-    ) -> Sequence[Finding]:
-        """See :class:`lab.nbi.catalogue.Validator`."""
-        catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), nsts={nst["id"]: nst})
-        request = {key: value for key, value in document.items() if key != "nstId"}
-        return validate_params("nsi", request, catalog)
+    The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
+    """
+    from builder.validate import Catalog, PackageError, read, validate_package
+
+    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds))
+    for vnfd_id, folder in folders.items():
+        try:
+            catalog.packages[vnfd_id] = read(folder)
+        except PackageError:
+            # Its charms cannot be looked into; it was accepted when it was onboarded.
+            continue
+    return validate_package(path, catalog)
+
+
+def ns_params(
+    document: Mapping[str, Any], nsd: Document, vnfds: Mapping[str, Document]
+) -> list[Problem]:
+    """Return everything wrong with the parameters of an NS, as the operator wrote them."""
+    from builder.validate import Catalog, validate_params
+
+    catalog = Catalog(vnfds=dict(vnfds), nsds={nsd["id"]: nsd})
+    request = {key: value for key, value in document.items() if key != "nsdId"}
+    return validate_params("ns", request, catalog)
+
+
+def nsi_params(
+    document: Mapping[str, Any],
+    nst: Document,
+    nsds: Mapping[str, Document],
+    vnfds: Mapping[str, Document],
+) -> list[Problem]:
+    """Return everything wrong with the parameters of a slice, as the operator wrote them."""
+    from builder.validate import Catalog, validate_params
+
+    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), nsts={nst["id"]: nst})
+    request = {key: value for key, value in document.items() if key != "nstId"}
+    return validate_params("nsi", request, catalog)
+
+
+def sort_findings(findings: list[Problem], strict: bool, what: str) -> list[str]:
+    """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding.
+
+    Raises:
+        NbiError: with the first refusal, in NBI's words where known, and a count of the others.
+    """
+    refused = [f for f in findings if strict or f.severity == "refused"]
+    if refused:
+        first = refused[0]
+        text = first.osm_message or first.sentence
+        if first.path and first.path not in text:
+            text = f"{text} (at {first.path})"
+        more = f"; and {len(refused) - 1} more" if len(refused) > 1 else ""
+        detail = first.osm_message or f"{first.path}: {first.sentence}"
+        raise NbiError(f"{what}: {text}{more}", _status(first), detail)
+    return [f"{f.path}: {f.sentence}" if f.path else f.sentence for f in findings]
+
+
+def _status(finding: Problem) -> HTTPStatus:
+    """Return the status by which NBI refuses what a finding tells."""
+    text = finding.osm_message
+    if "non existing" in text or "already exists" in text:
+        return HTTPStatus.CONFLICT
+    if finding.code.startswith(("archive-", "descriptor-")):
+        return HTTPStatus.BAD_REQUEST
+    if finding.code.startswith("params-") and not text.startswith("Format error"):
+        return HTTPStatus.BAD_REQUEST
+    return HTTPStatus.UNPROCESSABLE_ENTITY

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lab.errors import NbiError
 from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
+from lab.nbi.engine import Engine
 from lab.page.data import REFUSALS, Data, Sample, Summary, typed
 from lab.server.tokens import NAME, Tokens
 
@@ -34,11 +34,9 @@ STATES = {
 }
 
 
-def with_page(api: ASGIApp, data: Data, tokens: Tokens) -> ASGIApp:
-    """Return an application that serves the API below /osm and the page at all other paths.
-
-    There is one page in a process, as NiceGUI has it.
-    """
+def create_page(engine: Engine, tokens: Tokens) -> FastAPI:
+    """Return the application of the page, one in a process, as NiceGUI has it."""
+    data = Data(engine)
     folder = data.home / "server" / "page"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     # NiceGUI keeps the sessions of browsers in files; it reads the place when it is imported.
@@ -54,12 +52,7 @@ def with_page(api: ASGIApp, data: Data, tokens: Tokens) -> ASGIApp:
         session_middleware_kwargs={"https_only": True, "same_site": "strict"},
         show_welcome_message=False,
     )
-
-    async def either(scope: Scope, receive: Receive, send: Send) -> None:
-        ours = scope["type"] == "http" and scope["path"].startswith("/osm/")
-        await (api if ours else page)(scope, receive, send)
-
-    return either
+    return page
 
 
 class Page:

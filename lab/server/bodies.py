@@ -18,7 +18,7 @@ import yaml
 from starlette.requests import Request
 from starlette.responses import Response
 
-from builder.validate import DocumentError, load
+from builder.documents import DocumentError, load
 from lab.errors import NbiError
 from lab.nbi.unpack import MAX_BYTES
 

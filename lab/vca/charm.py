@@ -22,7 +22,7 @@ from jsonschema import Draft4Validator
 from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from builder.validate.documents import DocumentError, load
+from builder.documents import DocumentError, load
 from lab.vca.errors import InvalidCharmError, InvalidValueError, NotFoundError
 from lab.vca.state import OptionValue, Role
 

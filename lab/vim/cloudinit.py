@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from builder.validate.documents import DocumentError, load
+from builder.documents import DocumentError, load
 from lab.vim import engine
 from lab.vim.errors import VimError
 

@@ -18,7 +18,6 @@ from support.dist import built
 from support.nbi_server import BASIC, PASSWORD, Site
 
 from lab.nbi.engine import Engine
-from lab.nbi.validation import BuilderValidator
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Tail
@@ -119,7 +118,7 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
 
 @pytest.fixture
 def engine(tmp_path: Path, outcome: Outcome, site: Site) -> Engine:
-    engine = Engine(tmp_path / "home", BuilderValidator())
+    engine = Engine(tmp_path / "home")
     state = {**admin(), "operationalState": "ENABLED"}
     engine.store.put(VIMS, {"_id": VIM, "name": "north", "vim_type": "openstack", "_admin": state})
     site.app = create_app(engine, Tokens(PASSWORD))

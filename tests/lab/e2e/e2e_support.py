@@ -24,7 +24,6 @@ from vpnaas.params.monitoring import PORT
 from experiments import background
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
-from lab.nbi.validation import BuilderValidator
 from lab.records import jobs
 from lab.records.store import NSRS, OPS
 from lab.vca import Event, Model
@@ -89,7 +88,7 @@ class Lab:
         self.home = home
         self.dist = dist
         self.secrets = secrets
-        self.engine = Engine(home, BuilderValidator())
+        self.engine = Engine(home)
         self.backends = Backends(home)
 
     def verb(self, *words: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,6 @@ import pytest
 from lab.errors import NbiError
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import load_mapping
-from lab.nbi.validation import BuilderValidator
 from lab.records.store import NSRS, OPS, VIMS, VNFDS, Store
 from lab.vim.errors import VimError
 from lab.vim.store import Account, State, Stored, read_json
@@ -51,7 +50,7 @@ def test_a_descriptor_of_60_mb_is_refused(tmp_path: Path) -> None:
         file.write("vnfd:\n")
         for number in range(60):
             file.write(f"  k{number}: {'x' * (1 << 20)}\n")
-    catalogue = Catalogue(Store(tmp_path / "home"), BuilderValidator())
+    catalogue = Catalogue(Store(tmp_path / "home"))
     with pytest.raises(NbiError, match=r"Invalid yaml format \(at big_vnf: big_vnfd.yaml\)"):
         catalogue.onboard(VNFDS, package)
 

@@ -13,7 +13,6 @@ from lab.descriptors.service import service, vnfrs_of
 from lab.errors import NbiError
 from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
-from lab.nbi.validation import BuilderValidator
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 
 BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"
@@ -272,7 +271,7 @@ def test_fixed_addresses_of_added_instances_count_up(world: World) -> None:
 def test_nbi_refuses_what_the_record_does_not_have(world: World, tmp_path: Path) -> None:
     scalable(world)
     world.run()
-    engine = Engine(tmp_path, BuilderValidator())
+    engine = Engine(tmp_path)
     name = world.ns["name"]
     box = {"vdu-id": "box", "count-index": 3}
     for call, words in (

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from support.lcm_fakes import day12_of, nsd, vnfd
 
 from lab.descriptors import service, topology
 from lab.errors import NbiError
+from lab.nbi import validation
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine
 from lab.nbi.params import client_params, load_mapping
@@ -40,16 +41,13 @@ class Found:
     code: str = "unknown-key"
 
 
-class FakeValidator:
-    def __init__(self) -> None:
-        self.package_findings: list[Found] = []
-        self.param_findings: list[Found] = []
-
-    def package(self, *_: object) -> Sequence[Found]:
-        return self.package_findings
-
-    def ns_params(self, *_: object) -> Sequence[Found]:
-        return self.param_findings
+@pytest.fixture(autouse=True)
+def findings(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
+    """What the validator finds in packages and parameters: nothing, until a test says so."""
+    result: list[Found] = []
+    for name in ("package", "ns_params"):
+        monkeypatch.setattr(validation, name, lambda *_: result)
+    return result
 
 
 def add_package(
@@ -66,7 +64,7 @@ def add_package(
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine with the samples onboarded, which starts no workers."""
-    engine = Engine(tmp_path / "home", FakeValidator())
+    engine = Engine(tmp_path / "home")
     add_package(engine.catalogue, VNFDS, vnfd(), tmp_path)
     add_package(engine.catalogue, NSDS, nsd(), tmp_path)
     engine.store.put(VIMS, {"_id": "vim-1", "name": "north", "_admin": admin()})
@@ -169,7 +167,7 @@ def test_wrong_kind(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_what_nbi_takes_without_envelope_or_list_of_one(tmp_path: Path) -> None:
-    catalogue = Catalogue(Store(tmp_path / "home"), FakeValidator())
+    catalogue = Catalogue(Store(tmp_path / "home"))
     function = vnfd()
     (disk,) = function["vdu"][0]["virtual-storage-desc"]
     function["vdu"][0]["virtual-storage-desc"] = disk
@@ -193,9 +191,10 @@ def test_two_descriptors(engine: Engine, tmp_path: Path) -> None:
         engine.catalogue.onboard(VNFDS, folder)
 
 
-def test_refused_finding_stops_with_osms_message(engine: Engine, tmp_path: Path) -> None:
-    validator: Any = engine.validator
-    validator.package_findings = [
+def test_refused_finding_stops_with_osms_message(
+    engine: Engine, tmp_path: Path, findings: list[Found]
+) -> None:
+    findings += [
         Found("silent", "f: a", "will hurt"),
         Found("refused", "f: b", "ours", "NBI's text"),
         Found("refused", "f: c", "more"),
@@ -206,9 +205,10 @@ def test_refused_finding_stops_with_osms_message(engine: Engine, tmp_path: Path)
     assert [d["id"] for d in engine.store.all(VNFDS)] == ["a_vnf"]
 
 
-def test_silent_finding_is_a_warning_unless_strict(engine: Engine, tmp_path: Path) -> None:
-    validator: Any = engine.validator
-    validator.package_findings = [Found("silent", "f: a", "will hurt")]
+def test_silent_finding_is_a_warning_unless_strict(
+    engine: Engine, tmp_path: Path, findings: list[Found]
+) -> None:
+    findings += [Found("silent", "f: a", "will hurt")]
     folder = tmp_path / "b"
     folder.mkdir()
     (folder / "b_vnfd.yaml").write_text(yaml.safe_dump({"vnfd": vnfd("b_vnf")}))
@@ -365,9 +365,8 @@ def test_missing_value_of_an_initial_primitive(engine: Engine) -> None:
         create(engine, additionalParamsForVnf=[])
 
 
-def test_refused_parameters(engine: Engine) -> None:
-    validator: Any = engine.validator
-    validator.param_findings = [Found("refused", "p: vld", "unknown key")]
+def test_refused_parameters(engine: Engine, findings: list[Found]) -> None:
+    findings += [Found("refused", "p: vld", "unknown key")]
     with pytest.raises(NbiError, match="unknown key"):
         create(engine)
 

@@ -16,9 +16,9 @@ from lab.cli.commands import main
 from lab.errors import NbiError
 from lab.lcm.slices import SliceOperations, deployed_links, service_links
 from lab.lcm.timeouts import Timeouts
+from lab.nbi import validation
 from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
-from lab.nbi.validation import BuilderValidator
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Journal, Tail
@@ -37,14 +37,11 @@ from lab.records.store import (
 )
 
 
-class NoValidator(BuilderValidator):
+@pytest.fixture(autouse=True)
+def _no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing to find: the samples are no complete descriptors."""
-
-    def package(self, *_: Any) -> Any:
-        return []
-
-    def nsi_params(self, *_: Any) -> Any:
-        return []
+    for name in ("package", "nsi_params"):
+        monkeypatch.setattr(validation, name, lambda *_: [])
 
 
 def template(**more: Any) -> dict[str, Any]:
@@ -79,7 +76,7 @@ def config(*names: str, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slices:
     """Slices of an engine that starts no workers and takes every operation for alive."""
-    engine = Engine(tmp_path / "home", NoValidator())
+    engine = Engine(tmp_path / "home")
     service = {**nsd(), "sapd": [{"id": "data-sap", "virtual-link-desc": "data"}]}
     for kind, document in (
         (VNFDS, {"vnfd": vnfd()}),
@@ -261,7 +258,7 @@ def test_names_and_descriptors_in_use_are_protected(slices: Slices) -> None:
 def test_a_template_needs_its_services(tmp_path: Path) -> None:
     file = tmp_path / "nst.yaml"
     file.write_text(yaml.safe_dump({"nst": [template()]}))
-    engine = Engine(tmp_path / "home", NoValidator())
+    engine = Engine(tmp_path / "home")
     with pytest.raises(NbiError, match="'nsd-ref'='an_ns' references a non existing nsd"):
         engine.catalogue.onboard(NSTS, file)
     assert engine.store.all(NSTS) == []

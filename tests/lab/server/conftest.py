@@ -10,7 +10,6 @@ from support.dist import built
 from support.nbi_server import BASIC, Api, Site
 
 from lab.nbi.engine import Engine
-from lab.nbi.validation import BuilderValidator
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Tail
@@ -32,7 +31,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     monkeypatch.setattr(jobs, "start", start)
     monkeypatch.setattr(jobs, "alive", lambda operation: True)
     monkeypatch.setattr(jobs, "kill", lambda operation: None)
-    engine = Engine(tmp_path / "home", BuilderValidator())
+    engine = Engine(tmp_path / "home")
     state = {**admin(), "operationalState": "ENABLED"}
     engine.store.put(VIMS, {"_id": VIM, "name": "lab", "vim_type": "lab", "_admin": state})
     return engine

@@ -21,7 +21,6 @@ import requests
 from support.nbi_server import Api, instantiation
 
 from lab.nbi.engine import Engine
-from lab.nbi.validation import BuilderValidator
 from lab.vim import clean
 
 pytestmark = pytest.mark.lab
@@ -116,7 +115,7 @@ class Served(Api):
     """The same requests to a server that is another process."""
 
     def __init__(self, server: Server) -> None:
-        self.engine = Engine(server.home, BuilderValidator())
+        self.engine = Engine(server.home)
         self.url = f"https://127.0.0.1:{server.port}/osm"
         self.http = requests.Session()
         self.http.trust_env = False

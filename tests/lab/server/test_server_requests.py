@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -497,3 +499,23 @@ def test_yaml_where_no_json_is_asked_for(api: Api) -> None:
     answer = api.get("/admin/v1/vim_accounts")
     assert answer.headers["content-type"].startswith("application/yaml")
     assert yaml.safe_load(answer.text)[0]["name"] == "lab"
+
+
+def test_an_api_client_does_not_load_the_page_and_a_browser_does(tmp_path: Path) -> None:
+    program = """
+import sys, pathlib
+from starlette.testclient import TestClient
+from lab.nbi.engine import Engine
+from lab.page.mount import WithPage
+from lab.server.app import create_app
+from lab.server.tokens import Tokens
+
+engine, tokens = Engine(pathlib.Path(sys.argv[1])), Tokens("admin")
+with TestClient(WithPage(create_app(engine, tokens), engine, tokens)) as client:
+    assert client.get("/osm/version").status_code == 200
+    assert "nicegui" not in sys.modules
+    assert "osm-vpnaas lab" in client.get("/login").text
+    assert "nicegui" in sys.modules
+    assert client.get("/osm/version").status_code == 200
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=120)

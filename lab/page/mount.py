@@ -1,0 +1,48 @@
+"""The page beside the API; NiceGUI is loaded when a browser asks for the page first."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from contextlib import AsyncExitStack
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lab.nbi.engine import Engine
+from lab.server.tokens import Tokens
+
+
+class WithPage:
+    """An ASGI application: the API below /osm, the page at all other paths."""
+
+    def __init__(self, api: ASGIApp, engine: Engine, tokens: Tokens) -> None:
+        """Serve an API; the page shows the engine's records to who has a token."""
+        self._api = api
+        self._engine = engine
+        self._tokens = tokens
+        self._page: ASGIApp | None = None
+        self._making = asyncio.Lock()
+        self._started = AsyncExitStack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or take part in the server's start and end."""
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self._started.aclose()
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "http" and scope["path"].startswith("/osm/"):
+            await self._api(scope, receive, send)
+        else:
+            await (await self._made())(scope, receive, send)
+
+    async def _made(self) -> ASGIApp:
+        async with self._making:
+            if self._page is None:
+                # In a thread: the API goes on answering meanwhile.
+                module = await asyncio.to_thread(importlib.import_module, "lab.page.app")
+                page = module.create_page(self._engine, self._tokens)
+                await self._started.enter_async_context(page.router.lifespan_context(page))
+                self._page = page
+        return self._page
