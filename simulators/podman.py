@@ -21,66 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from simulators.images import IMAGES, PATH, Image
+
 STATE = Path("/run/osm-lab-containers")
 #: What starts a simulator, by its name.
 LAUNCH = "/usr/lib/osm-lab/launch"
-PATH = "/image/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FAILED = 125  # podman-run(1): the error is with podman itself
 
 _CLONE_NEWNS, _CLONE_NEWPID = 0x00020000, 0x20000000
 _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_REMOUNT, _MS_RDONLY = 4096, 16384, 1 << 18, 32, 1
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-@dataclass(frozen=True)
-class Image:
-    """An image: simulators by the paths of the programs that they replace, and its entry point."""
-
-    programs: dict[str, str]
-    entrypoint: tuple[str, ...] = ()
-    directories: tuple[str, ...] = ()
-
-
-IMAGES = {
-    "cassandra": Image(
-        {"/image/bin/cassandra": "cassandra", "/image/bin/cqlsh": "cqlsh"}, ("cassandra",)
-    ),
-    "redis": Image({"/image/bin/redis-server": "redis"}, ("redis-server",)),
-    "oai-hss": Image(
-        {"/openair-hss/bin/oai_hss": "hss"}, directories=("/openair-hss/etc", "/openair-hss/logs")
-    ),
-    "magma-mme": Image(
-        {"/magma-mme/bin/oai_mme": "mme", "/magma-mme/bin/sctpd": "sctpd"},
-        directories=("/magma-mme/etc", "/magma-mme/scripts"),
-    ),
-    "oai-spgwc": Image(
-        {"/openair-spgwc/bin/oai_spgwc": "spgwc"}, directories=("/openair-spgwc/etc",)
-    ),
-    "oai-spgwu-tiny": Image(
-        {"/openair-spgwu-tiny/bin/oai_spgwu": "spgwu"}, directories=("/openair-spgwu-tiny/etc",)
-    ),
-    "oai-enb": Image({"/opt/oai-enb/bin/lte-softmodem": "enb"}, directories=("/opt/oai-enb/etc",)),
-    "oai-lte-ue": Image(
-        {
-            "/opt/oai-lte-ue/bin/lte-uesoftmodem": "ue",
-            "/opt/oai-lte-ue/bin/conf2uedata": "conf2uedata",
-        },
-        directories=("/opt/oai-lte-ue/etc",),
-    ),
-    "mysql": Image({"/image/bin/mysqld": "mysqld", "/image/bin/mysql": "mysql"}, ("mysqld",)),
-    **{
-        f"oai-{name}": Image(
-            {f"/openair-{name}/bin/oai_{name}": name}, directories=(f"/openair-{name}/etc",)
-        )
-        for name in ("nrf", "udr", "udm", "ausf", "amf", "smf", "upf")
-    },
-    "n3iwf": Image({"/free5gc/n3iwf": "n3iwf"}, directories=("/free5gc/config", "/free5gc/cert")),
-    "n3iwue": Image({"/n3iwue/n3iwue": "n3iwue"}, directories=("/n3iwue/config", "/n3iwue/cert")),
-    "oai-gnb": Image({"/opt/oai-gnb/bin/nr-softmodem": "gnb"}, directories=("/opt/oai-gnb/etc",)),
-    "oai-nr-ue": Image(
-        {"/opt/oai-nr-ue/bin/nr-uesoftmodem": "nr-ue"}, directories=("/opt/oai-nr-ue/etc",)
-    ),
-}
 
 
 class EngineError(Exception):

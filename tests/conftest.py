@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import clock, spent
 
-from lab.vim import VimError, probe
+from lab.vim import VimError, probe, registry
 from lab.vim.qemu.bake import check_tools
 
 #: `update-status` comes when a test says so, not in the middle of it.
@@ -52,9 +52,10 @@ def missing_capability() -> str:
 
 
 def missing_for_machines() -> str:
-    """Return what this machine lacks for virtual machines, "" where nothing."""
+    """Return what this machine lacks for virtual machines and containers, "" where nothing."""
     try:
         check_tools()
+        registry.check("docker-registry", "skopeo", "umoci")
     except VimError as error:
         return str(error)
     return ""

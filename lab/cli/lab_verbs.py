@@ -20,7 +20,7 @@ from lab.lcm.backends import Backends, Charms
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.store import NSIOPS, OPS, VIMS, Document
-from lab.vim import Vim, clean, probe
+from lab.vim import Vim, clean, probe, registry
 from lab.vim.qemu.images import bake, export
 
 
@@ -155,6 +155,20 @@ def image(lab: Lab, file: Path) -> None:
     made = bake(lab.out.remark)
     export(made, file)
     lab.out.fields({"image": str(file), "packages": len(made.packages)})
+
+
+@lab_group.command("image-load")
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.option("--name", help="Name to pull it by, for one image; its own otherwise.")
+@pass_lab
+def image_load(lab: Lab, source: Path, name: str | None) -> None:
+    """Put images of containers into the registry from which virtual machines pull.
+
+    SOURCE is an archive (docker save, podman save, skopeo copy) or a directory (OCI layout,
+    skopeo's dir:).
+    """
+    rows = [dataclasses.asdict(one) for one in registry.load(source, name)]
+    lab.out.rows(rows, {"name": ["name"], "digest": ["digest"]})
 
 
 @lab_group.command("juju-status")

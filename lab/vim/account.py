@@ -37,6 +37,7 @@ from lab.vim.model import (
     ServerSpec,
 )
 from lab.vim.qemu.server import Machines
+from lab.vim.registry import Registry
 from lab.vim.server import Namespaces, mounts_below, unmount
 from lab.vim.site import UPLINK, Site
 from lab.vim.store import (
@@ -84,6 +85,14 @@ def _config(config: Mapping[str, Any] | None) -> Config:
         raise VimError(f"The VIM configuration is wrong at '{where}': {first['msg']}.") from None
 
 
+def _management_subnet(config: Config, number: int) -> addresses.IPNetwork:
+    return addresses.parse_subnet(config.management_subnet or f"10.250.{number}.0/24")
+
+
+def _gateway(subnet: addresses.IPNetwork) -> addresses.IPAddress:
+    return subnet.network_address + 1
+
+
 class Vim:
     """One VIM account; make it with :meth:`create`, find it again with :meth:`open`."""
 
@@ -112,8 +121,9 @@ class Vim:
             home: the lab's directory.
             name: letters, digits, ".", "_" and "-", at most 63.
             config: ``management_network_name`` (mgmtnet), ``management_subnet``
-                (10.250.<number>.0/24) and ``images`` (a mapping from image name to
-                ``default_user`` and ``keep``); the rest of an OSM VIM config is ignored.
+                (10.250.<number>.0/24), ``images`` (a mapping from image name to
+                ``default_user`` and ``keep``) and the other fields of
+                :class:`lab.vim.store.Config`; the rest of an OSM VIM config is ignored.
             kind: one of :data:`KINDS`.
             tell: gets a line for each step of what takes minutes (an image is made).
 
@@ -136,7 +146,7 @@ class Vim:
             number = next((n for n in range(1, 256) if n not in taken), None)
             if number is None:
                 raise VimError("There are 255 VIM accounts in this lab: delete one first.")
-            subnet = addresses.parse_subnet(settings.management_subnet or f"10.250.{number}.0/24")
+            subnet = _management_subnet(settings, number)
             for other in others:
                 used = ipaddress.ip_network(other.management_network().subnet)
                 if used.version == subnet.version and used.overlaps(subnet):
@@ -151,7 +161,7 @@ class Vim:
             spec = NetworkSpec(
                 settings.management_network_name,
                 str(subnet),
-                gateway=str(subnet.network_address + 1),
+                gateway=str(_gateway(subnet)),
                 management=True,
                 routed=floating,
                 nat=floating,
@@ -220,6 +230,18 @@ class Vim:
         for network in state.networks.values():
             self._make_network(network)
         self._apply_rules(state)
+        if config.registry:
+            self._registry.start()
+
+    @property
+    def _registry(self) -> Registry:
+        subnet = _management_subnet(self.account.config, self.account.number)
+        return Registry(
+            self.site.router if self.account.config.use_floating_ip else self.home.vca_netns,
+            str(_gateway(subnet)),
+            self._hierarchy() / self.home.prefix / f"registry{self.account.number}",
+            self.directory,
+        )
 
     @property
     def site(self) -> Site:
@@ -246,6 +268,8 @@ class Vim:
             self._vdu(directory.name).remove()
         for point in mounts_below(self.directory):
             unmount(point)
+        if self.account.config.registry:
+            self._registry.stop()
         self.site.remove()
         fabric.delete_netns(self.fabric)
         leg = f"vim{self.account.number}"
@@ -530,7 +554,8 @@ class Vim:
     def _place(self, server_id: str) -> Place:
         group = self._hierarchy() / self.home.prefix / server_id
         directory = self.directory / "servers" / server_id
-        return Place(directory, group, self.fabric, self.home.path)
+        registry = self._registry.address if self.account.config.registry else ""
+        return Place(directory, group, self.fabric, self.home.path, registry)
 
     def _vdu(self, server_id: str) -> Vdu:
         return self._kind.vdu(self._place(server_id))

@@ -26,12 +26,14 @@ class Place:
         group: its control group.
         fabric: network namespace with the bridges of its VIM.
         home: the lab's directory.
+        registry: host and port from which it pulls images of containers, or empty.
     """
 
     directory: Path
     group: Path
     fabric: str
     home: Path
+    registry: str = ""
 
 
 class Vdu(Protocol):

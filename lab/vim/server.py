@@ -85,6 +85,11 @@ class Namespaces:
 
     def prepare(self, config: Config, tell: Tell) -> None:
         """See :class:`lab.vim.kind.Kind`."""
+        if config.registry:
+            raise VimError(
+                "The VIM configuration is wrong at 'registry': VDUs in namespaces pull no images "
+                "of containers; those of the account type qemu do."
+            )
         image.check_host()
         dataplane.probe()
 

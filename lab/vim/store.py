@@ -159,6 +159,8 @@ class Config(BaseModel):
     external_subnet: str | None = None
     uplink: Uplink = Field(default_factory=Uplink)
     networks: list[SiteNetwork] = Field(default_factory=list)
+    #: Whether VDUs get images of containers from the lab, see :mod:`lab.vim.registry`.
+    registry: bool = False
 
 
 class Account(BaseModel):

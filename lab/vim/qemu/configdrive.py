@@ -19,6 +19,14 @@ import yaml
 from lab.vim.errors import VimError
 from lab.vim.model import Network, Server, ServerSpec
 
+_REGISTRIES = """\
+#cloud-boothook
+#!/bin/sh
+mkdir -p /etc/containers/registries.conf.d
+cat >/etc/containers/registries.conf.d/50-cloud.conf <<'END'
+{}END
+"""
+
 
 def network_data(server: Server, networks: Mapping[str, Network]) -> dict[str, Any]:
     """Return the addresses of a server's ports; the first gateway is the way out."""
@@ -54,9 +62,16 @@ def network_data(server: Server, networks: Mapping[str, Network]) -> dict[str, A
 
 
 def contents(
-    spec: ServerSpec, default_user: str, server: Server, networks: Mapping[str, Network]
+    spec: ServerSpec,
+    default_user: str,
+    server: Server,
+    networks: Mapping[str, Network],
+    registries: str = "",
 ) -> dict[str, str]:
-    """Return the files of the drive below ``openstack/latest``, by name."""
+    """Return the files of the drive below ``openstack/latest``, by name.
+
+    ``registries`` is text for containers-registries.conf(5), where the cloud has a registry.
+    """
     meta = {
         "uuid": server.id,
         "name": spec.name,
@@ -64,7 +79,10 @@ def contents(
         "public_keys": {f"key-{n}": key for n, key in enumerate(spec.ssh_keys)},
     }
     # The cloud's own defaults: who logs in, whatever the image calls its user.
-    vendor = "#cloud-config\n" + yaml.safe_dump({"user": {"name": default_user}})
+    vendor = ["#cloud-config\n" + yaml.safe_dump({"user": {"name": default_user}})]
+    if registries:
+        # No write_files: what the user's data has under this key takes its place.
+        vendor.append(_REGISTRIES.format(registries))
     files = {
         "meta_data.json": json.dumps(meta, indent=1),
         "network_data.json": json.dumps(network_data(server, networks), indent=1),

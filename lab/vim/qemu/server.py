@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import files
-from lab.vim import cgroups, cloudinit, fabric
+from lab.vim import cgroups, cloudinit, fabric, registry
 from lab.vim.errors import VimError
 from lab.vim.kind import Place, Tell
 from lab.vim.model import (
@@ -133,6 +133,9 @@ class Machines:
         if os.uname().machine != "x86_64":
             raise VimError("Virtual machines are made for x86_64 only, which this machine is not.")
         check_tools(("qemu-img", "qemu-system-x86_64", "mke2fs"))
+        if config.registry:
+            registry.check("docker-registry")
+            tell(f"images of containers: {registry.STORE}")
         if not Path("/dev/net/tun").exists():
             raise VimError("This machine has no /dev/net/tun, which virtual machines' NICs need.")
         if not accelerator().real:
@@ -172,7 +175,7 @@ class Machines:
 
     def vdu(self, place: Place) -> Machine:
         """See :class:`lab.vim.kind.Kind`."""
-        return Machine(place.directory, place.group, place.fabric)
+        return Machine(place.directory, place.group, place.fabric, place.registry)
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,7 @@ class Machine:
     directory: Path
     group: Path
     fabric: str
+    registry: str
     poll = 0.5
 
     @property
@@ -223,7 +227,8 @@ class Machine:
         disk.mkdir(mode=0o700)
         words = ["-q", "-f", "qcow2", "-F", "qcow2", "-b", str(backing)]
         tool(["qemu-img", "create", *words, str(disk / "root.qcow2"), f"{spec.disk_gb}G"])
-        drive = configdrive.contents(spec, settings.default_user, server, networks)
+        images = registry.mirror(self.registry) if self.registry else ""
+        drive = configdrive.contents(spec, settings.default_user, server, networks, images)
         configdrive.write(disk / "config.img", drive)
         nics = []
         for port in server.ports:

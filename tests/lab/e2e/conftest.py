@@ -61,6 +61,14 @@ def open_lab(home: Path, dist: Path, secrets: Secrets, *options: str) -> Iterato
     assert left == []
 
 
+def open_machines(home: Path, dist: Path, secrets: Secrets, *options: str) -> Iterator[Lab]:
+    """Make a lab whose VDUs are virtual machines; an emulated one takes its time."""
+    bake(print)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSMLAB_TIMEOUT_FACTOR", "0.3")
+        yield from open_lab(home, dist, secrets, "--account_type", "qemu", *options)
+
+
 @pytest.fixture(scope="session")
 def lab(dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     yield from open_lab(tmp_path_factory.mktemp("e2e"), dist, secrets)
@@ -70,12 +78,8 @@ def lab(dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) 
 def machines(
     dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
-    """A lab whose VDUs are virtual machines; an emulated one takes its time."""
-    home = tmp_path_factory.mktemp("machines")
-    bake(print)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OSMLAB_TIMEOUT_FACTOR", "0.3")
-        yield from open_lab(home, dist, secrets, "--account_type", "qemu")
+    """A lab whose VDUs are virtual machines."""
+    yield from open_machines(tmp_path_factory.mktemp("machines"), dist, secrets)
 
 
 @pytest.fixture(scope="session")

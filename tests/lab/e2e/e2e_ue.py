@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from e2e_support import Service, Vnf, wait
@@ -28,7 +29,12 @@ def attached(service: Service) -> None:
     wait(lambda: reaches(service, "-c", "1"), "the UE reaches SGi", LONG)
 
 
-def load(enb: Vnf, count: int, rate: float, after: int = 100) -> dict[str, Any]:
+LAUNCH = "/usr/lib/osm-lab/launch"
+
+
+def load(
+    enb: Vnf, count: int, rate: float, after: int = 100, by: Sequence[str] = (LAUNCH,)
+) -> dict[str, Any]:
     """Let UEs of an eNB attach, so many a second, and stay until all are done."""
     request = {
         "enb": "127.0.0.1",
@@ -40,6 +46,5 @@ def load(enb: Vnf, count: int, rate: float, after: int = 100) -> dict[str, Any]:
         "rate": rate,
         "hold": True,
     }
-    words = ("/usr/lib/osm-lab/launch", "load")
-    told: dict[str, Any] = json.loads(enb.out(*words, input=json.dumps(request), timeout=300))
+    told: dict[str, Any] = json.loads(enb.out(*by, "load", input=json.dumps(request), timeout=300))
     return told

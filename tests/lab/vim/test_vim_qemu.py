@@ -51,7 +51,7 @@ def test_network_data_has_addresses_and_one_way_out() -> None:
 def test_drive_holds_user_data_as_it_is_and_names_the_login() -> None:
     files = configdrive.contents(SPEC, "ubuntu", SERVER, NETWORKS)
     assert files["user_data"] == SPEC.user_data
-    vendor = yaml.safe_load(files["vendor_data.json"])["cloud-init"]
+    (vendor,) = yaml.safe_load(files["vendor_data.json"])["cloud-init"]
     assert yaml.safe_load(vendor) == {"user": {"name": "ubuntu"}}
 
 

@@ -1,0 +1,285 @@
+"""The registry of an account, from which its VDUs pull the images of containers.
+
+The store of the machine's labs is a directory that the distribution's docker-registry serves, over
+HTTP and read-only, at the gateway of the management network. skopeo puts images into it. The
+VDUs are told by their Day-0 that what has a name of `docker.io` is found there, so whoever pulls
+an image, a charm above all, uses its usual name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import socket
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.vim import cgroups
+from lab.vim.errors import VimError
+from lab.vim.fabric import enter
+from lab.vim.store import locked
+
+STORE = Path(__file__).resolve().parents[2] / ".cache" / "containers"
+PORT = 5000
+_SOURCE = "docker.io"
+#: Name and tag as the registry's API has them (distribution-spec, "Pulling manifests").
+_NAME = re.compile(
+    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
+    r":[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+)
+#: Seconds that a registry may take to listen.
+_START = 20.0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An image in the store: the name it is pulled by, and its digest."""
+
+    name: str
+    digest: str
+
+
+def check(*programs: str) -> None:
+    """Check that programs are installed, whose packages have their names.
+
+    Raises:
+        VimError: some are not.
+    """
+    missing = [name for name in programs if not shutil.which(name)]
+    if missing:
+        raise VimError(
+            "Images of containers need packages that this machine lacks: "
+            f"apt-get install {' '.join(missing)}."
+        )
+
+
+def mirror(address: str) -> str:
+    """Text of containers-registries.conf(5): images of `docker.io` are at a registry here."""
+    rows = ["[[registry]]", f'prefix = "{_SOURCE}"', f'location = "{address}"', "insecure = true"]
+    return "\n".join(rows) + "\n"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The registry of an account.
+
+    Attributes:
+        netns: network namespace with the gateway address of the management network.
+        gateway: that address.
+        group: control group of its process.
+        directory: the account's, for its files.
+    """
+
+    netns: str
+    gateway: str
+    group: Path
+    directory: Path
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"[{self.gateway}]:{PORT}" if ":" in self.gateway else f"{self.gateway}:{PORT}"
+
+    def start(self) -> None:
+        """Serve the store, from now on.
+
+        Raises:
+            VimError: it does not start.
+        """
+        self.stop()
+        self.group.mkdir(parents=True, exist_ok=True)
+        config = self.directory / "registry.json"
+        config.write_text(_configuration(STORE, self.address, read_only=True), encoding="utf-8")
+        words = ["sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', str(self.group)]
+        process = _serve([*words, *enter(self.netns)], config, self.directory / "registry.log")
+        process.returncode = 0  # it outlives this process on purpose
+
+    def stop(self) -> None:
+        """End it; nothing happens when it does not run."""
+        with contextlib.suppress(VimError):
+            cgroups.kill(self.group)
+
+
+def _configuration(store: Path, address: str, *, read_only: bool) -> str:
+    store.mkdir(parents=True, exist_ok=True)
+    storage = {
+        "filesystem": {"rootdirectory": str(store)},
+        "maintenance": {"readonly": {"enabled": read_only}},
+    }
+    # JSON is YAML, which the program reads.
+    return json.dumps({
+        "version": 0.1, "log": {"level": "warn", "accesslog": {"disabled": True}},
+        "storage": storage, "http": {"addr": address},
+    })  # fmt: skip
+
+
+def _serve(before: Sequence[str], config: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start the program and wait until it listens."""
+    with log.open("ab") as stream:
+        process = subprocess.Popen(
+            [*before, "docker-registry", "serve", str(config)],
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+    end = time.monotonic() + _START
+    while not _listens(process.pid):
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            lines = log.read_text(errors="replace").strip().splitlines() or ["no reason known"]
+            raise VimError(f"The registry did not start: {lines[-1]}")
+        time.sleep(0.05)
+    return process
+
+
+def _listens(pid: int) -> bool:
+    """True when a process has a listening socket."""
+    with contextlib.suppress(OSError):
+        sockets = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        for table in ("tcp", "tcp6"):
+            for row in Path(f"/proc/{pid}/net/{table}").read_text("ascii").splitlines()[1:]:
+                fields = row.split()
+                if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                    return True
+    return False
+
+
+def load(source: Path, name: str | None = None, store: Path = STORE) -> list[Loaded]:
+    """Put images into the store; those of the same name are replaced.
+
+    Args:
+        source: archive of docker or of OCI, OCI layout, or directory of skopeo's `dir:`.
+        name: for one image, the name to pull it by in place of its own.
+        store: where images are.
+
+    Raises:
+        VimError: the source is none of these, an image has no name that can be pulled, or a tool
+            fails.
+    """
+    check("docker-registry", "skopeo")
+    images = [(words, named(name or own, source)) for words, own in _contents(source)]
+    if name is not None and len(images) > 1:
+        raise VimError(f"{source} has {len(images)} images: one name cannot be for all.")
+    loaded = []
+    with locked(store.with_name(f"{store.name}.lock"), 1800), _writable(store) as address:
+        for words, wanted in images:
+            with tempfile.NamedTemporaryFile("r") as digest:
+                _copy(words, f"docker://{address}/{wanted}", digest.name)
+                loaded.append(Loaded(f"{_SOURCE}/{wanted}", digest.read().strip()))
+    return loaded
+
+
+def named(name: str, source: Path) -> str:
+    """The name and tag of an image below `docker.io`.
+
+    Raises:
+        VimError: it has no name, or one of another registry.
+    """
+    if "/" not in name and ":" not in name:
+        raise VimError(
+            f"{source} has an image without a name: give the name that VDUs shall pull it by, as "
+            "REPOSITORY/NAME:TAG."
+        )
+    first, slash, rest = name.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        if first != _SOURCE:
+            raise VimError(
+                f"{name} in {source} is of the registry {first}, and VDUs find images of "
+                f"{_SOURCE} only: give the name that they shall pull it by."
+            )
+        name = rest
+    if "/" not in name:
+        name = f"library/{name}"
+    if ":" not in name:
+        name = f"{name}:latest"
+    if not _NAME.fullmatch(name):
+        raise VimError(
+            f"'{name}' is no name of an image: REPOSITORY/NAME:TAG is wanted, in small letters."
+        )
+    return name
+
+
+def _contents(source: Path) -> list[tuple[str, str]]:
+    """Images in a source: in skopeo's words, and by name.
+
+    Raises:
+        VimError: it is no source of images, or one of them has no name.
+    """
+    if source.is_dir():
+        files = {path.name: path.read_bytes() for path in source.glob("*.json")}
+        kind = "oci" if "index.json" in files else "dir"
+        if kind == "dir" and "manifest.json" in files:
+            return [(f"dir:{source}", "")]
+    else:
+        files, kind = _archived(source), "oci-archive"
+        if "manifest.json" in files:  # newer archives of docker are archives of OCI, too
+            kind = "docker-archive"
+    wanted = "manifest.json" if kind == "docker-archive" else "index.json"
+    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+        return _listed(kind, source, json.loads(files[wanted]))
+    raise VimError(f"{source} is no archive of images (docker, OCI) and no directory of them.")
+
+
+def _archived(source: Path) -> dict[str, bytes]:
+    """The documents that say what is in an archive."""
+    files = {}
+    try:
+        with tarfile.open(source) as archive:
+            for entry in archive:
+                path = entry.name.removeprefix("./")
+                if path in ("index.json", "manifest.json"):
+                    stream = archive.extractfile(entry)
+                    files[path] = stream.read() if stream else b""
+    except FileNotFoundError:
+        raise VimError(f"{source} does not exist.") from None
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise VimError(f"{source} is no archive: {error}.") from None
+    return files
+
+
+def _listed(kind: str, source: Path, document: Any) -> list[tuple[str, str]]:
+    if kind == "docker-archive":
+        return [
+            (f"{kind}:{source}:@{number}", next(iter(image["RepoTags"] or []), ""))
+            for number, image in enumerate(document)
+        ]
+    names = [
+        (image.get("annotations") or {}).get("org.opencontainers.image.ref.name", "")
+        for image in document["manifests"]
+    ]
+    return [(f"{kind}:{source}:{name}" if name else f"{kind}:{source}", name) for name in names]
+
+
+@contextlib.contextmanager
+def _writable(store: Path) -> Iterator[str]:
+    """Serve a store to this machine alone, for writing, while the block runs."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "registry.json")
+        config.write_text(_configuration(store, address, read_only=False), encoding="utf-8")
+        process = _serve([], config, Path(folder, "registry.log"))
+        try:
+            yield address
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _copy(source: str, target: str, digest: str) -> None:
+    words = ["--insecure-policy", "copy", "--quiet", "--digestfile", digest]
+    done = subprocess.run(
+        ["skopeo", *words, "--dest-tls-verify=false", source, target],
+        capture_output=True, text=True, check=False, errors="replace",
+    )  # fmt: skip
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        message = re.search(r'msg="(.*)"$', lines[-1])
+        raise VimError(f"{source}: {message[1] if message else lines[-1]}")

@@ -1,0 +1,208 @@
+"""Makes container images of the simulators, for an engine that is a real one.
+
+    python -m simulators.oci DIRECTORY
+
+The images are an OCI layout (image-spec, "Image Layout") with the names that charms pull. They
+share two layers: a small system of the machine's distribution, and the simulators with their
+libraries.
+"""
+
+from __future__ import annotations
+
+import compileall
+import hashlib
+import importlib.metadata
+import io
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from simulators.errors import EpcError
+from simulators.images import IMAGES, PATH, Image, reference
+
+#: What the simulators call, beside Python.
+_PACKAGES = ("bash", "iproute2", "libusrsctp2", "nftables", "python3")
+#: Files of packages that no program reads.
+_UNUSED = ("doc", "i18n", "info", "locale", "man")
+#: Distributions that the simulators import; what these require comes with them.
+LIBRARIES = (
+    "PyMySQL", "PyYAML", "cryptography", "granian", "h2", "httpx", "libconf", "mysql-mimic",
+    "pycrate", "python-diameter", "scapy", "sqlglot", "starlette",
+)  # fmt: skip
+#: pycrate has 250 MB of protocols, each in a module of this package.
+_PROTOCOLS, _WANTED_PROTOCOLS = "pycrate_asn1dir", ("__init__", "MAP", "NGAP", "S1AP", "SS")
+_WRAPPER = '#!/bin/sh\nexec /usr/bin/python3 -IB -m simulators.programs {} "$@"\n'
+#: As entry points of the databases' own images do it: the program's name may be left out.
+_ENTRYPOINT = '#!/bin/sh\n[ "$1" = {0} ] || set -- {0} "$@"\nexec "$@"\n'
+_ENTRYPOINT_FILE = "/image/entrypoint"
+_BASE = "base"
+_STAMP = "made-from"
+
+
+def _run(argv: Sequence[str], cwd: Path | None = None) -> None:
+    try:
+        done = subprocess.run(
+            list(argv), capture_output=True, text=True, check=False, errors="replace", cwd=cwd
+        )
+    except FileNotFoundError:
+        raise EpcError(f"The program {argv[0]} is missing: apt-get install {argv[0]}.") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        said = next((line for line in lines if line.startswith("E: ")), lines[-1])
+        raise EpcError(f"The images could not be made: {argv[0]}: {said}")
+
+
+def required(roots: Iterable[str]) -> list[str]:
+    """Names of the installed distributions that some need, themselves included."""
+    found: dict[str, None] = {}
+    wanted = list(roots)
+    while wanted:
+        name = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
+        if name in found:
+            continue
+        try:
+            needs = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue  # for another version of Python, or another system
+        found[name] = None
+        wanted += [
+            re.split(r"[^\w.-]", need, maxsplit=1)[0] for need in needs if "extra" not in need
+        ]
+    return sorted(found)
+
+
+def _files(name: str) -> Iterator[tuple[Path, str]]:
+    """Files of a distribution that images have, with their places below its directory."""
+    for file in importlib.metadata.files(name) or []:
+        parts = file.parts
+        unwanted = parts[0] == _PROTOCOLS and parts[-1].partition(".")[0] not in _WANTED_PROTOCOLS
+        if parts[0] == ".." or unwanted:
+            continue
+        path = Path(str(file.locate()))
+        if path.is_file():
+            yield path, str(file)
+
+
+def _system(output: Path, suite: str) -> None:
+    options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _UNUSED]
+    _run([
+        "mmdebstrap", "--variant=essential", "--mode=root", f"--include={','.join(_PACKAGES)}",
+        '--aptopt=APT::Install-Recommends "false"', *options, suite, str(output),
+    ])  # fmt: skip
+
+
+def _python(output: Path, work: Path) -> None:
+    """Write the layer with the simulators and their libraries, compiled."""
+    own = work / "simulators"
+    source = Path(__file__).resolve().parent
+    shutil.copytree(source, own, ignore=shutil.ignore_patterns("__pycache__"))
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(own, quiet=2, invalidation_mode=unchecked, stripdir=str(work))
+    where = f"usr/local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/dist-packages"
+    with tarfile.open(output, "w") as layer:
+        for name in required(LIBRARIES):
+            for path, place in _files(name):
+                layer.add(path, f"{where}/{place}", filter=_root_owned)
+        layer.add(own, f"{where}/simulators", filter=_root_owned)
+
+
+def _root_owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return entry
+
+
+def _programs(output: Path, image: Image) -> None:
+    """Write the layer of an image that the others do not have."""
+    texts = {path: _WRAPPER.format(program) for path, program in image.programs.items()}
+    for program in image.entrypoint:
+        texts[_ENTRYPOINT_FILE] = _ENTRYPOINT.format(program)
+    with tarfile.open(output, "w") as layer:
+        for path in image.directories:
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            layer.addfile(entry)
+        for path, text in texts.items():
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.size, entry.mode = len(text.encode()), 0o755
+            layer.addfile(entry, io.BytesIO(text.encode()))
+
+
+def _configuration(image: Image) -> list[str]:
+    # An image knows its age; a simulator gets it as a parameter.
+    age = "" if image.tag == "latest" else image.tag
+    words = ["--config.env", f"PATH={PATH}", "--config.env", f"SIMULATORS_TAG={age}"]
+    words += ["--config.workingdir", "/"]
+    return [*words, "--config.entrypoint", _ENTRYPOINT_FILE] if image.entrypoint else words
+
+
+def _inputs(suite: str) -> str:
+    state = hashlib.sha256(repr((suite, sys.version_info, required(LIBRARIES))).encode())
+    for path in sorted(Path(__file__).resolve().parent.rglob("*.py")):
+        state.update(path.read_bytes())
+    return state.hexdigest() + "\n"
+
+
+def make(directory: Path) -> None:
+    """Make the images; nothing happens when the directory has them as they must be now.
+
+    Raises:
+        EpcError: a tool is missing or fails, or the directory has something else.
+    """
+    directory = directory.resolve()
+    fields = dict(
+        line.split("=", 1) for line in Path("/etc/os-release").read_text("utf-8").splitlines()
+        if "=" in line
+    )  # fmt: skip
+    suite = fields.get("VERSION_CODENAME", "").strip('"')
+    inputs = _inputs(suite)
+    stamp = directory / _STAMP
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == inputs:
+        return
+    if directory.exists() and not stamp.is_file() and any(directory.iterdir()):
+        raise EpcError(f"{directory} is not empty, and not a directory of these images.")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=directory.parent) as name:
+        work = Path(name)
+        layout, layer = work / "layout", work / "layer.tar"
+        _run(["umoci", "init", "--layout", str(layout)])
+        _run(["umoci", "new", "--image", f"{layout}:{_BASE}"])
+        add = ["umoci", "raw", "add-layer", "--image", f"{layout}:{_BASE}"]
+        _system(layer, suite)
+        _run([*add, str(layer)])
+        _python(layer, work)
+        _run([*add, str(layer)])
+        for key, image in IMAGES.items():
+            _programs(layer, image)
+            made = f"{layout}:{reference(key)}"
+            _run([*add, "--tag", reference(key), str(layer)])
+            _run(["umoci", "config", "--image", made, *_configuration(image)])
+        _run(["umoci", "rm", "--image", f"{layout}:{_BASE}"])
+        _run(["umoci", "gc", "--layout", str(layout)])
+        (layout / _STAMP).write_text(inputs, encoding="ascii")
+        shutil.rmtree(directory, ignore_errors=True)
+        os.rename(layout, directory)
+
+
+def main(words: Sequence[str]) -> int:
+    """Make the images, and say what went wrong."""
+    if len(words) != 1 or words[0].startswith("-"):
+        sys.stderr.write("usage: python -m simulators.oci DIRECTORY\n")
+        return 2
+    try:
+        make(Path(words[0]))
+    except EpcError as error:
+        sys.stderr.write(f"ERROR: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

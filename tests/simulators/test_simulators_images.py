@@ -1,0 +1,55 @@
+"""Images of the simulators: their names are those that the charms pull, and nothing is missing."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import sys
+from pathlib import Path
+
+import pytest
+from oai.images import IMAGES as PULLED
+from oai.images import Registry
+
+from simulators import oci
+from simulators.errors import EpcError
+from simulators.images import IMAGES, reference
+
+SOURCES = Path(oci.__file__).resolve().parent
+
+
+def test_names_are_those_that_charms_pull() -> None:
+    # By its digest an image is the real one and no other; a tag stands for it here.
+    wanted = {Registry().reference(name).partition("@") for name in PULLED}
+    names = {f"{name}:latest" if digest else name for name, _, digest in wanted}
+    assert names <= {reference(name) for name in IMAGES}
+
+
+def test_images_have_every_library_that_is_imported() -> None:
+    found = importlib.metadata.packages_distributions()
+    imported = set()
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+    imported -= {*sys.stdlib_module_names, "simulators"}
+    needed = {name.lower() for module in imported for name in found[module]}
+    have = set(oci.required(oci.LIBRARIES))
+    assert {name.replace("_", "-") for name in needed} - have == set()
+    assert "pytest" not in have
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(EpcError, match="is not empty, and not a directory of these images"):
+        oci.make(tmp_path)
+    assert (tmp_path / "mine").exists()
+
+
+def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EpcError, match="umoci is missing: apt-get install umoci"):
+        oci.make(tmp_path / "images")
+    assert not (tmp_path / "images").exists()
