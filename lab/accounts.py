@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
+from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.records.store import VIMS, Document
 
@@ -37,6 +39,23 @@ def create(
         engine.store.delete(VIMS, document["_id"])
         raise
     return document
+
+
+def check_same(account: Document, config: Mapping[str, Any]) -> None:
+    """Refuse another configuration of what an account's networks were made from.
+
+    Raises:
+        NbiError: it is another.
+        VimError: it is wrong.
+    """
+    from lab.vim import same_config
+
+    if not same_config(account.get("config") or {}, config):
+        raise NbiError(
+            f"networks and images of VIM account '{account['name']}' are made once in a lab; "
+            "delete the account and make it again",
+            HTTPStatus.CONFLICT,
+        )
 
 
 def delete(engine: Engine, name_or_id: str, force: bool = False) -> Document:

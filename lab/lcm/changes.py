@@ -169,6 +169,15 @@ def _break_day1(ops: Operations, ns_id: str, env: Environment) -> None:
     ops.journal.write("note", "ns", f"{env.application}: run-day1 ran no primitive, as in OSM")
 
 
+# -- migrate ---------------------------------------------------------------------------------------
+
+
+def migrate(ops: Operations, operation: Document) -> str:
+    """Fail as on a cloud of one host, which a VIM of the lab is."""
+    ops.begin(operation, None, "MIGRATING")
+    raise LcmError("No valid host was found: a VIM of the lab is one host")
+
+
 # -- update ----------------------------------------------------------------------------------------
 
 

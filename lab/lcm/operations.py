@@ -7,7 +7,6 @@ the operation's ``operationState`` and ``detailed-status``.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from lab.lcm.request import request
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
-from lab.records.operations import fail_operation, ns_folder, operation_folder, ro_key_path
+from lab.records.operations import fail_operation, remove_service, ro_key_path
 from lab.records.store import NSRS, OPS, VIMS, VNFRS, Document, Store
 
 
@@ -62,6 +61,7 @@ class Operations:
             "heal": lambda document: changes.heal(self, document),
             "scale": lambda document: scaling.scale(self, document),
             "update": lambda document: changes.update(self, document),
+            "migrate": lambda document: changes.migrate(self, document),
             "terminate": self._terminate,
         }[operation["lcmOperationType"]]
         try:
@@ -373,7 +373,12 @@ class Operations:
         errors = delete_resources(self.backends, ns_id, vims, self.journal)
         if errors and not params.get("force"):
             return self._fail(operation, "; ".join(errors))
-        self._remove_records(ns_id)
+        if not params.get("autoremove", True):
+            self._reset_records(operation)
+            state = self.end(operation, "COMPLETED", "Done")
+            self.journal.write("settled", "ns", "terminated", idle=True)
+            return state
+        remove_service(self.store, ns_id)
         self.journal.write("end", "ns", "Done", state="COMPLETED", detail="Done")
         self.journal.write("settled", "ns", "deleted", idle=True)
         return "COMPLETED"
@@ -399,17 +404,27 @@ class Operations:
             ops = self.connected(nsr["_id"])
             run_terminate_primitives(ops, svc.environments, day1_run, self.journal, self.timeouts)
 
-    def _remove_records(self, ns_id: str) -> None:
+    def _reset_records(self, operation: Document) -> None:
+        """Leave the records of a service as they were before it was instantiated."""
+        ns_id = operation["nsInstanceId"]
+
+        def forget(vnfr: Document) -> None:
+            vnfr["ip-address"] = None
+            for vdur in vnfr["vdur"]:
+                vdur.update({"vim-id": None, "status": "BUILD", "ip-address": None})
+                for port in vdur["interfaces"]:
+                    port["ip-address"] = port["mac-address"] = None
+
+        def change(nsr: Document) -> None:
+            nsr["nsState"] = nsr["_admin"]["nsState"] = "NOT_INSTANTIATED"
+            nsr["operational-status"] = nsr["config-status"] = "terminated"
+            nsr["detailed-status"] = "Done"
+            nsr["configurationStatus"], nsr["_admin"]["deployed"] = [], {"VCA": []}
+
         for record in vnfrs_of(self.store, ns_id).values():
-            self.store.delete(VNFRS, record["_id"])
-        for operation in self.store.all(OPS):
-            if operation["nsInstanceId"] == ns_id:
-                self.store.delete(OPS, operation["_id"])
-                shutil.rmtree(
-                    operation_folder(self.store.home, operation["_id"]), ignore_errors=True
-                )
-        self.store.delete(NSRS, ns_id)
-        shutil.rmtree(ns_folder(self.store.home, ns_id), ignore_errors=True)
+            self.store.update(VNFRS, record["_id"], forget)
+        self.store.update(NSRS, ns_id, change)
+        self.clear(operation)
 
     # -- records -----------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ Source: OSM 19, LCM ``netslice.py``, NBI ``instance_topics.py``.
 from __future__ import annotations
 
 import itertools
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from lab.lcm.backends import Backends
 from lab.lcm.timeouts import Timeouts
 from lab.records import jobs
 from lab.records.journal import Journal
-from lab.records.operations import end_slice_operation, fail_operation, operation_folder
+from lab.records.operations import end_slice_operation, fail_operation, remove_slice
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
 
 _POLL = 0.2
@@ -184,12 +183,7 @@ class SliceOperations:
             return self._end(operation, "; ".join(failures))
         if not nsi["_admin"]["deployed"]["RO"] and not params.get("force"):
             return self._never_done(operation)
-        for document in self.store.all(NSIOPS):
-            if document["netsliceInstanceId"] == nsi_id:
-                self.store.delete(NSIOPS, document["_id"])
-                folder = operation_folder(self.store.home, document["_id"])
-                shutil.rmtree(folder, ignore_errors=True)
-        self.store.delete(NSIS, nsi_id)
+        remove_slice(self.store, nsi_id)
         self.journal.write("end", "nsi", "Done", state="COMPLETED", detail="Done")
         self.journal.write("settled", "nsi", "deleted", idle=True)
         return "COMPLETED"

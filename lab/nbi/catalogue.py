@@ -15,6 +15,7 @@ from lab.nbi.unpack import unpack
 from lab.records.ids import admin, new_id
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
 
+_ARCHIVE = ".archive"
 KINDS = {VNFDS: "vnfd", NSDS: "nsd", NSTS: "nst"}
 
 
@@ -63,6 +64,7 @@ class Catalogue:
                 "_admin": {**admin(), "revision": 1, "revisions": {}},
             }
             document["_admin"]["revisions"]["1"] = _revision(document)
+            self._keep(source, target)
             with self.store.lock(kind):
                 if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
                     raise NbiError(
@@ -74,7 +76,7 @@ class Catalogue:
                     self._check_references(kind, descriptor)
                 self.store.put(kind, document)
         except BaseException:
-            shutil.rmtree(target, ignore_errors=True)
+            self._drop(target)
             raise
         return document, warnings
 
@@ -122,9 +124,10 @@ class Catalogue:
                 number = record["_admin"]["revision"] = record["_admin"]["revision"] + 1
                 record["_admin"]["revisions"][str(number)] = _revision(record)
 
+            self._keep(source, target)
             document = self.store.update(VNFDS, document["_id"], change)
         except BaseException:
-            shutil.rmtree(target, ignore_errors=True)
+            self._drop(target)
             raise
         return document, warnings
 
@@ -139,13 +142,31 @@ class Catalogue:
             if not force:
                 self._check_unused(kind, document)
             self.store.delete(kind, document["_id"])
-        for folder in (self.store.root / "packages").glob(f"{document['_id']}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+        for place in (self.store.root / "packages").glob(f"{document['_id']}*"):
+            self._drop(place)
         return document
 
     def folder(self, document: Document) -> Path:
         """Return the unpacked folder of a package."""
         return self.store.root / str(document["folder"])
+
+    def archive(self, document: Document) -> Path | None:
+        """Return the archive a package came in, None if it came as a folder."""
+        top = Path(str(document["folder"])).parts[1]
+        path = self.store.root / "packages" / f"{top}{_ARCHIVE}"
+        return path if path.exists() else None
+
+    def _keep(self, source: Path, target: Path) -> None:
+        """Keep the archive beside what was unpacked, for who asks for it."""
+        if source.is_file():
+            shutil.copyfile(source, target.with_name(target.name + _ARCHIVE))
+
+    def _drop(self, target: Path) -> None:
+        if target.is_file():
+            target.unlink()
+        else:
+            shutil.rmtree(target, ignore_errors=True)
+            target.with_name(target.name + _ARCHIVE).unlink(missing_ok=True)
 
     def _folder(self, key: str) -> Path:
         return self.store.root / "packages" / key
@@ -241,6 +262,23 @@ def read_descriptor(folder: Path, kind: str) -> Document:
     Raises:
         NbiError: there is not exactly one descriptor file, or it is of another kind.
     """
+    file = descriptor_file(folder)
+    try:
+        document = load(file.read_bytes())
+    except DocumentError as error:
+        raise NbiError(f"Invalid yaml format exception in {file.name}: {error}") from None
+    descriptor = _open_envelope(document, kind)
+    if descriptor is None:
+        raise NbiError(f"{file.name} is no {kind} descriptor")
+    return descriptor
+
+
+def descriptor_file(folder: Path) -> Path:
+    """Return the file of the descriptor in an unpacked package.
+
+    Raises:
+        NbiError: there is not exactly one.
+    """
     files: list[Path] = []
     for place in (folder, folder / "Definitions"):
         files = [
@@ -255,14 +293,7 @@ def read_descriptor(folder: Path, kind: str) -> Document:
     if len(files) > 1:
         names = ", ".join(p.name for p in files)
         raise NbiError(f"Found more than one descriptor file at package descriptor: {names}")
-    try:
-        document = load(files[0].read_bytes())
-    except DocumentError as error:
-        raise NbiError(f"Invalid yaml format exception in {files[0].name}: {error}") from None
-    descriptor = _open_envelope(document, kind)
-    if descriptor is None:
-        raise NbiError(f"{files[0].name} is no {kind} descriptor")
-    return descriptor
+    return files[0]
 
 
 def _open_envelope(document: Any, kind: str) -> Document | None:

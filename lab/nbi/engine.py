@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.journal import Tail
-from lab.records.operations import fail_operation
+from lab.records.operations import fail_operation, remove_service
 from lab.records.store import (
     NSDS,
     NSIS,
@@ -141,6 +141,110 @@ class Engine:
         Raises:
             NbiError: refused; nothing is recorded.
         """
+        prepared = self._checked(
+            ns_name, nsd_name, vim_account, config, ssh_keys, description, timeout
+        )
+        self.record([prepared])
+        return self._start(prepared.operation, prepared.nsr, prepared.warnings)
+
+    def ns_record(
+        self,
+        ns_name: str,
+        nsd_name: str,
+        vim_account: str,
+        config: Mapping[str, Any],
+        ssh_keys: list[str],
+        description: str = "",
+        timeout: int | None = None,
+    ) -> Document:
+        """Record a service for :meth:`ns_instantiate`; return its record.
+
+        Raises:
+            NbiError: refused; nothing is recorded.
+        """
+        prepared = self._checked(
+            ns_name, nsd_name, vim_account, config, ssh_keys, description, timeout
+        )
+        self.record([prepared], operations=False)
+        return prepared.nsr
+
+    def ns_instantiate(
+        self,
+        name: str,
+        vim_account: str,
+        config: Mapping[str, Any],
+        ssh_keys: list[str],
+        timeout: int | None = None,
+    ) -> Started:
+        """Start a service that is recorded. As in NBI, its additionalParams are the recorded ones.
+
+        Raises:
+            NbiError: refused; the record stays as it was.
+        """
+        nsr = self.ns(name)
+        if nsr["_admin"]["nsState"] != "NOT_INSTANTIATED" or self._busy(nsr):
+            raise NbiError(
+                f"ns_instance '{nsr['_id']}' cannot be 'instantiate' because it is already "
+                "instantiated",
+                HTTPStatus.CONFLICT,
+            )
+        before = nsr["instantiate_params"]
+        fixed = {key: before[key] for key in _AT_CREATION if key in before}
+        rest = {key: value for key, value in config.items() if key not in _AT_CREATION}
+        prepared = self._checked(
+            nsr["name"],
+            nsr["nsd-ref"],
+            vim_account,
+            {**rest, **fixed},
+            ssh_keys,
+            nsr["description"],
+            timeout,
+            nsr["_id"],
+        )
+        ids = {v["member-vnf-index-ref"]: v["_id"] for v in self.vnfs(nsr["_id"])}
+        for vnfr in prepared.vnfrs:
+            vnfr["_id"] = ids.get(vnfr["member-vnf-index-ref"], vnfr["_id"])
+            self.store.put(VNFRS, vnfr)
+        prepared.nsr["constituent-vnfr-ref"] = [v["_id"] for v in prepared.vnfrs]
+        self.store.put(OPS, prepared.operation)
+        self.store.put(NSRS, prepared.nsr)
+        return self._start(prepared.operation, prepared.nsr, prepared.warnings)
+
+    def ns_forget(self, name: str) -> None:
+        """Delete the records of a service that is not instantiated.
+
+        Raises:
+            NbiError: it is.
+        """
+        nsr = self.ns(name)
+        if nsr["_admin"]["nsState"] != "NOT_INSTANTIATED" or self._busy(nsr):
+            raise NbiError(
+                f"nsr '{nsr['_id']}' cannot be deleted because it is in 'INSTANTIATED' state. "
+                "Launch 'terminate' operation first; or force deletion",
+                HTTPStatus.CONFLICT,
+            )
+        self._no_part_of_a_slice(nsr)
+        remove_service(self.store, nsr["_id"])
+
+    def _busy(self, nsr: Document) -> bool:
+        return any(o["operationState"] == "PROCESSING" for o in self._operations(nsr["_id"]))
+
+    def _checked(
+        self,
+        ns_name: str,
+        nsd_name: str,
+        vim_account: str,
+        config: Mapping[str, Any],
+        ssh_keys: list[str],
+        description: str,
+        timeout: int | None,
+        key: str | None = None,
+    ) -> Prepared:
+        """Return the records of a service as osmclient and NBI check it.
+
+        Raises:
+            NbiError: refused.
+        """
         nsd = self.store.resolve(NSDS, nsd_name)
         request = client_params(
             config,
@@ -158,19 +262,23 @@ class Engine:
             strict=False,
             what="parameters",
         )
-        prepared = self.prepare(nsd, request, description)
-        self.record([prepared])
-        return self._start(prepared.operation, prepared.nsr, warnings)
+        return replace(self.prepare(nsd, request, description, key), warnings=warnings)
 
-    def prepare(self, nsd: Document, request: dict[str, Any], description: str = "") -> Prepared:
-        """Check a request as NBI gets it and return the records of the service.
+    def prepare(
+        self,
+        nsd: Document,
+        request: dict[str, Any],
+        description: str = "",
+        key: str | None = None,
+    ) -> Prepared:
+        """Check a request as NBI gets it and return the records of the service, of id ``key``.
 
         Raises:
             NbiError: refused.
         """
         vims = {v["_id"]: v["name"] for v in self.store.all(VIMS)}
         check_references(request, nsd["descriptor"], vims)
-        nsr = new_nsr(request, nsd, description)
+        nsr = new_nsr(request, nsd, description, key)
         try:
             svc = service(nsr, self.store)
             vnfrs = new_vnfrs(nsr, svc.vnfds, svc.plan, request)
@@ -181,8 +289,8 @@ class Engine:
         _check_initial(svc, shared_parameters(svc, records))
         return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
 
-    def record(self, services: list[Prepared]) -> None:
-        """Write the records of services, all or none.
+    def record(self, services: list[Prepared], operations: bool = True) -> None:
+        """Write the records of services, all or none; without ``operations`` nothing is to start.
 
         Raises:
             NbiError: a name is taken.
@@ -199,7 +307,8 @@ class Engine:
                 # Records of the members first: a service without them could not be deleted.
                 for vnfr in prepared.vnfrs:
                     self.store.put(VNFRS, vnfr)
-                self.store.put(OPS, prepared.operation)
+                if operations:
+                    self.store.put(OPS, prepared.operation)
                 self.store.put(NSRS, prepared.nsr)
 
     def ns_action(
@@ -364,31 +473,76 @@ class Engine:
         request[key] = {**value, "vnfdId": package["_id"], "vnfInstanceId": vnfr["_id"]}
         return self._run(nsr, "update", request)
 
+    def ns_migrate(self, name: str, request: Mapping[str, Any]) -> Started:
+        """Check a migration as NBI does and start it.
+
+        Args:
+            name: of the service.
+            request: ``vnfInstanceId`` and, as NBI has them, ``migrateToHost`` and ``vdu``.
+
+        Raises:
+            NbiError: refused.
+        """
+        nsr = self.ns(name)
+        self._require_instantiated(nsr, "migrate")
+        vnfr = self._vnfr_of(nsr, str(request.get("vnfInstanceId")))
+        vdu = request.get("vdu")
+        if vdu is not None:
+            _require_vdu(vnfr, vdu.get("vduId"), vdu.get("vduCountIndex", 0))
+        return self._run(nsr, "migrate", request)
+
+    def cancel(self, op_id: str) -> None:
+        """End an operation on its way; it is FAILED_TEMP then, as LCM leaves it.
+
+        Raises:
+            NbiError: it is over.
+        """
+        operation = self.operation(op_id)
+        if operation["operationState"] != "PROCESSING":
+            raise NbiError(
+                "Operation is not in STARTING, PROCESSING or ROLLING_BACK state",
+                HTTPStatus.CONFLICT,
+            )
+        jobs.kill(operation)
+        fail_operation(self.store, operation, "Operation was cancelled", "FAILED_TEMP")
+
     def ns_delete(
-        self, name: str, force: bool = False, skip_terminate_primitives: bool = False
+        self,
+        name: str,
+        force: bool = False,
+        skip_terminate_primitives: bool = False,
+        autoremove: bool = True,
     ) -> Started:
         """Terminate a service and remove its records, also after a create that died half-way.
 
         A running instantiation is cancelled, other operations are waited for (``force``: are
-        cancelled too).
+        cancelled too). Without ``autoremove`` the records stay, for another instantiation.
 
         Raises:
-            NbiError: there is no such service.
+            NbiError: there is no such service, or it is a part of a slice.
         """
         nsr = self.ns(name)
+        if not force:
+            self._no_part_of_a_slice(nsr)
+        operation = self.terminate(nsr, force, skip_terminate_primitives, autoremove)
+        return self._start(operation, nsr, [])
+
+    def _no_part_of_a_slice(self, nsr: Document) -> None:
         for nsi in self.store.all(NSIS):
             if any(n["nsrId"] == nsr["_id"] for n in nsi["_admin"]["nsrs-detailed-list"]):
-                if not force:
-                    raise NbiError(
-                        f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that",
-                        HTTPStatus.CONFLICT,
-                        f"The NS instance {nsr['_id']} cannot be terminated because is used by "
-                        f"the slice {nsi['_id']}",
-                    )
-        return self._start(self.terminate(nsr, force, skip_terminate_primitives), nsr, [])
+                raise NbiError(
+                    f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that",
+                    HTTPStatus.CONFLICT,
+                    f"The NS instance {nsr['_id']} cannot be terminated because is used by "
+                    f"the slice {nsi['_id']}",
+                )
 
     def terminate(
-        self, nsr: Document, force: bool = False, skip_terminate_primitives: bool = False
+        self,
+        nsr: Document,
+        force: bool = False,
+        skip_terminate_primitives: bool = False,
+        autoremove: bool = True,
     ) -> Document:
         """Cancel what runs on a service and record its termination, for a worker to do."""
         for operation in self._operations(nsr["_id"]):
@@ -401,7 +555,7 @@ class Engine:
             nsr,
             "terminate",
             {
-                "autoremove": True,
+                "autoremove": autoremove,
                 "force": force,
                 "skip_terminate_primitives": skip_terminate_primitives or force,
             },
@@ -485,6 +639,9 @@ class Engine:
                 HTTPStatus.CONFLICT,
             )
 
+
+_AT_CREATION = ("additionalParamsForNs", "additionalParamsForVnf")
+"""What NBI takes when it makes the record of a service, and not when it instantiates it."""
 
 UPDATES = {
     "CHANGE_VNFPKG": "changeVnfPackageData",

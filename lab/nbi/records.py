@@ -15,9 +15,11 @@ from lab.records.ids import admin, new_id
 from lab.records.store import Document
 
 
-def new_nsr(request: Mapping[str, Any], nsd: Document, description: str) -> Document:
-    """Return the record of a service that is not instantiated yet."""
-    key = new_id()
+def new_nsr(
+    request: Mapping[str, Any], nsd: Document, description: str, key: str | None = None
+) -> Document:
+    """Return the record of a service that is not instantiated yet; ``key``: its ``_id``, or new."""
+    key = key or new_id()
     return {
         "_id": key,
         "id": key,

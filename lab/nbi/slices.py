@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -18,8 +19,8 @@ from lab.nbi.params import slice_params
 from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
-from lab.records.operations import end_slice_operation
-from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VIMS, VNFDS, Document
+from lab.records.operations import end_slice_operation, remove_service, remove_slice
+from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document
 
 
 class Slices:
@@ -85,6 +86,23 @@ class Slices:
         Raises:
             NbiError: refused; nothing is recorded.
         """
+        nsi, warnings = self.record(nsi_name, nst_name, vim_account, config, ssh_keys, description)
+        return replace(self.instantiate(nsi["_id"]), warnings=tuple(warnings))
+
+    def record(
+        self,
+        nsi_name: str,
+        nst_name: str,
+        vim_account: str,
+        config: Mapping[str, Any],
+        ssh_keys: list[str],
+        description: str = "",
+    ) -> tuple[Document, list[str]]:
+        """Record a slice with its services for :meth:`instantiate`; return it and the warnings.
+
+        Raises:
+            NbiError: refused; nothing is recorded.
+        """
         nst = self.store.resolve(NSTS, nst_name)
         request = slice_params(
             config,
@@ -114,29 +132,84 @@ class Slices:
                 )
             nsi = _new_nsi(request, nst["_id"], template, description)
             services: list[Prepared] = []
-            steps = []
             for subnet in template.get("netslice-subnet") or ():
-                entry, params, step = self._subnet(nsi, subnet, request, services, warnings)
+                entry, params = self._subnet(subnet, request, services, warnings)
                 nsi["_admin"]["nsrs-detailed-list"].append(entry)
                 nsi["_admin"]["netslice-subnet"].append({**params, "nss-id": subnet["id"]})
                 nsi["nsr-ref-list"].append({"nsr-ref": entry["nsrId"]})
-                steps.append(step)
             _note_shared(nsi)
-            operation = _new_operation(nsi, "instantiate", {**request, "nslcmops_ids": steps})
-            self.engine.record(services)
+            self.engine.record(services, operations=False)
+            self.store.put(NSIS, nsi)
+        return nsi, warnings
+
+    def instantiate(self, name: str) -> Started:
+        """Start a slice that is recorded, with the parameters it was recorded with.
+
+        Raises:
+            NbiError: it runs, or ran, or there is none.
+        """
+        nsi = self.nsi(name)
+        with self.store.lock(NSIS):
+            nsi = self.store.get(NSIS, nsi["_id"])
+            if nsi["_admin"]["nsiState"] != "NOT_INSTANTIATED" or self._operations(nsi["_id"]):
+                raise NbiError(
+                    f"netslice_instance '{nsi['_id']}' cannot be 'instantiate' because it is "
+                    "already instantiated",
+                    HTTPStatus.CONFLICT,
+                )
+            steps = [self._step(nsi, entry) for entry in nsi["_admin"]["nsrs-detailed-list"]]
+            request = {**nsi["instantiation_parameters"], "nslcmops_ids": steps}
+            operation = _new_operation(nsi, "instantiate", request)
             self.store.put(NSIOPS, operation)
             self.store.put(NSIS, nsi)
-        return self._start(operation, nsi, warnings)
+        return self._start(operation, nsi, [])
+
+    def _step(self, nsi: Document, entry: Document) -> str:
+        """Return the operation that instantiates a service of a slice, another slice's or new."""
+        key = "nslcmop_instantiate"
+        if entry["shared"]:
+            for other in self.store.all(NSIS):
+                for theirs in other["_admin"]["nsrs-detailed-list"]:
+                    if theirs["nsrId"] == entry["nsrId"] and theirs[key] is not None:
+                        entry[key] = theirs[key]
+                        return str(entry[key])
+        nsr = self.store.get(NSRS, entry["nsrId"])
+        request = {**nsr["instantiate_params"], "netsliceInstanceId": nsi["_id"]}
+        operation = new_operation(nsr, "instantiate", request)
+        self.store.put(OPS, operation)
+        entry[key] = operation["_id"]
+        return str(entry[key])
+
+    def forget(self, name: str) -> bool:
+        """Delete the records of a slice that was never instantiated; say whether it was such."""
+        nsi = self.nsi(name)
+        with self.store.lock(NSIS):
+            if nsi["_admin"]["nsiState"] != "NOT_INSTANTIATED" or self._operations(nsi["_id"]):
+                return False
+            kept = self._used_by_others(nsi)
+            for entry in nsi["_admin"]["nsrs-detailed-list"]:
+                if entry["nsrId"] not in kept:
+                    remove_service(self.store, entry["nsrId"])
+            remove_slice(self.store, nsi["_id"])
+        return True
+
+    def _used_by_others(self, nsi: Document) -> set[str]:
+        return {
+            entry["nsrId"]
+            for other in self.store.all(NSIS)
+            if other["_id"] != nsi["_id"] and other["operational-status"] != "terminating"
+            for entry in other["_admin"]["nsrs-detailed-list"]
+            if entry["shared"]
+        }
 
     def _subnet(
         self,
-        nsi: Document,
         subnet: Mapping[str, Any],
         request: Mapping[str, Any],
         services: list[Prepared],
         warnings: list[str],
-    ) -> tuple[dict[str, Any], dict[str, Any], str]:
-        """Return (entry, parameters, operation) of a service of a slice, found or prepared."""
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return (entry, parameters) of a service of a slice, found or prepared."""
         shared = bool(subnet.get("is-shared-nss"))
         listed = request.get("netslice-subnet") or ()
         given: Mapping[str, Any] = next((s for s in listed if s["id"] == subnet["id"]), {})
@@ -149,7 +222,7 @@ class Slices:
                     f"netslice-subnet '{subnet['id']}' is shared and runs as ns '{name}': "
                     "its parameters are ignored"
                 )
-            return entry, params, str(entry["nslcmop_instantiate"])
+            return {**entry, "nslcmop_instantiate": None}, params
         nsd = self.store.resolve(NSDS, subnet["nsd-ref"])
         params = {
             **copy.deepcopy(subnet.get("instantiation-parameters") or {}),
@@ -162,16 +235,15 @@ class Slices:
             params["ssh_keys"] = request["ssh_keys"]
         params.update({key: value for key, value in given.items() if key != "id"})
         prepared = self.engine.prepare(nsd, copy.deepcopy(params), subnet["description"])
-        prepared.operation["operationParams"]["netsliceInstanceId"] = nsi["_id"]
         services.append(prepared)
         entry = {
             "nsrId": prepared.nsr["_id"],
             "shared": shared,
             "nsd-id": subnet["nsd-ref"],
             "nss-id": subnet["id"],
-            "nslcmop_instantiate": prepared.operation["_id"],
+            "nslcmop_instantiate": None,
         }
-        return entry, params, str(prepared.operation["_id"])
+        return entry, params
 
     def _running(self, subnet: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return (entry, parameters) of the shared service another slice has, if any."""
@@ -202,13 +274,7 @@ class Slices:
         with self.store.lock(NSIS):
             # Read again: the worker that was ended may have changed it.
             nsi = self.store.get(NSIS, nsi["_id"])
-            kept = {
-                entry["nsrId"]
-                for other in self.store.all(NSIS)
-                if other["_id"] != nsi["_id"] and other["operational-status"] != "terminating"
-                for entry in other["_admin"]["nsrs-detailed-list"]
-                if entry["shared"]
-            }
+            kept = self._used_by_others(nsi)
             steps = []
             for entry in nsi["_admin"]["nsrs-detailed-list"]:
                 nsr = self.store.find(NSRS, entry["nsrId"])

@@ -34,6 +34,12 @@ class Vim(_Record):
     name: str
 
 
+class Vca(_Record):
+    """A Juju controller that was registered."""
+
+    name: str
+
+
 class _CreatedAdmin(_Admin):
     kind: str
     onboarding: str = Field(alias="onboardingState")
@@ -221,7 +227,7 @@ class _Subnet(_Part):
     shared: bool
     nsd_id: str
     nss_id: str
-    operation: str = Field(alias="nslcmop_instantiate")
+    operation: str | None = Field(alias="nslcmop_instantiate")
 
 
 class _SubnetParams(_Part):

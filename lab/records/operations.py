@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
-from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document, Store
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VNFRS, Document, Store
 
 
 def ns_folder(home: Path, ns_id: str) -> Path:
@@ -23,10 +24,33 @@ def operation_folder(home: Path, op_id: str) -> Path:
     return home / "lcm" / "operations" / op_id
 
 
-def fail_operation(store: Store, operation: Document, reason: str) -> None:
+def remove_service(store: Store, ns_id: str) -> None:
+    """Delete the records of a service with those of its members and operations."""
+    for record in store.all(VNFRS):
+        if record["nsr-id-ref"] == ns_id:
+            store.delete(VNFRS, record["_id"])
+    for operation in store.all(OPS):
+        if operation["nsInstanceId"] == ns_id:
+            store.delete(OPS, operation["_id"])
+            shutil.rmtree(operation_folder(store.home, operation["_id"]), ignore_errors=True)
+    store.delete(NSRS, ns_id)
+    shutil.rmtree(ns_folder(store.home, ns_id), ignore_errors=True)
+
+
+def remove_slice(store: Store, nsi_id: str) -> None:
+    """Delete the records of a slice with those of its operations; services stay."""
+    for operation in store.all(NSIOPS):
+        if operation["netsliceInstanceId"] == nsi_id:
+            store.delete(NSIOPS, operation["_id"])
+            shutil.rmtree(operation_folder(store.home, operation["_id"]), ignore_errors=True)
+    store.delete(NSIS, nsi_id)
+
+
+def fail_operation(store: Store, operation: Document, reason: str, state: str = "FAILED") -> None:
     """Mark an operation FAILED, and the service BROKEN if it was its creation or its end.
 
-    Nothing happens when the operation has ended in the meantime.
+    Nothing happens when the operation has ended in the meantime. ``state`` is FAILED_TEMP for one
+    that was cancelled.
     """
     ended = False
 
@@ -35,7 +59,7 @@ def fail_operation(store: Store, operation: Document, reason: str) -> None:
         if document["operationState"] != "PROCESSING":
             ended = True
             return
-        document["operationState"] = "FAILED"
+        document["operationState"] = state
         document["statusEnteredTime"] = time.time()
         document["detailed-status"] = document["errorMessage"] = reason
 

@@ -32,10 +32,12 @@ OPS = "nslcmops"
 NSTS = "nsts"
 NSIS = "nsis"
 NSIOPS = "nsilcmops"
+VCAS = "vca"
 CREATED = "created_packages"
 """Packages that were announced and whose content is still to come."""
 _KINDS: dict[str, type[BaseModel]] = {
     VIMS: kinds.Vim,
+    VCAS: kinds.Vca,
     VNFDS: kinds.Vnfd,
     NSDS: kinds.Nsd,
     NSRS: kinds.Nsr,

@@ -12,14 +12,15 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route, Router
 
 from lab.errors import LcmError, NbiError
 from lab.nbi.engine import Engine
 from lab.server import bodies, problems
-from lab.server.resources import ROUTES, Answer, Call, Resources
-from lab.server.resources import Route as Resource
+from lab.server.calls import Answer, Call, Resources
+from lab.server.calls import Route as Resource
+from lab.server.routes import ROUTES
 from lab.server.tokens import Tokens
 
 log = logging.getLogger(__name__)
@@ -88,17 +89,21 @@ async def _call(
             yield Call(method, path, query, {}, token, file)
     else:
         body = {} if method == "GET" else await bodies.document(request)
-        yield Call(method, path, query, body, token)
+        accept = request.headers.get("accept", "")
+        yield Call(method, path, query, body, token, accept=accept)
 
 
 def _response(request: Request, result: Answer) -> Response:
-    if result.text is not None:
-        return PlainTextResponse(result.text)
+    if result.file is not None:
+        return FileResponse(result.file.path, media_type=result.file.media_type)
     return bodies.answer(request, result.value, result.status, result.location)
 
 
 def _refuse(request: Request, status: HTTPStatus, detail: str) -> Response:
-    return bodies.answer(request, problems.body(status, detail), status)
+    answer = bodies.answer(request, problems.body(status, detail), status)
+    if status == HTTPStatus.UNAUTHORIZED:
+        answer.headers["WWW-Authenticate"] = f'Bearer realm="{detail}"'
+    return answer
 
 
 async def _no_such_path(request: Request, error: Exception) -> Response:

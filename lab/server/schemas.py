@@ -67,10 +67,50 @@ VIM_ACCOUNT = _body(
     "vim_tenant_name",
 )
 
+VIM_EDIT = _body(
+    {
+        "name": _NAME,
+        "description": _DESCRIPTION,
+        "vim": _NAME,
+        "datacenter": _NAME,
+        "vim_type": _SHORT_NAME,
+        "vim_url": _DESCRIPTION,
+        "vim_tenant_name": _NAME,
+        "vim_user": _STRING,
+        "vim_password": {"type": "string", "minLength": 1, "maxLength": 60},
+        "vca": _ID,
+        "config": _OBJECT,
+        "prometheus-config": _OBJECT,
+    }
+)
+
+_VCA = {
+    "name": _NAME,
+    "description": _DESCRIPTION,
+    "endpoints": {"type": "array", "minItems": 1, "items": _DESCRIPTION},
+    "user": _STRING,
+    "secret": {"type": "string", "minLength": 1, "maxLength": 60},
+    "cacert": {"type": ["string", "null"], "maxLength": 3000, "pattern": "^[^'\"]+$"},
+    "lxd-cloud": _SHORT_NAME,
+    "lxd-credentials": _SHORT_NAME,
+    "k8s-cloud": _SHORT_NAME,
+    "k8s-credentials": _SHORT_NAME,
+    "model-config": _OBJECT,
+}
+
+VCA = _body(
+    {"schema_version": {"type": "string", "enum": ["1.0"]}, "schema_type": {"type": "string"}}
+    | _VCA,
+    *(name for name in _VCA if name not in ("description", "model-config")),
+)
+
+VCA_EDIT = _body({"port": _POSITIVE} | _VCA)
+
 NS_INSTANTIATE = _body(
     {
         "nsName": _NAME,
         "nsDescription": _DESCRIPTION,
+        "nsConfigTemplateId": _ID,
         "nsdId": _ID,
         "vimAccountId": _ID,
         "wimAccountId": {"type": ["string", "boolean", "null"]},
@@ -175,6 +215,18 @@ NS_TERMINATE = _body(
         "skip_terminate_primitives": _BOOLEAN,
     }
 )
+
+NS_MIGRATE = _body(
+    {
+        "vnfInstanceId": _ID,
+        "migrateToHost": _STRING,
+        "targetHostK8sLabels": _OBJECT,
+        "vdu": _body({"vduId": _NAME, "vduCountIndex": _COUNT}, "vduId"),
+    },
+    "vnfInstanceId",
+)
+
+CANCEL = _body({"cancelMode": {"enum": ["GRACEFUL", "FORCEFUL"]}}, "cancelMode")
 
 NSI_INSTANTIATE = _body(
     {

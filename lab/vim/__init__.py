@@ -5,7 +5,7 @@ cgroup namespaces, over an overlay of the machine's own root; a network is a bri
 namespace of the VIM. See ``docs/reference/lab-vim.md``.
 """
 
-from lab.vim.account import Vim, clean, vca_prefix
+from lab.vim.account import Vim, clean, same_config, vca_prefix
 from lab.vim.dataplane import Dataplane, probe
 from lab.vim.errors import VimError
 from lab.vim.model import (
@@ -37,5 +37,6 @@ __all__ = [
     "VimError",
     "clean",
     "probe",
+    "same_config",
     "vca_prefix",
 ]

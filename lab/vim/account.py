@@ -93,6 +93,15 @@ def _gateway(subnet: addresses.IPNetwork) -> addresses.IPAddress:
     return subnet.network_address + 1
 
 
+def same_config(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two configurations make the same networks and images.
+
+    Raises:
+        VimError: one is wrong.
+    """
+    return _config(one) == _config(other)
+
+
 class Vim:
     """One VIM account; make it with :meth:`create`, find it again with :meth:`open`."""
 

@@ -74,6 +74,9 @@ class Api:
     def post(self, path: str, body: Any, **headers: str) -> requests.Response:
         return self.http.post(f"{self.url}{path}", json=body, headers={**self.headers, **headers})
 
+    def patch(self, path: str, body: Any) -> requests.Response:
+        return self.http.patch(f"{self.url}{path}", json=body, headers=self.headers)
+
     def delete(self, path: str) -> requests.Response:
         return self.http.delete(f"{self.url}{path}", headers=self.headers)
 

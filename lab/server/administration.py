@@ -1,0 +1,222 @@
+"""The release, tokens, users, Juju controllers and VIM accounts."""
+
+from __future__ import annotations
+
+import datetime
+from http import HTTPStatus
+from pathlib import Path
+
+import lab as package_of_lab
+from lab import accounts
+from lab.errors import NbiError
+from lab.records.ids import admin, new_id
+from lab.records.store import (
+    VCAS,
+    VIMS,
+    Document,
+)
+from lab.server import records, schemas
+from lab.server.calls import (
+    Answer,
+    Call,
+    Resources,
+    listed,
+)
+from lab.server.problems import check, not_found
+from lab.server.tokens import NAME, PROJECT_ID, ROLE_ID, USER_ID
+
+VERSION = "19.0.0"
+"""The release whose interface this is."""
+
+
+def version(resources: Resources, call: Call) -> Answer:
+    """Tell the release."""
+    when = datetime.datetime.fromtimestamp(
+        Path(package_of_lab.__file__).stat().st_mtime, datetime.UTC
+    )
+    return Answer({"version": VERSION, "date": when.date().isoformat()})
+
+
+def log_in(resources: Resources, call: Call) -> Answer:
+    """Give a token."""
+    token = resources.tokens.login(check(call.body, schemas.TOKEN))
+    return Answer(token, HTTPStatus.CREATED, f"/osm/admin/v1/tokens/{token['id']}")
+
+
+def tokens(resources: Resources, call: Call) -> Answer:
+    """List the tokens."""
+    return listed(resources.tokens.all(), call)
+
+
+def token(resources: Resources, call: Call) -> Answer:
+    """Show a token."""
+    return Answer(resources.tokens.find(call.key))
+
+
+def log_out(resources: Resources, call: Call) -> Answer:
+    """End a token: the one named, else the one of the request."""
+    key = call.path.get("id") or call.token["id"]
+    resources.tokens.logout(key)
+    return Answer(f"token '{key}' deleted")
+
+
+def _administration(resources: Resources) -> dict[str, Document]:
+    when = {"created": resources.started, "modified": resources.started}
+    mapping = {"project": PROJECT_ID, "project_name": NAME, "role": ROLE_ID}
+    tables: dict[str, Document] = {
+        "users": {
+            "_id": USER_ID,
+            "username": NAME,
+            "project_role_mappings": [{**mapping, "role_name": "system_admin"}],
+            "_admin": when,
+        },
+        "projects": {"_id": PROJECT_ID, "name": NAME, "admin": True, "_admin": when},
+        "roles": {
+            "_id": ROLE_ID,
+            "name": "system_admin",
+            "permissions": {"default": True, "admin": True},
+            "_admin": when,
+        },
+    }
+    return tables
+
+
+def administration(table: str, resources: Resources, call: Call) -> Answer:
+    """List users, projects or roles: one each; empty for kinds that a lab lacks."""
+    record = _administration(resources).get(table)
+    return listed([] if record is None else [record], call)
+
+
+def administered(table: str, resources: Resources, call: Call) -> Answer:
+    """Show one of these, by its id or name."""
+    record = _administration(resources).get(table)
+    if record is None or call.key not in (record["_id"], record.get("name", NAME)):
+        raise not_found(table, call.key)
+    return Answer(record)
+
+
+def _controllers(resources: Resources) -> list[Document]:
+    when = {"created": resources.started, "modified": resources.started}
+    own = {
+        "_id": PROJECT_ID,
+        "name": "lab",
+        "description": "the controller in the lab",
+        "_admin": {**when, "operationalState": "ENABLED", "detailed-status": "Done"},
+    }
+    return [*([own] if resources.vca else []), *resources.engine.store.all(VCAS)]
+
+
+def vcas(resources: Resources, call: Call) -> Answer:
+    """List the Juju controllers."""
+    return listed(_controllers(resources), call)
+
+
+def vca(resources: Resources, call: Call) -> Answer:
+    """Show a Juju controller."""
+    for record in _controllers(resources):
+        if call.key in (record["_id"], record["name"]):
+            return Answer(record)
+    raise not_found(VCAS, call.key)
+
+
+def new_vca(resources: Resources, call: Call) -> Answer:
+    """Register a Juju controller. It is kept, without its secret, and never called."""
+    body = check(call.body, schemas.VCA)
+    store = resources.engine.store
+    state = {"operationalState": "ENABLED", "detailed-status": "Done"}
+    record = {**_without_secret(body), "_id": new_id(), "_admin": {**admin(), **state}}
+    with store.lock(VCAS):
+        if any(known["name"] == body["name"] for known in _controllers(resources)):
+            text = f"name '{body['name']}' already exists for vca"
+            raise NbiError(text, HTTPStatus.CONFLICT)
+        store.put(VCAS, record)
+    key = record["_id"]
+    value = {"_id": key, "id": key, "op_id": f"{key}:0"}
+    return Answer(value, HTTPStatus.ACCEPTED, f"/osm/admin/v1/vca/{key}")
+
+
+def _without_secret(body: Document) -> Document:
+    return {key: value for key, value in body.items() if key not in ("secret", "schema_type")}
+
+
+def edit_vca(resources: Resources, call: Call) -> Answer:
+    """Change what is kept of a Juju controller."""
+    resources.get(VCAS, call.key)
+    body = check(call.body, schemas.VCA_EDIT)
+    _something(body)
+    resources.engine.store.update(VCAS, call.key, lambda known: known.update(_without_secret(body)))
+    return Answer({"op_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
+
+
+def delete_vca(resources: Resources, call: Call) -> Answer:
+    """Forget a Juju controller."""
+    store = resources.engine.store
+    resources.get(VCAS, call.key)
+    if not call.force and any(vim.get("vca") == call.key for vim in store.all(VIMS)):
+        text = "There is at least one VIM account using this vca"
+        raise NbiError(text, HTTPStatus.CONFLICT)
+    store.delete(VCAS, call.key)
+    if call.force:
+        return Answer(None, HTTPStatus.NO_CONTENT)
+    return Answer({"_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
+
+
+def _something(body: Document) -> None:
+    if not body:
+        raise NbiError("Nothing to update. Provide payload and/or query string")
+
+
+def vims(resources: Resources, call: Call) -> Answer:
+    """List VIM accounts."""
+    return listed([records.vim(v) for v in resources.engine.store.all(VIMS)], call)
+
+
+def vim(resources: Resources, call: Call) -> Answer:
+    """Show a VIM account."""
+    return Answer(records.vim(resources.get(VIMS, call.key)))
+
+
+def new_vim(resources: Resources, call: Call) -> Answer:
+    """Make a VIM account; its credentials are for an OpenStack and not kept."""
+    body = check(call.body, schemas.VIM_ACCOUNT)
+    left_out = ("name", "vim_type", "config", "vim_password", "schema_version", "schema_type")
+    more = {key: value for key, value in body.items() if key not in left_out}
+    document = accounts.create(
+        resources.engine, body["name"], body["vim_type"], body.get("config") or {}, more
+    )
+    key = document["_id"]
+    value = {"_id": key, "id": key, "op_id": f"{key}:0"}
+    return Answer(value, HTTPStatus.ACCEPTED, f"/osm/admin/v1/vim_accounts/{key}")
+
+
+def edit_vim(resources: Resources, call: Call) -> Answer:
+    """Change what is kept of a VIM account; its networks stay as they were made."""
+    before = resources.get(VIMS, call.key)
+    body = check(call.body, schemas.VIM_EDIT)
+    _something(body)
+    for name in ("name", "vim_type"):
+        if body.get(name, before[name]) != before[name]:
+            raise NbiError(
+                f"the {name} of VIM account '{before['name']}' cannot be changed in a lab; make "
+                "another account",
+                HTTPStatus.CONFLICT,
+            )
+    if "vca" in body and body["vca"] not in [known["_id"] for known in _controllers(resources)]:
+        raise not_found(VCAS, body["vca"])
+    config = {**(before.get("config") or {}), **(body.get("config") or {})}
+    config = {name: value for name, value in config.items() if value is not None}
+    accounts.check_same(before, config)
+    change = {name: value for name, value in body.items() if name != "vim_password"}
+    resources.engine.store.update(
+        VIMS, call.key, lambda known: known.update({**change, "config": config})
+    )
+    return Answer({"op_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
+
+
+def delete_vim(resources: Resources, call: Call) -> Answer:
+    """Delete a VIM account."""
+    resources.get(VIMS, call.key)
+    accounts.delete(resources.engine, call.key, call.force)
+    if call.force:
+        return Answer(None, HTTPStatus.NO_CONTENT)
+    return Answer({"_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)

@@ -1,0 +1,173 @@
+"""VNF and NS packages and slice templates."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from lab.errors import NbiError
+from lab.records.ids import admin, new_id
+from lab.records.store import (
+    CREATED,
+    NSDS,
+    NSIS,
+    NSRS,
+    VNFDS,
+    VNFRS,
+    Document,
+)
+from lab.server import contents, records
+from lab.server.calls import (
+    Answer,
+    Call,
+    Resources,
+    Route,
+    below,
+    bound,
+    is_id,
+    listed,
+    made,
+    refused,
+)
+
+
+def _packages(kind: str, resources: Resources, call: Call) -> Answer:
+    used = _used(kind, resources)
+    store = resources.engine.store
+    entries = [records.package(kind, d, d["_id"] in used) for d in store.all(kind)]
+    waiting = [d for d in store.all(CREATED) if d["_admin"]["kind"] == kind]
+    return listed(entries + [records.created_package(kind, d) for d in waiting], call)
+
+
+def _used(kind: str, resources: Resources) -> set[str]:
+    store = resources.engine.store
+    if kind == VNFDS:
+        return {vnfr["vnfd-id"] for vnfr in store.all(VNFRS)}
+    if kind == NSDS:
+        return {nsr["nsd-id"] for nsr in store.all(NSRS)}
+    return {nsi["_admin"]["nst-id"] for nsi in store.all(NSIS)}
+
+
+def _waiting(kind: str, resources: Resources, key: str) -> Document | None:
+    """Return the entry of a package without content."""
+    entry = resources.engine.store.find(CREATED, key) if is_id(key) else None
+    return entry if entry is not None and entry["_admin"]["kind"] == kind else None
+
+
+def _package(kind: str, resources: Resources, call: Call) -> Answer:
+    waiting = _waiting(kind, resources, call.key)
+    if waiting is not None:
+        return Answer(records.created_package(kind, waiting))
+    document = resources.get(kind, call.key)
+    return Answer(records.package(kind, document, call.key in _used(kind, resources)))
+
+
+def _onboarded(kind: str, place: str, resources: Resources, call: Call) -> Answer:
+    """Take a package in one step."""
+    document, _ = resources.engine.catalogue.onboard(kind, call.file)
+    return made(call, place, document["_id"])
+
+
+def _create_package(kind: str, place: str, resources: Resources, call: Call) -> Answer:
+    """Make an entry; its content follows later (SOL005, clauses 5.4.2 and 9.4.2)."""
+    key = new_id()
+    states = {"onboardingState": "CREATED", "operationalState": "DISABLED"}
+    resources.engine.store.put(
+        CREATED,
+        {
+            "_id": key,
+            "_admin": {
+                **admin(),
+                **states,
+                "usageState": "NOT_IN_USE",
+                "kind": kind,
+                "userDefinedData": call.body.get("userDefinedData", call.body),
+            },
+        },
+    )
+    return made(call, place, key, _id=key)
+
+
+def _upload(kind: str, resources: Resources, call: Call) -> Answer:
+    """Take the content of an entry made before, or another revision of a VNF package."""
+    if _waiting(kind, resources, call.key) is not None:
+        resources.engine.catalogue.onboard(kind, call.file, key=call.key)
+        resources.engine.store.delete(CREATED, call.key)
+    elif resources.get(kind, call.key) and kind == VNFDS:
+        resources.engine.catalogue.update(call.key, call.file)
+    else:
+        raise NbiError(
+            f"package '{call.key}' is onboarded already; the lab takes other revisions of VNF "
+            "packages only",
+            HTTPStatus.CONFLICT,
+        )
+    return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def _onboarded_package(kind: str, resources: Resources, call: Call) -> Document:
+    """Return a package that has content.
+
+    Raises:
+        NbiError: it has none yet, or there is no such package.
+    """
+    waiting = _waiting(kind, resources, call.key)
+    if waiting is not None:
+        raise NbiError(
+            "Cannot get content because this resource is not at 'ONBOARDED' state. "
+            f"onboardingState is {waiting['_admin']['onboardingState']}",
+            HTTPStatus.CONFLICT,
+        )
+    return resources.get(kind, call.key)
+
+
+def _descriptor(kind: str, resources: Resources, call: Call) -> Answer:
+    document = _onboarded_package(kind, resources, call)
+    catalogue = resources.engine.catalogue
+    return Answer(None, file=contents.descriptor(catalogue, document, call.accept))
+
+
+def _content(kind: str, resources: Resources, call: Call) -> Answer:
+    document = _onboarded_package(kind, resources, call)
+    catalogue = resources.engine.catalogue
+    return Answer(None, file=contents.package(catalogue, document, call.accept))
+
+
+def _artifact(kind: str, resources: Resources, call: Call) -> Answer:
+    document = _onboarded_package(kind, resources, call)
+    parts = [part for part in call.path.get("path", "").split("/") if part]
+    found = contents.artifact(resources.engine.catalogue, document, parts, call.accept)
+    return Answer(found) if isinstance(found, list) else Answer(None, file=found)
+
+
+def _delete_package(kind: str, resources: Resources, call: Call) -> Answer:
+    if _waiting(kind, resources, call.key) is not None:
+        resources.engine.store.delete(CREATED, call.key)
+    else:
+        resources.get(kind, call.key)
+        resources.engine.catalogue.delete(kind, call.key, call.force)
+    return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def package_routes(kind: str, base: str, topic: str, content: str, descriptor: str) -> list[Route]:
+    """Return the routes of one kind of package."""
+    upload = bound(_upload, kind)
+    routes = [
+        Route("POST", f"/{topic}_content", bound(_onboarded, kind, f"{base}/{topic}"), True),
+        Route("POST", f"/{topic}", bound(_create_package, kind, f"{base}/{topic}")),
+    ]
+    for path in (f"/{topic}_content", f"/{topic}"):
+        routes += [
+            Route("GET", path, bound(_packages, kind)),
+            Route("GET", f"{path}/{{id}}", bound(_package, kind)),
+            Route("DELETE", f"{path}/{{id}}", bound(_delete_package, kind)),
+        ]
+    return below(
+        f"/{base}",
+        *routes,
+        Route("PUT", f"/{topic}_content/{{id}}", upload, True),
+        Route("PUT", f"/{topic}/{{id}}/{content}", upload, True),
+        Route("GET", f"/{topic}/{{id}}/{content}", bound(_content, kind)),
+        Route("GET", f"/{topic}/{{id}}/{descriptor}", bound(_descriptor, kind)),
+        Route("GET", f"/{topic}/{{id}}/artifacts", bound(_artifact, kind)),
+        Route("GET", f"/{topic}/{{id}}/artifacts/{{path:path}}", bound(_artifact, kind)),
+        Route("PATCH", f"/{topic}/{{id}}", refused),
+    )

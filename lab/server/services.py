@@ -1,0 +1,255 @@
+"""Network services, their operations and VNFs."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import yaml
+
+from lab.errors import NbiError
+from lab.records.store import (
+    NSDS,
+    NSRS,
+    OPS,
+    VNFRS,
+    Document,
+)
+from lab.server import records, schemas
+from lab.server.calls import (
+    Answer,
+    Call,
+    Resources,
+    accepted,
+    known_vim,
+    listed,
+    made,
+)
+from lab.server.problems import check, not_found
+
+
+def services(resources: Resources, call: Call) -> Answer:
+    """List network services."""
+    resources.engine.reap()
+    members: dict[str, list[Document]] = {}
+    for vnfr in resources.engine.store.all(VNFRS):
+        members.setdefault(vnfr["nsr-id-ref"], []).append(vnfr)
+    nsrs = resources.engine.store.all(NSRS)
+    return listed([records.ns(n, members.get(n["_id"], ())) for n in nsrs], call)
+
+
+def service(resources: Resources, call: Call) -> Answer:
+    """Show a network service."""
+    resources.engine.reap()
+    document = resources.get(NSRS, call.key)
+    members = [v for v in resources.engine.store.all(VNFRS) if v["nsr-id-ref"] == call.key]
+    return Answer(records.ns(document, members))
+
+
+def new_service(resources: Resources, call: Call) -> Answer:
+    """Record a service and instantiate it."""
+    body = _checked_service(resources, call)
+    started = resources.engine.ns_create(
+        body["nsName"],
+        body["nsdId"],
+        body["vimAccountId"],
+        *_ordered(body),
+        body.get("nsDescription") or "",
+        body.get("timeout_ns_deploy"),
+    )
+    key = started.nsr["_id"]
+    more = {"nslcmop_id": started.operation["_id"], "nsName": started.nsr["name"]}
+    return made(call, "nslcm/v1/ns_instances_content", key, **more)
+
+
+def _ordered(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return what an operator wrote into a request for a service, and the keys."""
+    apart = ("nsName", "nsdId", "nsDescription", "vimAccountId", "ssh_keys", "timeout_ns_deploy")
+    if "nsConfigTemplateId" in body:
+        raise not_found("nsconfigtemps", body["nsConfigTemplateId"])
+    config = {key: value for key, value in body.items() if key not in apart}
+    return config, body.get("ssh_keys") or []
+
+
+def _checked_service(resources: Resources, call: Call) -> dict[str, Any]:
+    body = check(call.body, schemas.NS_INSTANTIATE)
+    step = f"getting nsd id='{body['nsdId']}' from database"
+    try:
+        resources.get(NSDS, body["nsdId"])
+    except NbiError as error:
+        raise NbiError(f"{error} while '{step}'", error.status) from None
+    known_vim(resources, body["vimAccountId"])
+    return body
+
+
+def create_service(resources: Resources, call: Call) -> Answer:
+    """Record a service, to be instantiated later (SOL005, clause 6.4.2)."""
+    body = _checked_service(resources, call)
+    nsr = resources.engine.ns_record(
+        body["nsName"],
+        body["nsdId"],
+        body["vimAccountId"],
+        *_ordered(body),
+        body.get("nsDescription") or "",
+        body.get("timeout_ns_deploy"),
+    )
+    return made(call, "nslcm/v1/ns_instances", nsr["_id"], _id=nsr["_id"])
+
+
+def instantiate(resources: Resources, call: Call) -> Answer:
+    """Instantiate a service that was recorded (SOL005, clause 6.4.4)."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_INSTANTIATE)
+    known_vim(resources, body["vimAccountId"])
+    started = resources.engine.ns_instantiate(
+        call.key, body["vimAccountId"], *_ordered(body), body.get("timeout_ns_deploy")
+    )
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def forget_service(resources: Resources, call: Call) -> Answer:
+    """Delete the records of a service that is not instantiated (SOL005, clause 6.4.3)."""
+    resources.get(NSRS, call.key)
+    if call.force:
+        return delete_service(resources, call)
+    resources.engine.ns_forget(call.key)
+    return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def action(resources: Resources, call: Call) -> Answer:
+    """Run a day-2 primitive."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_ACTION)
+    if "kdu_name" in body:
+        text = f"Invalid parameter kdu_name='{body['kdu_name']}' not present at vnfd:kdu:name"
+        raise NbiError(text)
+    started = resources.engine.ns_action(
+        call.key,
+        body["primitive"],
+        body["primitive_params"],
+        body.get("member_vnf_index", body.get("vnf_member_index")),
+        body.get("vdu_id"),
+        body.get("vdu_count_index"),
+        body.get("timeout_ns_action"),
+    )
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def heal(resources: Resources, call: Call) -> Answer:
+    """Recreate VDUs of a service."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_HEAL)
+    started = resources.engine.ns_heal(call.key, body["healVnfData"], body.get("timeout_ns_heal"))
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def scale(resources: Resources, call: Call) -> Answer:
+    """Scale a VNF of a service."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_SCALE)
+    data = body["scaleVnfData"]
+    step = data["scaleByStepData"]
+    started = resources.engine.vnf_scale(
+        call.key,
+        step["member-vnf-index"],
+        step["scaling-group-descriptor"],
+        data["scaleVnfType"] == "SCALE_IN",
+        body.get("timeout_ns_scale"),
+    )
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def update(resources: Resources, call: Call) -> Answer:
+    """Update a service."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_UPDATE)
+    started = resources.engine.ns_update(
+        call.key, body["updateType"], body, body.get("timeout_ns_update")
+    )
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def migrate(resources: Resources, call: Call) -> Answer:
+    """Migrate VDUs of a VNF; the operation fails, as a VIM of the lab is one host."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_MIGRATE)
+    started = resources.engine.ns_migrate(call.key, body)
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def terminate(resources: Resources, call: Call) -> Answer:
+    """Terminate a service; with ``autoremove`` its records are deleted too."""
+    nsr = resources.get(NSRS, call.key)
+    body = check(call.body, schemas.NS_TERMINATE)
+    if _never_instantiated(resources, nsr):
+        text = f"ns_instance '{call.key}' cannot be 'terminate' because it is not instantiated"
+        raise NbiError(text, HTTPStatus.CONFLICT)
+    skip = bool(body.get("skip_terminate_primitives"))
+    remove = bool(body.get("autoremove"))
+    started = resources.engine.ns_delete(call.key, False, skip, remove)
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+
+
+def _never_instantiated(resources: Resources, nsr: Document) -> bool:
+    if nsr["_admin"]["nsState"] != "NOT_INSTANTIATED":
+        return False
+    operations = resources.engine.operations(nsr["_id"])
+    return all(o["operationState"] != "PROCESSING" for o in operations)
+
+
+def delete_service(resources: Resources, call: Call) -> Answer:
+    """Terminate a service and delete it; parameters stand in the query string."""
+    nsr = resources.get(NSRS, call.key)
+    given = {k: yaml.safe_load(v) for k, v in call.query if k in schemas.NS_TERMINATE["properties"]}
+    skip = bool(check(given, schemas.NS_TERMINATE).get("skip_terminate_primitives"))
+    if not call.force and _never_instantiated(resources, nsr):
+        resources.engine.ns_forget(call.key)
+        return Answer(None, HTTPStatus.NO_CONTENT)
+    started = resources.engine.ns_delete(call.key, call.force, skip)
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "_id", nsName=nsr["name"])
+
+
+def delete_services(resources: Resources, call: Call) -> Answer:
+    """Terminate several services."""
+    keys = call.body.get("ns_ids") or []
+    for key in keys:
+        resources.get(NSRS, str(key))
+    for key in keys:
+        resources.engine.ns_delete(str(key))
+    return Answer({"ns_ids": keys}, HTTPStatus.ACCEPTED)
+
+
+def operations(resources: Resources, call: Call) -> Answer:
+    """List operations on services."""
+    resources.engine.reap()
+    store = resources.engine.store
+    owners = {n["_id"]: n for n in store.all(NSRS)}
+    result = [records.operation(o, store, owners.get(o["nsInstanceId"])) for o in store.all(OPS)]
+    return listed(result, call)
+
+
+def operation(resources: Resources, call: Call) -> Answer:
+    """Show an operation on a service."""
+    resources.engine.reap()
+    document = resources.get(OPS, call.key)
+    store = resources.engine.store
+    owner = store.find(NSRS, document["nsInstanceId"])
+    return Answer(records.operation(document, store, owner))
+
+
+def vnfs(resources: Resources, call: Call) -> Answer:
+    """List VNFs."""
+    return listed([records.vnf(v) for v in resources.engine.store.all(VNFRS)], call)
+
+
+def vnf(resources: Resources, call: Call) -> Answer:
+    """Show a VNF."""
+    return Answer(records.vnf(resources.get(VNFRS, call.key)))
+
+
+def cancel(resources: Resources, call: Call) -> Answer:
+    """Cancel an operation on a service (SOL005, clause 6.4.12)."""
+    check(call.body, schemas.CANCEL)
+    resources.get(OPS, call.key)
+    resources.engine.cancel(call.key)
+    return Answer({}, HTTPStatus.ACCEPTED, f"/osm/nslcm/v1/ns_lcm_op_occs/{call.key}")

@@ -1,0 +1,117 @@
+"""Slices and their operations."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from lab.errors import NbiError
+from lab.records.store import (
+    NSIOPS,
+    NSIS,
+    NSTS,
+)
+from lab.server import records, schemas
+from lab.server.calls import (
+    Answer,
+    Call,
+    Resources,
+    accepted,
+    known_vim,
+    listed,
+    made,
+)
+from lab.server.problems import check
+
+
+def slices(resources: Resources, call: Call) -> Answer:
+    """List slices."""
+    return listed([records.nsi(n) for n in resources.slices.all()], call)
+
+
+def one_slice(resources: Resources, call: Call) -> Answer:
+    """Show a slice."""
+    resources.slices.reap()
+    return Answer(records.nsi(resources.get(NSIS, call.key)))
+
+
+def _checked_slice(resources: Resources, call: Call) -> tuple[Any, ...]:
+    """Return the arguments for the engine from a request for a slice."""
+    body = check(call.body, schemas.NSI_INSTANTIATE)
+    resources.get(NSTS, body["nstId"])
+    known_vim(resources, body["vimAccountId"])
+    apart = ("nsiName", "nstId", "nsiDescription", "vimAccountId", "ssh_keys", "timeout_nsi_deploy")
+    return (
+        body["nsiName"],
+        body["nstId"],
+        body["vimAccountId"],
+        {key: value for key, value in body.items() if key not in apart},
+        body.get("ssh_keys") or [],
+        body.get("nsiDescription") or "",
+    )
+
+
+def new_slice(resources: Resources, call: Call) -> Answer:
+    """Record a slice and instantiate it."""
+    started = resources.slices.create(*_checked_slice(resources, call))
+    key = started.nsr["_id"]
+    place = "nsilcm/v1/netslice_instances_content"
+    return made(call, place, key, nsilcmop_id=started.operation["_id"])
+
+
+def create_slice(resources: Resources, call: Call) -> Answer:
+    """Record a slice, to be instantiated later."""
+    nsi, _ = resources.slices.record(*_checked_slice(resources, call))
+    return made(call, "nsilcm/v1/netslice_instances", nsi["_id"], _id=nsi["_id"])
+
+
+def instantiate_slice(resources: Resources, call: Call) -> Answer:
+    """Instantiate a slice that was recorded, with the parameters it was recorded with."""
+    resources.get(NSIS, call.key)
+    check(call.body, schemas.NSI_INSTANTIATE)
+    started = resources.slices.instantiate(call.key)
+    return accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "id")
+
+
+def forget_slice(resources: Resources, call: Call) -> Answer:
+    """Delete the records of a slice that is not instantiated."""
+    resources.get(NSIS, call.key)
+    if call.force:
+        return delete_slice(resources, call)
+    if not resources.slices.forget(call.key):
+        text = (
+            f"nsi '{call.key}' cannot be deleted because it is in 'INSTANTIATED' state. "
+            "Launch 'terminate' operation first; or force deletion"
+        )
+        raise NbiError(text, HTTPStatus.CONFLICT)
+    return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def delete_slice(resources: Resources, call: Call) -> Answer:
+    """Terminate a slice and delete it."""
+    resources.get(NSIS, call.key)
+    if not call.force and resources.slices.forget(call.key):
+        return Answer(None, HTTPStatus.NO_CONTENT)
+    started = resources.slices.delete(call.key, call.force)
+    return accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "_id")
+
+
+def terminate_slice(resources: Resources, call: Call) -> Answer:
+    """Terminate a slice; its records are deleted too."""
+    resources.get(NSIS, call.key)
+    started = resources.slices.delete(call.key)
+    return accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "id")
+
+
+def slice_operations(resources: Resources, call: Call) -> Answer:
+    """List operations on slices."""
+    resources.slices.reap()
+    store = resources.engine.store
+    return listed([records.operation(o, store, None) for o in store.all(NSIOPS)], call)
+
+
+def slice_operation(resources: Resources, call: Call) -> Answer:
+    """Show an operation on a slice."""
+    resources.slices.reap()
+    document = resources.get(NSIOPS, call.key)
+    return Answer(records.operation(document, resources.engine.store, None))
