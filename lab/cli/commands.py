@@ -211,7 +211,7 @@ _package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")
 @pass_lab
 def vnfpkg_update(lab: Lab, name: str, content: Path, strict: bool) -> None:
     """Replace the content of a VNF package by another revision."""
-    document, warnings = lab.engine.catalogue.update(name, content, strict)
+    document, warnings = lab.engine.catalogue.update(VNFDS, name, content, strict)
     for warning in warnings:
         lab.out.remark(f"WARNING: {warning}")
     lab.out.identity(document)

@@ -81,12 +81,12 @@ class Catalogue:
         return document, warnings
 
     def update(
-        self, name_or_id: str, source: Path, strict: bool = False
+        self, kind: str, name_or_id: str, source: Path, strict: bool = False
     ) -> tuple[Document, list[str]]:
-        """Replace the content of a VNF package by another revision; services keep theirs.
+        """Replace the content of a package by another revision; services keep theirs.
 
-        A package in use that keeps its software version may change what runs on it only: charms,
-        primitives, aspects of scaling and healing, alarms.
+        A VNF package in use that keeps its software version may change what runs on it only:
+        charms, primitives, aspects of scaling and healing, alarms.
 
         Returns:
             The document and the warnings.
@@ -96,26 +96,28 @@ class Catalogue:
         """
         if not source.exists():
             raise NbiError(f"package '{source}' does not exist")
-        document = self.store.resolve(VNFDS, name_or_id)
-        others = [d for d in self.store.all(VNFDS) if d["_id"] != document["_id"]]
+        document = self.store.resolve(kind, name_or_id)
+        key = document["_id"]
+        vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != key]
         findings = validation.package(
             source,
-            {d["id"]: d["descriptor"] for d in others},
-            {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
-            {d["id"]: self.folder(d) for d in others},
+            {d["id"]: d["descriptor"] for d in vnfds},
+            {d["id"]: d["descriptor"] for d in self.store.all(NSDS) if d["_id"] != key},
+            {d["id"]: self.folder(d) for d in vnfds},
         )
         warnings = validation.sort_findings(findings, strict, source.name)
-        target = self.store.root / "packages" / f"{document['_id']}-{new_id()}"
+        target = self.store.root / "packages" / f"{key}-{new_id()}"
         folder = unpack(source, target)
         try:
-            descriptor = read_descriptor(folder, KINDS[VNFDS])
+            descriptor = read_descriptor(folder, KINDS[kind])
             if descriptor["id"] != document["id"]:
                 raise NbiError(
-                    f"vnfd '{document['id']}' cannot become '{descriptor['id']}'; allowed: a "
-                    "package with the same id"
+                    f"{KINDS[kind]} '{document['id']}' cannot become '{descriptor['id']}'; "
+                    "allowed: a package with the same id"
                 )
-            in_use = any(r["vnfd-id"] == document["_id"] for r in self.store.all(VNFRS))
-            if in_use:
+            if kind != VNFDS:
+                self._check_references(kind, descriptor)
+            elif any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
                 _check_modified(document["descriptor"], descriptor)
 
             def change(record: Document) -> None:
@@ -125,7 +127,7 @@ class Catalogue:
                 record["_admin"]["revisions"][str(number)] = _revision(record)
 
             self._keep(source, target)
-            document = self.store.update(VNFDS, document["_id"], change)
+            document = self.store.update(kind, key, change)
         except BaseException:
             self._drop(target)
             raise

@@ -88,18 +88,13 @@ def _create_package(kind: str, place: str, resources: Resources, call: Call) -> 
 
 
 def _upload(kind: str, resources: Resources, call: Call) -> Answer:
-    """Take the content of an entry made before, or another revision of a VNF package."""
+    """Take the content of an entry made before, or another revision of a package."""
     if _waiting(kind, resources, call.key) is not None:
         resources.engine.catalogue.onboard(kind, call.file, key=call.key)
         resources.engine.store.delete(CREATED, call.key)
-    elif resources.get(kind, call.key) and kind == VNFDS:
-        resources.engine.catalogue.update(call.key, call.file)
     else:
-        raise NbiError(
-            f"package '{call.key}' is onboarded already; the lab takes other revisions of VNF "
-            "packages only",
-            HTTPStatus.CONFLICT,
-        )
+        resources.get(kind, call.key)
+        resources.engine.catalogue.update(kind, call.key, call.file)
     return Answer(None, HTTPStatus.NO_CONTENT)
 
 

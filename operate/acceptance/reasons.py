@@ -81,7 +81,7 @@ _KNOWN: tuple[tuple[str, Remedy], ...] = (
         r"[Aa]uthenticat|[Uu]nauthorized|[Cc]redentials|[Ff]orbidden",
         Remedy(
             "OSM cannot log in to the VIM.",
-            "osm vim-update VIM --user USER --password PASSWORD --tenant PROJECT",
+            "osm vim-update VIM --user USER --password PASSWORD",
         ),
     ),
     (

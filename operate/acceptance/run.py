@@ -157,7 +157,7 @@ class Acceptance:
         if state != "ENABLED":
             step.fail(
                 f"OSM's connection to it is in state {state}.",
-                f"osm vim-update {self.vim} --user USER --password PASSWORD --tenant PROJECT",
+                f"osm vim-update {self.vim} --user USER --password PASSWORD",
                 str(self._vim["_admin"].get("detailed-status") or ""),
             )
             return

@@ -189,8 +189,11 @@ def test_another_revision_of_a_package(api: Api, dist: Path) -> None:
     [same] = api.get("/vnfpkgm/v1/vnf_packages").json()
     assert same["_admin"]["revision"] == 2
     other = f"/nsd/v1/ns_descriptors/{nsd}/nsd_content"
-    answer = api.upload("PUT", other, dist / "vpn_basic_ns.tar.gz")
-    refused(answer, 409, "CONFLICT", "other revisions of VNF packages only")
+    assert api.upload("PUT", other, dist / "vpn_basic_ns.tar.gz").status_code == 204
+    wrong = api.upload("PUT", other, dist / "vpn_endpoint_vnf.tar.gz")
+    refused(wrong, 400, "BAD_REQUEST", "vpn_endpoint_vnfd.yaml is no nsd descriptor")
+    [again] = api.get("/nsd/v1/ns_descriptors").json()
+    assert (again["_id"], again["_admin"]["revision"]) == (nsd, 2)
     assert list((api.engine.store.root / "uploads").iterdir()) == []
 
 
