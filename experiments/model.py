@@ -117,17 +117,18 @@ def environment(root: Path) -> dict[str, Any]:
     }
 
 
+def processor_seconds() -> float:
+    """Return for how long the processors of this machine were at work so far (proc_stat(5))."""
+    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+    user, nice, system, _idle, _wait, irq, softirq = (int(word) for word in words[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def busy_processors(seconds: float = 0.3) -> float:
-    """Return how many processors of this machine are at work (proc_stat(5)), over some seconds."""
-
-    def spent() -> int:
-        words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
-        user, nice, system, _idle, _wait, irq, softirq = (int(word) for word in words[1:8])
-        return user + nice + system + irq + softirq
-
-    before = spent()
+    """Return how many processors of this machine are at work, over some seconds."""
+    before = processor_seconds()
     time.sleep(seconds)
-    return (spent() - before) / os.sysconf("SC_CLK_TCK") / seconds
+    return (processor_seconds() - before) / seconds
 
 
 def host() -> dict[str, Any]:

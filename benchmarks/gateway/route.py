@@ -20,6 +20,7 @@ from typing import Protocol
 
 from benchmarks.gateway.generator import End
 from benchmarks.swan.netns import Block, Namespaces
+from experiments.model import processor_seconds
 
 #: Inner wires take the largest frame of any load, the underlay that and a tunnel's headers.
 INNER_MTU, UNDERLAY_MTU = 1600, 2000
@@ -232,7 +233,7 @@ class Route(Block):
             shared = (t for t, n in _kernel_threads() if n.startswith("kworker/"))
             gateway += _run_time(t / "schedstat" for t in shared) / 2
         others = _run_time(t / "schedstat" for t in self._threads[False])
-        return Spent(gateway, others, _busy())
+        return Spent(gateway, others, processor_seconds())
 
 
 _ALL = ("all", "default")
@@ -256,9 +257,3 @@ def _run_time(files: Iterable[Path]) -> float:
         except (FileNotFoundError, ProcessLookupError):
             pass  # A thread that ended.
     return total / 1e9
-
-
-def _busy() -> float:
-    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
-    user, nice, system, _idle, _wait, irq, softirq = (int(w) for w in words[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")

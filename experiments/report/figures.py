@@ -288,6 +288,7 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
         axes.set_yticks(range(len(rows)), [row.label for row in reversed(rows)])
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.grid(axis="y", visible=False)
+        axes.set_axisbelow(True)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
         axes.set_xlabel("seconds", loc="right")

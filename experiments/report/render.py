@@ -216,7 +216,8 @@ def _who(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any
 def _vnf(name: str) -> str:
     """Return "SLICE/VNF" in words."""
     where, _, vnf = name.partition("/")
-    return f"{_WORDS.get(where, where)} {_NAMES.get(vnf, vnf)}"
+    # Lines break between the two only.
+    return f"{_WORDS.get(where, where)} {_NAMES.get(vnf, vnf)}".replace("-", "\u2011")
 
 
 def _number(value: float | None, digits: int = 2) -> str:

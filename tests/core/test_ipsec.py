@@ -576,6 +576,12 @@ def test_what_is_no_proposal_is_refused(text):
         Proposal.parse("proposal", text)
 
 
+@pytest.mark.parametrize("text", ["version=1", "ike-version=ikev1", "esn=yes,keyexchange=ikev1"])
+def test_ikev1_is_refused_with_the_reason(text):
+    with pytest.raises(InputError, match=r"IKEv1 is obsolete \(RFC 9395\)"):
+        options("ipsec-options", text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

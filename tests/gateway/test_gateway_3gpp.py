@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from vici.exception import CommandException
 from vpnaas.params.ipsec import Proposal
 
-from benchmarks.swan.site import Site
+from benchmarks.swan.site import CORE_PREFIX, GATEWAY, GATEWAY_ID, Site
 
 PROPOSAL = Proposal.parse("proposal", "3gpp")
 CELLS = [
@@ -67,6 +68,30 @@ def test_each_cell_gets_what_it_offers_and_packets_pass(site: Site) -> None:
         "enb3.secgw.example": ("AES_CBC-256", "ECP_384"),
     }
     assert site.carries() == GOOD
+
+
+def test_a_cell_that_speaks_ikev1_only_is_refused(site: Site) -> None:
+    (field,), peer = site.fields, site.peers[0]
+    old = {
+        "version": "1",
+        "local_addrs": [peer["outer"]],
+        "remote_addrs": [GATEWAY],
+        "proposals": ["aes128-sha256-modp2048"],
+        "keyingtries": "1",
+        "local": {"auth": "pubkey", "id": peer["id"], "certs": [peer["certificate"]]},
+        "remote": {"auth": "pubkey", "id": GATEWAY_ID},
+        "children": {"s1": {"remote_ts": [CORE_PREFIX]}},
+    }
+    field.vici.load_conn({"old": old})
+    try:
+        said = []
+        request = {"child": "s1", "ike": "old", "timeout": "20000"}
+        with pytest.raises(CommandException, match="failed"):
+            said.extend(line["msg"] for line in field.connect().initiate(request))
+        assert b"NO_PROPOSAL_CHOSEN" in b"".join(said)
+        assert {sa["version"] for _, sa in site.gateway.sas()} == {b"2"}
+    finally:
+        field.vici.unload_conn({"name": "old"})
 
 
 def test_cells_with_weak_algorithms_only_are_refused(site: Site) -> None:

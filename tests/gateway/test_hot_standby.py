@@ -18,6 +18,29 @@ GAP_MS = 2500.0
 """Well below the 20 s and more after which peers would notice by themselves."""
 
 
+GOAL_MS = 300.0
+
+
+def slower() -> float:
+    """Return how many times longer than alone a process takes here for the same work."""
+    began, spent = time.monotonic(), time.process_time()
+    while time.process_time() - spent < 0.2:
+        pass
+    return (time.monotonic() - began) / 0.2
+
+
+def limit_ms(slower: float, quiet_ms: float) -> float:
+    """Return the goal on this machine as busy as it is.
+
+    Args:
+        slower: how much longer work takes than alone.
+        quiet_ms: gap that a probe sees while nothing happens to the pair.
+    """
+    if slower < 1.3 and quiet_ms < 50:
+        return GOAL_MS
+    return min(GAP_MS, GOAL_MS * slower + quiet_ms)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with Pair(tmp_path_factory.mktemp("pair"), 3, dpd=2, claim=3600) as pair:
@@ -98,6 +121,28 @@ def test_what_was_recorded_is_not_accepted_by_the_standby(pair: Pair) -> None:
     assert sent["recorded"] > 100
     assert sent["sent"] > 100
     assert told["duplicates"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_32_peers_lose_their_gateway_for_300_ms_at_most(tmp_path: Path) -> None:
+    """On a machine with nothing else to do; else for as much longer as everything takes there."""
+    with Pair(tmp_path, 32, dpd=2, claim=3600) as pair:
+        scenarios.settle(pair)
+        quiet = pair.probe(4)["gap-ms"]
+        before = slower()
+        told = pair.probe(10, (1, lambda: pair.lose("a")), until=lambda: "b" in pair.active())
+        busy = max(before, slower())
+        print(f"gap {told['gap-ms']:.0f} ms, quiet {quiet:.0f} ms, {busy:.1f} times slower")
+        assert told["gap-ms"] < limit_ms(busy, quiet)
+        assert told["duplicates"] == 0
+
+
+def test_a_busy_machine_widens_the_goal_and_an_idle_one_does_not() -> None:
+    assert limit_ms(1.02, 12.0) == GOAL_MS
+    assert limit_ms(2.0, 12.0) == 612.0
+    assert limit_ms(1.0, 80.0) == 380.0
+    assert limit_ms(19.0, 68.0) == GAP_MS
 
 
 def test_without_claiming_peers_would_be_lost(tmp_path: Path) -> None:

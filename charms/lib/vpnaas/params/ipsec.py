@@ -54,6 +54,12 @@ WEAK = {
     "modp1536": "the group is too small (RFC 8247)",
     "modp2048": "112 bits are less than the rest of the tunnel has (the proposal 3gpp has it)",
 }
+IKEV1 = (
+    "IKEv1 is obsolete (RFC 9395): it is open to amplification attacks, knows no AEAD ciphers, and "
+    "TS 33.210 has IKEv2 only"
+)
+_VERSION = ("version", "ike-version", "keyexchange")
+"""What others call the option for the version of IKE."""
 DEFAULT_PROPOSAL = "aes256gcm-curve25519"
 
 
@@ -302,6 +308,8 @@ def options(where: str, text: str) -> Dict[str, object]:
     result: Dict[str, object] = {}
     for part in () if text in NOTHING else text.split(","):
         key, equals, value = (word.strip(" ") for word in part.partition("="))
+        if key in _VERSION:
+            raise InputError(where, IKEV1, "no option for the version: it is IKEv2 always")
         if not equals or key not in OPTIONS:
             raise InputError(
                 where,

@@ -1,0 +1,166 @@
+"""`./run bench instances`: what one more cell at a gateway costs, over 1 to 16 cells.
+
+Each count is a service of its own, `secgw_ns` with so many cells; everything else is as shipped.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_interface
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.__main__ import Bench
+from benchmarks.report import Goal, header, show_goals, write
+from experiments.model import processor_seconds
+from lab.vim import probe
+
+SERVICE, PARAMETERS = "secgw_ns", "secgw"
+LINKS = ("s1c", "s1u")
+Document = dict[str, Any]
+
+
+def descriptor(shipped: Mapping[str, Any], count: int) -> Document:
+    """Return the NSD of the service with `count` cells; `shipped` has cell1 and cell2."""
+    document: Document = copy.deepcopy(dict(shipped))
+    (body,) = document["nsd"]["nsd"]
+    name = f"cells{count}_ns"
+    body |= {"id": name, "name": name}
+    profiles = body["df"][0]["vnf-profile"]
+    body["df"][0]["vnf-profile"] = _repeated(profiles, lambda p: p["id"], count)
+    relations = body["ns-configuration"]["relation"]
+    body["ns-configuration"]["relation"] = _repeated(relations, lambda r: r["name"], count)
+    return document
+
+
+def parameters(shipped: Mapping[str, Any], count: int) -> Document:
+    """Return the parameters of `count` cells: addresses count up from those of the first."""
+    document: Document = copy.deepcopy(dict(shipped))
+    for network in document["vld"]:
+        points = network["vnfd-connection-point-ref"]
+        points = _repeated(points, lambda p: p["member-vnf-index-ref"], count)
+        network["vnfd-connection-point-ref"] = points
+        for point in points:
+            number = _number(point["member-vnf-index-ref"])
+            if number:
+                point["ip-address"] = str(ip_address(point["ip-address"]) + number - 1)
+    members = document["additionalParamsForVnf"]
+    members = _repeated(members, lambda m: m["member-vnf-index"], count)
+    document["additionalParamsForVnf"] = members
+    for member in members:
+        number, values = _number(member["member-vnf-index"]), member["additionalParams"]
+        for link in LINKS if number else ():
+            inner = ip_interface(values[f"{link}_inner_address"]) + (number - 1)
+            values[f"{link}_inner_address"] = f"{inner.ip}/24"
+    return document
+
+
+def _number(name: str) -> int:
+    """Return the number of a cell, 0 for what is none."""
+    text = name.partition("-")[0].removeprefix("cell")
+    return int(text) if text != name and text.isdigit() else 0
+
+
+def _repeated(entries: list[Document], named: Any, count: int) -> list[Document]:
+    """Return entries with those of cell1 once for each cell, and without those of cell2."""
+    result = [entry for entry in entries if not _number(named(entry))]
+    first = [entry for entry in entries if _number(named(entry)) == 1]
+    for number in range(1, count + 1):
+        text = yaml.safe_dump(first).replace("cell1", f"cell{number}")
+        result += yaml.safe_load(text)
+    return result
+
+
+def package(dist: Path, folder: Path, count: int) -> Path:
+    """Make the package of a service with `count` cells."""
+    name = f"cells{count}_ns"
+    shutil.copytree(dist / SERVICE, folder / name)
+    (file,) = (folder / name).glob("*.yaml")
+    document = descriptor(yaml.safe_load(file.read_text(encoding="utf-8")), count)
+    file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    archive = folder / f"{name}.tar.gz"
+    with tarfile.open(archive, "w:gz") as stream:
+        stream.add(folder / name, name)
+    return archive
+
+
+def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:
+    """Bring a service of so many cells up, renew the keys of its gateway, delete it."""
+    bench.verb("nspkg-create", str(package(bench.dist, folder, count)))
+    shipped = yaml.safe_load((bench.dist / "params" / f"{PARAMETERS}.yaml").read_text("utf-8"))
+    file = folder / f"cells{count}.yaml"
+    file.write_text(yaml.safe_dump(parameters(shipped, count)), encoding="utf-8")
+    load, reconciles, spent = os.getloadavg()[0], len(bench.round_trips()), processor_seconds()
+    name = f"cells{count}"
+    words = ("--ns_name", name, "--nsd_name", f"cells{count}_ns", "--vim_account", "lab")
+    bench.verb("ns-create", *words, "--config_file", str(file), "--wait")
+    result = {
+        "cells": count,
+        "load-before": load,
+        "bringup-s": bench.settled(name),
+        "processor-s": processor_seconds() - spent,
+        "reconciles": len(bench.round_trips()) - reconciles,
+    }
+    for link in LINKS:
+        began = time.monotonic()
+        action = ("--vnf_name", "gateway", "--action_name", "rotate-keys")
+        bench.verb("ns-action", name, *action, "--params", f"{{link: {link}}}", "--wait")
+        result[f"rotation-{link}-s"] = time.monotonic() - began
+    bench.verb("ns-delete", name, "--wait")
+    return result
+
+
+def judge(results: list[dict[str, Any]]) -> list[Goal]:
+    """Compare the cost of one more cell at the end of the curve with that of the first ones."""
+    goals = []
+    for what in ("bringup-s", "processor-s"):
+        few, many = results[0], results[-1]
+        if few["cells"] < many["cells"]:
+            linear = few[what] * many["cells"] / few["cells"]
+            shown = f"{many[what]:.1f} s with {many['cells']}"
+            goal = f"<= {linear:.1f} s: linear from {few['cells']}"
+            goals.append(Goal(what, goal, shown, many[what] <= linear))
+    return goals
+
+
+@click.command(name="instances")
+@click.option("--cells", default="1,2,4", show_default=True, help="Counts of cells, up to 16.")
+@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+def main(cells: str, dist: Path, out: Path) -> None:
+    """Bring up services of more and more cells at one gateway."""
+    console = Console()
+    counts = [int(part) for part in cells.split(",")]
+    bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
+    document = header() | {"dataplane": probe().backend, "technology": "ipsec"}
+    results = []
+    try:
+        bench.onboard("secgw_vnf", "cell_vnf", "vpn_endpoint_vnf")
+        with tempfile.TemporaryDirectory(prefix="cells-") as folder:
+            for count in counts:
+                results.append(measure(bench, Path(folder), count))
+                console.print(results[-1], highlight=False)
+    finally:
+        bench.clean()
+    view = Table(title="Cells at one gateway")
+    for heading in results[0]:
+        view.add_column(heading, justify="right")
+    for row in results:
+        view.add_row(*(f"{value:.1f}" if isinstance(value, float) else str(value)
+                       for value in row.values()))  # fmt: skip
+    console.print(view)
+    goals = judge(results)
+    show_goals(goals, console)
+    document |= {"results": results, "goals": goals}
+    console.print(f"everything measured: {write('instances', document, out)}")
