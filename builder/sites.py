@@ -259,6 +259,14 @@ class Radio5g(_Model):
     gnb_id: int = Field(ge=0, le=0xFFFFFFF)
 
 
+class Wifi(_Model):
+    """The N3IWF: its number, and the prefix of addresses inside the IPsec of its UEs."""
+
+    n3iwf_id: int = Field(ge=0, le=0xFFFF)
+    inner_pool: IPv4Network
+    liveness_seconds: int = Field(default=60, ge=0, le=3600)
+
+
 class Equipment5g(_Model):
     """A UE; one of the subscribers, with a PDU session in some of the slices."""
 
@@ -274,7 +282,8 @@ class Core5g(Site):
     subscribers: Subscribers5g
     slices: list[Slice] = Field(min_length=1)
     data_network: DataNetwork5g
-    radio: Radio5g
+    radio: Radio5g | None = None
+    wifi: Wifi | None = None
     ue: Equipment5g | None = None
 
     def common(self) -> dict[str, Any]:
@@ -297,12 +306,17 @@ class Core5g(Site):
                 "amf_pointer": network.amf_pointer,
                 "ambr_mbps": users.ambr_mbps,
             },
-            "gnb": {
-                "tac": network.tac,
-                "gnb_id": self.radio.gnb_id,
-                "slices": ",".join(one.id for one in self.slices),
-            },
         }
+        area = {"tac": network.tac, "slices": ",".join(one.id for one in self.slices)}
+        if self.radio is not None:
+            own["gnb"] = {**area, "gnb_id": self.radio.gnb_id}
+        if self.wifi is not None:
+            own["n3iwf"] = {
+                **area,
+                "n3iwf_id": self.wifi.n3iwf_id,
+                "inner_pool": str(self.wifi.inner_pool),
+                "liveness_seconds": self.wifi.liveness_seconds,
+            }
         for one in self.slices:
             served = {"slice": one.id, "dnn": one.dnn, "ue_pool": str(one.ue_pool)}
             if one.smf:

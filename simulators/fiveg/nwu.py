@@ -95,7 +95,9 @@ class Endpoint:
             loop.add_reader(made.fileno(), self._readable, made, port)
 
     def stop(self) -> None:
-        """Close them."""
+        """Delete all IKE SAs without waiting for anybody, and close the sockets."""
+        for association in list(self.associations.values()):
+            association.leave()
         for made in self._sockets.values():
             asyncio.get_running_loop().remove_reader(made.fileno())
             made.close()
@@ -565,6 +567,15 @@ class Association:
             told = payloads or (ikev2.delete(ikev2.IKE),)
             await self.request(ikev2.INFORMATIONAL, *told, times=2)
         self.end("")
+
+    def leave(self) -> None:
+        """Delete the IKE SA, and let the other end hear of it or not."""
+        if self.keys is not None and not self.gone:
+            spis, gone = self._spis(), (ikev2.delete(ikev2.IKE),)
+            told = ikev2.Message(
+                *spis, ikev2.INFORMATIONAL, self._sent, self.initiator, False, gone
+            )
+            self.endpoint.send_ike(self._sealed(told), self.peer)
 
     def end(self, why: str) -> None:
         """Forget the IKE SA and all of it."""

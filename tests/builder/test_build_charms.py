@@ -181,7 +181,7 @@ def test_every_action_has_a_handler_and_every_handler_an_action(unpacked, tree):
         actions = yaml.safe_load((folder / "actions.yaml").read_text())
         charm = declared(class_of(folder))
         handlers = set(charm)
-        if folder.name in ("ue", "nr-ue"):
+        if folder.name in ("ue", "nr-ue", "n3ue"):
             handlers -= {name for name in ABOUT_LINKS if charm[name] is common[name]}
         if "configure-gateway" not in charms.load(tree, folder.name).actions:
             assert folder.name != "secgw"

@@ -29,7 +29,17 @@ def member(document, name):
 
 @pytest.mark.parametrize(
     "name",
-    ["epc", "epc_oai", "epc_oai_novpn", "epc_ue", "epc_ue_novpn", "5gc", "5gc_oai", "5gc_ue"],
+    [
+        "epc",
+        "epc_oai",
+        "epc_oai_novpn",
+        "epc_ue",
+        "epc_ue_novpn",
+        "5gc",
+        "5gc_oai",
+        "5gc_ue",
+        "5gc_n3iwf",
+    ],
 )
 def test_what_the_build_makes_agrees(files, name):
     assert identities.disagreements(files[name]) == []
@@ -46,7 +56,10 @@ def test_the_two_files_differ_in_the_software_only(files):
 def test_the_charms_take_every_value(tree, files, kind):
     """As OSM hands them over: by data type of the primitive, then by the schema of the action."""
     with_slices = kind in part.WITH_SLICES
-    given = member(files["5gc_ue" if with_slices else "epc_ue"], kind.replace("nr-", ""))
+    file = "5gc_ue" if with_slices else "epc_ue"
+    if kind in ("n3iwf", "n3ue"):
+        file = "5gc_n3iwf"
+    given = member(files[file], kind.replace("nr-", "").replace("n3ue", "ue"))
     schema = charms.load(tree, kind).actions["configure-nf"]["params"]
     told = {}
     for name, entry in schema.items():

@@ -70,10 +70,35 @@ GIVEN_5G: dict[str, dict[str, Any]] = {
         "slices": "1-000001,2-000002",
     },
     "nr-ue": {**PLMN_5G, "imsi": "242881234500000", "sessions": "1-000001/internet"},
+    "n3iwf": {
+        **PLMN_5G,
+        "tac": 40960,
+        "n3iwf-id": 135,
+        "nwu-interface": "ens6",
+        "slices": "1-000001,2-000002",
+        "inner-pool": "10.45.0.0/24",
+    },
+    "n3ue": {
+        **PLMN_5G,
+        "imsi": "242881234500000",
+        "sessions": "1-000001/internet,2-000002/factory",
+        "wifi-interface": "ens4",
+    },
 }
 GIVEN |= GIVEN_5G
-UES = ("ue", "nr-ue")
-KEYED = ("hss", "ue", "amf", "nr-ue")
+UES = ("ue", "nr-ue", "n3ue")
+KEYED = ("hss", "ue", "amf", "nr-ue", "n3ue")
+STANDS_FOR = {"n3iwf": "gnb"}
+"""Who has the place of another one in the network below."""
+AUTHORITY = (
+    "MIHgMIGToAMCAQICAQEwBQYDK2VwMA0xCzAJBgNVBAMMAmNhMCAXDTI2MDEwMTAwMDAwMFoYDzIwNTYw"
+    "MTAxMDAwMDAwWjANMQswCQYDVQQDDAJjYTAqMAUGAytlcAMhAJMP2aibcLwfnk57GnhV0x+0EWgD+v+N"
+    "ekBgHzAuzAhaoxYwFDASBgNVHRMBAf8ECDAGAQH/AgEAMAUGAytlcANBAI5Q6+NWd2/kKDqLhOKU29W+"
+    "hYDqa7D4qALQ0watbhcTr6LH1YBLtMlSQKhYKukesTwnhW6WlSP72lwyBGfYZgg="
+)
+"""A root: base64 of its DER."""
+OWN = "192.168.25.40"
+"""Address on Uu or NWu."""
 ADDRESSES = {
     ("hss", "s6a"): "172.16.6.129/24",
     ("mme", "s6a"): "172.16.6.2/24",
@@ -102,6 +127,7 @@ def params(kind: str, **changes: object) -> Common:
 
 def ends(kind: str) -> dict[str, End]:
     found = {}
+    kind = STANDS_FOR.get(kind, kind)
     for (member, link), address in ADDRESSES.items():
         if member == kind:
             peers = [
@@ -113,6 +139,7 @@ def ends(kind: str) -> dict[str, End]:
 
 
 def parts(kind: str, ready: bool = True) -> dict[str, tuple[tuple[str, Part], ...]]:
+    kind = STANDS_FOR.get(kind, kind)
     return {
         link: tuple(
             (member, of(member, params(member), ready))
@@ -124,10 +151,12 @@ def parts(kind: str, ready: bool = True) -> dict[str, tuple[tuple[str, Part], ..
 
 
 def air(kind: str = "ue") -> dict[str, tuple[tuple[str, Part], ...]]:
-    """Return what a UE hears of its eNB or gNB."""
-    station = "enb" if kind == "ue" else "gnb"
-    told = of(station, params(station), True)
-    return {"uu": ((station, attr.evolve(told, address="192.168.77.10")),)}
+    """Return what a UE hears of its eNB, gNB or N3IWF."""
+    station = {"ue": "enb", "nr-ue": "gnb", "n3ue": "n3iwf"}[kind]
+    told = attr.evolve(of(station, params(station), True), address="192.168.77.10")
+    if kind == "n3ue":
+        return {"nwu": ((station, attr.evolve(told, authority=AUTHORITY)),)}
+    return {"uu": ((station, told),)}
 
 
 def function_state(kind: str, **changes: Any) -> plan.FunctionState:
@@ -145,6 +174,6 @@ def function_state(kind: str, **changes: Any) -> plan.FunctionState:
 def rendered(kind: str, **changes: Any) -> dict[str, str]:
     """Return every file of a network function by its path."""
     asked = function_state(kind, **changes)
-    software = plan.build(asked, attr.evolve(SECRETS, database=DATABASE), opc(K, OP))
+    software = plan.build(asked, attr.evolve(SECRETS, database=DATABASE), opc(K, OP), OWN)
     files = units.all_files(software, "/usr/bin/podman", asked.params.registry, asked.link_units)
     return {path: file.text for path, file in files.items()}

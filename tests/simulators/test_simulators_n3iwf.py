@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import hmac
 import itertools
 import os
+import shutil
 import socket
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +22,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 from scapy.layers.inet import IP, UDP
+from scapy.layers.ipsec import ESP, SecurityAssociation
 from scapy.layers.l2 import GRE
+from scapy.utils import wrpcap
 from simulators_support import OPC, K
 
 from simulators import association, gtpu, spgwu, station, tun, udp, uu
-from simulators.errors import EpcError
-from simulators.fiveg import eap5g, ikev2, keys, n3iwf, n3ue, nwu
+from simulators.errors import EpcError, ProtocolError
+from simulators.fiveg import eap5g, esp, ikev2, keys, n3iwf, n3ue, nwu
 from simulators.fiveg.ue import RefusedError, Ue
 from simulators.identity import Plmn
 from simulators.usim import Usim
@@ -394,7 +400,7 @@ def test_a_ue_that_is_gone_is_released(town: Run) -> None:
             (served,) = town.core.amf.by_imsi.values()
             await asyncio.sleep(0.5)
             assert served.connected, "it answers"
-            link_of(one).endpoint.stop()
+            link_of(one).endpoint._send = lambda *_: None  # type: ignore[method-assign]
             await town.core.until(lambda: not served.connected)
             assert served.registered, "it may come back (TS 23.502 clause 4.12.4.2)"
             assert not town.n3iwf.nwu.associations
@@ -476,3 +482,123 @@ def test_an_n3iwf_of_another_network_is_refused(town: Run) -> None:
         association.close()
 
     town(go)
+
+
+# -- other decoders -------------------------------------------------------------------------------
+
+
+def test_esp_is_what_scapy_makes_and_reads() -> None:
+    keys = os.urandom(32), os.urandom(32)
+    outside = IP(src="192.0.2.1", dst="192.0.2.2")
+    algorithms = {"crypt_algo": "AES-CBC", "auth_algo": "SHA2-256-128", "tunnel_header": outside}
+    given = {"crypt_key": keys[0], "auth_key": keys[1], **algorithms}
+    other = SecurityAssociation(ESP, spi=0x1234, **given)
+    for size in (0, 1, 13, 14, 15, 16, 1300):
+        packet = user_packet("10.45.0.2", "10.45.0.1", bytes(size))
+        made = esp.Outbound(0x1234, *keys).seal(packet)
+        assert (len(made) - 24 - esp.ICV) % 16 == 0
+        read = other.decrypt(outside / ESP(made))
+        assert bytes(read) == packet
+        sealed = other.encrypt(IP(packet))
+        assert esp.Inbound(0x1234, *keys).open(bytes(sealed[ESP])) == packet
+
+
+def test_a_replay_window_takes_each_number_once() -> None:
+    keys = os.urandom(32), os.urandom(32)
+    out, inside = esp.Outbound(0x1234, *keys), esp.Inbound(0x1234, *keys)
+    made = [out.seal(user_packet("10.45.0.2", "10.45.0.1", b"x")) for _ in range(1200)]
+    for number in (5, 3, 4, 1100, 1000, 80):
+        inside.open(made[number])
+        with pytest.raises(ProtocolError, match="replay"):
+            inside.open(made[number])
+    with pytest.raises(ProtocolError, match="replay"):
+        inside.open(made[70])  # behind the window
+
+
+def test_kn3iwf_is_that_of_annex_a_9() -> None:
+    """By the KDF of TS 33.220 spelled out: FC 0x6E, uplink NAS COUNT, access type 2."""
+    key = bytes(range(32))
+    text = bytes.fromhex("6e 00000003 0004 02 0001".replace(" ", ""))
+    assert keys.access_key(key, 3, keys.ACCESS_NON_3GPP) == hmac.digest(key, text, "sha256")
+    assert keys.access_key(key, 3, keys.ACCESS_3GPP) != keys.access_key(key, 3, 2)
+
+
+def test_eap_5g_is_laid_out_as_in_ts_24_502() -> None:
+    start = eap5g.Eap(eap5g.REQUEST, 7, eap5g.START)
+    assert start.encode().hex() == "0107000efe0028af000000030100"
+    asked = eap5g.Parameters(PLMN, (ONE,)).encode()
+    assert asked.hex() == "020342f28804010303050401000001"
+    made = eap5g.Eap(eap5g.RESPONSE, 7, eap5g.NAS, b"\x7e\x00", asked)
+    assert made.encode()[12:16].hex() == "0200000f"
+    assert eap5g.Eap.decode(made.encode()) == made
+    assert eap5g.Parameters.decode(asked) == eap5g.Parameters(PLMN, (ONE,))
+    for octets in (b"", made.encode()[:-1], start.encode()[:8] + bytes(6), b"\x01\x07\x00\x05\x01"):
+        with pytest.raises(ProtocolError):
+            eap5g.Eap.decode(octets)
+    info = eap5g.qos_info(5, 6, 9)
+    assert info.hex() == "060502060902"
+    assert eap5g.qos_info_of(info) == (5, (6, 9))
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+def test_tshark_reads_ike_and_esp_with_their_keys(
+    town: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It derives nothing itself: the keys are right if what it decrypts is well formed."""
+    wire: list[Any] = []
+    send = nwu.Endpoint._send
+
+    def sent(self: nwu.Endpoint, port: int, octets: bytes, to: tuple[str, int]) -> None:
+        ends = IP(src=self.address, dst=to[0])
+        inside = UDP(sport=500, dport=500) / octets if port else octets
+        wire.append(ends / inside if port else IP(src=self.address, dst=to[0], proto=50) / octets)
+        send(self, port, octets, to)
+
+    monkeypatch.setattr(nwu.Endpoint, "_send", sent)
+    made: dict[int, tuple[bytes, bytes]] = {}
+    begin = esp.Outbound.__init__
+
+    def noted(self: esp.Outbound, spi: int, encryption: bytes, integrity: bytes) -> None:
+        made[spi] = encryption, integrity
+        begin(self, spi, encryption, integrity)
+
+    monkeypatch.setattr(esp.Outbound, "__init__", noted)
+    rows: list[str] = []
+
+    async def go(town: Town) -> None:
+        one, address = await in_session(town)
+        await passes(one, address, b"judged")
+        ike = link_of(one).ike
+        assert ike.keys is not None
+        ends = (ike.spi, ike.other_spi, ike.keys.ei, ike.keys.er)
+        words = [*(one.hex() for one in ends), '"AES-CBC-256 [RFC3602]"']
+        words += [ike.keys.ai.hex(), ike.keys.ar.hex(), '"HMAC_SHA2_256_128 [RFC4868]"']
+        rows.append(",".join(words))
+        await left(town, one)
+
+    town(go)
+    file = tmp_path / "nwu.pcap"
+    wrpcap(str(file), wire)
+    options = [
+        "-o",
+        f"uat:ikev2_decryption_table:{rows[0]}",
+        "-o",
+        "esp.enable_encryption_decode:TRUE",
+    ]
+    for spi, (encryption, integrity) in made.items():
+        sa = ["IPv4", "*", "*", f"0x{spi:08x}", "AES-CBC [RFC3602]", f"0x{encryption.hex()}"]
+        sa += ["HMAC-SHA-256-128 [RFC4868]", f"0x{integrity.hex()}"]
+        options += ["-o", "uat:esp_sa:" + ",".join(f'"{word}"' for word in sa)]
+    argv = ["tshark", "-r", str(file), *options]
+    shown = subprocess.run([*argv, "-V"], capture_output=True, text=True, check=True).stdout
+    (tmp_path / "shown.txt").write_text(shown)
+    assert "Malformed" not in shown
+    assert "Integrity Checksum Data: " in shown
+    assert "[correct]" in shown
+    assert "[incorrect" not in shown
+    for text in (
+        *("EAP-EXT Vendor Id: Unknown (0x28af)", "EAP-EXT Vendor Type: Unknown (0x03)"),
+        *("Success (3)", "NAS_IP4_ADDRESS (55502)", "NAS_TCP_PORT (55506)"),
+        *("5G_QOS_INFO (55501)", "UP_IP4_ADDRESS (55504)", "Version: GRE (0)"),
+    ):
+        assert text in shown, text

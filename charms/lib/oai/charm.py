@@ -8,6 +8,7 @@ import attr
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
+from vpnaas.base.links import IPSEC
 from vpnaas.charm import VnfCharm
 from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
@@ -15,7 +16,7 @@ from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes, run
 
-from . import params, part, pdn, plan, units
+from . import n3iwf, params, part, pdn, plan, units
 from .milenage import opc
 from .model import End
 from .params import Common, Secrets
@@ -120,6 +121,8 @@ class NfCharm(VnfCharm):
             if address.version != 4:
                 problems.append("{}: {} is not IPv4, which OAI needs".format(link, address))
                 continue
+            if self.kind == "n3iwf" and decided.params.technology == IPSEC:
+                problems.append(n3iwf.no_ipsec(link))
             parts[link] = self._parts(link, decided, problems)
             peers = [p.address for _, p in parts[link] if part.expected(self.kind, link, p)]
             ends[link] = End(decided.interface, address, tuple(a for a in peers if a))

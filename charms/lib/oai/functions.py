@@ -169,7 +169,7 @@ class EnbCharm(CellCharm):
 class EquipmentCharm(NfCharm):
     """User equipment; it measures through its PDN connection or PDU session, not through a link."""
 
-    def _device(self, given: Params) -> str:
+    def _device(self, vdu: Vdu, given: Params) -> str:
         """Return the tun device of the connection that an action names."""
         return pdn.DEVICE
 
@@ -177,8 +177,8 @@ class EquipmentCharm(NfCharm):
     def _measure_throughput(self, given: Params) -> Dict[str, Any]:
         test = pdn.Throughput.parse(given)
         self._configured()
-        device = self._device(given)
         with self._vdu() as vdu:
+            device = self._device(vdu, given)
             own = self._address(vdu, device, pdn.not_attached(device))
             results = vdu.execute([pdn.throughput_step(test, own)], exclusive=False)
         return dict(pdn.throughput(test, own, results), interface=device)
@@ -187,8 +187,8 @@ class EquipmentCharm(NfCharm):
     def _measure_latency(self, given: Params) -> Dict[str, Any]:
         test = pdn.Latency.parse(given)
         self._configured()
-        device = self._device(given)
         with self._vdu() as vdu:
+            device = self._device(vdu, given)
             own = self._address(vdu, device, pdn.not_attached(device))
             results = vdu.execute([pdn.latency_step(test, own)], exclusive=False)
         return dict(pdn.latency(test, own, results), interface=device)

@@ -9,11 +9,11 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.fiveqi import TABLE
 from vpnaas.vdu.ssh import Vdu
 
-from . import amf, nr_ue, nssai, params, provision_5g, shown_5g, sql, values
+from . import amf, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, shown_5g, sql, values
 from .charm import NfCharm
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm
 from .milenage import opc
-from .params import Amf, NrUe, Upf
+from .params import Amf, Equipment, N3iwf, N3ue, NrUe, Upf
 
 
 class AmfCharm(KeyedCharm):
@@ -149,13 +149,15 @@ class GnbCharm(NfCharm):
     kind = "gnb"
 
 
-class NrUeCharm(EquipmentCharm):
-    """5G user equipment; it measures through a PDU session, not through a link."""
+class SessionsCharm(EquipmentCharm):
+    """5G user equipment, which has PDU sessions in slices."""
 
-    kind = "nr-ue"
+    def _ue(self) -> Equipment:
+        raise NotImplementedError
 
-    def _ue(self) -> NrUe:
-        return params.expect(NrUe, self._configured())
+    def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
+        """Return name and address of the device of each PDU session, by its identity from 1 on."""
+        raise NotImplementedError
 
     @action("establish-session")
     def _establish_session(self, given: Params) -> Mapping[str, Any]:
@@ -178,7 +180,7 @@ class NrUeCharm(EquipmentCharm):
         return self._with_sessions(asked, where, left)
 
     def _with_sessions(
-        self, asked: NrUe, where: str, wanted: Tuple[nssai.Session, ...]
+        self, asked: Equipment, where: str, wanted: Tuple[nssai.Session, ...]
     ) -> Mapping[str, Any]:
         text = nssai.canonical(where, nssai.text(wanted), 2)
         return self._change(attr.evolve(asked, sessions=text))
@@ -186,31 +188,79 @@ class NrUeCharm(EquipmentCharm):
     @action("show-sessions")
     def _show_sessions(self, given: Params) -> Dict[str, Any]:
         asked = self._ue()
-        listed = []
         with self._vdu() as vdu:
-            for number, one in enumerate(asked.wanted, start=1):
-                device = nr_ue.device(number)
-                try:
-                    address = self._address(vdu, device, "")
-                except VpnaasError:
-                    address = ""
-                listed.append(
-                    {
-                        "slice": str(one.slice),
-                        "dnn": one.dnn,
-                        "interface": device,
-                        "address": address or None,
-                    }
-                )
+            found = self._devices(vdu)
+        listed = []
+        for number, one in enumerate(asked.wanted, start=1):
+            device, address = found.get(number, ("", ""))
+            shown = {"interface": device or None, "address": address or None}
+            listed.append(dict(shown, slice=str(one.slice), dnn=one.dnn))
         return {"sessions": listed}
 
-    def _device(self, given: Params) -> str:
-        text = str(given.get("slice", "first"))
-        if text == "first":
-            return nr_ue.device(1)
-        asked = self._ue()
-        slice = nssai.snssai("slice", text)
+    def _device(self, vdu: Vdu, given: Params) -> str:
+        asked, text = self._ue(), str(given.get("slice", "first"))
+        wanted = asked.wanted[0].slice if text == "first" else nssai.snssai("slice", text)
+        found = self._devices(vdu)
         for number, one in enumerate(asked.wanted, start=1):
-            if one.slice == slice:
-                return nr_ue.device(number)
-        raise InputError("slice", "no session in {}".format(slice), asked.sessions)
+            if one.slice == wanted:
+                device, _ = found.get(number, ("", ""))
+                if not device:
+                    raise VpnaasError("no PDU session in slice {} yet".format(wanted))
+                return device
+        raise InputError("slice", "no session in {}".format(wanted), asked.sessions)
+
+
+class NrUeCharm(SessionsCharm):
+    """5G user equipment with a simulated radio."""
+
+    kind = "nr-ue"
+
+    def _ue(self) -> NrUe:
+        return params.expect(NrUe, self._configured())
+
+    def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
+        found = {}
+        for number, _ in enumerate(self._ue().wanted, start=1):
+            device = nr_ue.device(number)
+            try:
+                address = self._address(vdu, device, "")
+            except VpnaasError:
+                address = ""
+            found[number] = device, address
+        return found
+
+
+class N3iwfCharm(NfCharm):
+    """Non-3GPP interworking function."""
+
+    kind = "n3iwf"
+
+    def _n3iwf(self) -> N3iwf:
+        return params.expect(N3iwf, self._configured())
+
+    @action("show-connected")
+    def _show_connected(self, given: Params) -> Dict[str, Any]:
+        self._n3iwf()
+        with self._vdu() as vdu:
+            results = vdu.execute([n3iwf.connected_step()], exclusive=False)
+        return {"ues": n3iwf.connected(results)}
+
+    @action("show-nwu")
+    def _show_nwu(self, given: Params) -> Dict[str, Any]:
+        asked = self._n3iwf()
+        steps = n3iwf.shown_steps(asked) + [pdn.address_step(asked.nwu_interface)]
+        with self._vdu() as vdu:
+            results = vdu.execute(steps, exclusive=False)
+        return dict(n3iwf.shown(asked, results), address=pdn.address(results) or None)
+
+
+class N3ueCharm(SessionsCharm):
+    """5G user equipment in an untrusted Wi-Fi."""
+
+    kind = "n3ue"
+
+    def _ue(self) -> N3ue:
+        return params.expect(N3ue, self._configured())
+
+    def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
+        return n3ue.devices(vdu.execute([n3ue.devices_step()], exclusive=False))

@@ -26,6 +26,8 @@ IMAGES: Dict[str, Tuple[str, str]] = {
     "amf": ("oaisoftwarealliance/oai-amf", "v2.2.1"),
     "smf": ("oaisoftwarealliance/oai-smf", "v2.2.1"),
     "upf": ("oaisoftwarealliance/oai-upf", "v2.2.1"),
+    "n3iwf": ("free5gc/n3iwf", "v4.2.3"),
+    "n3iwue": ("free5gc/n3iwue", "latest"),
     # Of one build: the simulated radio is no standard.
     "gnb": (
         "oaisoftwarealliance/oai-gnb",

@@ -239,8 +239,8 @@ class Gnb(Common):
 
 
 @attr.frozen
-class NrUe(Common):
-    """5G user equipment with a simulated radio."""
+class Equipment(Common):
+    """5G user equipment."""
 
     imsi: str = ""
     sessions: str = ""
@@ -249,6 +249,45 @@ class NrUe(Common):
     def wanted(self) -> Tuple[nssai.Session, ...]:
         """Return the PDU sessions it is to establish."""
         return nssai.parse("sessions", self.sessions, 2)
+
+
+@attr.frozen
+class NrUe(Equipment):
+    """5G user equipment with a simulated radio."""
+
+
+@attr.frozen
+class N3iwf(Common):
+    """Non-3GPP interworking function; UEs reach it by the network of `nwu_interface`.
+
+    Attributes:
+        inner_pool: Prefix of inner addresses; the first is the N3IWF's, UEs get the others.
+        liveness_seconds: Between two looks whether a UE is there; 0 for none.
+    """
+
+    tac: int = 0
+    n3iwf_id: int = 0
+    nwu_interface: str = ""
+    slices: str = ""
+    inner_pool: str = ""
+    liveness_seconds: int = 60
+
+    @property
+    def snssais(self) -> Tuple[nssai.Snssai, ...]:
+        """Return the slices it supports."""
+        return tuple(one.slice for one in nssai.parse("slices", self.slices, 1))
+
+    @property
+    def inner_pool_network(self) -> fields.IPNetwork:
+        """Return the prefix of inner addresses."""
+        return values.pool("inner-pool", self.inner_pool)
+
+
+@attr.frozen
+class N3ue(Equipment):
+    """5G user equipment in an untrusted Wi-Fi, which is the network of `wifi_interface`."""
+
+    wifi_interface: str = ""
 
 
 P = TypeVar("P", bound=Common)
@@ -457,12 +496,44 @@ def _nr_ue(reader: _Reader) -> NrUe:
     )
 
 
+def _n3iwf(reader: _Reader) -> N3iwf:
+    at = reader.at
+    return N3iwf(
+        tac=values.tac_5g(at("tac"), reader.given.get("tac")),
+        # TS 38.413 clause 9.3.1.57: 16 bits.
+        n3iwf_id=reader.number("n3iwf-id", 0, 0xFFFF),
+        nwu_interface=fields.network_interface(at("nwu-interface"), reader.text("nwu-interface")),
+        slices=nssai.canonical(at("slices"), reader.text("slices"), 1),
+        inner_pool=str(values.pool(at("inner-pool"), reader.text("inner-pool"))),
+        liveness_seconds=reader.number("liveness-seconds", 0, 3600, 60),
+        **_common_5g(reader),
+    )
+
+
+def _n3ue(reader: _Reader) -> N3ue:
+    at, common = reader.at, _common_5g(reader)
+    wifi = fields.network_interface(at("wifi-interface"), reader.text("wifi-interface"))
+    wanted = nssai.parse(at("sessions"), reader.text("sessions"), 2)
+    for one in wanted:
+        if one.slice.sst > 15:
+            what = "slice {}: the UE's configuration has one digit for SST".format(one.slice)
+            raise InputError(at("sessions"), what, "SST 1 to 15")
+    return N3ue(
+        imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
+        sessions=nssai.text(wanted),
+        wifi_interface=wifi,
+        **common,
+    )
+
+
 _PARSERS: Dict[str, Callable[[_Reader], Common]] = {
     "amf": _amf,
     "smf": _smf,
     "upf": _upf,
     "gnb": _gnb,
     "nr-ue": _nr_ue,
+    "n3iwf": _n3iwf,
+    "n3ue": _n3ue,
     "hss": _hss,
     "mme": _mme,
     "spgwc": _spgwc,
@@ -471,9 +542,9 @@ _PARSERS: Dict[str, Callable[[_Reader], Common]] = {
     "ue": _ue,
 }
 KINDS: Tuple[str, ...] = tuple(_PARSERS)
-LEVELLED = ("mme", "spgwu", "enb", "ue", "amf", "smf", "upf", "gnb", "nr-ue")
+LEVELLED = ("mme", "spgwu", "enb", "ue", "amf", "smf", "upf", "gnb", "nr-ue", "n3iwf", "n3ue")
 """Network functions whose configuration has a log level; the others of OAI have one level only."""
-WITH_SECRETS = ("hss", "ue", "amf", "nr-ue")
+WITH_SECRETS = ("hss", "ue", "amf", "nr-ue", "n3ue")
 """Network functions that need the keys."""
 
 

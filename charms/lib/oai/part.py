@@ -9,11 +9,11 @@ import json
 from typing import Dict, List, Mapping, Optional, Tuple
 
 import attr
-from vpnaas.base import fields
+from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
 
-from . import nssai, values
-from .params import Amf, Common, Enb, Gnb, Hss, Mme, NrUe, SliceOfDnn, SpgwC, SpgwU
+from . import n3iwf, nssai, values
+from .params import Amf, Common, Enb, Equipment, Gnb, Hss, Mme, N3iwf, SliceOfDnn, SpgwC, SpgwU
 from .spgwc import gateway_name
 
 PREFIX = "nf-"
@@ -43,11 +43,17 @@ EXPECTED = {
     ("gnb", "n3"): "upf",
     ("gnb", "uu"): "nr-ue",
     ("nr-ue", "uu"): "gnb",
+    ("n3iwf", "n2"): "amf",
+    ("n3iwf", "n3"): "upf",
+    ("n3iwf", "nwu"): "n3ue",
+    ("n3ue", "nwu"): "n3iwf",
 }
 """Kind of network function at the other end, by own kind and link."""
 
 
-WITH_SLICES = ("amf", "smf", "upf", "gnb", "nr-ue")
+NON_3GPP = ("n2", "n3")
+"""Links on which an N3IWF stands where a gNB does (TS 23.501 clause 4.2.8.2)."""
+WITH_SLICES = ("amf", "smf", "upf", "gnb", "nr-ue", "n3iwf", "n3ue")
 """Network functions of 5GS."""
 
 FUNCTION = "-function"
@@ -76,6 +82,8 @@ class Part:
         ue_pool: Prefix of the UEs, "" where it has none.
         gateway: Name of the user plane, "" where it has none.
         slices: Those it serves, as `oai.nssai` writes them, "" in EPS.
+        inner: Address of an N3IWF inside the IPsec of its UEs, "" for others.
+        authority: Certificate of the authority of an N3IWF's own, base64 of DER, "" for others.
         address: Where it is reached. At the other end of a link it is the address admitted there.
     """
 
@@ -89,6 +97,8 @@ class Part:
     gateway: str = ""
     address: str = ""
     slices: str = ""
+    inner: str = ""
+    authority: str = ""
 
 
 def of(kind: str, params: Common, ready: bool) -> Part:
@@ -101,11 +111,12 @@ def of(kind: str, params: Common, ready: bool) -> Part:
         realm=params.realm,
         plmn=str(params.plmn),
         ready=ready,
-        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb, Amf, Gnb)) else "",
+        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb, Amf, Gnb, N3iwf)) else "",
         apn=params.apn if isinstance(params, (Hss, SpgwC)) else "",
         ue_pool=params.ue_pool if isinstance(params, (SpgwC, SpgwU, SliceOfDnn)) else "",
         gateway=gateway,
         slices=_slices(params),
+        inner=n3iwf.inner(params.inner_pool_network) if isinstance(params, N3iwf) else "",
     )
 
 
@@ -116,14 +127,17 @@ def _slices(params: Common) -> str:
         served = tuple(attr.evolve(one, five_qi=0) for one in params.sessions)
     elif isinstance(params, SliceOfDnn):
         served = (nssai.Session(params.snssai, params.dnn),)
-    elif isinstance(params, Gnb):
+    elif isinstance(params, (Gnb, N3iwf)):
         served = tuple(nssai.Session(one) for one in params.snssais)
-    elif isinstance(params, NrUe):
+    elif isinstance(params, Equipment):
         served = params.wanted
     return nssai.text(served)
 
 
-_FIELDS = ("kind", "realm", "plmn", "tac", "apn", "ue_pool", "gateway", "address", "slices")
+_FIELDS = (
+    *("kind", "realm", "plmn", "tac", "apn", "ue_pool", "gateway", "address", "slices"),
+    *("inner", "authority"),
+)
 
 
 def encode(part: Optional[Part]) -> Dict[str, str]:
@@ -167,7 +181,13 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         gateway=values.realm(at("gateway"), text("gateway")) if text("gateway") else "",
         address=values.ipv4(at("address"), text("address")) if text("address") else "",
         slices=nssai.text(nssai.told(at("slices"), text("slices"))) if text("slices") else "",
+        inner=values.ipv4(at("inner"), text("inner")) if text("inner") else "",
+        authority=_authority(at("authority"), text("authority")) if text("authority") else "",
     )
+
+
+def _authority(where: str, text: str) -> str:
+    return x509.authority(where, text).text
 
 
 def from_json(text: str, where: str) -> Part:
@@ -212,9 +232,15 @@ def functions_from_json(text: str) -> Dict[str, Dict[str, Part]]:
     }
 
 
+def _met(kind: str, link: str) -> Tuple[str, ...]:
+    """Return the kinds of network functions that one of our kind meets on a link."""
+    met = EXPECTED.get((kind, link))
+    return (met, "n3iwf") if met == "gnb" and link in NON_3GPP else (met,) if met else ()
+
+
 def expected(kind: str, link: str, part: Part) -> bool:
-    """Tell whether a network function is of the kind that one of our kind meets on a link."""
-    return EXPECTED.get((kind, link)) == part.kind
+    """Tell whether a network function is of a kind that one of our kind meets on a link."""
+    return part.kind in _met(kind, link)
 
 
 _COMPARED = (
@@ -230,20 +256,18 @@ _COMPARED = (
 def disagreements(own: Part, other: Part, link: str, label: str) -> List[str]:
     """Return a sentence for each identity two ends of a link do not agree on."""
     result = []
-    expected = EXPECTED.get((own.kind, link))
-    if expected != other.kind:
-        result.append(
-            "{}: {} is a network function {}; allowed: {}".format(
-                link, label, other.kind, expected or "none"
-            )
-        )
+    fits = expected(own.kind, link, other)
+    if not fits:
+        allowed = " or ".join(_met(own.kind, link)) or "none"
+        form = "{}: {} is a network function {}; allowed: {}"
+        result.append(form.format(link, label, other.kind, allowed))
     for name, title in _COMPARED:
         mine, theirs = getattr(own, name), getattr(other, name)
         if mine and theirs and mine != theirs:
             result.append(
                 "{}: {} of {} is {}; allowed: {}, as here".format(link, title, label, theirs, mine)
             )
-    if own.slices and other.slices and expected == other.kind:
+    if own.slices and other.slices and fits:
         differing = nssai.disagreement(own.slices, other.slices)
         if differing:
             form = "{}: {} of {} is {}; allowed: {}, as here"

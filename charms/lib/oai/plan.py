@@ -16,7 +16,7 @@ from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
-from . import amf, enb, gnb, hss, mme, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
+from . import amf, enb, gnb, hss, mme, n3iwf, n3ue, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
 from .images import Registry
 from .model import BASE, DATABASE_FILE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
 from .params import (
@@ -28,6 +28,8 @@ from .params import (
     Gnb,
     Hss,
     Mme,
+    N3iwf,
+    N3ue,
     NrUe,
     Secrets,
     Smf,
@@ -59,6 +61,8 @@ NEEDS: Mapping[str, Mapping[str, bool]] = {
     "upf": {"n4": True, "n3": False},
     "gnb": {"n2": True, "n3": False},
     "nr-ue": {},
+    "n3iwf": {"n2": True, "n3": False},
+    "n3ue": {},
 }
 """Links a network function needs, and whether it has to know the other one's address."""
 GATES: Mapping[str, Tuple[str, ...]] = {
@@ -70,6 +74,8 @@ GATES: Mapping[str, Tuple[str, ...]] = {
     "upf": ("n4",),
     "gnb": ("n2",),
     "nr-ue": ("uu",),
+    "n3iwf": ("n2",),
+    "n3ue": ("nwu",),
 }
 """Links over which another one must have said that it is ready before the first start."""
 CONTAINERS: Mapping[str, Tuple[str, ...]] = {
@@ -84,9 +90,15 @@ CONTAINERS: Mapping[str, Tuple[str, ...]] = {
     "upf": ("upf",),
     "gnb": ("gnb",),
     "nr-ue": ("nr-ue",),
+    "n3iwf": ("n3iwf",),
+    "n3ue": ("n3iwue",),
 }
-STATIONS: Mapping[str, str] = {"ue": "eNB", "nr-ue": "gNB"}
-"""What a UE has to be told the address of."""
+STATIONS: Mapping[str, Tuple[str, str]] = {
+    "ue": ("eNB", "uu"),
+    "nr-ue": ("gNB", "uu"),
+    "n3ue": ("N3IWF", "nwu"),
+}
+"""What a UE has to be told the address of, and in which relation."""
 KEY_BITS = 3072
 
 Opc = Callable[[str, str], str]
@@ -123,7 +135,12 @@ class FunctionState:
 
 @attr.frozen
 class Plan:
-    """What to do on the VDU, and what stands in the way; `uu`: address of a base station on Uu."""
+    """What to do on the VDU, and what stands in the way.
+
+    Attributes:
+        uu: Our address on Uu or NWu.
+        authority: Certificate of the authority of an N3IWF's own, base64 of DER.
+    """
 
     steps: Tuple[Step, ...] = ()
     software: Optional[Software] = None
@@ -132,6 +149,7 @@ class Plan:
     problems: Tuple[str, ...] = ()
     waiting: Tuple[str, ...] = ()
     uu: str = ""
+    authority: str = ""
 
 
 @attr.frozen
@@ -147,7 +165,7 @@ class Outcome(Extra):
         refused: The parameters cannot work on this VDU; what ran before goes on.
         addresses: Our own by link.
         added: Names of network functions of other services, by link.
-        uu: Address of a base station on Uu, "" where it has none.
+        uu: Address of a base station on Uu, of an N3IWF on NWu, "" where it has none.
     """
 
     kind: str
@@ -190,8 +208,8 @@ class Outcome(Extra):
         return "{} ({})".format(text, self.reason) if self.reason else text
 
 
-def build(function_state: FunctionState, secrets: Secrets, opc: str) -> Software:
-    """Render the network function."""
+def build(function_state: FunctionState, secrets: Secrets, opc: str, own: str) -> Software:
+    """Render the network function; `own` is its address on Uu or NWu, where it has one."""
     kind, params, ends = function_state.kind, function_state.params, function_state.ends
     if kind == "hss":
         return hss.software(expect(Hss, params), ends, secrets, opc)
@@ -213,21 +231,43 @@ def build(function_state: FunctionState, secrets: Secrets, opc: str) -> Software
         return upf.software(expect(Upf, params), ends)
     if kind == "gnb":
         return gnb.software(expect(Gnb, params), ends)
+    if kind == "n3iwf":
+        return n3iwf.software(expect(N3iwf, params), ends, own)
+    if kind == "n3ue":
+        told = _station(function_state)
+        ends_of_it = (told.address, told.inner, told.authority)
+        return n3ue.software(expect(N3ue, params), own, *ends_of_it, keys=secrets, opc=opc)
     return nr_ue.software(expect(NrUe, params), station(function_state), secrets, opc)
 
 
+def _station(function_state: FunctionState) -> Part:
+    """Return what the eNB, gNB or N3IWF of a UE told; it has an address where that is known."""
+    _, link = STATIONS[function_state.kind]
+    told = [part for _, part in function_state.parts.get(link, ()) if part.address]
+    if function_state.kind == "n3ue":
+        told = [part for part in told if part.inner and part.authority]
+    return told[0] if told else Part("", "", "", False)
+
+
 def station(function_state: FunctionState) -> str:
-    """Return the address of the eNB or gNB a UE is related to, "" where it is not known."""
-    return next(
-        (told.address for _, told in function_state.parts.get("uu", ()) if told.address), ""
-    )
+    """Return the address of what a UE is related to, "" where it is not known."""
+    return _station(function_state).address
+
+
+def _air(params: Common) -> str:
+    """Return the interface of Uu or NWu whose address a network function must know, "" for none."""
+    if isinstance(params, (Enb, Gnb)):
+        return params.uu_interface
+    if isinstance(params, N3iwf):
+        return params.nwu_interface
+    return params.wifi_interface if isinstance(params, N3ue) else ""
 
 
 def lacking(function_state: FunctionState) -> List[str]:
     """Return what is missing before the network function can be rendered."""
     result = []
     if function_state.kind in STATIONS and not station(function_state):
-        result.append("waiting for the {}".format(STATIONS[function_state.kind]))
+        result.append("waiting for the {}".format(STATIONS[function_state.kind][0]))
     for link, address in sorted(NEEDS[function_state.kind].items()):
         end = function_state.ends.get(link)
         if end is None:
@@ -256,8 +296,11 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if function_state.params.software == NONE:
         return steps
-    if isinstance(function_state.params, (Enb, Gnb)):
-        steps.append(pdn.address_step(function_state.params.uu_interface))
+    air = _air(function_state.params)
+    if air:
+        steps.append(pdn.address_step(air))
+    if isinstance(function_state.params, N3iwf):
+        steps += n3iwf.certificate_steps(function_state.params)
     if function_state.kind == "amf":
         steps += database_steps()
     if lacking(function_state):
@@ -280,7 +323,7 @@ def database_steps() -> List[Step]:
 def _paths(function_state: FunctionState) -> List[str]:
     """Return the files to look at; which ones there are does not depend on the keys."""
     blank = Secrets("0" * 32, "0" * 32, "0" * 32)
-    software = build(function_state, blank, "0" * 32)
+    software = build(function_state, blank, "0" * 32, "192.0.2.1")
     return sorted(units.all_files(software, "/usr/bin/podman", Registry(), ()))
 
 
@@ -300,16 +343,19 @@ def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan
             "run configure-nf again".format(function_state.kind)
         )
     keep = _keep_secrets(function_state, secrets, results)
-    waiting, uu = lacking(function_state), ""
-    if isinstance(function_state.params, (Enb, Gnb)):
+    waiting, uu, authority = lacking(function_state), "", ""
+    air = _air(function_state.params)
+    if air:
         uu = pdn.address(results)
         if not uu:
-            waiting.append("{} has no IPv4 address yet".format(function_state.params.uu_interface))
+            waiting.append("{} has no IPv4 address yet".format(air))
+    if function_state.kind == "n3iwf":
+        authority = n3iwf.authority(results)
     if waiting:
         return Plan(tuple(keep), waiting=tuple(waiting), problems=function_state.problems)
     secrets = attr.evolve(secrets, database=(results.text("nf/database") or "").strip())
     derived = opc(secrets.subscriber_key, secrets.operator_key) if secrets else ""
-    software = build(function_state, secrets, derived)
+    software = build(function_state, secrets, derived, uu)
     hidden = (secrets.operator_key, secrets.subscriber_key, derived, secrets.database)
     files = units.all_files(
         software, path, function_state.params.registry, function_state.link_units
@@ -319,11 +365,12 @@ def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan
     problems = list(function_state.problems) + _disagreements(function_state)
     if problems or gates:
         # Neither starts nor restarts anything: what runs goes on with what it has.
-        return Plan(tuple(keep), software, files, hidden, tuple(problems), tuple(gates), uu)
+        blocked = tuple(problems), tuple(gates)
+        return Plan(tuple(keep), software, files, hidden, *blocked, uu=uu, authority=authority)
     steps = keep + _apply(function_state, software, files, results)
     wait = function_state.wait if steps else min(function_state.wait, IDLE_WAIT)
     steps += _probe(function_state, software, path, wait)
-    return Plan(tuple(steps), software, files, hidden, uu=uu)
+    return Plan(tuple(steps), software, files, hidden, uu=uu, authority=authority)
 
 
 def engine(results: Results) -> str:
@@ -523,7 +570,7 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
         kind=kind,
         state=state,
         reason=reason,
-        part=of(kind, params, ready),
+        part=attr.evolve(of(kind, params, ready), authority=plan.authority),
         details=details,
         files={
             path: masked(file.text, plan.hidden)

@@ -1,0 +1,118 @@
+"""5G user equipment in an untrusted Wi-Fi: free5GC's N3IWUE."""
+
+import json
+import re
+from typing import Dict, Tuple
+
+from vpnaas.base import x509
+from vpnaas.vdu.steps import Results, Step, run
+
+from .model import Check, Container, File, Software, conf
+from .n3iwf import LEVELS
+from .params import N3ue, Secrets
+
+VERSION = "1.0.1"
+HOME = "/n3iwue"
+TUNNELS = "gretun"
+FIRST_ID = 1
+"""if_id of the interface for signalling; those of PDU sessions follow."""
+_ADDRESS = re.compile(r"^\d+: (gretun-id-(\d+)-\d+)(?:@\S+)?\s+inet ([0-9.]+)[/ ]", re.MULTILINE)
+
+
+def configuration(params: N3ue, own: str, n3iwf: str, inner: str, keys: Secrets, opc: str) -> str:
+    """Return n3ue.yaml; JSON is YAML.
+
+    Args:
+        params: What was asked for.
+        own: Our address in the Wi-Fi.
+        n3iwf: That of the N3IWF's NWu.
+        inner: That of the N3IWF inside IPsec.
+        keys: K and OP.
+        opc: What OPc follows from them.
+    """
+    wanted = [
+        {"DNN": s.dnn, "SNSSAI": {"SST": "{:x}".format(s.slice.sst), "SD": s.slice.differentiator}}
+        for s in params.wanted
+    ]
+    plmn = {"MCC": params.plmn.mcc, "MNC": params.plmn.mnc}
+    content = {
+        "info": {"version": VERSION},
+        "configuration": {
+            "N3IWFInformation": {"IPSecIfaceAddr": n3iwf, "IPsecInnerAddr": inner},
+            "N3UEInformation": {
+                "IMSI": {"PLMNID": plmn, "MSIN": params.imsi[len(str(params.plmn)) :]},
+                "AMFID": "010041",
+                "IPSecIfaceName": params.wifi_interface,
+                "IPSecIfaceAddr": own,
+                "XfrmiId": FIRST_ID,
+                "XfrmiName": "ipsec",
+                "GreIfaceName": TUNNELS,
+                "IkeSaSPI": "0x{:016x}".format(int(params.imsi)),
+                "IPSecSA3gppControlPlaneSPI": "0x{:08x}".format(0x100 + int(params.imsi) % 10**9),
+                "SmPolicy": wanted,
+                "DpdInterval": "60s",
+                "IkeRetransmit": {
+                    "enable": True,
+                    "base": 1,
+                    "expireTime": "2s",
+                    "maxRetryTimes": 3,
+                },
+                "AutoReRegistration": True,
+                "Security": {
+                    "K": keys.subscriber_key,
+                    "RAND": "0" * 32,
+                    "SQN": "0" * 12,
+                    "AMF": "8000",
+                    "OP": keys.operator_key,
+                    "OPC": opc,
+                },
+            },
+        },
+        "logger": {"N3UE": {"debugLevel": LEVELS[params.log_level], "ReportCaller": False}},
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def software(
+    params: N3ue, own: str, n3iwf: str, inner: str, authority: str, *, keys: Secrets, opc: str
+) -> Software:
+    """Render everything; `authority` is that of the N3IWF's certificate, base64 of DER."""
+    root = x509.armour(authority, x509.CERTIFICATE)
+    return Software(
+        containers=(
+            Container(
+                "n3iwue",
+                volumes=(
+                    (conf("n3ue.yaml"), HOME + "/config/n3ue.yaml"),
+                    (conf("n3iwf-ca.pem"), HOME + "/cert/ca.pem"),
+                ),
+                entrypoint="./n3iwue",
+                workdir=HOME,
+            ),
+        ),
+        files=(
+            File(conf("n3ue.yaml"), configuration(params, own, n3iwf, inner, keys, opc)),
+            # free5GC's UE looks at no certificate; others do (TS 33.501 clause 7.2.1).
+            File(conf("n3iwf-ca.pem"), root),
+        ),
+        checks=tuple(
+            Check(
+                "log",
+                "no PDU session in slice {} yet".format(one.slice),
+                unit="n3iwue",
+                pattern=r"IfaceName: \[{}-id-{}-".format(TUNNELS, FIRST_ID + number),
+            )
+            for number, one in enumerate(params.wanted, start=1)
+        ),
+    )
+
+
+def devices_step() -> Step:
+    """Return the step that looks for the devices of PDU sessions."""
+    return run("nf/devices", "ip", "-4", "-o", "address", "show")
+
+
+def devices(results: Results) -> Dict[int, Tuple[str, str]]:
+    """Return name and address of the device of each PDU session, by its identity from 1 on."""
+    found = _ADDRESS.findall(results.output("nf/devices"))
+    return {int(number) - FIRST_ID: (name, address) for name, number, address in found}
