@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -168,6 +169,24 @@ def test_wireguard_tells_of_handshakes_and_bytes() -> None:
     for now in (1300.0, 500.0):
         meter.update(seen(now=now, **told, **shown))
         assert value(meter, "vpnaas_peer_up", **mme) == 0
+
+
+def test_an_n3iwf_tells_its_ues_and_what_the_wifi_sends() -> None:
+    def rule(comment: str, packets: int, verdict: str) -> dict[str, Any]:
+        expr = [{"counter": {"packets": packets, "bytes": 1}}, {verdict: None}]
+        return {"rule": {"chain": "input", "comment": comment, "expr": expr}}
+
+    rules = [rule("nwu-ike", 8, "accept"), rule("nwu-esp", 21, "accept")]
+    rules += [rule("nwu-dropped", 3, "drop"), rule("nwu-dropped", 4, "drop")]
+    row = "0 0 10.45.0.1:20000 10.45.0.2:4000\n"
+    meter = Meter()
+    meter.update(seen(firewall={"osm_vpnaas_nf": json.dumps({"nftables": rules})}, nas=row * 2))
+    assert value(meter, "vpnaas_wifi_ues") == 2
+    for kind, packets in (("ike", 8), ("esp", 21), ("dropped", 7)):
+        assert value(meter, "vpnaas_nwu_packets_total", kind=kind) == packets
+    assert value(meter, "vpnaas_dropped_packets_total", table="osm_vpnaas_nf") == 7
+    meter.update(seen(firewall={"osm_vpnaas_nf": "{}"}))
+    assert value(meter, "vpnaas_wifi_ues") is None
 
 
 def test_drops_and_takeovers_are_told() -> None:

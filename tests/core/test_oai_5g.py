@@ -9,11 +9,23 @@ from typing import Any
 import attr
 import pytest
 import yaml
-from oai import model, nssai, plan, provision_5g, shown_5g, sql, units
+from oai import model, n3iwf, n3ue, nssai, plan, provision_5g, shown_5g, sql, units
 from oai.milenage import opc
 from oai.part import decode, disagreements, encode, of
-from oai_support import DATABASE, GIVEN_5G, OP, K, function_state, params, parts, rendered
+from oai_support import (
+    AUTHORITY,
+    DATABASE,
+    GIVEN_5G,
+    OP,
+    OWN,
+    K,
+    function_state,
+    params,
+    parts,
+    rendered,
+)
 from test_oai_plan import Vdu, reconcile
+from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import guard
 from vpnaas.vdu.steps import Results
@@ -316,3 +328,86 @@ def test_a_change_of_translation_restarts_no_upf() -> None:
     reconcile(vdu, asked)
     assert vdu.restarted == []
     assert "masquerade" not in vdu.files[units.RULES_FILE]
+
+
+# -- non-3GPP access ------------------------------------------------------------------------------
+
+
+def test_an_n3iwf_tells_where_it_is_and_whom_its_ues_have_to_trust() -> None:
+    vdu, asked = Vdu(), function_state("n3iwf")
+    vdu.uu = OWN
+    vdu.files[n3iwf.AUTHORITY] = x509.armour(AUTHORITY, x509.CERTIFICATE)
+    outcome = reconcile(vdu, asked)
+    assert outcome.uu == OWN
+    assert outcome.part is not None
+    assert (outcome.part.inner, outcome.part.authority) == ("10.45.0.1", AUTHORITY)
+    told = attr.evolve(outcome.part, address=OWN)
+    assert decode(encode(told), "x") == told
+    document = json.loads(vdu.files[BASE + "n3iwfcfg.yaml"])["configuration"]
+    assert document["ikeBindAddress"] == OWN
+
+
+@pytest.mark.parametrize("lacking", ["inner", "authority", "address"])
+def test_a_ue_waits_until_its_n3iwf_told_everything(lacking: str) -> None:
+    vdu, asked = Vdu(), function_state("n3ue")
+    ((name, told),) = asked.parts["nwu"]
+    outcome = reconcile(
+        vdu, attr.evolve(asked, parts={"nwu": ((name, attr.evolve(told, **{lacking: ""})),)})
+    )
+    assert (outcome.state, outcome.reason) == ("waiting", "waiting for the N3IWF")
+    assert not vdu.restarted
+    assert reconcile(vdu, asked).state == "ready"
+
+
+def test_an_authority_that_is_none_is_refused() -> None:
+    bag = encode(attr.evolve(of("n3iwf", params("n3iwf"), True), authority="bm8="))
+    with pytest.raises(InputError, match="x: nf-authority"):
+        decode(bag, "x")
+
+
+@pytest.mark.parametrize("kind", ["amf", "upf"])
+def test_an_n3iwf_stands_where_a_gnb_does(kind: str) -> None:
+    link = {"amf": "n2", "upf": "n3"}[kind]
+    own, other = (of(name, params(name), True) for name in (kind, "n3iwf"))
+    assert disagreements(own, other, link, "n3iwf") == []
+    (said,) = disagreements(own, attr.evolve(other, kind="n3ue"), link, "it")
+    assert said == f"{link}: it is a network function n3ue; allowed: gnb or n3iwf"
+    if kind == "amf":
+        (said,) = disagreements(own, attr.evolve(other, tac="7"), link, "n3iwf")
+        assert "tracking area code" in said
+
+
+def test_an_n3iwf_and_ike_of_a_link_cannot_have_the_same_ports() -> None:
+    address = fields.interface_address("x", "172.16.20.40/24")
+    assert plan.unfit("n3iwf", "n2", "wireguard", address) == ""
+    assert plan.unfit("gnb", "n2", "ipsec", address) == ""
+    said = plan.unfit("n3iwf", "n2", "ipsec", address)
+    assert said.startswith("n2: ipsec takes the ports 500 and 4500")
+    six = fields.interface_address("x", "fd00::1/64")
+    assert "not IPv4" in plan.unfit("gnb", "n2", "wireguard", six)
+
+
+def test_slices_that_the_wifi_ue_cannot_write_are_refused() -> None:
+    with pytest.raises(InputError, match="sessions: slice 128: .*SST 1 to 15"):
+        params("n3ue", sessions="128/internet")
+
+
+def test_devices_of_sessions_are_found_by_their_identity() -> None:
+    shown = (
+        "2: ens4    inet 192.168.25.50/24 brd 192.168.25.255 scope global ens4\n"
+        "9: ipsec-default    inet 10.45.0.2/32 scope global ipsec-default\n"
+        "10: gretun-id-3-82@NONE    inet 10.47.0.2/32 scope global gretun-id-3-82\n"
+        "11: gretun-id-2-6    inet 10.46.0.2/32 scope global gretun-id-2-6\n"
+    )
+    results = Results({"nf/devices": {"code": 0, "out": shown}})
+    assert n3ue.devices(results) == {
+        1: ("gretun-id-2-6", "10.46.0.2"),
+        2: ("gretun-id-3-82", "10.47.0.2"),
+    }
+
+
+def test_connections_of_nas_are_the_registered_ues() -> None:
+    shown = "0 0 10.45.0.1:20000 10.45.0.10:4001\n0 0 10.45.0.1:20000 10.45.0.9:4000\n"
+    results = Results({"nf/nas": {"code": 0, "out": shown}})
+    listed = [{"inner-address": "10.45.0.9"}, {"inner-address": "10.45.0.10"}]
+    assert n3iwf.connected(results) == listed

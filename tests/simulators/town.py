@@ -103,6 +103,10 @@ class Town:
                     file = Path(path).name.replace("rules.nft", f"{name}.nft")
                     (self.directory / file).write_text(text, encoding="utf-8")
 
+    def program(self, name: str) -> str:
+        """Return which program a process runs."""
+        return name
+
     def start(self, name: str, **environment: str) -> None:
         netns, words = self.programs[name]
         env = {**os.environ, "SIMULATORS_DATA": str(self.directory), "PYTHONPATH": str(ROOT)}
@@ -113,7 +117,7 @@ class Town:
             self.processes[name] = subprocess.Popen(
                 [
                     *("ip", "netns", "exec", self.netns(netns)),
-                    *(sys.executable, "-m", "simulators.programs", name, *words),
+                    *(sys.executable, "-m", "simulators.programs", self.program(name), *words),
                 ],
                 cwd=self.directory,
                 env=env,

@@ -8,7 +8,6 @@ import attr
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
-from vpnaas.base.links import IPSEC
 from vpnaas.charm import VnfCharm
 from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
@@ -16,7 +15,7 @@ from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes, run
 
-from . import n3iwf, params, part, pdn, plan, units
+from . import params, part, pdn, plan, units
 from .milenage import opc
 from .model import End
 from .params import Common, Secrets
@@ -118,11 +117,10 @@ class NfCharm(VnfCharm):
             address = decided.params.inner_address
             if not decided.interface:
                 continue
-            if address.version != 4:
-                problems.append("{}: {} is not IPv4, which OAI needs".format(link, address))
+            problem = plan.unfit(self.kind, link, decided.params.technology, address)
+            if problem:
+                problems.append(problem)
                 continue
-            if self.kind == "n3iwf" and decided.params.technology == IPSEC:
-                problems.append(n3iwf.no_ipsec(link))
             parts[link] = self._parts(link, decided, problems)
             peers = [p.address for _, p in parts[link] if part.expected(self.kind, link, p)]
             ends[link] = End(decided.interface, address, tuple(a for a in peers if a))

@@ -37,16 +37,16 @@ table inet {table} {{
     chain input {{
         type filter hook input priority filter; policy accept;
         # The Wi-Fi may be anybody's: IKE, ESP, ICMP, and answers.
-        iifname "{interface}" udp dport {{ 500, 4500 }} counter accept
-        iifname "{interface}" meta l4proto 50 counter accept
+        iifname "{interface}" udp dport {{ 500, 4500 }} counter accept comment "nwu-ike"
+        iifname "{interface}" meta l4proto 50 counter accept comment "nwu-esp"
         iifname "{interface}" meta l4proto 1 accept
         iifname "{interface}" udp sport 67 udp dport 68 accept
         iifname "{interface}" ct state established,related accept
-        iifname "{interface}" counter drop
+        iifname "{interface}" counter drop comment "nwu-dropped"
         # What UEs send inside: NAS, and GRE that the N3IWF takes itself.
         iifname "{device}-*" tcp dport {nas} accept
         iifname "{device}-*" meta l4proto 47 accept
-        iifname "{device}-*" counter drop
+        iifname "{device}-*" counter drop comment "nwu-dropped"
     }}
     chain forward {{
         type filter hook forward priority filter; policy accept;
@@ -188,12 +188,6 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
     )
 
 
-def no_ipsec(link: str) -> str:
-    """Return why a link of an N3IWF is no IPsec: two IKE daemons on one machine."""
-    form = "{}: ipsec takes the ports 500 and 4500 that the N3IWF needs; allowed: wireguard, none"
-    return form.format(link)
-
-
 # -- what actions tell ----------------------------------------------------------------------------
 
 
@@ -223,26 +217,19 @@ def shown(params: N3iwf, results: Results) -> Dict[str, Any]:
     return {
         "name": fqdn(params.plmn),
         "ca-certificate": authority(results),
-        "packets": _packets(params.nwu_interface, results.output("nf/counters")),
+        "packets": _packets(results.output("nf/counters")),
     }
 
 
-def _packets(interface: str, text: str) -> Dict[str, int]:
+def _packets(text: str) -> Dict[str, int]:
     """Return the firewall's counters on NWu: of IKE, ESP, and what else it dropped."""
     counted = dict.fromkeys(("ike", "esp", "dropped"), 0)
     try:
-        rules = [one["rule"]["expr"] for one in json.loads(text)["nftables"] if "rule" in one]
+        rules = [one["rule"] for one in json.loads(text)["nftables"] if "rule" in one]
     except (ValueError, KeyError, TypeError):
         return counted
     for rule in rules:
-        parts = json.dumps(rule)
-        count = sum(one["counter"]["packets"] for one in rule if "counter" in one)
-        if '"{}"'.format(interface) not in parts or "iifname" not in parts:
-            continue
-        if "4500" in parts:
-            counted["ike"] += count
-        elif "l4proto" in parts and '"accept"' in parts:
-            counted["esp"] += count
-        else:
-            counted["dropped"] += count
+        name = rule.get("comment", "").replace("nwu-", "")
+        if name in counted:
+            counted[name] += sum(p["counter"]["packets"] for p in rule["expr"] if "counter" in p)
     return counted

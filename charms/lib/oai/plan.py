@@ -10,7 +10,9 @@ import json
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import attr
+from vpnaas.base import fields
 from vpnaas.base.errors import VduError, VpnaasError
+from vpnaas.base.links import IPSEC
 from vpnaas.extras.extra import Extra
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
@@ -206,6 +208,16 @@ class Outcome(Extra):
             return ""
         text = "{} {}".format(self.kind, self.state)
         return "{} ({})".format(text, self.reason) if self.reason else text
+
+
+def unfit(kind: str, link: str, technology: str, address: fields.IPInterface) -> str:
+    """Return why a network function cannot use a link, "" where it can."""
+    if address.version != 4:
+        return "{}: {} is not IPv4, which OAI needs".format(link, address)
+    if kind == "n3iwf" and technology == IPSEC:
+        form = "{}: ipsec takes the ports 500 and 4500 that the N3IWF needs; allowed: {}"
+        return form.format(link, "wireguard, none")
+    return ""
 
 
 def build(function_state: FunctionState, secrets: Secrets, opc: str, own: str) -> Software:

@@ -32,7 +32,9 @@ from .swanctl_raw import events
 RECORDS = "/etc/osm-vpnaas/*/applied.json"
 STANDBY = "/var/lib/osm-vpnaas/standby"
 ALERTS = "/run/charon.enfy"
-TABLES = ("osm_vpnaas_gateway", "osm_vpnaas_guard")
+TABLES = ("osm_vpnaas_gateway", "osm_vpnaas_guard", "osm_vpnaas_nf")
+NAS = ("ss", "-Htn", "state", "established", "sport", "=", ":20000")
+"""Connections for NAS of UEs in a Wi-Fi, at an N3IWF."""
 PERIOD = 5.0
 """Seconds between looks; charon keeps a rekeyed CHILD_SA as long."""
 RECENT = 1.0
@@ -106,6 +108,7 @@ class Look(NamedTuple):
     handshakes: str = ""
     transfer: str = ""
     firewall: Dict[str, str] = {}
+    nas: str = ""
     standby: str = ""
 
 
@@ -135,6 +138,7 @@ def look() -> Look:
     technologies = {p.technology for p in peers(records)}
     ipsec = "ipsec" in technologies or os.path.exists("/etc/strongswan.d/00-osm-vpnaas.conf")
     wireguard = "wireguard" in technologies
+    firewall = {name: output("nft", "-j", "list", "table", "inet", name) for name in TABLES}
     return Look(
         now=time.time(),
         records=records,
@@ -143,7 +147,8 @@ def look() -> Look:
         stats=output("swanctl", "--stats", "--raw") if ipsec else "",
         handshakes=output("wg", "show", "all", "latest-handshakes") if wireguard else "",
         transfer=output("wg", "show", "all", "transfer") if wireguard else "",
-        firewall={name: output("nft", "-j", "list", "table", "inet", name) for name in TABLES},
+        firewall=firewall,
+        nas=output(*NAS) if nwu(firewall) else "",
         standby=content(STANDBY),
     )
 
@@ -314,6 +319,13 @@ class Meter:
         dropped = counter("vpnaas_dropped_packets", "Packets dropped by rules", ["table", "chain"])
         for (table, chain), packets in sorted(drops(self.last.firewall).items()):
             dropped.add_metric([table, chain], packets)
+        passed = counter("vpnaas_nwu_packets", "Packets on NWu by what the rule takes", ["kind"])
+        ues = gauge("vpnaas_wifi_ues", "UEs registered by untrusted Wi-Fi", [])
+        counted = nwu(self.last.firewall)
+        for kind, packets in sorted(counted.items()):
+            passed.add_metric([kind], packets)
+        if counted:
+            ues.add_metric([], len(self.last.nas.splitlines()))
         active = gauge("vpnaas_standby_active", "Whether this gateway of a pair is active", [])
         takeovers = counter("vpnaas_standby_takeovers", "How often this gateway became active", [])
         words = self.last.standby.split()
@@ -322,7 +334,7 @@ class Meter:
             takeovers.add_metric([], int(words[2]))
         cost = gauge("vpnaas_exporter_look_seconds", "Duration of the last reading", [])
         cost.add_metric([], self.seconds)
-        yield from (dropped, active, takeovers, cost)
+        yield from (dropped, passed, ues, active, takeovers, cost)
 
 
 PAIR = ["link", "peer"]
@@ -379,10 +391,9 @@ def connection_counters(text: str) -> Dict[Tuple[PeerKey, str], int]:
     return result
 
 
-def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
-    """Return what rules with a counter that drop have dropped, per table and chain."""
-    result: Dict[Tuple[str, str], int] = {}
-    for table, text in tables.items():
+def counting(tables: Mapping[str, str]) -> Iterator[Tuple[str, Dict[str, Any], int]]:
+    """Return table, rule and packets of every rule with a counter."""
+    for table, text in sorted(tables.items()):
         try:
             rules = [item["rule"] for item in json.loads(text)["nftables"] if "rule" in item]
         except (ValueError, KeyError, TypeError):
@@ -390,9 +401,28 @@ def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
         for rule in rules:
             parts = rule.get("expr", ())
             packets = [p["counter"]["packets"] for p in parts if isinstance(p.get("counter"), dict)]
-            if packets and any("drop" in part for part in parts):
-                at = (table, str(rule["chain"]))
-                result[at] = result.get(at, 0) + int(packets[0])
+            if packets:
+                yield table, rule, int(packets[0])
+
+
+def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
+    """Return what rules with a counter that drop have dropped, per table and chain."""
+    result: Dict[Tuple[str, str], int] = {}
+    for table, rule, packets in counting(tables):
+        if any("drop" in part for part in rule["expr"]):
+            at = (table, str(rule["chain"]))
+            result[at] = result.get(at, 0) + packets
+    return result
+
+
+def nwu(tables: Mapping[str, str]) -> Dict[str, int]:
+    """Return what the rules of an N3IWF counted, by the second half of their comments."""
+    result: Dict[str, int] = {}
+    for _, rule, packets in counting(tables):
+        name = str(rule.get("comment", ""))
+        if name.startswith("nwu-"):
+            kind = name[len("nwu-") :]
+            result[kind] = result.get(kind, 0) + packets
     return result
 
 
