@@ -343,6 +343,12 @@ class Terminal(ue.Terminal):
         log.info("New GRE Tunnel, Key Field: [0x%x], IfaceName: [%s]", qfi << 24, name)
         return name
 
+    async def run(self) -> None:
+        """Connect and register, again and again; refused for good, tell the N3IWF so."""
+        await super().run()
+        if self.radio.link is not None:
+            self.radio.link.close()
+
     async def switch_off(self) -> None:
         """Deregister, delete the IKE SA, and end."""
         await super().switch_off()
