@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from builder import check, deployment, helm, identities, packages, signing, variants
+from builder import check, deployment, helm, identities, packages, release, signing, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Problem
@@ -41,6 +41,12 @@ def list_packages() -> None:
 
 
 @main.command()
+def where() -> None:
+    """Print the folder of the packages: those of an installed wheel, else dist/."""
+    click.echo(Tree.find().packages)
+
+
+@main.command()
 @click.argument("names", nargs=-1, metavar="[PACKAGE]...")
 @click.option("--out", type=click.Path(path_type=Path), help="Target folder; default dist/.")
 @click.option(
@@ -60,6 +66,12 @@ def list_packages() -> None:
     help="What runs the primitives: a proxy charm in Juju, or a pod in OSM's own Kubernetes.",
 )
 @click.option("--image", default="", help="Container image of the pods, as the cluster pulls it.")
+@click.option(
+    "--release",
+    "released",
+    is_flag=True,
+    help="Also make VERSION, a wheel of the project and these packages, and SHA256SUMS.",
+)
 def build(
     names: tuple[str, ...],
     out: Path | None,
@@ -67,6 +79,7 @@ def build(
     alarm_url: str,
     kind: str,
     image: str,
+    released: bool,
 ) -> None:
     """Build packages (all by default) and parameter files, and validate the result.
 
@@ -76,8 +89,10 @@ def build(
     from builder import sbom  # no other verb needs its library
 
     tree = Tree.find()
-    target = out or tree.root / "dist"
+    target = out or tree.dist
     started = time.monotonic()
+    if released and tree.installed:
+        raise BuildError("--release: only in the repository")
     if image and kind != helm.HELM:
         raise BuildError("--image: only with --execution-environment helm")
     known = packages.catalogue(tree)
@@ -110,6 +125,9 @@ def build(
                 shutil.rmtree(target / path.name, ignore_errors=True)
             path.replace(target / path.name)
     click.echo(f"{len(paths)} packages in {target} after {time.monotonic() - started:.1f} s")
+    if released:
+        wheel = release.write(tree, target, [target / path.name for path in paths])
+        click.echo(f"release {tree.version}: {wheel}, checksums in {target / release.SUMS}")
 
 
 @main.command(name="deployment")

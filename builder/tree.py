@@ -1,7 +1,8 @@
-"""Where things lie in the repository."""
+"""Where things lie in the repository, or in an installed wheel."""
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,13 @@ from pathlib import Path
 from builder.errors import BuildError
 
 MARK = "charms/common/actions.yaml"
+SOURCES = (
+    *("pyproject.toml", "LICENSE", "charms", "cloud-init", "ns-packages", "nst-packages", "params"),
+    "vnf-packages",
+)
+"""What packages are built from, relative to the root of the tree."""
+RELEASED = Path(__file__).resolve().parent / "released"
+"""In an installed wheel only: `sources`, with what is above, and `packages`, as they were built."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,8 @@ class Tree:
             for folder in [place, *place.parents]:
                 if (folder / MARK).is_file():
                     return cls(folder)
+        if start is None and (RELEASED / "sources" / MARK).is_file():
+            return cls(RELEASED / "sources")
         raise BuildError(f"{places[-1]}: not inside the osm-vpnaas source tree ({MARK} is missing)")
 
     @property
@@ -38,9 +48,27 @@ class Tree:
         return self.root / "charms" / "lib" / "vpnaas"
 
     @property
+    def installed(self) -> bool:
+        """Say whether this is the tree in a wheel; nothing is written there."""
+        return self.root == RELEASED / "sources"
+
+    @property
     def cache(self) -> Path:
-        """Return the git-ignored folder for downloads."""
-        return self.root / ".cache"
+        """Return the folder for downloads: in the repository (git ignores it), else the user's."""
+        if not self.installed:
+            return self.root / ".cache"
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(base) / "osm-vpnaas"
+
+    @property
+    def dist(self) -> Path:
+        """Return the folder for what is built, unless another is named."""
+        return (Path.cwd() if self.installed else self.root) / "dist"
+
+    @property
+    def packages(self) -> Path:
+        """Return the folder of the packages as they were built."""
+        return RELEASED / "packages" if self.installed else self.dist
 
     @property
     def version(self) -> str:

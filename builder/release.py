@@ -1,0 +1,85 @@
+"""A release: packages, parameter files, bill of materials, version, wheel, and checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from builder import archive
+from builder.errors import BuildError
+from builder.tree import SOURCES, Tree
+
+SUMS = "SHA256SUMS"
+VERSION = "VERSION"
+#: Python packages and what pip reads, from the source tree as they are.
+_PROJECT = (
+    *("pyproject.toml", "README.md", "LICENSE", "benchmarks", "builder", "experiments", "lab"),
+    *("operate", "simulators"),
+)
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*_cache")
+
+
+def write(tree: Tree, target: Path, built: Iterable[Path]) -> Path:
+    """Make a release of what was built into ``target``; return the wheel.
+
+    Args:
+        tree: Source tree.
+        target: Folder of the archives, ``params/`` and ``sbom.cdx.json``.
+        built: The archives of this release; others in the folder are no part of it.
+
+    Raises:
+        BuildError: the wheel cannot be made.
+    """
+    (target / VERSION).write_text(f"{tree.version}\n", encoding="ascii")
+    parts = [*sorted(built), *sorted(target.glob("params/*.yaml")), target / "sbom.cdx.json"]
+    with tempfile.TemporaryDirectory(dir=target, prefix=".release-") as scratch:
+        made = _wheel(tree, target, parts, Path(scratch))
+        wheel = made.replace(target / made.name)
+    listed = [*parts, target / VERSION, wheel]
+    lines = [f"{_digest(path)}  {path.relative_to(target)}\n" for path in sorted(listed)]
+    (target / SUMS).write_text("".join(lines), encoding="ascii")
+    return wheel
+
+
+def _wheel(tree: Tree, target: Path, parts: Iterable[Path], scratch: Path) -> Path:
+    """Return a wheel of the project with ``parts`` and the sources of the packages in it."""
+    project = scratch / "project"
+    project.mkdir()
+    for name in (*_PROJECT, "charms/lib"):
+        _copy(tree.root / name, project / name)
+    for name in SOURCES:
+        _copy(tree.root / name, project / "builder/released/sources" / name)
+    for path in parts:
+        _copy(path, project / "builder/released/packages" / path.relative_to(target))
+    argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*argv, "--no-deps", "--wheel-dir", scratch / "wheel", project],
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(archive.TIMESTAMP)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise BuildError(f"pip makes no wheel: {last}")
+    [wheel] = (scratch / "wheel").glob("*.whl")
+    return wheel
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=_IGNORED)
+    else:
+        shutil.copyfile(source, target)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,87 @@
+"""A release: what is in it, what its checksums cover, and what its wheel gives when installed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from builder import packages, release, sbom
+from builder.tree import Tree
+
+pytestmark = pytest.mark.long  # pip makes a wheel
+
+NAMES = ["vpn_basic_ns", "vpn_basic_nst"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, tree: Tree) -> tuple[Path, Path]:
+    """Make a release of packages without charms; return its folder and its wheel."""
+    target = tmp_path_factory.mktemp("release")
+    (target / "stale_ns.tar.gz").write_bytes(b"of another day")
+    built = packages.build(tree, target, NAMES)
+    sbom.write(tree, target / "sbom.cdx.json", "x86_64")
+    return target, release.write(tree, target, built)
+
+
+def test_checksums_cover_the_release_and_nothing_else(made: tuple[Path, Path], tree: Tree) -> None:
+    target, wheel = made
+    done = subprocess.run(
+        ["sha256sum", "--check", "--quiet", release.SUMS], cwd=target, check=False
+    )
+    assert done.returncode == 0
+    listed = {
+        line.split(maxsplit=1)[1]: line.split()[0]
+        for line in (target / release.SUMS).read_text().splitlines()
+    }
+    params = {f"params/{path.name}" for path in (target / "params").glob("*.yaml")}
+    own = {f"{name}.tar.gz" for name in NAMES} | {wheel.name, "VERSION", "sbom.cdx.json"}
+    assert set(listed) == params | own
+    assert listed[wheel.name] == hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert (target / "VERSION").read_text() == f"{tree.version}\n"
+    bom = json.loads((target / "sbom.cdx.json").read_text())
+    assert bom["metadata"]["component"]["version"] == tree.version
+    assert wheel.name == f"osm_vpnaas-{tree.version}-py3-none-any.whl"
+
+
+def test_installed_wheel(made: tuple[Path, Path], tree: Tree, tmp_path: Path) -> None:
+    target, wheel = made
+    place = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+    subprocess.run([*pip, "--target", place, wheel], check=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    def run(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", f"from {module}.cli import main; main()", *words],
+            cwd=elsewhere,
+            env={**os.environ, "PYTHONPATH": str(place)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    folder = Path(run("builder", "where").stdout.strip())
+    assert folder.is_relative_to(place)
+    for name in NAMES:
+        packed = (folder / f"{name}.tar.gz").read_bytes()
+        assert packed == (target / f"{name}.tar.gz").read_bytes()
+    assert (folder / "params" / "vpn_basic.yaml").is_file()
+    assert len(run("builder", "list").stdout.splitlines()) == len(packages.catalogue(tree))
+    # The sources are there, too: the same package comes of them.
+    built = run("builder", "build", "vpn_basic_ns")
+    assert built.returncode == 0, built.stderr
+    again = elsewhere / "dist" / "vpn_basic_ns.tar.gz"
+    assert again.read_bytes() == (target / "vpn_basic_ns.tar.gz").read_bytes()
+    with tarfile.open(again) as archive:
+        assert "vpn_basic_ns/vpn_basic_nsd.yaml" in archive.getnames()
+    assert "acceptance" in run("operate", "--help").stdout
+    refused = run("builder", "build", "--release")
+    assert (refused.returncode, refused.stderr) == (1, "Error: --release: only in the repository\n")
