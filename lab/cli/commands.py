@@ -93,6 +93,7 @@ for slice_verb, other_name in SLICE_VERBS.items():
 @click.option("--tenant", hidden=True)
 @click.option("--auth_url", hidden=True)
 @click.option("--description", hidden=True)
+@click.option("--vca", hidden=True)
 @pass_lab
 def vim_create(
     lab: Lab,
@@ -105,8 +106,8 @@ def vim_create(
 ) -> None:
     """Make a VIM account with its management network.
 
-    osmclient's --user, --password, --tenant, --auth_url and --description are accepted and
-    ignored.
+    osmclient's --user, --password, --tenant, --auth_url, --description and --vca are accepted
+    and ignored.
     """
     config = yaml_options(config_text, config_file)
     lab.out.identity(accounts.create(lab.engine, name, account_type, config, tell=lab.out.remark))
