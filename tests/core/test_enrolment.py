@@ -178,10 +178,10 @@ def test_a_manual_peer_is_proved_by_the_root_of_the_enrolment():
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"server": "ra.example"}, "is not a server of CMP; allowed: host:port"),
-        ({"server": "-verbosity:80"}, "is not a server of CMP"),
-        ({"server": "ra.example:0"}, "is not a server of CMP"),
-        ({"server": "ra.example:80/a b"}, "is not a server of CMP"),
+        ({"server": "ra.example"}, "is not a server; allowed: host:port"),
+        ({"server": "-verbosity:80"}, "is not a server"),
+        ({"server": "ra.example:0"}, "is not a server"),
+        ({"server": "ra.example:80/a b"}, "is not a server"),
         ({"recipient": "CN=ra"}, "is not a name; allowed: auto"),
         ({"ca-certificate": "MIIB"}, "not a certificate"),
     ],

@@ -77,7 +77,7 @@ class Certified:
             name=self.handle(end),
             own=certificates.own_file(self.link, slot),
             authority=certificates.trust_file(self.link, slot),
-            strict=end == PROVIDER,
+            revocation="strict" if end == PROVIDER else "relaxed",
         )
 
     def revoke(self, ends: Sequence[str]) -> Path:

@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step
 
 from support.authority import OpenSsl
@@ -200,6 +201,10 @@ class ModelVdu:
         while "=" in words[0]:
             words = words[1:]
         return self._cmd_openssl(words, text)
+
+    def _cmd_python3(self, argv, text):
+        assert argv[1:4] == ["-I", "-c", source("est.py")]
+        return self.world.est(self, argv[4:])
 
     def _cmd_openssl(self, argv, text):
         if argv[1] == "cmp":

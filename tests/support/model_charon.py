@@ -204,20 +204,25 @@ class Charon:
                 if (
                     self._agree(mine, answer)
                     and answer.local_key in (theirs.keys | {""})
-                    and theirs.accepts(answer, mine.local_cert)
-                    and self.accepts(mine, answer.local_cert)
+                    and theirs.accepts(answer, mine.local_cert, self._sent())
+                    and self.accepts(mine, answer.local_cert, theirs._sent())
                 ):
                     self._establish(name, mine, theirs, other, answer)
                     return True
         return False
 
-    def accepts(self, connection: Connection, cert: str) -> bool:
+    def _sent(self) -> tuple[str, ...]:
+        """Return the intermediate authorities that go along with a certificate."""
+        files = sorted(self.vdu.files.items())
+        return tuple(text for path, text in files if re.search(r"/x509ca/.*-chain-\d", path))
+
+    def accepts(self, connection: Connection, cert: str, between: tuple[str, ...] = ()) -> bool:
         """Tell whether a certificate is pinned, of the right authority, and not revoked."""
         if not connection.remote_cert:
             return not cert
         if cert != connection.remote_cert:
             return False
-        if not verifies(cert, connection.authority, self.vdu.world.clock):
+        if not verifies(cert, connection.authority, self.vdu.world.clock, between):
             return False
         found = x509.certificate("", cert)
         for path, text in self.vdu.files.items():

@@ -72,6 +72,8 @@ class World:
         self.serial = itertools.count(1)
         self.cmp: Callable[[ModelVdu, list[str]], tuple[int, str, str]] | None = None
         """What the server of CMPv2 does, by the client's command line."""
+        self.est: Callable[[ModelVdu, list[str]], tuple[int, str, str]] | None = None
+        """The same for EST."""
 
     def secret(self) -> str:
         raw = hashlib.sha256(f"secret {next(self.serial)}".encode()).digest()

@@ -13,7 +13,6 @@ from vpnaas import status
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from vpnaas.base.links import RELATION_INTERFACE
-from vpnaas.base.x509 import Certificate
 from vpnaas.environment import Environment
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.extras.extra import Extra
@@ -22,7 +21,7 @@ from vpnaas.params.monitoring import effective
 from vpnaas.peers.offer import Remote, declined, encode
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
 from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
 from vpnaas.vdu.steps import Step, changes
 
@@ -212,7 +211,7 @@ class ReconcilingCharm:
         rotate: FrozenSet[str] = frozenset(),
         force: bool = False,
         restart: FrozenSet[str] = frozenset(),
-        certificates: Optional[Mapping[str, Tuple[Certificate, Certificate]]] = None,
+        certificates: Optional[Mapping[str, Given]] = None,
     ) -> CharmState:
         login = self._login()
         management = None

@@ -13,7 +13,7 @@ import re
 import textwrap
 import time
 from functools import lru_cache
-from typing import Any, Tuple, Type
+from typing import Any, Iterable, Optional, Tuple, Type
 
 import attr
 
@@ -23,6 +23,8 @@ from vpnaas.base.fields import ike_identity, shown
 
 MAX_BYTES = 3000
 """Of DER; in base64 such a text still fits a value of a databag."""
+MAX_CHAIN = 3
+"""Intermediate authorities between a certificate and its root."""
 MIN_RSA = 2048
 """Bits of a modulus; less is worth less than 112 bits (NIST SP 800-57 part 1, table 2)."""
 COMMON_NAME = "2.5.4.3"
@@ -96,6 +98,28 @@ class Certificate:
     def issued_by(self, authority: "Certificate") -> bool:
         """Tell whether it names this authority as its issuer; openssl checks the signature."""
         return self.issuer == authority.subject
+
+
+def path_to(
+    root: Certificate, held: Certificate, others: Iterable[Certificate]
+) -> Optional[Tuple[Certificate, ...]]:
+    """Return the intermediate authorities from a certificate to its root, None without a path.
+
+    Only names are compared; openssl checks the signatures.
+    """
+    by_name = {other.subject: other for other in others if other.authority}
+    path: Tuple[Certificate, ...] = ()
+    while not held.issued_by(root):
+        issuer = by_name.get(held.issuer)
+        if issuer is None or len(path) == MAX_CHAIN:
+            return None
+        path, held = path + (issuer,), issuer
+    return path
+
+
+def bundle(text: str) -> Tuple[str, ...]:
+    """Return the PEM texts of certificates that stand one after another."""
+    return tuple(re.findall("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.S))
 
 
 def handle(serial: str, authority: Certificate) -> str:

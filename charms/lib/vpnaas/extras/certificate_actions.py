@@ -1,14 +1,13 @@
 """What the primitives about certificates and revocation read and tell; pure."""
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.base.x509 import Certificate
 from vpnaas.params.intent import Intent
 from vpnaas.params.ipsec import EXTERNAL
 from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
 
 
 def keys_of(charm_state: CharmState, link: str, label: str) -> List[str]:
@@ -56,8 +55,8 @@ def requests(link: str, plan: Optional[LinkPlan]) -> Dict[str, Any]:
     }
 
 
-def given(params: Mapping[str, Any]) -> Tuple[Certificate, Certificate]:
-    """Parse what set-certificate takes: our certificate and that of its authority."""
+def given(params: Mapping[str, Any]) -> Given:
+    """Parse what set-certificate takes: our certificate with its chain, and the root."""
 
     def text(key: str) -> str:
         value = params.get(key, "")
@@ -66,6 +65,10 @@ def given(params: Mapping[str, Any]) -> Tuple[Certificate, Certificate]:
         return value
 
     where = "set-certificate: "
-    issued = x509.certificate(where + "certificate", text("certificate"))
+    texts = x509.bundle(text("certificate")) or (text("certificate"),)
+    if len(texts) > 1 + x509.MAX_CHAIN:
+        what = "{} certificates are too many".format(len(texts))
+        raise InputError(where + "certificate", what, str(1 + x509.MAX_CHAIN))
+    issued, *between = [x509.certificate(where + "certificate", each) for each in texts]
     root = x509.authority(where + "ca-certificate", text("ca-certificate"))
-    return issued, root
+    return Given(issued, root, tuple(between))

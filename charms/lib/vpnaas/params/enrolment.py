@@ -1,4 +1,4 @@
-"""Where a link gets its certificates from (the `set-enrolment` primitive): a server of CMPv2."""
+"""Where a link gets its certificates from (`set-enrolment`): a server of CMPv2 or EST."""
 
 import re
 from typing import Any, Dict, Mapping
@@ -18,12 +18,14 @@ AUTO = "auto"
 
 @attr.frozen
 class Enrolment:
-    """A server of CMPv2, and who vouches for it and for what it issues.
+    """A server of CMPv2 or EST, and who vouches for it and for what it issues.
 
     Attributes:
-        server: "host:port" or "host:port/path" of CMP over HTTP (RFC 6712).
+        server: "host:port" or "host:port/path" of CMP over HTTP (RFC 6712); "host:port" or
+            "host:port/label" of EST (RFC 7030 clause 3.2.2).
         root: Certificate of the operator's root authority.
-        recipient: Name of the authority that requests are addressed to, "" for openssl's choice.
+        recipient: Name of the authority that requests of CMP are addressed to, "" for openssl's
+            choice.
     """
 
     server: str
@@ -50,8 +52,8 @@ class Enrolment:
         if not found or not 0 < int(found.group(2)) < 65536:
             raise InputError(
                 where + ": server",
-                "{} is not a server of CMP".format(fields.shown(server)),
-                "host:port or host:port/path, such as ra.example:8080/cmp",
+                "{} is not a server".format(fields.shown(server)),
+                "host:port, or with the path of CMP or the label of EST, ra.example:8080/cmp",
             )
         if recipient not in ("", AUTO) and not _NAME.match(recipient):
             raise InputError(

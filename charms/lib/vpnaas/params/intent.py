@@ -17,7 +17,7 @@ from vpnaas.params import ipsec as ipsec_params
 from vpnaas.params import pools
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.ipsec import CERT, CMP, PORT, PSK, PUBKEY, IpsecParams
+from vpnaas.params.ipsec import CERT, ENROLLED, EST, PORT, PSK, PUBKEY, IpsecParams
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import LinkQos, link_qos
 
@@ -141,7 +141,7 @@ class Intent:
     Attributes:
         off: Links that are switched off: declared, possibly related, and not to be had.
         revoked: Digests of public keys that no peer may have any more, by link.
-        enrolments: Where links with credentials cmp get their certificates, by link.
+        enrolments: Where links with credentials cmp or est get their certificates, by link.
     """
 
     links: Mapping[str, LinkParams] = attr.Factory(dict)
@@ -166,12 +166,14 @@ class Intent:
     def with_enrolment(self, link: str, enrolment: Enrolment) -> "Intent":
         """Return the intent with another server that certifies the keys of a link."""
         params = self.links.get(link)
-        if params is None or params.ipsec.credentials != CMP:
+        if params is None or params.ipsec.credentials not in ENROLLED:
             raise InputError(
                 "set-enrolment: link",
                 "{} takes no certificate from a server".format(link),
-                "a link with credentials {}".format(CMP),
+                "a link with credentials {}".format(" or ".join(ENROLLED)),
             )
+        if enrolment.recipient and params.ipsec.credentials == EST:
+            raise InputError("set-enrolment: recipient", "EST has none", "auto")
         return attr.evolve(self, enrolments=dict(self.enrolments, **{link: enrolment}))
 
     def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":

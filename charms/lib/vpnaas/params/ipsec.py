@@ -23,9 +23,14 @@ PSK = "psk"
 CERT = "cert"
 EXTERNAL = "cert-external"
 CMP = "cmp"
-CREDENTIALS = (PUBKEY, PSK, CERT, EXTERNAL, CMP)
-CERTIFIED = (CERT, EXTERNAL, CMP)
+EST = "est"
+ENROLLED = (CMP, EST)
+"""Credentials that are certificates which a server of the operator's issues."""
+OPERATED = (EXTERNAL, *ENROLLED)
+"""Credentials that are certificates of the operator's authority."""
+CERTIFIED = (CERT, *OPERATED)
 """Credentials that are certificates: of the provider's own authority, or of the operator's."""
+CREDENTIALS = (PUBKEY, PSK, *CERTIFIED)
 
 KEY_TYPES = (fields.ED25519, fields.P256, fields.P384, fields.RSA)
 
@@ -193,7 +198,7 @@ class IpsecParams:
     Attributes:
         credentials: How the ends prove themselves: "pubkey" (raw public keys), "psk", "cert"
             (certificates of the provider's authority), or certificates of the operator's that
-            come by an action ("cert-external") or by CMPv2 ("cmp").
+            come by an action ("cert-external"), by CMPv2 ("cmp") or by EST ("est").
         proposal: Algorithms.
         esn: Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
         replay_window: Packets, 0 is off.
@@ -208,6 +213,9 @@ class IpsecParams:
         copy_dscp: DSCP copied to the "out"er header, to the "in"ner one, "yes" both, or "no".
         copy_df: Whether the DF bit is copied to the outer header.
         cert_lifetime: Seconds a certificate that this end issues is good for.
+        revocation: Whether a peer is refused if nobody says that its certificate of the operator's
+            authority is not revoked: "strict" yes, "ifuri" if the certificate names who would,
+            "relaxed" no.
         pool: Prefixes that addresses of peers who ask come from.
         key_type: Type of our key, one of `KEY_TYPES`.
         same_address: Whether an end's inner address may be the outer one it is reached at.
@@ -228,6 +236,7 @@ class IpsecParams:
     copy_dscp: str = "out"
     copy_df: bool = True
     cert_lifetime: int = 2592000
+    revocation: str = "relaxed"
     key_type: str = fields.ED25519
     same_address: bool = False
     pool: Tuple[fields.IPNetwork, ...] = ()
@@ -235,7 +244,7 @@ class IpsecParams:
     @property
     def proof(self) -> str:
         """Return the credentials as a peer sees them: not how this end gets its certificate."""
-        return EXTERNAL if self.credentials == CMP else self.credentials
+        return EXTERNAL if self.credentials in ENROLLED else self.credentials
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `parse` would parse to this."""
@@ -296,6 +305,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
     "copy-dscp": _word("out", "in", "yes", "no"),
     "copy-df": _switch,
     "cert-lifetime": _number(60, 315360000),
+    "revocation": _word("relaxed", "ifuri", "strict"),
     "key-type": _word(*KEY_TYPES),
     "same-address": _switch,
     "pool": pools.parse,

@@ -35,6 +35,8 @@ class CertOffer:
         authority: Certificate of the provider's authority, which signs requests.
         issued: Certificate that the provider issued for the reader's public key.
         next_issued: The same for the reader's next key.
+        chain: Certificates of intermediate authorities between the owner's and the root, separated
+            by commas.
     """
 
     request: str = ""
@@ -44,6 +46,7 @@ class CertOffer:
     authority: str = ""
     issued: str = ""
     next_issued: str = ""
+    chain: str = ""
 
 
 @attr.frozen
@@ -158,8 +161,9 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
 
     def text(key: str) -> str:
         value = bag.get(PREFIX + key, "")
-        if len(value) > MAX_VALUE:
-            raise InputError(at(key), "value is too long", "{} characters".format(MAX_VALUE))
+        most = MAX_VALUE * (x509.MAX_CHAIN if key == _CHAIN else 1)
+        if len(value) > most:
+            raise InputError(at(key), "value is too long", "{} characters".format(most))
         return fields.string(at(key), value)
 
     if text("version") != VERSION:
@@ -192,6 +196,7 @@ def _wireguard(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer
     return _keys(text, at, fields.wireguard_key)
 
 
+_CHAIN = "intermediate-certificates"
 _CERTIFICATES = (
     ("certificate-request", "request"),
     ("next-certificate-request", "next_request"),
@@ -200,6 +205,7 @@ _CERTIFICATES = (
     ("ca-certificate", "authority"),
     ("issued-certificate", "issued"),
     ("next-issued-certificate", "next_issued"),
+    (_CHAIN, "chain"),
 )
 """Keys of the databag and names of `CertOffer`."""
 
@@ -244,6 +250,7 @@ def _certificates(
     for key, value in (
         ("issued-certificate", certs.issued),
         ("next-issued-certificate", certs.next_issued),
+        *((_CHAIN, part) for part in certs.chain.split(",")),
     ):
         if value:
             x509.certificate(at(key), value)

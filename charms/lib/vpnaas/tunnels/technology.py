@@ -33,6 +33,15 @@ from vpnaas.vdu.steps import Results, Step
 
 
 @attr.frozen
+class Given:
+    """A certificate that an operator brings, its root, and the intermediate authorities between."""
+
+    certificate: Certificate
+    root: Certificate
+    chain: Tuple[Certificate, ...] = ()
+
+
+@attr.frozen
 class CharmState:
     """All data from Juju that a reconcile needs.
 
@@ -47,7 +56,7 @@ class CharmState:
         restart: Links to take down and up.
         authorize: SSH public keys of our other units, so that they can take over.
         gateway: Parameters of the security gateway, None for another VNF.
-        certificates: Certificates from an operator for a link: its own and the authority's.
+        certificates: Certificates from an operator for a link.
         monitoring: Settings of the exporter of metrics.
     """
 
@@ -61,7 +70,7 @@ class CharmState:
     restart: FrozenSet[str] = frozenset()
     authorize: Tuple[str, ...] = ()
     gateway: Optional[GatewayParams] = None
-    certificates: Mapping[str, Tuple[Certificate, Certificate]] = attr.Factory(dict)
+    certificates: Mapping[str, Given] = attr.Factory(dict)
     monitoring: Monitoring = OFF
 
     def using(self, technology: str) -> List[str]:

@@ -1,15 +1,15 @@
 """Certificates of a link on its VDU: present, requested and valid ones.
 
 There are three kinds of end. With credentials `cert`, the *provider* has the link's authority, and
-the *requirer* gets a certificate from the authority of each related provider. With `cert-external`
-and `cmp`, it is of the operator's authority, and comes by an action or by CMPv2.
+the *requirer* gets a certificate from the authority of each related provider. With `cert-external`,
+`cmp` and `est`, it is of the operator's authority, and comes by an action, by CMPv2 or by EST.
 
 A certificate belongs to one key. Renewal is therefore a rotation: the next key is offered with a
 request for its certificate, and takes over when both ends have what they need.
 """
 
 import re
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -19,17 +19,18 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import PROVIDER, directory
 from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.enrolment import Enrolment
-from vpnaas.params.ipsec import CERTIFIED, CMP, EXTERNAL
+from vpnaas.params.ipsec import CERTIFIED, CMP, ENROLLED, EST, OPERATED
 from vpnaas.peers.offer import CertOffer, Offer
 from vpnaas.tunnels.ipsec import authority as ca
-from vpnaas.tunnels.ipsec import cmp
+from vpnaas.tunnels.ipsec import cmp, est
 from vpnaas.tunnels.ipsec.authority import Entry
-from vpnaas.tunnels.ipsec.names import key_file, next_key_file
+from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
 from vpnaas.tunnels.technology import CharmState, LinkInputs
 from vpnaas.vdu import facts
 from vpnaas.vdu.steps import Results, Step, read, run, write
 
-AUTHORITY, SUBJECT, OPERATED = "authority", "subject", "operated"
+AUTHORITY, SUBJECT, OPERATOR = "authority", "subject", "operator"
+ENROL = {CMP: cmp.enrol, EST: est.enrol}
 AGAIN = "again/"
 
 
@@ -38,19 +39,9 @@ def role(charm_state: CharmState, link: str) -> str:
     params = charm_state.intent.links[link]
     if params.ipsec.credentials not in CERTIFIED:
         return ""
-    if params.ipsec.credentials in (EXTERNAL, CMP):
-        return OPERATED
+    if params.ipsec.credentials in OPERATED:
+        return OPERATOR
     return AUTHORITY if charm_state.roles[link] == PROVIDER else SUBJECT
-
-
-def request_file(link: str) -> str:
-    """Return the request for the certificate of the key in use."""
-    return directory(link) + "/request.pem"
-
-
-def next_request_file(link: str) -> str:
-    """Return the request for the certificate of the key a rotation has staged."""
-    return directory(link) + "/next-request.pem"
 
 
 def own_file(link: str, slot: str = "") -> str:
@@ -73,6 +64,15 @@ def trust_file(link: str, slot: str = "") -> str:
     return "/etc/swanctl/x509ca/osm-vpnaas-{}{}.pem".format(link, slot and "-" + slot)
 
 
+def chain_file(link: str, index: int) -> str:
+    """Return an intermediate authority of an operator's, which strongSwan sends along."""
+    return "/etc/swanctl/x509ca/osm-vpnaas-{}-chain-{}.pem".format(link, index)
+
+
+MAX_FILES = 2 * x509.MAX_CHAIN
+"""Intermediate authorities on the VDU: of the certificate in use, and of the next one."""
+
+
 def root_file(link: str, kind: str) -> str:
     """Return where the authority's certificate is kept while the link has other credentials."""
     return ca.certificate_file(link) if kind == AUTHORITY else directory(link) + "/authority.pem"
@@ -92,6 +92,8 @@ class Held:
         issued: The authority's index.
         listed: Digest of the data that its revocation list was made from, None without a list.
         enrolled: What an enrolment brought just now.
+        chain: Intermediate authorities, both installed and brought.
+        installed: Text of the files of the installed ones.
     """
 
     root: Optional[Certificate] = None
@@ -104,6 +106,8 @@ class Held:
     issued: Tuple[Entry, ...] = ()
     listed: Optional[str] = None
     enrolled: Optional[Certificate] = None
+    chain: Tuple[Certificate, ...] = ()
+    installed: Tuple[Optional[str], ...] = ()
 
     def promoted(self) -> "Held":
         """Return the certificates after the staged key has replaced the current one."""
@@ -144,6 +148,10 @@ def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
     if kind != SUBJECT:
         steps.append(read(at + "/root", root_file(link, kind)))
         steps.append(read(at + "/next", next_file(link)))
+    if kind == OPERATOR:
+        for index in range(MAX_FILES):
+            steps.append(read("{}/chain/{}".format(at, index), chain_file(link, index)))
+        steps.append(read(at + "/brought", cmp.chain_file(link)))
     if prefix and server_of(charm_state, link) is not None:
         steps.append(read(at + "/enrolled", cmp.enrolled_file(link)))
     return steps + (ca.observe(link, prefix) if kind == AUTHORITY else [])
@@ -151,7 +159,7 @@ def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
 
 def server_of(charm_state: CharmState, link: str) -> Optional[Enrolment]:
     """Return the server that certifies the keys of a link, None without one."""
-    if charm_state.intent.links[link].ipsec.credentials != CMP:
+    if charm_state.intent.links[link].ipsec.credentials not in ENROLLED:
         return None
     return charm_state.intent.enrolments.get(link)
 
@@ -167,6 +175,17 @@ def read_certificate(text: Optional[str]) -> Optional[Certificate]:
         return x509.certificate("VDU", text) if text else None
     except InputError:
         return None  # The file is not valid; it will be written again.
+
+
+def _certificates(texts: Sequence[Optional[str]]) -> Tuple[Certificate, ...]:
+    """Return the certificates among texts, each once."""
+    found = [read_certificate(text) for text in texts]
+    return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+def chain_of(certs: CertOffer) -> Tuple[Certificate, ...]:
+    """Return the intermediate authorities that a peer offers."""
+    return _certificates(certs.chain.split(","))
 
 
 def read_request(text: Optional[str]) -> Optional[Request]:
@@ -192,6 +211,7 @@ def parse(charm_state: CharmState, link: str, results: Results, prefix: str = ""
         pin = read_certificate(results.text("{}/pin/{}".format(at, digest(key))))
         if pin is not None:
             pins[digest(key)] = pin
+    installed = tuple(results.text("{}/chain/{}".format(at, index)) for index in range(MAX_FILES))
     return Held(
         root=read_certificate(results.text(at + "/root")),
         request=read_request(results.text(at + "/request")),
@@ -203,6 +223,8 @@ def parse(charm_state: CharmState, link: str, results: Results, prefix: str = ""
         issued=ca.entries(results.text(prefix + link + "/ca/index")),
         listed=results.text(prefix + link + "/ca/listed"),
         enrolled=read_certificate(results.text(at + "/enrolled")),
+        chain=_certificates([*installed, *x509.bundle(results.text(at + "/brought") or "")]),
+        installed=installed,
     )
 
 
@@ -250,35 +272,40 @@ def prepare(
         root = _root(charm_state, link, held, certs)
         for text in _offered(kind, certs):
             if root is not None and not is_installed(held, text, root):
-                checks[check_id(link, text, root)] = _check(link, text, root)
+                others = held.chain + chain_of(certs)
+                checks[check_id(link, text, root)] = _check(link, text, root, others)
     server = server_of(charm_state, link)
     if server is not None:
-        steps += _enrol(link, held, keys, identity, server, facts.parse(results).now)
+        enrol = ENROL[charm_state.intent.links[link].ipsec.credentials]
+        now = facts.parse(results).now
+        own = _enrolling(link, held, keys, identity, server, now)
+        steps += enrol(link, identity, server, own) if own is not None else []
     given = charm_state.certificates.get(link)
-    if kind == OPERATED and given is not None:
-        text, root = given[0].text, given[1]
-        checks[check_id(link, text, root)] = _check(link, text, root)
+    if kind == OPERATOR and given is not None:
+        text, root = given.certificate.text, given.root
+        checks[check_id(link, text, root)] = _check(link, text, root, given.chain)
     return steps + [step for _, each in sorted(checks.items()) for step in each]
 
 
-def _enrol(
+def _enrolling(
     link: str, held: Held, keys: Tuple[str, str], identity: str, server: Enrolment, now: int
-) -> List[Step]:
-    """Return the steps that get the certificate we lack by CMPv2, if we lack one."""
+) -> Optional[str]:
+    """Return what an enrolment proves us by, see `cmp.enrol`; None if we lack no certificate."""
 
     def good(found: Optional[Certificate], key: str) -> bool:
         return (
             found is not None
-            and (found.key, found.issuer) == (key, server.root.subject)
+            and found.key == key
+            and x509.path_to(server.root, found, held.chain) is not None
             and identity in found.names
             and now < found.ends
         )
 
     if not good(held.own.get(""), keys[0]):
-        return cmp.enrol(link, identity, server, "")
+        return ""
     if keys[1] and not good(held.following, keys[1]):
-        return cmp.enrol(link, identity, server, own_file(link))
-    return []
+        return own_file(link)
+    return None
 
 
 def _identity(offer: Offer) -> str:
@@ -313,7 +340,7 @@ def _root(
     given, server = charm_state.certificates.get(link), server_of(charm_state, link)
     if server is not None:
         return server.root
-    return given[1] if given is not None else held.root
+    return given.root if given is not None else held.root
 
 
 def is_installed(held: Held, text: str, root: Certificate) -> bool:
@@ -339,17 +366,23 @@ def _check_request(link: str, text: str) -> List[Step]:
     ]
 
 
-def _check(link: str, text: str, root: Certificate) -> List[Step]:
+def _check(
+    link: str, text: str, root: Certificate, others: Sequence[Certificate] = ()
+) -> List[Step]:
     """Return the steps that check signature and dates under one authority and no other."""
     at = check_id(link, text, root)
     path, trust = directory(link) + "/check.pem", directory(link) + "/check-ca.pem"
     alone = ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null")
-    verify = alone + ("openssl", "verify", "-CAfile", trust, path)
-    return [
+    verify = [*alone, "openssl", "verify", "-CAfile", trust]
+    steps = [
         write(at + "/trust", trust, root.pem, 0o600),
         write(at + "/text", path, x509.armour(text, x509.CERTIFICATE), 0o600),
-        run(at, *verify, any_exit=True),
     ]
+    if others:
+        more = directory(link) + "/check-chain.pem"
+        steps.append(write(at + "/chain", more, "".join(each.pem for each in others), 0o600))
+        verify += ["-untrusted", more]
+    return steps + [run(at, *verify, path, any_exit=True)]
 
 
 def verdict(inputs: LinkInputs, id: str, where: str) -> str:

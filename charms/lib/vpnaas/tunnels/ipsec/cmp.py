@@ -27,7 +27,13 @@ def enrolled_file(link: str) -> str:
     return directory(link) + "/enrolled.pem"
 
 
-def _root_file(link: str) -> str:
+def chain_file(link: str) -> str:
+    """Return the intermediate authorities behind the certificate that an enrolment brought."""
+    return directory(link) + "/enrolled-chain.pem"
+
+
+def root_file(link: str) -> str:
+    """Return the root that vouches for the server."""
     return directory(link) + "/enrolment-ca.pem"
 
 
@@ -46,10 +52,10 @@ def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step
         own: File of our certificate for the key in use, which signs the request for the staged
             one; "" enrols the key in use with the vendor's certificate.
     """
-    at, root, path = link + "/enrol", _root_file(link), enrolled_file(link)
+    at, root, path = link + "/enrol", root_file(link), enrolled_file(link)
     words = ["cmp", "-config", "", "-batch", "-verbosity", "4", "-server", enrolment.server]
     words += ["-msg_timeout", "10", "-total_timeout", str(SECONDS), "-trusted", root]
-    words += ["-out_trusted", root, "-certout", path]
+    words += ["-out_trusted", root, "-certout", path, "-chainout", chain_file(link)]
     # A staged key is for renewal.
     if own:
         words += ["-cmd", "kur", "-cert", own, "-key", key_file(link), "-oldcert", own]
@@ -68,7 +74,7 @@ def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step
 
 
 def refusal(link: str, results: Results) -> str:
-    """Return why the enrolment failed, "" if it did not or there was none."""
+    """Return why an enrolment failed, "" if it did not or there was none."""
     id = link + "/enrol"
     if id not in results or results.exit_code(id) == 0:
         return ""

@@ -43,13 +43,14 @@ class Chain:
         name: Names ours.
         own: File of ours.
         authority: File of the authority that the peer's must be of.
-        strict: Whether a revocation list must vouch for the peer's.
+        revocation: What charon does about the revocation of the peer's: "strict", "ifuri" or
+            "relaxed".
     """
 
     name: str
     own: str
     authority: str
-    strict: bool
+    revocation: str
 
 
 @attr.frozen
@@ -148,7 +149,7 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
             "  # " + pin,
             *pinned,
             "  cacerts = " + chain.authority,
-            "  revocation = {}".format("strict" if chain.strict else "relaxed"),
+            "  revocation = {}".format(chain.revocation),
         ]
     if peer.asks:
         lines.append(pools_line(params.link, params.ipsec.pool))

@@ -13,20 +13,21 @@ from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Issue
 from vpnaas.tunnels.ipsec.certificates import (
     AUTHORITY,
-    OPERATED,
+    MAX_FILES,
+    OPERATOR,
     SUBJECT,
     Held,
+    chain_file,
     next_file,
-    next_request_file,
     own_file,
     pin_file,
     read_certificate,
     read_request,
-    request_file,
     role,
     root_file,
     trust_file,
 )
+from vpnaas.tunnels.ipsec.names import next_request_file, request_file
 from vpnaas.tunnels.ipsec.validation import Own, Validation
 from vpnaas.tunnels.technology import LinkInputs
 from vpnaas.vdu.steps import Results, Step, move, remove, write
@@ -60,8 +61,10 @@ def steps_to(
     root = validated.roots.get("")
     if kind != SUBJECT and root is not None:
         wanted[trust_file(link)] = root.pem
-        if kind == OPERATED:
+        if kind == OPERATOR:
             wanted[root_file(link, kind)] = root.pem
+            for index, between in enumerate(validated.chain[:MAX_FILES]):
+                wanted[chain_file(link, index)] = between.pem
             for own, path in (
                 (validated.own.get(""), own_file(link)),
                 (validated.following, next_file(link)),
@@ -77,6 +80,7 @@ def steps_to(
     names = {peer.name for peer in peers}
     keys = {key for peer in peers for key in peer.public_keys()}
     gone = {pin_file(link, k) for p in applied for k in p.public_keys() if k not in keys}
+    gone |= {chain_file(link, at) for at, text in enumerate(held.installed) if text}
     for peer in applied:
         if kind == SUBJECT and peer.name not in names:
             gone |= {own_file(link, peer.name), trust_file(link, peer.name)}
@@ -105,6 +109,9 @@ def _texts(link: str, kind: str, held: Held) -> Dict[str, str]:
     files.update({trust_file(link, slot): text for slot, text in held.trusted.items()})
     for pin in held.pins.values():
         files[pin_file(link, pin.key)] = pin.pem
+    for index, text in enumerate(held.installed):
+        if text:
+            files[chain_file(link, index)] = text
     if held.following is not None:
         files[next_file(link)] = held.following.pem
     if held.root is not None:
@@ -135,8 +142,8 @@ def offered(
         asked = [held.request, held.next_request]
         texts = [r.text if r is not None and r.key == key else "" for r, key in zip(asked, keys)]
         return CertOffer(request=texts[0], next_request=texts[1], certificate=certs.certificate)
-    if kind == OPERATED:
-        return certs
+    if kind == OPERATOR:
+        return attr.evolve(certs, chain=",".join(each.text for each in validated.chain))
     root = validated.roots.get("")
     return attr.evolve(certs, authority=root.text if root is not None else "")
 

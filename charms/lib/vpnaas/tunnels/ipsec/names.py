@@ -43,6 +43,16 @@ def next_key_file(link: str) -> str:
     return directory(link) + "/next-ike.pem"
 
 
+def request_file(link: str) -> str:
+    """Return the request for the certificate of the key in use."""
+    return directory(link) + "/request.pem"
+
+
+def next_request_file(link: str) -> str:
+    """Return the request for the certificate of the key a rotation has staged."""
+    return directory(link) + "/next-request.pem"
+
+
 def secret_file(link: str, peer: str) -> str:
     """Return the file a link's swanctl file includes a peer's preshared key from.
 

@@ -21,6 +21,8 @@ from vpnaas.vdu.steps import Results, Step
 
 MOST_CALLS = 8
 """Peers without a tunnel that are called in one reconcile; each may take 5 s to not answer."""
+_REVOCATION = {certificates.AUTHORITY: "strict", certificates.SUBJECT: "relaxed"}
+"""The provider has the list of the link's own authority; the requirer has none."""
 
 
 class Ipsec(KeyedTechnology[ipsec.State]):
@@ -208,7 +210,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                     name=validated.own_handle(slot),
                     own=certificates.own_file(inputs.link, slot),
                     authority=certificates.trust_file(inputs.link, slot),
-                    strict=kind == certificates.AUTHORITY,
+                    revocation=_REVOCATION.get(kind, inputs.params.ipsec.revocation),
                 )
         inner = inputs.charm_state.inner_addresses()
         addresses = [a.ip for a in inputs.underlay.addresses if a.ip not in inner]

@@ -8,7 +8,7 @@ from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.x509 import Certificate, Request, handle
-from vpnaas.params.ipsec import CMP
+from vpnaas.params.ipsec import CMP, ENROLLED
 from vpnaas.peers.admission import Proof
 from vpnaas.peers.offer import Offer, Remote
 from vpnaas.tunnels.ipsec import authority as ca
@@ -18,6 +18,7 @@ from vpnaas.tunnels.ipsec.certificates import (
     AUTHORITY,
     SUBJECT,
     Held,
+    chain_of,
     check_id,
     is_good,
     is_installed,
@@ -51,6 +52,7 @@ class Validation:
         files: Text of the files that a peer needs, by the peer's name.
         lacking: Text that names who must still certify the staged key.
         roots: Authorities, by slot.
+        chain: Intermediate authorities between our certificates and the root.
     """
 
     proofs: Mapping[str, Proof]
@@ -60,6 +62,7 @@ class Validation:
     files: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
     lacking: Tuple[str, ...] = ()
     roots: Mapping[str, Certificate] = attr.Factory(dict)
+    chain: Tuple[Certificate, ...] = ()
 
     def own_handle(self, slot: str) -> str:
         """Return the name of our certificate, or ""."""
@@ -219,19 +222,22 @@ def _validate_operated(
             own[""] = found
         elif found is not None:
             following = found
-    elif inputs.params.ipsec.credentials == CMP:
+    elif inputs.params.ipsec.credentials in ENROLLED:
         told = "see set-enrolment"
     if given is not None:
-        certificate, root = given
+        certificate, root = given.certificate, given.root
+        held = attr.evolve(held, chain=held.chain + given.chain)
         where = "set-certificate: certificate"
         if certificate.key not in [key for key in keys if key]:
             raise InputError(
                 where, "it is for another key", "one for a request that show-csr returns"
             )
         x509.matching(where, certificate, certificate.key, identity)
-        if not certificate.issued_by(root):
+        if x509.path_to(root, certificate, held.chain) is None:
             raise InputError(
-                where, "another authority issued it", "one of the given ca-certificate"
+                where,
+                "another authority issued it",
+                "one of the given ca-certificate, with the intermediate authorities behind it",
             )
         x509.in_force(where, certificate, inputs.vdu.now)
         refusal = verdict(inputs, check_id(link, certificate.text, root), where)
@@ -243,7 +249,7 @@ def _validate_operated(
             following = certificate
     mine = own.get("")
     if mine is not None and isinstance(mine, Certificate):
-        if mine.key != keys[0] or root is None or not mine.issued_by(root):
+        if mine.key != keys[0] or root is None or x509.path_to(root, mine, held.chain) is None:
             own, mine = {}, None
     if following is not None and (following.key != keys[1] or not keys[1]):
         following = None
@@ -269,10 +275,19 @@ def _validate_operated(
                 keep=False,
             )
         )
-    by = "by set-certificate" if server is None else "by CMPv2: " + told
+    by = "by set-certificate" if server is None else "by {}: {}".format(_protocol(inputs), told)
     lacking = (by,) if keys[1] and following is None else ()
     roots = {"": root} if root is not None else {}
-    return Validation(proofs, own, following, {}, files, lacking, roots)
+    between: Tuple[Certificate, ...] = ()
+    for one in (mine, following) if root is not None else ():
+        if root is not None and isinstance(one, Certificate):
+            between += x509.path_to(root, one, held.chain) or ()
+    chain = tuple(dict.fromkeys(between))
+    return Validation(proofs, own, following, {}, files, lacking, roots, chain)
+
+
+def _protocol(inputs: LinkInputs) -> str:
+    return "CMPv2" if inputs.params.ipsec.credentials == CMP else "EST"
 
 
 def _enrolled(
@@ -281,13 +296,14 @@ def _enrolled(
     """Return the certificate that an enrolment brought, or None and why there is none."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
     reason = cmp.refusal(inputs.link, results)
-    where = "the certificate of the CMP server"
+    server = "the {} server".format(_protocol(inputs).replace("v2", ""))
+    where = "the certificate of " + server
     if reason or held.enrolled is None:
-        return None, "the CMP server gave none: " + (reason or "not asked yet")
+        return None, "{} gave none: {}".format(server, reason or "not asked yet")
     try:
         key = keys[0] if held.enrolled.key == keys[0] else keys[1]
         x509.matching(where, held.enrolled, key, identity)
-        if not held.enrolled.issued_by(root):
+        if x509.path_to(root, held.enrolled, held.chain) is None:
             raise InputError(where, "another authority issued it", "the root of set-enrolment")
         x509.in_force(where, held.enrolled, inputs.vdu.now)
     except InputError as error:
@@ -303,6 +319,7 @@ def _theirs(
     assert offered is not None  # noqa: S101 - `_offers` sees to it
     proof = Proof(waiting="waiting for the certificate of {}".format(remote.label))
     files = {}
+    others = held.chain + chain_of(offered.certs)
     for text, key, current in (
         (offered.certs.certificate, offered.public_key, True),
         (offered.certs.next_certificate, offered.next_public_key, False),
@@ -311,7 +328,7 @@ def _theirs(
         if certificate is None or not key:
             continue
         where = "{}: certificate".format(remote.label)
-        refusal = _refusal(inputs, held, where, certificate, key, offered.identity, root)
+        refusal = _refusal(inputs, held, where, certificate, key, offered.identity, root, others)
         if refusal and current:
             return attr.evolve(proof, refused=refusal), {}
         if refusal:
@@ -335,11 +352,12 @@ def _refusal(
     key: str,
     identity: str,
     root: Certificate,
+    others: Tuple[Certificate, ...] = (),
 ) -> str:
     """Return why a certificate is not one of an authority for a key and identity, "" if it is."""
     try:
         x509.matching(where, certificate, key, identity)
-        if not certificate.issued_by(root):
+        if x509.path_to(root, certificate, others) is None:
             raise InputError(where, "another authority issued it", "one of the link's authority")
     except InputError as error:
         return str(error)

@@ -1,0 +1,29 @@
+"""Certificates of an operator by EST (RFC 7030); `cmp` has what both protocols share.
+
+The first request proves itself by the vendor's certificate in TLS, the next ones by the certificate
+in use. The server must have a certificate of the operator's root.
+"""
+
+from typing import List
+
+from vpnaas.params.enrolment import Enrolment
+from vpnaas.tunnels.ipsec import cmp
+from vpnaas.tunnels.ipsec.names import key_file, next_request_file, request_file
+from vpnaas.vdu.programs import source
+from vpnaas.vdu.steps import Step, remove, run, write
+
+
+def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
+    """Return the steps that enrol a key, see `cmp.enrol`; the request names the identity."""
+    at, root, path = link + "/enrol", cmp.root_file(link), cmp.enrolled_file(link)
+    words = ["simpleenroll", enrolment.server, root, cmp.VENDOR_CERTIFICATE, cmp.VENDOR_KEY]
+    words.append(request_file(link))
+    if own:
+        words = ["simplereenroll", enrolment.server, root, own, key_file(link)]
+        words.append(next_request_file(link))
+    program = ("python3", "-I", "-c", source("est.py"), *words, path, cmp.chain_file(link))
+    return [
+        remove(at + "/stale", path),
+        write(at + "/root", root, enrolment.root.pem, 0o600),
+        run(at, *program, any_exit=True, timeout=2 * cmp.SECONDS),
+    ]

@@ -1,0 +1,139 @@
+#!/usr/bin/python3
+"""Get one certificate by EST (RFC 7030), over TLS of the standard library.
+
+Usage: est OPERATION SERVER ROOT CERTIFICATE KEY REQUEST OUT CHAIN
+OPERATION is simpleenroll or simplereenroll, SERVER "host:port" or "host:port/label". The server
+must have a certificate of ROOT; CERTIFICATE and KEY prove us to it. OUT gets the certificate for
+REQUEST, CHAIN the intermediate authorities behind it; on renewal CHAIN also has those behind
+CERTIFICATE. Without a certificate that ROOT vouches for it writes nothing and says why.
+"""
+
+import base64
+import binascii
+import http.client
+import os
+import re
+import ssl
+import subprocess
+import sys
+import tempfile
+from typing import List, Tuple
+
+SECONDS = 10
+MOST = 1 << 18
+"""Bytes of an answer."""
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.S)
+
+
+class EstError(Exception):
+    """No certificate; the text says why."""
+
+
+def _openssl(*words: str, data: bytes = b"") -> str:
+    alone = dict(os.environ, SSL_CERT_FILE="/dev/null", SSL_CERT_DIR="/dev/null", LC_ALL="C")
+    done = subprocess.run(
+        ["openssl", *words],
+        input=data,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=alone,
+        timeout=SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").split("\n")
+        raise EstError("openssl {}: {}".format(words[0], " ".join(lines[:2])[:150]))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as stream:
+        return stream.read()
+
+
+class Server:
+    """A server, which a certificate of the root proves, and who we are to it."""
+
+    def __init__(self, server: str, root: str, proof: str, key: str) -> None:
+        authority, _, label = server.partition("/")
+        host, _, port = authority.rpartition(":")
+        self.path = "/.well-known/est/" + (label.strip("/") + "/" if label else "")
+        context = ssl.create_default_context(cafile=root)
+        context.load_cert_chain(proof, key)
+        self.connection = http.client.HTTPSConnection(
+            host.strip("[]"), int(port), timeout=SECONDS, context=context
+        )
+
+    def ask(self, operation: str, request: str = "") -> List[str]:
+        """Return the certificates of an answer, in PEM."""
+        if request:
+            headers = {
+                "Content-Type": "application/pkcs10",
+                "Content-Transfer-Encoding": "base64",
+            }
+            self.connection.request("POST", self.path + operation, request, headers)
+        else:
+            self.connection.request("GET", self.path + operation)
+        answer = self.connection.getresponse()
+        body = answer.read(MOST)
+        if answer.status == 202:
+            raise EstError("the server has not decided yet; it is asked again")
+        if answer.status != 200:
+            told = re.sub(r"[^ -~]+", " ", body.decode("utf-8", "replace"))[:100].strip()
+            raise EstError(
+                "{}: HTTP {} {} {}".format(operation, answer.status, answer.reason, told).strip()
+            )
+        try:
+            raw = base64.b64decode(b"".join(body.split()), validate=True)
+        except binascii.Error:
+            raise EstError(operation + ": the answer is not base64")
+        return _PEM.findall(_openssl("pkcs7", "-inform", "DER", "-print_certs", data=raw))
+
+
+def enrol(words: List[str]) -> Tuple[str, str]:
+    """Return the certificate and the intermediate authorities behind it, in PEM."""
+    operation, server, root, certificate, key, request, _, chain = words
+    body = "".join(line for line in _read(request).splitlines() if not line.startswith("-----"))
+    with tempfile.TemporaryDirectory(prefix="osm-vpnaas-est-") as folder:
+
+        def put(name: str, text: str) -> str:
+            path = os.path.join(folder, name)
+            with open(path, "w", encoding="ascii") as stream:
+                stream.write(text)
+            return path
+
+        before = _read(chain) if operation == "simplereenroll" and os.path.exists(chain) else ""
+        talk = Server(server, root, put("proof", _read(certificate) + "\n" + before), key)
+        authorities = talk.ask("cacerts")
+        issued = talk.ask(operation, body)
+        if len(issued) != 1:
+            raise EstError("{}: {} certificates instead of one".format(operation, len(issued)))
+        behind = "".join(authorities)
+        path, more = put("issued", issued[0]), put("chain", behind)
+        _openssl("verify", "-CAfile", root, "-untrusted", more, path)
+    return issued[0], behind
+
+
+def _put(path: str, text: str) -> None:
+    handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as stream:
+        stream.write(text)
+    os.replace(path + ".new", path)
+
+
+def main(words: List[str]) -> int:
+    """Enrol; return an exit code."""
+    try:
+        issued, behind = enrol(words)
+    except (EstError, OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
+        # One of SSL is an OSError as well, and its reason is the readable part.
+        reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+        sys.stderr.write("{}\n".format(" ".join(str(reason).split())[:200]))
+        return 1
+    _put(words[7], behind)
+    _put(words[6], issued)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,324 @@
+"""Certificates by EST: what a link does with them, and the messages of a server."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import authority as made
+from support.ends_certs import moved
+from support.juju import pair
+from support.model_world import spki
+from support.operator_ca import KEY, Authority
+from vpnaas.base import x509
+from vpnaas.base.errors import InputError
+from vpnaas.extras.certificate_actions import given
+from vpnaas.params.enrolment import Enrolment
+from vpnaas.tunnels.ipsec import certificates, cmp, est
+from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
+from vpnaas.vdu.programs import agent
+from vpnaas.vdu.steps import Results
+
+LINK = "s6a"
+SPAN = (0, 9_000_000)
+OPTIONS = {"ipsec-options": "key-type=ecdsa-p256"}
+
+
+def key(word: str) -> bytes:
+    return spki("ED25519 " + base64.b64encode(word.encode()).decode())
+
+
+class Ca:
+    """An operator's root, an issuing authority below it, and its server of EST, in the model."""
+
+    def __init__(self) -> None:
+        self.root = made.certificate(key("op"), "op", "op", key("op"), "01", SPAN, authority=True)
+        self.asked: list[str] = []
+        self.refuses, self.span, self.serial = "", SPAN, 0x0200
+        self.below("one")
+
+    def below(self, name: str) -> None:
+        """Issue by another authority from now on."""
+        self.name = name
+        self.issuing = made.certificate(
+            key("op"), "op", name, key(name), "02", SPAN, authority=True
+        )
+
+    def __call__(self, vdu, words):
+        operation, _, root, certificate, private, request, out, chain = words
+        self.asked.append(operation)
+        if self.refuses:
+            return 1, "", self.refuses
+        first = (cmp.VENDOR_CERTIFICATE, cmp.VENDOR_KEY)
+        again = (certificates.own_file(LINK), key_file(LINK))
+        assert (certificate, private) == (first if operation == "simpleenroll" else again)
+        assert vdu.files[root] == x509.certificate("", self.root).pem
+        asked = x509.request("", vdu.files[request])
+        self.serial += 1
+        vdu.files[out] = made.certificate(
+            key(self.name), self.name, asked.name, base64.b64decode(asked.key),
+            f"{self.serial:04x}", self.span, (asked.name,),
+        )  # fmt: skip
+        vdu.files[chain] = self.issuing + self.root
+        return 0, "", ""
+
+    @property
+    def enrolment(self) -> Enrolment:
+        return Enrolment.parse({"server": "ca.example:8443", "ca-certificate": self.root})
+
+
+def enrolled(ca: Ca):
+    juju, hss, mme, _ = pair("ipsec", credentials="est", **OPTIONS)
+    juju.world.est = ca
+    for charm in (hss, mme):
+        charm.intent = charm.intent.with_enrolment(LINK, ca.enrolment)
+    around(juju, hss, mme)
+    return juju, hss, mme
+
+
+def around(juju, *charms, times: int = 3) -> None:
+    for _ in range(times):
+        for charm in charms:
+            charm.reconcile()
+        juju.settle()
+
+
+def installed(vdu) -> list[str]:
+    """Return the names of the intermediate authorities that strongSwan has."""
+    files = [text for path, text in sorted(vdu.files.items()) if "-chain-" in path]
+    return [made.common_of(text) for text in files]
+
+
+def test_both_ends_enrol_and_come_up_with_an_intermediate_authority():
+    ca = Ca()
+    juju, hss, mme = enrolled(ca)
+    assert ca.asked == ["simpleenroll"] * 2
+    assert hss.states() == mme.states() == {LINK: "up"}
+    assert installed(hss.vdu) == installed(mme.vdu) == ["one"]
+    assert mme.reconcile() == 1
+    assert mme.plans[LINK].steps == ()
+    assert ca.asked == ["simpleenroll"] * 2
+
+
+def test_renewal_changes_the_issuing_authority_and_the_tunnel_stays_up():
+    ca = Ca()
+    ca.span = (900_000, 1_300_000)
+    juju, hss, mme = enrolled(ca)
+    before = mme.plans[LINK].state.public_key
+    juju.world.clock = 1_200_000
+    ca.span = (1_100_000, 2_000_000)
+    ca.below("two")
+    for _ in range(4):
+        around(juju, mme, hss, times=1)
+        assert juju.world.ping(mme.vdu, "172.16.6.129")
+    assert set(ca.asked[2:]) == {"simplereenroll"}
+    assert mme.plans[LINK].state.public_key != before
+    assert hss.states() == mme.states() == {LINK: "up"}
+    assert installed(hss.vdu) == installed(mme.vdu) == ["two"]
+    assert next_key_file(LINK) not in mme.vdu.files
+
+
+def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
+    ca = Ca()
+    ca.span = (900_000, 1_300_000)
+    juju, hss, mme = enrolled(ca)
+    (before,) = mme.vdu.charon.sas
+    juju.world.clock = 1_200_000
+    ca.refuses = "[Errno 111] Connection refused\n"
+    mme.reconcile(), mme.reconcile()
+    assert mme.vdu.charon.sas == [before]
+    assert mme.states() == {LINK: "up"}
+    told = " ".join(mme.plans[LINK].waiting)
+    assert "waits for a certificate by EST: the EST server gave none: [Errno 111] Conn" in told
+
+
+def test_a_peer_whose_chain_does_not_lead_to_our_root_is_refused():
+    ca, other = Ca(), Ca()
+    other.root = made.certificate(key("x"), "x", "x", key("x"), "01", SPAN, authority=True)
+    other.issuing = made.certificate(key("x"), "x", "one", key("one"), "02", SPAN, authority=True)
+    juju, hss, mme, _ = pair("ipsec", credentials="est", **OPTIONS)
+    for charm, whose in ((hss, ca), (mme, other)):
+        juju.world.est = whose
+        charm.intent = charm.intent.with_enrolment(LINK, whose.enrolment)
+        charm.reconcile()
+    juju.world.est = lambda vdu, words: (ca if vdu is hss.vdu else other)(vdu, words)
+    around(juju, hss, mme)
+    assert hss.states() != {LINK: "up"}
+    assert "certificate" in hss.plans[LINK].problems[0]
+    assert hss.vdu.charon.sas == []
+
+
+@pytest.mark.parametrize(("word", "line"), [("", "relaxed"), (",revocation=strict", "strict")])
+def test_the_operator_says_whether_revocation_must_be_known(word, line):
+    ca = Ca()
+    juju, hss, mme, _ = pair("ipsec", credentials="est", **{
+        "ipsec-options": "key-type=ecdsa-p256" + word
+    })  # fmt: skip
+    juju.world.est = ca
+    for charm in (hss, mme):
+        charm.intent = charm.intent.with_enrolment(LINK, ca.enrolment)
+    around(juju, hss, mme, times=2)
+    assert f"revocation = {line}\n" in mme.vdu.files["/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"]
+
+
+def test_est_has_no_recipient():
+    juju, hss, mme, _ = pair("ipsec", credentials="est")
+    params = {"server": "ca:1", "ca-certificate": Ca().root, "recipient": "/CN=ra"}
+    with pytest.raises(InputError, match="set-enrolment: recipient: EST has none; allowed: auto"):
+        mme.intent.with_enrolment(LINK, Enrolment.parse(params))
+
+
+def test_an_operators_certificate_may_come_with_its_chain():
+    ca = Ca()
+    leaf = made.certificate(key("one"), "one", "s6a-1", key("k"), "0300", SPAN, ("s6a-1",))
+    found = given({"certificate": leaf + ca.issuing, "ca-certificate": ca.root})
+    assert found.certificate.names == ("s6a-1",)
+    assert x509.path_to(found.root, found.certificate, found.chain) == found.chain
+    with pytest.raises(InputError, match="set-certificate: certificate: 5 certificates are too"):
+        given({"certificate": leaf + 4 * ca.issuing, "ca-certificate": ca.root})
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+class Cell:
+    """A VDU's folder with a vendor's certificate, and a server that this machine runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ca = folder, Authority(folder / "ca")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.ca.make("127.0.0.1", port)
+        self.server = f"127.0.0.1:{port}"
+        for part in ("vdu/own/vendor", f"vdu/own/{LINK}", "vdu/swanctl/private"):
+            (folder / part).mkdir(parents=True)
+        for name, path in (("key", cmp.VENDOR_KEY), ("pem", cmp.VENDOR_CERTIFICATE)):
+            self.at(path).write_text(self.ca.text(f"device.{name}"))
+        self.request(key_file(LINK), request_file(LINK))
+        self.request(next_key_file(LINK), next_request_file(LINK))
+
+    def at(self, path: str) -> Path:
+        return Path(moved(path, self.folder, "vdu"))
+
+    def request(self, private: str, path: str) -> None:
+        self.ca.openssl(*KEY, "-out", str(self.at(private)))
+        self.ca.openssl(
+            "req", "-new", "-config", "/dev/null", "-key", str(self.at(private)), "-subj",
+            "/CN=s6a-1", "-addext", "subjectAltName=DNS:s6a-1", "-out", str(self.at(path)),
+        )  # fmt: skip
+
+    def enrol(self, server: str = "", root: str = "root", own: str = "") -> tuple[str, str]:
+        """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
+        words = {"server": server or self.server, "ca-certificate": self.ca.text(f"{root}.pem")}
+        steps = [s.to_json() for s in est.enrol(LINK, "s6a-1", Enrolment.parse(words), own)]
+        for step in steps:
+            for name, value in step.items():
+                if isinstance(value, str):
+                    step[name] = str(self.at(value))
+                elif isinstance(value, list):
+                    step[name] = [str(self.at(each)) for each in value]
+        done = agent.execute(steps, exclusive=False)
+        assert done["failed"] is None, done["failed"]
+        found = self.at(cmp.enrolled_file(LINK))
+        return (
+            found.read_text() if found.exists() else "",
+            cmp.refusal(LINK, Results(done["results"])),
+        )
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
+    cell = Cell(tmp_path_factory.mktemp("est"))
+    program = Path(made.__file__).with_name("operator_ca.py")
+    with subprocess.Popen([sys.executable, str(program), str(cell.ca.folder), "serve"]) as server:
+        host, _, port = cell.server.partition(":")
+        until = time.monotonic() + 20
+        while socket.socket().connect_ex((host, int(port))):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        yield cell
+        server.terminate()
+
+
+def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(cell: Cell) -> None:
+    text, refusal = cell.enrol()
+    assert refusal == ""
+    first = x509.certificate("", text)
+    assert first.names == ("s6a-1",)
+    brought = [x509.certificate("", one) for one in x509.bundle(
+        cell.at(cmp.chain_file(LINK)).read_text())]  # fmt: skip
+    assert x509.path_to(x509.authority("", cell.ca.text("root.pem")), first, brought)
+    own = cell.at("/etc/osm-vpnaas/own.crt")
+    own.write_text(text)
+    text, refusal = cell.enrol(own=str(own))
+    assert refusal == ""
+    assert x509.certificate("", text).key != first.key
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"root": "vendor"}, "unable to get local issuer certificate"),
+        ({"server": "localhost:{}"}, "Hostname mismatch"),
+        ({"server": "127.0.0.1:1"}, "Connection refused"),
+        ({"server": "127.0.0.1:{}/nothing"}, "cacerts: HTTP 403 Forbidden"),
+        ({"own": "device"}, "simplereenroll: HTTP 403 Forbidden"),
+        ({"own": "nothing"}, "No such file or directory"),
+        ({"own": "root"}, "ALERT"),
+    ],
+    ids=["false CA", "other name", "down", "no such label", "not the one in use", "no file", "CA"],
+)
+def test_an_enrolment_that_is_not_in_order_brings_nothing(
+    cell: Cell, options: dict[str, str], sentence: str
+) -> None:
+    port = cell.server.partition(":")[2]
+    options = {name: value.format(port) for name, value in options.items()}
+    if "own" in options:
+        options["own"] = str(cell.ca.folder / (options["own"] + ".pem"))
+        kept = cell.at(key_file(LINK)).read_bytes()
+        whose = Path(options["own"]).with_suffix(".key")
+        cell.at(key_file(LINK)).write_bytes(whose.read_bytes() if whose.exists() else kept)
+    try:
+        text, refusal = cell.enrol(**options)
+    finally:
+        if "own" in options:
+            cell.at(key_file(LINK)).write_bytes(kept)
+    assert text == ""
+    assert sentence in refusal
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (202, "the server has not decided yet; it is asked again"),
+        (401, "simpleenroll: HTTP 401 Unauthorized no such cell"),
+        (503, "simpleenroll: HTTP 503 Service Unavailable no such cell"),
+    ],
+)
+def test_an_answer_that_is_no_certificate_is_told(cell: Cell, status: int, sentence: str) -> None:
+    cell.ca.set(status=status)
+    try:
+        assert cell.enrol() == ("", sentence)
+    finally:
+        cell.ca.set(status=200)
+
+
+def test_a_request_that_another_key_signed_is_refused_by_the_server(cell: Cell) -> None:
+    path = cell.at(request_file(LINK))
+    good = path.read_text()
+    der = bytearray(base64.b64decode(x509.request("", good).text))
+    der[-1] ^= 1
+    path.write_text(x509.armour(base64.b64encode(der).decode(), x509.REQUEST))
+    try:
+        text, refusal = cell.enrol()
+    finally:
+        path.write_text(good)
+    assert text == ""
+    assert "simpleenroll: HTTP 403" in refusal
