@@ -17,7 +17,7 @@ from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
 Digits = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
-Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F]{32}$")]
+Key = Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{32}|store)$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 
 

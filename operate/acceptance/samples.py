@@ -47,6 +47,13 @@ def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
         "show-qos": Sample({}),
         "configure-monitoring": Sample({}),
         "add-peer": Sample({**of_link, **stranger}),
+        "fetch-preshared-key": Sample(
+            {
+                **{**of_link, "name": "acceptance", "store": "https://192.0.2.1:8200"},
+                **{"ca-certificate": "none", "path": "a/b", "token": "none"},
+            },
+            "has no such peer",
+        ),
         "delete-peer": Sample({**of_link, "name": "acceptance"}),
         "show-csr": Sample(of_link, "certificate"),
         "set-certificate": Sample(

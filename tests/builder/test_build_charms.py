@@ -159,6 +159,7 @@ def test_the_library_needs_no_python_newer_than_the_proxy_machines(tree):
 ABOUT_LINKS = {
     *("configure", "rotate-keys", "add-peer", "delete-peer", "restart", "show-status"),
     *("revoke-peer", "show-csr", "set-certificate", "set-enrolment"),
+    *("fetch-preshared-key",),
     *("measure-throughput", "measure-latency", "measure-link", "set-qos"),
     *("start-listener", "start-capture", "start-stream", "start-load"),
     *("show-csr", "set-certificate", "revoke-peer"),

@@ -7,6 +7,7 @@ The tests share the service and follow each other.
 from __future__ import annotations
 
 import json
+import secrets
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,11 @@ from typing import Any
 
 import pytest
 from flavours import WAIT, Flavour, once
+from support import openbao
 from test_dispatch import healthy, refused
 from vdus import Site, site
+
+from lab.vim import vca_prefix
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, once]
 
@@ -248,6 +252,64 @@ def test_a_vdu_that_lost_its_keys_says_so(service: Service) -> None:
     status, message = service.message("hss")
     assert status == "blocked"
     assert "run configure-nf again" in message
+    service.act("hss", "configure-nf", **{k.replace("-", "_"): v for k, v in HSS.items()})
+    assert service.message("hss") == ("active", "hss ready, s6a up")
+
+
+def test_the_vdu_fetches_the_keys_from_a_store(
+    service: Service, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """OpenBao stands where the controller is. Of the keys, nothing but the VDU's disk knows."""
+    given = {k.replace("-", "_"): v for k, v in HSS.items()}
+    given.update(operator_key="store", subscriber_key="store")
+    service.out("hss", "rm", "/etc/osm-vpnaas/nf/secrets.json")
+    told = service.act("hss", "configure-nf", **given)
+    assert told["state"] == "failed"
+    assert service.message("hss")[0] == "blocked"
+    assert "run configure-nf again, or fetch-keys" in service.message("hss")[1]
+    op, k, own = (secrets.token_hex(16) for _ in range(3))
+    address = f"{service.vim.management_network().gateway}:8200"
+    folder = tmp_path_factory.mktemp("bao")
+    with openbao.running(folder, address, vca_prefix(service.home)) as bao:
+        bao.put("core/epc", **{"operator-key": op, "subscriber-key": k})
+        bao.put("core/one", **{"subscriber-key": own})
+        where = {"store": bao.url, "ca-certificate": bao.root}
+
+        def fetch(path: str, **more: str) -> dict[str, str]:
+            return {**where, "path": path, "token": bao.token(), **more}
+
+        used = fetch("secret/core/epc")
+        assert service.act("hss", "fetch-keys", **used)["state"] == "ready"
+        assert service.message("hss") == ("active", "hss ready, s6a up")
+        for wrong, sentence in (
+            (used, "fetch-keys: ALARM: the store does not know the wrapping token."),
+            (fetch("secret/core/none"), "fetch-keys: the store has nothing at secret/core/none"),
+            (fetch("secret/core/one"), "fetch-keys: secret/core/one has no field operator-key"),
+            (fetch("core"), "fetch-keys: path: 'core' is not the path of a secret"),
+            (fetch("secret/core/one", imsi="1"), "fetch-keys: imsi: '1' is not"),
+        ):
+            assert refused(service.model, "hss", "fetch-keys", **wrong).startswith(sentence)
+        imsi = "242881234509999"
+        new = {"imsi": imsi, "msisdn": "24288880009999", "subscriber-key": "store"}
+        sentence = refused(service.model, "hss", "add-subscriber", **new)
+        assert "no key of 242881234509999 was fetched; allowed: run fetch-keys first" in sentence
+        assert service.act("hss", "fetch-keys", **fetch("secret/core/one", imsi=imsi)) == {
+            "fetched": imsi
+        }
+        after = fetch("secret/core/epc")
+    sentence = refused(service.model, "hss", "fetch-keys", **after)
+    assert sentence.startswith("fetch-keys: the store does not answer")
+    status, message = service.message("hss")
+    assert status == "active"
+    assert "hss ready (the last fetch from the secret store failed, what was there" in message
+    sentence = refused(service.model, "mme", "fetch-keys", **after)
+    assert sentence == "the mme has no keys of operator and subscribers"
+    for secret in (op, k, own):
+        found = ["grep", "-rlF", secret, str(service.home), "--exclude-dir=disk"]
+        done = subprocess.run(found, capture_output=True, text=True, check=False)
+        assert done.stdout == ""
+    held = service.out("hss", "cat", "/etc/osm-vpnaas/nf/secrets.json")
+    assert (op in held, k in held) == (True, True)
     service.act("hss", "configure-nf", **{k.replace("-", "_"): v for k, v in HSS.items()})
     assert service.message("hss") == ("active", "hss ready, s6a up")
 

@@ -598,7 +598,7 @@ def test_options_survive_being_stored():
     text = (
         "cert-lifetime=3600,child-mbytes=5000,child-packets=100000,child-rekey=600,copy-df=no,"
         "copy-dscp=yes,dpd-delay=30,encap=yes,esn=no,ike-rekey=3600,key-type=ecdsa-p256,mobike=yes,"
-        "pool=10.60.0.0/24,replay-window=0,same-address=yes,start=trap"
+        "pool=10.60.0.0/24,replay-window=0,revocation=strict,same-address=yes,start=trap"
     )
     assert {part.partition("=")[0] for part in text.split(",")} == set(OPTIONS)
     params = link_params(

@@ -166,10 +166,29 @@ def test_ends_that_differ_stop_every_change_but_the_keys_are_kept() -> None:
 
 
 def test_without_keys_or_engine_there_is_one_sentence() -> None:
-    with pytest.raises(VpnaasError, match="run configure-nf again"):
-        reconcile(Vdu(), function_state("hss", given=None))
+    outcome = reconcile(Vdu(), function_state("hss", given=None))
+    # Not refused: fetch-keys brings them.
+    assert (outcome.bad, outcome.refused) == (True, False)
+    assert outcome.reason.endswith("run configure-nf again, or fetch-keys")
     with pytest.raises(VpnaasError, match="no container engine"):
         reconcile(Vdu(engine=None), function_state("hss"))
+
+
+def test_a_store_that_failed_is_told_and_what_runs_goes_on() -> None:
+    vdu = Vdu()
+    reconcile(vdu, function_state("hss"))
+    vdu.files["/etc/osm-vpnaas/nf/secrets.json.state"] = "the store does not answer"
+    vdu.restarted.clear()
+    outcome = reconcile(vdu, function_state("hss", given=None))
+    assert outcome.summary() == (
+        "hss ready (the last fetch from the secret store failed, what was there stays: the store"
+        " does not answer)"
+    )
+    assert vdu.restarted == []
+    # Keys that the operator gives end the matter.
+    other = attr.evolve(SECRETS, subscriber_key="0" * 32)
+    assert reconcile(vdu, function_state("hss", given=other)).summary() == "hss ready"
+    assert reconcile(vdu, function_state("hss", given=None)).summary() == "hss ready"
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,16 @@ from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
 from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
+from vpnaas.params.secret_store import SecretReference
 from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes, run
 
-from . import params, part, pdn, plan, units
+from . import params, part, pdn, plan, units, values
 from .milenage import opc
-from .model import End
-from .params import Common, Secrets
+from .model import SECRETS_FILE, End, subscriber_file
+from .params import NONE, Common, Secrets
 
 logger = logging.getLogger(__name__)
 
@@ -226,6 +228,26 @@ class NfCharm(VnfCharm):
             raise VpnaasError(outcome.reason)
         self.environment.store(NF_KEY, params.to_json(asked))
         return outcome.details
+
+    @action("fetch-keys")
+    def _fetch_keys(self, given: Params) -> Mapping[str, Any]:
+        if self.kind not in params.WITH_SECRETS:
+            raise VpnaasError("the {} has no keys of operator and subscribers".format(self.kind))
+        asked, where = self._configured(), "fetch-keys"
+        reference = SecretReference.parse(given, where)
+        imsi, file, forms = str(given.get("imsi", NONE)), SECRETS_FILE, dict(params.KEY_FORMS)
+        if imsi != NONE:
+            imsi = values.imsi_of(where + ": imsi", imsi, asked.plmn)
+            file = subscriber_file(imsi)
+            del forms["operator_key"]
+        with self._vdu() as vdu:
+            results = vdu.execute([secret_store.fetch("keys", reference, forms, file)]).check()
+        reason = secret_store.refusal("keys", results)
+        if imsi == NONE:
+            outcome = self._reconcile_for(Request(wait=ACTION_WAIT))  # The status tells it too.
+        if reason:
+            raise VpnaasError("{}: {}".format(where, reason))
+        return outcome.details if imsi == NONE else {"fetched": imsi}
 
     @action("restart-nf")
     def _restart_nf(self, given: Params) -> Mapping[str, Any]:

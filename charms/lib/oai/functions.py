@@ -6,28 +6,40 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import read, which
+from vpnaas.vdu.steps import read, remove, which
 
 from . import cql, hss, meters, params, pdn, plan, provision, statistics, values
 from .charm import NfCharm
 from .milenage import opc
-from .model import SECRETS_FILE
+from .model import SECRETS_FILE, subscriber_file
 from .params import Hss, Secrets, SpgwU
 
 
 class KeyedCharm(NfCharm):
     """A network function with subscribers, whose keys are on its VDU."""
 
-    def _keys(self, vdu: Vdu, where: str, given: Params) -> Secrets:
+    def _keys(self, vdu: Vdu, where: str, imsi: str, given: Params) -> Secrets:
         """Return the keys of a subscriber: those of the range, or K as an action gives it."""
-        kept = vdu.execute([read("secrets", SECRETS_FILE)], exclusive=False)
+        steps = [read("secrets", SECRETS_FILE), read("own", subscriber_file(imsi))]
+        kept = vdu.execute(steps, exclusive=False)
         secrets = Secrets.from_json(kept.text("secrets"))
         if not secrets:
             raise VpnaasError("the VDU does not hold the keys; run configure-nf again")
-        key = str(given.get("subscriber-key", "same"))
+        at, key = where + ": subscriber-key", str(given.get("subscriber-key", "same"))
         if key == "same":
             return secrets
-        return params.with_key(secrets, where + ": subscriber-key", key)
+        if key == params.STORE:
+            key = params.fetched_key(kept.text("own"))
+            if not key:
+                raise InputError(
+                    at, "no key of {} was fetched".format(imsi), "run fetch-keys first"
+                )
+        return params.with_key(secrets, at, key)
+
+    def _added(self, vdu: Vdu, imsi: str) -> None:
+        """Remove the key that was fetched for a subscriber; the database has it now."""
+        files = (subscriber_file(imsi) + end for end in ("", ".for", ".state"))
+        vdu.execute([remove(file, file) for file in files], exclusive=False).check()
 
     def _engine(self, vdu: Vdu) -> str:
         return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
@@ -48,13 +60,14 @@ class HssCharm(KeyedCharm):
         msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
         with self._vdu() as vdu:
             engine = self._engine(vdu)
-            secrets = self._keys(vdu, where, given)
+            secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
             common = hss.subscription(asked, secrets, derived)
             first, second = provision.subscriber(imsi, msisdn, common)
             rows = self._cql(vdu, engine, [first])
             cql.applied(rows, imsi)
             self._cql(vdu, engine, [second])
+            self._added(vdu, imsi)
         return {"added": imsi, "msisdn": msisdn}
 
     @action("remove-subscriber")

@@ -30,10 +30,11 @@ class AmfCharm(KeyedCharm):
         imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
         allowed = _allowed(asked, where + ": slices", str(given.get("slices", "all")))
         with self._vdu() as vdu:
-            secrets = self._keys(vdu, where, given)
+            secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
             added = provision_5g.authentication([imsi], secrets.subscriber_key, derived)
             self._sql(vdu, [added] + _subscription(asked, imsi, allowed))
+            self._added(vdu, imsi)
         return {"added": imsi, "slices": sorted({str(one["slice"]) for one in shown(allowed)})}
 
     @action("remove-subscriber")

@@ -8,6 +8,14 @@ from vpnaas.base import fields
 BASE = "/etc/osm-vpnaas/nf"
 TLS = BASE + "/tls"
 SECRETS_FILE = BASE + "/secrets.json"
+"""OP and K, as `params.Secrets` writes them."""
+
+
+def subscriber_file(imsi: str) -> str:
+    """Return where K of a subscriber waits for `add-subscriber`."""
+    return "{}/subscriber-{}.json".format(BASE, imsi)
+
+
 DATABASE_FILE = BASE + "/database-password"
 """Made on the VDU, for functions of the same VDU."""
 LIBRARY = "/usr/local/lib/osm-vpnaas"

@@ -20,6 +20,11 @@ OAI = "oai"
 NONE = "none"
 SOFTWARE = (OAI, NONE)
 SECRET_NAMES = ("operator-key", "subscriber-key")
+STORE = "store"
+"""In place of a key: the VDU fetches it from a secret store."""
+_FORM = ("[0-9A-Fa-f]{32}", "32 hexadecimal digits")
+KEY_FORMS = {name.replace("-", "_"): (name, *_FORM) for name in SECRET_NAMES}
+"""The keys as fields of a secret, see `vpnaas.vdu.secret_store.fetch`."""
 MASK = "*" * 8
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_SUBSCRIBERS = 100000
@@ -558,11 +563,22 @@ def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
 
 
 def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optional[Secrets]:
-    """Parse the keys `configure-nf` was given, None for a network function without them."""
+    """Parse the keys `configure-nf` was given, None if it was given none."""
     if kind not in WITH_SECRETS:
         return None
     reader = _Reader(given, where)
+    if any(reader.text(name) == STORE for name in SECRET_NAMES):
+        for name in SECRET_NAMES:
+            if reader.text(name) != STORE:
+                raise InputError(reader.at(name), "the other key is of a store", STORE)
+        return None
     return Secrets(*(values.key(reader.at(n), reader.text(n)) for n in SECRET_NAMES))
+
+
+def fetched_key(text: Optional[str]) -> str:
+    """Return K of the file that a fetch wrote, "" without one."""
+    found = fields.json_object("VDU: key", text) if text else {}
+    return str(found.get("subscriber_key", ""))
 
 
 def with_key(secrets: Secrets, where: str, key: str) -> Secrets:

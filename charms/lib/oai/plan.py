@@ -14,6 +14,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import VduError, VpnaasError
 from vpnaas.base.links import IPSEC
 from vpnaas.extras.extra import Extra
+from vpnaas.vdu import secret_store
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -142,6 +143,7 @@ class Plan:
     Attributes:
         uu: Our address on Uu or NWu.
         authority: Certificate of the authority of an N3IWF's own, base64 of DER.
+        note: What else the status tells.
     """
 
     steps: Tuple[Step, ...] = ()
@@ -152,6 +154,7 @@ class Plan:
     waiting: Tuple[str, ...] = ()
     uu: str = ""
     authority: str = ""
+    note: str = ""
 
 
 @attr.frozen
@@ -303,6 +306,7 @@ def closed_gates(function_state: FunctionState) -> List[str]:
 def observe_steps(function_state: FunctionState) -> List[Step]:
     """Return the round trip that looks at the network function."""
     steps = [which("nf/engine", ENGINES), read("nf/secrets", SECRETS_FILE)]
+    steps.append(secret_store.observe("nf/store", SECRETS_FILE))
     for name in CONTAINERS[function_state.kind]:
         steps.append(read("nf/unit/" + name, units.unit_path(name)))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
@@ -343,17 +347,22 @@ def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan
     """Decide which steps lead from what was observed to what is wanted.
 
     Raises:
-        VpnaasError: The VDU cannot run network functions, or the keys are not known.
+        VpnaasError: The VDU cannot run network functions.
     """
+    note = ""
+    if not function_state.given:
+        note = secret_store.last_refusal("nf/store", results)
+    return attr.evolve(_plan(function_state, results, opc), note=note)
+
+
+def _plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
     if function_state.params.software == NONE:
         return Plan(steps=tuple(_absent(function_state, results)))
     path = engine(results)
     secrets = function_state.given or Secrets.from_json(results.text("nf/secrets"))
     if function_state.kind in WITH_SECRETS and not secrets:
-        raise VpnaasError(
-            "{}: the VDU does not hold the operator's and the subscribers' keys; "
-            "run configure-nf again".format(function_state.kind)
-        )
+        missing = "the VDU does not hold the operator's and the subscribers' keys"
+        return Plan(problems=(missing + "; run configure-nf again, or fetch-keys",))
     keep = _keep_secrets(function_state, secrets, results)
     waiting, uu, authority = lacking(function_state), "", ""
     air = _air(function_state.params)
@@ -417,6 +426,7 @@ def _keep_secrets(function_state: FunctionState, secrets: Secrets, results: Resu
     return [
         make_directory("nf/base", BASE, 0o700),
         write("nf/keep", SECRETS_FILE, secrets.to_json(), 0o600),
+        remove("nf/not-of-store", secret_store.state_file(SECRETS_FILE)),
     ]
 
 
@@ -568,6 +578,7 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
             reason += "; not ready for {} s, {} restarts, see /var/log/{}.log".format(
                 late, restarts, CONTAINERS[kind][-1]
             )
+    reason = "; ".join(text for text in (reason, plan.note) if text)
     details = {
         "state": state,
         "reason": reason,

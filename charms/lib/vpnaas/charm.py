@@ -13,13 +13,16 @@ from vpnaas.experimenting import ExperimentingCharm
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.intent import Intent, manual_peer
+from vpnaas.params.intent import STORE, Intent, manual_peer
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import link_qos
+from vpnaas.params.secret_store import SecretReference
 from vpnaas.plan import shares
 from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome
+from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import ensure_key
 
 
@@ -161,8 +164,10 @@ class VnfCharm(ExperimentingCharm):
                 if p.name == "man-" + peer.name and p.prefixes == peer.allowed_prefixes:
                     if p.public_key == peer.public_key:
                         return ()
-            told = plan.problems + plan.waiting
+            told = plan.problems + (() if peer.stored else plan.waiting)
             reasons = [text for text in told if text.startswith(peer.name + ":")]
+            if peer.stored and not plan.unusable:
+                return reasons  # Its key is fetched next.
             return reasons or list(plan.problems) or ["peer refused"]
 
         outcome = self._change_intent(self._intent().with_peer(peer), refusals)
@@ -173,6 +178,28 @@ class VnfCharm(ExperimentingCharm):
         state = outcome.plans[peer.link].state
         _, wrapped = state.agreed.get("man-" + peer.name, (None, "")) if state else (None, "")
         return dict(told, **{"wrapped-preshared-key": wrapped}) if wrapped else told
+
+    @action("fetch-preshared-key")
+    def _fetch_preshared_key(self, params: Params) -> Dict[str, Any]:
+        link, where = self._one_link(params), "fetch-preshared-key"
+        name = str(params.get("name", ""))
+        peer = self._intent().peers.get((link, name))
+        if peer is None or not peer.stored:
+            raise InputError(
+                where + ": name",
+                "{} has no such peer {}".format(link, fields.shown(name)),
+                "one that add-peer was given with public-key {}".format(STORE),
+            )
+        reference = SecretReference.parse(params, where)
+        file = preshared.preshared_file(link, "man-" + name)
+        with self._vdu() as vdu:
+            step = secret_store.fetch("psk", reference, preshared.FETCHED, file, text=True)
+            results = vdu.execute([step]).check()
+        outcome = self._reconcile_now()  # The status tells also what failed.
+        reason = secret_store.refusal("psk", results)
+        if reason:
+            raise VpnaasError("{}: {}".format(where, reason))
+        return self._view(outcome, frozenset([link]), name)
 
     @action("delete-peer")
     def _delete_peer(self, params: Params) -> Dict[str, Any]:

@@ -28,6 +28,8 @@ OFF = "none"
 DOCUMENT_VERSION = 1
 CERTIFICATE = "certificate"
 """In place of the public key of a manual peer: a certificate proves it."""
+STORE = "store"
+"""In place of it: a preshared key that the VDU fetches from a secret store proves it."""
 KEEP_QOS = -1
 """`five-qi` of `configure` that leaves the quality of service as it is."""
 
@@ -104,7 +106,8 @@ class ManualPeer:
 
     Attributes:
         public_key: Its key, "" for one that a certificate proves; for one that a preshared key
-            proves, the key that this is encrypted to.
+            proves, the key that this is encrypted to, "" if it comes from a secret store.
+        stored: Whether its preshared key comes from a secret store.
         identity: Its IKE identity.
     """
 
@@ -115,6 +118,7 @@ class ManualPeer:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     keepalive: int = 0
     identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)
+    stored: bool = False
 
     @property
     def asks(self) -> bool:
@@ -126,7 +130,7 @@ class ManualPeer:
         return {
             "link": self.link,
             "name": self.name,
-            "public-key": self.public_key or CERTIFICATE,
+            "public-key": self.public_key or (STORE if self.stored else CERTIFICATE),
             "endpoint": fields.show_endpoint(*self.endpoint) if self.endpoint else "none",
             "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or pools.ASKS,
             "keepalive": self.keepalive,
@@ -226,6 +230,12 @@ class Intent:
                 "add-peer: link",
                 "{} has no VPN".format(peer.link),
                 "a link that `configure` set to {}".format(" or ".join(KEYED)),
+            )
+        if peer.stored and (params.technology, params.ipsec.credentials) != (IPSEC, PSK):
+            raise InputError(
+                "add-peer: public-key",
+                "{} has no preshared key of a store".format(peer.link),
+                "a link with credentials {}".format(PSK),
             )
         if params.technology == IPSEC:
             _check_credentials(peer, params.ipsec.credentials)
@@ -475,11 +485,13 @@ def _check_credentials(peer: ManualPeer, credentials: str) -> None:
             "a link with other credentials than {}".format(CERT),
         )
     wraps = fields.ipsec_key_type(peer.public_key) == fields.RSA
-    good = {PUBKEY: bool(peer.public_key), PSK: wraps}.get(credentials, not peer.public_key)
+    good = {PUBKEY: bool(peer.public_key), PSK: wraps or peer.stored}.get(
+        credentials, not peer.public_key
+    )
     if not good:
         allowed = {
             PUBKEY: "the public key of the peer",
-            PSK: "an RSA key of 3072 bits, to which the VDU encrypts the preshared key",
+            PSK: "an RSA key of 3072 bits, to which the VDU encrypts the preshared key, or store",
         }
         raise InputError(
             "add-peer: public-key",
@@ -490,7 +502,7 @@ def _check_credentials(peer: ManualPeer, credentials: str) -> None:
 
 def _any_key(where: str, text: str) -> str:
     """Parse a public key; its length tells the technology, which only the link knows."""
-    if text == CERTIFICATE:
+    if text in (CERTIFICATE, STORE):
         return ""
     return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
 
@@ -522,4 +534,5 @@ def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPee
         endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", 0), 0, 65535),
         identity=name if identity in AUTO else fields.ike_identity(at("ike-identity"), identity),
+        stored=text("public-key") == STORE,
     )

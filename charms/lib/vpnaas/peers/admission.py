@@ -222,7 +222,11 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
     name = "man-" + manual.name
     try:
         proof = (context.proofs or {}).get(name, Proof())
-        if bool(manual.public_key) != (context.proofs is None):
+        if manual.stored and context.params.ipsec.credentials != PSK:
+            raise InputError(
+                manual.name, "its preshared key is of a store", "credentials psk; add it again"
+            )
+        if bool(manual.public_key or manual.stored) != (context.proofs is None):
             raise InputError(
                 manual.name,
                 "it has {}".format("a public key" if manual.public_key else "a certificate"),
@@ -243,7 +247,12 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
             agreed = context.preshared_ids.get(name)
             if agreed is None:
                 return _Request(
-                    name, waiting=("{}: waiting for its preshared key".format(manual.name),)
+                    name,
+                    waiting=(
+                        "{}: waiting for its preshared key{}".format(
+                            manual.name, ", see fetch-preshared-key" if manual.stored else ""
+                        ),
+                    ),
                 )
             preshared = agreed
         peer = attr.evolve(
@@ -316,7 +325,7 @@ def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
 
 
 def _from_manual(manual: ManualPeer, technology: str, proof: Proof) -> Peer:
-    if not proof.certificate:
+    if not proof.certificate and not manual.stored:
         key_form(technology)("{}: its key".format(manual.name), manual.public_key)
     return Peer(
         name="man-" + manual.name,

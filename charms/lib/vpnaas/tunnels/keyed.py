@@ -16,6 +16,7 @@ from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import KeyState, Peer
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, Technology
+from vpnaas.vdu import secret_store
 from vpnaas.vdu.steps import Results, Step
 
 AGAIN = "again/"
@@ -122,7 +123,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def plan(self, inputs: LinkInputs, state: Keys, admission: Admission, mtu: int) -> LinkPlan:
         """Decide what a link with these peers should be."""
         charm_state, link = inputs.charm_state, inputs.link
-        waiting = list(admission.waiting)
+        waiting = list(admission.waiting) + _late(inputs)
         steps: List[Step] = []
         if not state.next_public_key:
             if link in charm_state.rotate or self.due(inputs, state):
@@ -219,8 +220,11 @@ def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> L
         steps += preshared.observe_wrap_key(link, prefix)
     for remote in charm_state.remotes.get(link, ()):
         steps += preshared.observe(link, remote.peer_name, prefix)
-    for name in _wrapped_for(charm_state, link):
+    for name in [*_wrapped_for(charm_state, link), *_stored_for(charm_state, link)]:
         steps += preshared.observe(link, name, prefix)
+    for name in _stored_for(charm_state, link) if not prefix else ():
+        file = preshared.preshared_file(link, name)
+        steps.append(secret_store.observe(_state_id(link, name), file))
     return steps
 
 
@@ -228,7 +232,28 @@ def _wrapped_for(charm_state: CharmState, link: str) -> Dict[str, str]:
     """Return the wrap keys of manual peers that a preshared key proves, by the peer's name."""
     if charm_state.intent.links[link].ipsec.credentials != PSK:
         return {}
-    return {"man-" + peer.name: peer.public_key for peer in charm_state.intent.manual(link)}
+    manual = charm_state.intent.manual(link)
+    return {"man-" + peer.name: peer.public_key for peer in manual if not peer.stored}
+
+
+def _stored_for(charm_state: CharmState, link: str) -> List[str]:
+    """Return the manual peers whose preshared key comes from a secret store."""
+    if charm_state.intent.links[link].ipsec.credentials != PSK:
+        return []
+    return ["man-" + peer.name for peer in charm_state.intent.manual(link) if peer.stored]
+
+
+def _late(inputs: LinkInputs) -> List[str]:
+    """Return why keys were not fetched the last time."""
+    told = []
+    for name in _stored_for(inputs.charm_state, inputs.link):
+        reason = secret_store.last_refusal(_state_id(inputs.link, name), inputs.results)
+        told += ["{}: {}".format(name[len("man-") :], reason)] if reason else []
+    return told
+
+
+def _state_id(link: str, peer: str) -> str:
+    return "{}/psk/{}/state".format(link, peer)
 
 
 def _agreements(
@@ -271,6 +296,9 @@ def _agreed(inputs: LinkInputs) -> Dict[str, Tuple[Optional[str], str]]:
         (inputs.prepared, AGAIN) if again and inputs.prepared else (inputs.results, "")
     )
     table = {}
+    for name in _stored_for(inputs.charm_state, inputs.link):
+        state = preshared.parse(inputs.link, name, results, prefix)
+        table[name] = (preshared.fetched(state), "")
     for peer, provider, keys, state in _agreements(
         inputs.charm_state, inputs.link, results, prefix
     ):

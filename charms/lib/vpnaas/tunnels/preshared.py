@@ -23,6 +23,9 @@ BITS = 3072
 SWANCTL = "/etc/swanctl"
 """Where strongSwan's form of a key lies, see `ipsec.names`."""
 
+FETCHED = {"key": ("preshared-key", "[A-Za-z0-9+/]{43}=", "base64 of 32 bytes")}
+"""The key as the field of a secret, see `vdu.secret_store.fetch`."""
+
 _PEER = "(?:rel-[0-9]+|man-[a-z0-9-]+)"
 _OAEP = ("-pkeyopt", "rsa_padding_mode:oaep", "-pkeyopt", "rsa_oaep_md:sha256")
 
@@ -187,6 +190,11 @@ def agreement(
         current = current and bool(state.wrapped)
         return (digest(state.wrapped) if current else None), not current
     return (digest(source) if current else None), not current
+
+
+def fetched(state: PresharedState) -> Optional[str]:
+    """Return the identity of a key that came from a secret store, None without one."""
+    return state.made_for if state.usable and state.made_for else None
 
 
 def preshared_file(link: str, peer: str) -> str:

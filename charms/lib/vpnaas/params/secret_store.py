@@ -1,0 +1,66 @@
+"""Where a VDU fetches a secret itself: a store with Vault's API, and a token for one use.
+
+The charm carries the reference and the wrapping token; the secret goes from the store to the VDU.
+"""
+
+import re
+from typing import Any, Mapping
+
+import attr
+
+from vpnaas.base import fields, x509
+from vpnaas.base.errors import InputError
+from vpnaas.base.x509 import Certificate
+
+_SERVER = re.compile(
+    r"\Ahttps://((?:[a-z0-9][a-z0-9.-]{0,252}|\[[0-9a-f:.]{2,45}\]):[0-9]{1,5})/?\Z"
+)
+_TOKEN = re.compile(r"\A[A-Za-z0-9._-]{8,500}\Z")
+_PATH = re.compile(r"\A[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*){1,16}\Z")
+
+
+@attr.frozen
+class SecretReference:
+    """A secret of a store, and what lets a VDU read it once.
+
+    Attributes:
+        server: "host:port" of its HTTPS.
+        root: Certificate of the authority that its own is of.
+        path: "MOUNT/PATH" of a secret of the key/value engine, version 2.
+        token: Wrapping token, good for one use; it is never stored.
+    """
+
+    server: str
+    root: Certificate
+    path: str
+    token: str = attr.field(repr=False)
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any], where: str) -> "SecretReference":
+        """Parse the parameters of an action that fetches a secret."""
+
+        def text(key: str) -> str:
+            return fields.string("{}: {}".format(where, key), params.get(key, "")).strip(" ")
+
+        server = _SERVER.match(text("store"))
+        if not server or not 0 < int(server.group(1).rpartition(":")[2]) < 65536:
+            raise InputError(
+                where + ": store",
+                "{} is not a store".format(fields.shown(text("store"))),
+                "https://host:port, such as https://vault.example:8200",
+            )
+        if not _PATH.match(text("path")):
+            raise InputError(
+                where + ": path",
+                "{} is not the path of a secret".format(fields.shown(text("path"))),
+                "MOUNT/PATH, such as secret/core/epc",
+            )
+        token = params.get("token", "")
+        if not isinstance(token, str) or not _TOKEN.match(token.strip(" ")):
+            # Its text is not shown: most of it may be right.
+            raise InputError(where + ": token", "not a wrapping token", "as the store printed it")
+        given = params.get("ca-certificate", "")
+        if not isinstance(given, str):
+            raise InputError(where + ": ca-certificate", "not text", "PEM, or base64 of DER")
+        root = x509.authority(where + ": ca-certificate", given)
+        return cls(server.group(1), root, text("path"), token.strip(" "))

@@ -1,0 +1,150 @@
+#!/usr/bin/python3
+"""Fetch a secret from a store with the API of Vault (key/value, version 2) into a file.
+
+The request is JSON on standard input, so that no argument vector holds the token:
+{"server", "root", "token", "path", "fields": {name: [field, form, words]}, "file", "text"}.
+`token` is a wrapping token. It is unwrapped once and brings the token that may read `path`, which
+is given back afterwards. Each value must match its form, a regular expression; `words` tells the
+form to people. `file` becomes JSON of all values by name, or with `text` the one value. It stays as
+it is if anything fails. FILE.state then has the reason, else nothing. The answer is
+{"version": N} of the secret.
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import re
+import ssl
+import sys
+from typing import Any, Dict, Tuple
+
+SECONDS = 10
+MOST = 1 << 20
+Json = Dict[str, Any]
+
+
+class StoreError(Exception):
+    """No secret; the text says why, and holds none."""
+
+
+class Store:
+    """A store, which a certificate of the root proves."""
+
+    def __init__(self, server: str, root: str) -> None:
+        host, _, port = server.rpartition(":")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=root)
+        self.connection = http.client.HTTPSConnection(
+            host.strip("[]"), int(port), timeout=SECONDS, context=context
+        )
+
+    def ask(self, method: str, path: str, token: str) -> Tuple[int, Json]:
+        """Return the status and the document of an answer."""
+        try:
+            self.connection.request(method, "/v1/" + path, headers={"X-Vault-Token": token})
+            answer = self.connection.getresponse()
+            body, status = answer.read(MOST), answer.status
+        except (OSError, http.client.HTTPException) as error:
+            # One of SSL is an OSError as well, and its reason is the readable part.
+            untrusted = getattr(error, "verify_message", "")
+            if untrusted:
+                raise StoreError("the store's certificate is not trusted: " + untrusted)
+            raise StoreError("the store does not answer: {}".format(error))
+        if status in (429, 472, 473, 501, 503):
+            raise StoreError("the store is sealed or not the active one (HTTP {})".format(status))
+        try:
+            document = json.loads(body.decode("utf-8")) if body else {}
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise StoreError("HTTP {}: the answer is not of Vault's API".format(status))
+        return status, document
+
+
+def _unwrapped(store: Store, token: str) -> str:
+    """Return the token that a wrapping token brings."""
+    status, document = store.ask("POST", "sys/wrapping/unwrap", token)
+    if status in (400, 403):
+        raise StoreError(
+            "ALARM: the store does not know the wrapping token. It has ended, was mistyped, or was"
+            " used before. If it is new, somebody else has used it: revoke it and change the secret"
+        )
+    found = document.get("auth") or {}
+    if status != 200 or not isinstance(found.get("client_token"), str):
+        raise StoreError("what the token wraps is not a token (HTTP {})".format(status))
+    return str(found["client_token"])
+
+
+def _read(store: Store, token: str, path: str) -> Tuple[Json, int]:
+    """Return the fields of a secret, and its version."""
+    mount, _, rest = path.partition("/")
+    status, document = store.ask("GET", "{}/data/{}".format(mount, rest), token)
+    if status == 403:
+        raise StoreError("the token may not read {}".format(path))
+    data = document.get("data") or {}
+    values = data.get("data")
+    if status == 404 or (status == 200 and values is None):
+        raise StoreError("the store has nothing at {}".format(path))
+    if status != 200 or not isinstance(values, dict):
+        raise StoreError("HTTP {}: {} is no secret of version 2".format(status, path))
+    return values, int((data.get("metadata") or {}).get("version", 0))
+
+
+def fetch(request: Json) -> Tuple[Dict[str, str], int]:
+    """Return the values by name, and the secret's version."""
+    store, path = Store(request["server"], request["root"]), request["path"]
+    token = _unwrapped(store, request["token"])
+    try:
+        values, version = _read(store, token, path)
+    finally:
+        try:
+            store.ask("POST", "auth/token/revoke-self", token)
+        except StoreError:
+            pass  # It ends by itself.
+    result = {}
+    for name, (field, form, words) in request["fields"].items():
+        value = values.get(field)
+        if value is None:
+            there = ", ".join(sorted(map(str, values)))[:200]
+            raise StoreError("{} has no field {}; it has {}".format(path, field, there))
+        if not isinstance(value, str) or not re.match(r"\A(?:{})\Z".format(form), value):
+            raise StoreError("{}: {} is not {}".format(path, field, words))
+        result[name] = value
+    return result, version
+
+
+def _put(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(handle)
+    os.replace(path + ".new", path)
+
+
+def main() -> int:
+    """Do one request; return an exit code."""
+    request = json.loads(sys.stdin.read())
+    file = request["file"]
+    try:
+        values, version = fetch(request)
+    except StoreError as error:
+        told = "".join(c if " " <= c <= "~" else " " for c in str(error))[:400]
+        _put(file + ".state", told)
+        sys.stderr.write(told + "\n")
+        return 1
+    text = json.dumps(values, sort_keys=True)
+    if request["text"]:
+        (text,) = values.values()
+    _put(file, text + "\n")
+    mark = "{}#{}".format(request["path"], version)
+    _put(file + ".for", hashlib.sha256(mark.encode("utf-8")).hexdigest()[:16] + "\n")
+    _put(file + ".state", "")
+    sys.stdout.write(json.dumps({"version": version}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

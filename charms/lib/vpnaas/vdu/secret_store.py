@@ -1,0 +1,62 @@
+"""The step by which a VDU fetches a secret from a store, and what it says."""
+
+import json
+from typing import Mapping, Tuple
+
+from vpnaas.params.secret_store import SecretReference
+from vpnaas.vdu.programs import source
+from vpnaas.vdu.steps import Results, Step, read, run
+
+SECONDS = 60
+Form = Tuple[str, str, str]
+"""Field of the secret, regular expression of its value, and the same in words."""
+
+
+def state_file(file: str) -> str:
+    """Return the file that tells why a file was not fetched the last time, empty if it was."""
+    return file + ".state"
+
+
+def fetch(
+    id: str, reference: SecretReference, fields: Mapping[str, Form], file: str, text: bool = False
+) -> Step:
+    """Return the step that fetches a secret into a file.
+
+    Args:
+        id: Name of the result.
+        reference: What to fetch.
+        fields: The values that are needed, by name.
+        file: Gets JSON of the values by name.
+        text: The file gets the only value itself.
+    """
+    request = {
+        "server": reference.server,
+        "root": reference.root.pem,
+        "token": reference.token,
+        "path": reference.path,
+        "fields": {name: list(form) for name, form in fields.items()},
+        "file": file,
+        "text": text,
+    }
+    program = ("python3", "-I", "-c", source("secret_store.py"))
+    return run(id, *program, stdin=json.dumps(request), any_exit=True, timeout=SECONDS)
+
+
+def refusal(id: str, results: Results) -> str:
+    """Return why a fetch brought nothing, "" if it did."""
+    if results.exit_code(id) == 0:
+        return ""
+    return (results.error(id).splitlines() or ["the VDU did not run it"])[-1]
+
+
+def observe(id: str, file: str) -> Step:
+    """Return the step that reads why the last fetch brought nothing."""
+    return read(id, state_file(file))
+
+
+def last_refusal(id: str, results: Results) -> str:
+    """Return the sentence for the status, "" if the last fetch brought the secret."""
+    told = (results.text(id) or "").strip()
+    return (
+        "the last fetch from the secret store failed, what was there stays: " + told if told else ""
+    )

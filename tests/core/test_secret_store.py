@@ -1,0 +1,208 @@
+"""Secrets that a VDU fetches from a store itself, against OpenBao."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from oai.params import KEY_FORMS, Secrets
+from support import openbao
+from support.juju import pair
+from support.openbao import Bao
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import Intent, manual_peer
+from vpnaas.params.secret_store import SecretReference
+from vpnaas.vdu import secret_store
+from vpnaas.vdu.programs import agent
+from vpnaas.vdu.steps import Results
+
+OP, K = "1006020f0a478bf6b699f15c062e42b3", "449C4B91AEACD0ACE182CF3A5A72BFA1"
+
+
+@pytest.fixture(scope="module")
+def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bao]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with openbao.running(tmp_path_factory.mktemp("bao"), f"127.0.0.1:{port}") as server:
+        server.put("core/epc", **{"operator-key": OP, "subscriber-key": K})
+        server.put("core/short", **{"operator-key": OP, "subscriber-key": "44"})
+        server.put("core/half", **{"operator-key": OP, "other": "x"})
+        yield server
+
+
+class Fetched:
+    """What one fetch did to a file that held other keys before."""
+
+    def __init__(self, bao: Bao, folder: Path, **changes: str) -> None:
+        self.file = folder / "nf/secrets.json"
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text("before")
+        given = {"store": bao.url, "ca-certificate": bao.root, "path": "secret/core/epc", **changes}
+        self.token = given["token"] = changes.get("token") or bao.token()
+        reference = SecretReference.parse(given, "fetch-keys")
+        step = secret_store.fetch("keys", reference, KEY_FORMS, str(self.file))
+        assert self.token not in " ".join(step.body["argv"])
+        assert self.token not in repr(reference)
+        watch = secret_store.observe("seen", str(self.file))
+        done = agent.execute([step.to_json(), watch.to_json()], exclusive=False)
+        assert done["failed"] is None
+        self.answer = json.dumps(done)
+        results = Results(done["results"])
+        self.refusal = secret_store.refusal("keys", results)
+        self.status = secret_store.last_refusal("seen", results)
+
+
+def test_the_vdu_unwraps_the_token_and_gets_the_keys(bao: Bao, tmp_path: Path) -> None:
+    done = Fetched(bao, tmp_path)
+    assert (done.refusal, done.status) == ("", "")
+    assert Secrets.from_json(done.file.read_text()) == Secrets(OP, K.lower())
+    assert stat.S_IMODE(done.file.stat().st_mode) == 0o600
+    for secret in (OP, K, done.token):
+        assert secret not in done.answer
+    assert {path.name for path in done.file.parent.iterdir()} == {
+        "secrets.json", "secrets.json.for", "secrets.json.state",
+    }  # fmt: skip
+
+
+def test_a_token_that_was_used_before_is_an_alarm(bao: Bao, tmp_path: Path) -> None:
+    token = bao.token()
+    assert Fetched(bao, tmp_path, token=token).refusal == ""
+    done = Fetched(bao, tmp_path, token=token)
+    assert done.refusal.startswith("ALARM: the store does not know the wrapping token.")
+    assert "somebody else has used it" in done.refusal
+    assert done.file.read_text() == "before"
+    assert done.status.startswith("the last fetch from the secret store failed, what was there sta")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"token": "s.nosuchtokenhere"}, "ALARM: the store does not know the wrapping token"),
+        ({"token": openbao.ROOT_TOKEN}, "ALARM: the store does not know the wrapping token"),
+        ({"path": "secret/core/nothing"}, "the store has nothing at secret/core/nothing"),
+        ({"path": "secret/ran/epc"}, "the token may not read secret/ran/epc"),
+        ({"path": "secret/core/half"}, "secret/core/half has no field subscriber-key; it has o"),
+        ({"path": "secret/core/short"}, "subscriber-key is not 32 hexadecimal digits"),
+        ({"store": "https://127.0.0.1:1"}, "the store does not answer: [Errno 111] Connection re"),
+        ({"store": "https://localhost:{}"}, "certificate is not trusted: Hostname mismatch"),
+        ({"ca-certificate": "vendor"}, "certificate is not trusted: unable to get local issuer"),
+        ({"store": "https://127.0.0.1:{}1"}, "the store does not answer"),
+    ],
+    ids=["wrong", "not wrapped", "no path", "no right", "no field", "no key", "down", "name", "CA",
+         "no TLS"],
+)  # fmt: skip
+def test_what_is_wrong_is_told_and_the_keys_stay(
+    bao: Bao, tmp_path: Path, changes: dict[str, str], sentence: str
+) -> None:
+    port = bao.address.partition(":")[2]
+    if changes.get("ca-certificate"):
+        changes = {"ca-certificate": bao.other_root}
+    if changes.get("store", "").endswith("{}1"):
+        changes = {"store": f"https://127.0.0.1:{int(port) + 1}"}
+    done = Fetched(bao, tmp_path, **{name: text.format(port) for name, text in changes.items()})
+    assert sentence in done.refusal
+    assert done.refusal in done.status
+    assert done.file.read_text() == "before"
+    for secret in (OP, K, done.token):
+        assert secret not in done.answer
+
+
+def test_a_sealed_store_is_told(bao: Bao, tmp_path: Path) -> None:
+    token = bao.token()
+    with suppress(HTTPError):  # It says that it is sealed.
+        bao.ask("PUT", "sys/seal")
+    done = Fetched(bao, tmp_path, token=token)
+    assert done.refusal == "the store is sealed or not the active one (HTTP 503)"
+    assert done.file.read_text() == "before"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"store": "http://vault.example:8200"}, "fetch-keys: store: 'http://vault.example:8200'"),
+        ({"store": "https://vault.example"}, "is not a store; allowed: https://host:port"),
+        ({"store": "https://vault.example:0"}, "is not a store"),
+        ({"path": "core"}, "'core' is not the path of a secret; allowed: MOUNT/PATH"),
+        ({"path": "secret/../sys/seal"}, "is not the path of a secret"),
+        ({"path": "secret/core?version=1"}, "is not the path of a secret"),
+        ({"token": "s.abc\r\nX-Evil: 1"}, "fetch-keys: token: not a wrapping token"),
+        ({"ca-certificate": "none"}, "fetch-keys: ca-certificate"),
+    ],
+)
+def test_bad_parameters_are_refused(change: dict[str, Any], sentence: str, bao: Bao) -> None:
+    good = {"store": bao.url, "ca-certificate": bao.root, "path": "a/b", "token": "s.12345678"}
+    with pytest.raises(InputError) as refused:
+        SecretReference.parse({**good, **change}, "fetch-keys")
+    assert sentence in str(refused.value)
+    assert "s.abc" not in str(refused.value)
+
+
+# -- preshared keys --------------------------------------------------------------------------------
+
+LINK = "s6a"
+FILE = "/etc/osm-vpnaas/s6a/preshared-man-cell"
+SECRET = "/etc/swanctl/osm-vpnaas-s6a-man-cell.secret"
+CELL = {"link": LINK, "name": "cell", "public-key": "store", "allowed-prefixes": "172.16.6.50"}
+
+
+def test_a_preshared_key_of_a_store_opens_the_connection_and_is_replaced() -> None:
+    _, hss, _, _ = pair("ipsec", credentials="psk")
+    hss.intent = hss.intent.with_peer(manual_peer(CELL))
+    assert Intent.from_json(hss.intent.to_json()) == hss.intent
+    hss.reconcile()
+    assert "cell: waiting for its preshared key, see fetch-preshared-key" in hss.plans[LINK].waiting
+    assert "man-cell" not in hss.vdu.files["/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"]
+
+    loaded = []
+    for number, letter in enumerate("AB"):
+        key = letter * 43 + "="
+        hss.vdu.files.update({FILE: key + "\n", FILE + ".for": f"{number:016x}\n"})
+        hss.reconcile()
+        assert hss.vdu.files[SECRET] == f"secret = 0s{key}\n"
+        loaded.append({name for name in hss.vdu.charon.connections if "man-cell" in name})
+        assert hss.reconcile() == 1
+        assert hss.plans[LINK].steps == ()
+    assert len(loaded[0]) == len(loaded[1]) == 1
+    assert loaded[0] != loaded[1]
+
+    # The store fails: what was there stays, and the status says so.
+    hss.vdu.files[FILE + ".state"] = "the store does not answer"
+    hss.reconcile()
+    assert hss.plans[LINK].steps == ()
+    assert hss.plans[LINK].waiting == (
+        "cell: the last fetch from the secret store failed, what was there stays: the store does"
+        " not answer",
+    )
+    hss.intent = hss.intent.without_peer(LINK, "cell")
+    hss.reconcile()
+    assert [path for path in hss.vdu.files if "man-cell" in path] == []
+
+
+def test_a_file_that_is_no_key_opens_nothing() -> None:
+    _, hss, _, _ = pair("ipsec", credentials="psk")
+    hss.intent = hss.intent.with_peer(manual_peer(CELL))
+    hss.vdu.files.update({FILE: "short\n", FILE + ".for": "1\n"})
+    hss.reconcile()
+    assert SECRET not in hss.vdu.files
+    assert "cell: waiting for its preshared key, see fetch-preshared-key" in hss.plans[LINK].waiting
+
+
+@pytest.mark.parametrize("options", [{"credentials": "pubkey"}, {"credentials": "cert-external"}])
+def test_only_a_link_with_preshared_keys_takes_one_of_a_store(options: dict[str, str]) -> None:
+    _, hss, _, _ = pair("ipsec", **options)
+    with pytest.raises(InputError, match="s6a has no preshared key of a store; allowed: a link"):
+        hss.intent.with_peer(manual_peer(CELL))
+
+
+def test_wireguard_takes_no_preshared_key_of_a_store() -> None:
+    _, hss, _, _ = pair()
+    with pytest.raises(InputError, match="s6a has no preshared key of a store"):
+        hss.intent.with_peer(manual_peer(CELL))
