@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ class Authority:
     def make(self, host: str, port: int, ocsp: bool = False) -> None:
         """Make the roots of operator and vendor, the issuing authority, and the server's key."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.set(host=host, port=port, seconds=86400)
+        self.set(host=host, port=port, seconds=86400, ocsp=ocsp)
         answers = f"authorityInfoAccess = OCSP;URI:http://{host}:{port + 2}" if ocsp else ""
         for name, kind in (("root", "below"), ("issuing", "end")):
             text = CONF.format(name=name, kind=kind, host=host, lists=port + 1, ocsp=answers)
@@ -139,6 +140,7 @@ class Authority:
         )  # fmt: skip
         if not signed:  # openssl exits with 0 then
             raise ValueError("the signature of the request does not verify")
+        self._answered_anew()
         return signed + (self.folder / "issuing.pem").read_bytes()
 
     def revoke(self, serial: str) -> None:
@@ -146,6 +148,16 @@ class Authority:
         (found,) = [path for path in self.folder.glob("*.pem") if path.stem.lower() == serial]
         self.openssl("ca", "-config", "issuing.cnf", "-revoke", found.name)
         self.lists()
+        self._answered_anew()
+
+    def _answered_anew(self) -> None:
+        """Ask OCSP about nothing: openssl reads a changed index after the answer, not before."""
+        found = self.settings
+        if found["ocsp"]:
+            url = f"http://{found['host']}:{found['port'] + 2}"
+            words = ("ocsp", "-issuer", "issuing.pem", "-serial", "1", "-url", url, "-noverify")
+            with suppress(ValueError):  # It may not serve yet.
+                self.openssl(*words, "-timeout", "5")
 
     def lists(self) -> None:
         """Issue the revocation lists, which are good for an hour."""

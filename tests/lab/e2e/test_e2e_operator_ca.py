@@ -131,6 +131,7 @@ def test_both_ends_enrol_by_est_and_prove_themselves_by_a_chain(service: Service
         # OCSP for the end, a list for the authority that issued it: `strict` takes both.
         assert "requesting ocsp status" in log
         assert "fetching crl from" in log
+        assert "ocsp response correctly signed by" in log
         assert "certificate status is good" in log
         listed = service[index].out("find", "/etc/swanctl/private", "-type", "f")
         assert listed.split() == [f"/etc/swanctl/private/osm-vpnaas-{LINKS[index]}.pem"]
