@@ -39,7 +39,7 @@ PARAMS = expect(
     n3iwf.N3iwf, parse("n3iwf", {**GIVEN, "slices": "1-000001", "inner-pool": "10.45.0.0/24"})
 )
 CLEAR = "not (udp port 500 or ip proto 50 or arp or icmp6 or icmp)"
-"""ICMP tells that a port is closed, while the N3IWF or the UE is stopped. A fragment is none of these."""
+"""ICMP says that a port is closed, while the N3IWF or the UE is stopped. A fragment is refused."""
 
 
 class Wifi(Core):
