@@ -83,6 +83,7 @@ IMAGES = {
         {"/free5gc/n3iwf": "n3iwf"},
         directories=("/free5gc/config", "/free5gc/cert"),
         repository="free5gc",
+        tag="v4.2.3",
     ),
     "n3iwue": Image(
         {"/n3iwue/n3iwue": "n3iwue"},

@@ -26,6 +26,8 @@ log = logging.getLogger("N3IWF")
 
 #: Seconds the AMF has for each answer to a UE in IKE_AUTH.
 ANSWER = 20.0
+#: Seconds a UE has for all of IKE_AUTH.
+HALF_OPEN = 60.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,13 @@ class UeLink(nwu.Link):
         self._watching: asyncio.Task[None] | None = None
         self.ike = nwu.Association(station.nwu, peer, self, initiator=False)
         self.ike.respond(octets)
+        station.spawn(self._expire())
+
+    async def _expire(self) -> None:
+        """Forget a UE that began and did not go on."""
+        await asyncio.sleep(HALF_OPEN)
+        if not self.up and not self.ike.gone:
+            self.ike.end("It did not authenticate in time.")
 
     def received(self, kind: int, number: int, content: bytes) -> None:
         """Take a frame of the UE."""

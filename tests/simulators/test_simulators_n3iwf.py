@@ -412,6 +412,21 @@ def test_a_ue_that_is_gone_is_released(town: Run) -> None:
     town(go)
 
 
+def test_who_begins_and_does_not_go_on_is_forgotten(
+    town: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(n3iwf, "HALF_OPEN", 0.3)
+
+    async def go(town: Town) -> None:
+        one = await town.ue()
+        assert len(town.n3iwf.nwu.associations) == 1
+        await town.core.until(lambda: not town.n3iwf.nwu.associations)
+        link_of(one).ike.end("")
+        await town.gone(one)
+
+    town(go)
+
+
 def test_a_ue_notices_that_the_n3iwf_is_gone(town: Run) -> None:
     async def go(town: Town) -> None:
         one, _ = await in_session(town, liveness=0.2)
