@@ -210,8 +210,8 @@ def bringup(bench: Bench) -> dict[str, Any]:
         # From the order on, so booting of the VMs is in these.
         busy, took = processor_seconds() - spent, time.monotonic() - began
         reconciles = len(bench.round_trips()) - done
-        told = f"{busy / took:.1f} processors busy for {took:.1f} s, {reconciles} reconciles"
-        bench.console.print(f"{count} VNFs: {seconds:.1f} s (load before: {load:.1f}); {told}")
+        summary = f"{busy / took:.1f} processors busy for {took:.1f} s, {reconciles} reconciles"
+        bench.console.print(f"{count} VNFs: {seconds:.1f} s (load before: {load:.1f}); {summary}")
         result[str(count)] = {
             "seconds": seconds,
             "load-before": load,

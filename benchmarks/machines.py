@@ -147,7 +147,7 @@ def measure(bench: Machines, rounds: int, seconds: int) -> dict[str, Any]:
     """Measure all data planes."""
     ends = bench.bring_up()
     near, far = ends["client"], ends["server"]
-    found: dict[str, Any] = {"plain": _samples(bench, ends, {"plain": UNDERLAY["server"]},
+    samples: dict[str, Any] = {"plain": _samples(bench, ends, {"plain": UNDERLAY["server"]},
                                                rounds, seconds)["plain"]}  # fmt: skip
     for plane, technology, kernel in PLANES:
         if not kernel and plane == "wireguard-go":
@@ -167,10 +167,10 @@ def measure(bench: Machines, rounds: int, seconds: int) -> dict[str, Any]:
         else:
             esp_by_hand(ends)
             targets = {"charms": CHARMS, "by hand": ESP_HAND["server"]}
-        found[plane] = _samples(bench, ends, targets, rounds, seconds)
-        shown = {k: round(v["mbps"], 1) for k, v in found[plane].items() if k in targets}
+        samples[plane] = _samples(bench, ends, targets, rounds, seconds)
+        shown = {k: round(v["mbps"], 1) for k, v in samples[plane].items() if k in targets}
         bench.console.print(f"{plane}: {shown} Mbit/s", highlight=False)
-    return found
+    return samples
 
 
 def _samples(
@@ -215,22 +215,22 @@ def main(rounds: int, seconds: int, dist: Path, out: Path) -> None:
         document["planes"] = measure(bench, rounds, seconds)
     finally:
         bench.clean()
-    planes = {name: found for name, found in document["planes"].items() if name != "plain"}
+    planes = {name: plane for name, plane in document["planes"].items() if name != "plain"}
     view = Table(title=f"Data planes between two virtual machines, {how}: medians of one run")
     for heading in ("", "Mbit/s: charm, hand", "RTT ms: charm, hand", "CPU s/Gbit: charm, hand"):
         view.add_column(heading, justify="right" if heading else "left")
     plain = document["planes"]["plain"]["plain"]
     view.add_row("none", *(f"{plain[key]:.2f}" for key in ("mbps", "rtt_ms", "cpu_s_per_gbit")))
-    for name, found in planes.items():
+    for name, plane in planes.items():
         cells = [
-            f"{found['charms'][key]:.2f}, {found['by hand'][key]:.2f}"
+            f"{plane['charms'][key]:.2f}, {plane['by hand'][key]:.2f}"
             for key in ("mbps", "rtt_ms", "cpu_s_per_gbit")
         ]
         view.add_row(name, *cells)
     console.print(view)
     goals = []
-    for name, found in planes.items():
-        ratio = found["charms"]["mbps"] / found["by hand"]["mbps"]
+    for name, plane in planes.items():
+        ratio = plane["charms"]["mbps"] / plane["by hand"]["mbps"]
         goals.append(Goal(f"{name}: charm over by hand", f">= {GOAL}", f"{ratio:.2f}",
                           ratio >= GOAL))  # fmt: skip
     show_goals(goals, console)

@@ -83,11 +83,11 @@ def chart_names(descriptor: dict[str, Any]) -> list[str]:
 
 
 def _day12(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for flavour in body.get("df") or ():
         operations = flavour.get("lcm-operations-configuration") or {}
-        found += (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ()
-    return found
+        entries += (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ()
+    return entries
 
 
 def chart(tree: Tree, charm: str, target: Path, image: str) -> None:
@@ -134,22 +134,22 @@ def parameters(document: dict[str, Any], nsds: Iterable[Mapping[str, Any]]) -> d
     Raises:
         BuildError: These services are not related alike.
     """
-    told = [relations(nsd) for nsd in nsds]
-    if any(one != told[0] for one in told):
+    related = [relations(nsd) for nsd in nsds]
+    if any(one != related[0] for one in related):
         raise BuildError("services with the same members have other relations: name them apart")
     changed = copy.deepcopy(document)
     for member in changed.get("additionalParamsForVnf") or ():
-        found = told[0].get(str(member["member-vnf-index"]), []) if told else []
-        member["additionalParams"][RELATIONS] = ",".join(found) or "none"
+        ends = related[0].get(str(member["member-vnf-index"]), []) if related else []
+        member["additionalParams"][RELATIONS] = ",".join(ends) or "none"
     return changed
 
 
 def relations(body: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the relations of an NSD, by member, as `endpoint=member:endpoint`."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for relation in (body.get("ns-configuration") or {}).get("relation") or ():
         ends = (relation["provider"], relation["requirer"])
         for own, other in (ends, ends[::-1]):
             text = f"{own['endpoint']}={other['vnf-profile-id']}:{other['endpoint']}"
-            found.setdefault(str(own["vnf-profile-id"]), []).append(text)
-    return found
+            result.setdefault(str(own["vnf-profile-id"]), []).append(text)
+    return result

@@ -38,8 +38,10 @@ def write(tree: Tree, path: Path, architecture: str, pods: bool = False) -> None
     bom.metadata.component = project
     # The same sources make the same bytes.
     bom.metadata.timestamp = datetime.datetime.fromtimestamp(archive.TIMESTAMP, datetime.UTC)
-    found = pinned(tree.common / helm.PINS, architecture) if pods else wheels(tree, architecture)
-    for wheel in found:
+    components = (
+        pinned(tree.common / helm.PINS, architecture) if pods else wheels(tree, architecture)
+    )
+    for wheel in components:
         url = PackageURL("pypi", name=wheel.name.lower(), version=wheel.version)
         qualified = f"{url.to_string()}?python={wheel.python}" if wheel.python else url.to_string()
         bom.components.add(

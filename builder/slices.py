@@ -30,9 +30,9 @@ class Template:
     @classmethod
     def of(cls, nst: Mapping[str, Any]) -> Template:
         """Read it from an NST."""
-        told = nst["SNSSAI-identifier"]
-        sd = told.get("slice-differentiator")
-        sst = SST.get(told["slice-service-type"], 1)
+        snssai = nst["SNSSAI-identifier"]
+        sd = snssai.get("slice-differentiator")
+        sst = SST.get(snssai["slice-service-type"], 1)
         return cls(int(nst["quality-of-service"]["id"]), f"{sst}-{sd}" if sd else str(sst))
 
 

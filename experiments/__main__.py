@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def console() -> Console:
     """Return where to print; a log is not cut to 80 columns."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(width=120, highlight=False)
+    result = Console(highlight=False)
+    return result if result.is_terminal else Console(width=120, highlight=False)
 
 
 def final(runs: list[Run], out: Console) -> None:
@@ -170,7 +170,7 @@ def run(
                 if not keep:
                     stack.callback(_clean, bed)
             failures = _made(bed, campaign, chosen, steps, beside)
-    _told(campaign, failures, screen)
+    _reported(campaign, failures, screen)
 
 
 def _session(url: str, user: str, project: str, ca: str | None, insecure: bool) -> Osm:
@@ -192,8 +192,8 @@ def _compare(
     """Make the runs between slices that are there, and their report."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{PROFILE}-{stamp}")
-    told = {"url": url, "release": str(bed.osm.nbi.version().get("version"))}
-    environs = {**environment(ROOT), "osm": told, "slices": list(named)}
+    host = {"url": url, "release": str(bed.osm.nbi.version().get("version"))}
+    environs = {**environment(ROOT), "osm": host, "slices": list(named)}
     described = campaign.begin(PROFILE, seed, environs)
     for name in named:
         adopt(bed, name)
@@ -203,10 +203,10 @@ def _compare(
     else:
         # Nothing of a user's slices is broken unless it is asked for.
         steps = [step for step in steps if step.cell.experiment != "dependability"]
-    _told(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)
+    _reported(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)
 
 
-def _told(campaign: Campaign, failures: int, screen: Console) -> None:
+def _reported(campaign: Campaign, failures: int, screen: Console) -> None:
     """Write the report and tell of it.
 
     Raises:
@@ -235,14 +235,14 @@ def _made(
         packages = setups.packages(bed.dist, beside)
         if not chosen.machines:
             packages = [*(bed.dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
-        wanted: list[slices.Wanted] = []
+        wanted: list[slices.SliceRequest] = []
         names = " and ".join(beside)
         if chosen.slices:
             packages = [*packages, *slices.packages(bed.dist, Path(scratch))]
-            wanted = slices.wanted(bed.dist, qos.RATES, qos.LINK, chosen.functions)
+            wanted = slices.requests(bed.dist, qos.RATES, qos.LINK, chosen.functions)
             names = " and ".join(["two slices of five VNFs", *beside])
         bed.prepare(packages)
-    bed.deploy([*wanted, *setups.wanted(bed.dist, beside, chosen.functions)])
+    bed.deploy([*wanted, *setups.requests(bed.dist, beside, chosen.functions)])
     missing = sum(not campaign.has(step.cell, step.repetition) for step in steps)
     bed.console.print(
         f"{names} are up after {time.monotonic() - started:.0f} s; "
@@ -258,10 +258,10 @@ def _environment(osm: Osm, vim: str) -> dict[str, Any]:
         OperateError: it has no such VIM account.
     """
     account = osm.required(VIMS, name=vim)
-    told = osm.nbi.version()
+    version = osm.nbi.version()
     return {
         **environment(ROOT),
-        "osm": {"url": osm.nbi.url, "release": str(told.get("version"))},
+        "osm": {"url": osm.nbi.url, "release": str(version.get("version"))},
         "vim": {"name": vim, "type": account.get("vim_type"), "url": account.get("vim_url")},
     }
 

@@ -163,25 +163,25 @@ def describe(cell: Cell) -> str:
 
 def headline(run: Run) -> str:
     """Return the figure of a run that matters most."""
-    told = run.result
+    result = run.result
     if run.experiment == "confidentiality":
-        clear = sum(link["clear"] for link in told["links"].values())
-        seen = sorted({imsi for link in told["links"].values() for imsi in link["imsis"]})
-        protected = sum(link["protected"] for link in told["links"].values())
+        clear = sum(link["clear"] for link in result["links"].values())
+        seen = sorted({imsi for link in result["links"].values() for imsi in link["imsis"]})
+        protected = sum(link["protected"] for link in result["links"].values())
         return f"{protected} protected frames, {clear} clear, IMSI {', '.join(seen) or 'unseen'}"
     if run.experiment == "reach":
-        return f"{told['pairs']} pairs, {len(told['unexpected'])} reached what they must not"
+        return f"{result['pairs']} pairs, {len(result['unexpected'])} reached what they must not"
     if run.experiment == "performance":
-        return f"{told['mbps']:.0f} Mbit/s, RTT {told['rtt_ms']:.2f} ms"
+        return f"{result['mbps']:.0f} Mbit/s, RTT {result['rtt_ms']:.2f} ms"
     if run.experiment == "dependability":
-        own, other = told["victim"]["lost"], told["neighbour"]["lost"]
+        own, other = result["victim"]["lost"], result["neighbour"]["lost"]
         return f"neighbour lost {other}, victim {'all' if own is None else own}"
     if run.experiment == "qos":
-        within, rate = told["within_percent"], told["embb_mbps"]
-        return f"{within:.1f} % of URLLC within {told['budget_ms']:g} ms, eMBB {rate:.0f} Mbit/s"
+        within, rate = result["within_percent"], result["embb_mbps"]
+        return f"{within:.1f} % of URLLC within {result['budget_ms']:g} ms, eMBB {rate:.0f} Mbit/s"
     if run.experiment == "signalling":
-        air, ulr = told["air_mean_ms"], told["ulr_mean_ms"]
-        return f"AIR {air:.2f} ms, ULR {ulr:.2f} ms, attach {told['attach_median_ms']:.1f} ms"
+        air, ulr = result["air_mean_ms"], result["ulr_mean_ms"]
+        return f"AIR {air:.2f} ms, ULR {ulr:.2f} ms, attach {result['attach_median_ms']:.1f} ms"
     if run.experiment == "revocation":
-        return f"{told['arrived']} arrived before, {told['after-deletion']} after the deletion"
+        return f"{result['arrived']} arrived before, {result['after-deletion']} after the deletion"
     return ""

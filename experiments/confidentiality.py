@@ -29,18 +29,18 @@ UES = 3
 SECONDS = 600
 
 
-def subscriber(found: Slice) -> None:
+def subscriber(slice_: Slice) -> None:
     """Send one Diameter request about a subscriber over the first link of a slice."""
-    point = found.links[found.signalling]
-    near, far = found[point.near], found[point.far]
+    point = slice_.links[slice_.signalling]
+    near, far = slice_[point.near], slice_[point.far]
     request = diameter.update_location(diameter.TEST_IMSI).hex()
     attempt = {
-        "to": found.inner(point.far, point.name),
+        "to": slice_.inner(point.far, point.name),
         "ports": [diameter.PORT],
         "say": request,
         "label": "subscriber",
     }
-    functions = found.functions_run()  # Then an HSS listens there.
+    functions = slice_.functions_run()  # Then an HSS listens there.
     if not functions:
         far.action("start-listener", link=point.endpoint(far.name), port=diameter.PORT)
     near.action("probe", attempts=json.dumps([attempt]), patience_ms=5000)
@@ -48,22 +48,22 @@ def subscriber(found: Slice) -> None:
         far.action("stop-listener")
 
 
-def traffic(bed: Testbed, found: Slice, path: str, telling: bool) -> None:
+def traffic(bed: Testbed, slice_: Slice, path: str, telling: bool) -> None:
     """Carry something over each link of a slice, and a subscriber's identity over the first."""
-    for link in found.links.values():
-        near = found[link.near]
+    for link in slice_.links.values():
+        near = slice_[link.near]
         at = {"link": link.endpoint(near.name), "path": path}
         near.action("measure-throughput", **at, duration=1, bitrate_mbps=20)
     if telling:
-        subscriber(found)
-        if bed.lab is not None and found.functions_run():
-            bed.lab.attach(found, UES)
+        subscriber(slice_)
+        if bed.lab is not None and slice_.functions_run():
+            bed.lab.attach(slice_, UES)
 
 
-def identities(bed: Testbed, found: Slice) -> list[str]:
+def identities(bed: Testbed, slice_: Slice) -> list[str]:
     """Return the IMSIs that the control must show."""
-    if bed.lab is not None and found.functions_run():
-        return [diameter.TEST_IMSI, *bed.lab.imsis(found, UES)]
+    if bed.lab is not None and slice_.functions_run():
+        return [diameter.TEST_IMSI, *bed.lab.imsis(slice_, UES)]
     return [diameter.TEST_IMSI]
 
 
@@ -85,16 +85,16 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
         slice's S6a.
     """
     first = next(iter(bed.slices))
-    told = bed.slices[first].signalling
+    signalling = bed.slices[first].signalling
     control = path != "tunnel"
     if control:
-        bed.configure(first, told, "none")
+        bed.configure(first, signalling, "none")
     try:
-        ours = [found.name for found in bed.slices.values() if found.ours]
+        ours = [slice_.name for slice_ in bed.slices.values() if slice_.ours]
         seen, outside = _captured(bed, path, [first] if control else ours)
     finally:
         if control:
-            bed.configure(first, told, "wireguard")
+            bed.configure(first, signalling, "wireguard")
     wanted = set(identities(bed, bed.slices[first]))
     good, result = True, {}
     for name, wires in (("links", seen), ("outside", outside)):
@@ -103,7 +103,7 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
         for where, one in wires.items():
             if control:
                 good &= bool(one.clear)
-                good &= where != f"{first}/{told}" or wanted <= set(one.imsis)
+                good &= where != f"{first}/{signalling}" or wanted <= set(one.imsis)
             else:
                 good &= not one.clear and not one.imsis and one.protected > 0
     return result, good
@@ -125,22 +125,22 @@ def _captured(
 ) -> tuple[dict[str, Wire], dict[str, Wire]]:
     """Return what was seen of every link, in the VDUs and in the lab from outside."""
 
-    def work(found: Slice) -> dict[str, Wire]:
-        wanted = ",".join(identities(bed, found))
+    def work(slice_: Slice) -> dict[str, Wire]:
+        wanted = ",".join(identities(bed, slice_))
         linked = [
             vnf
-            for vnf in found.vnfs.values()
-            if any(vnf.name in (link.near, link.far) for link in found.links.values())
+            for vnf in slice_.vnfs.values()
+            if any(vnf.name in (link.near, link.far) for link in slice_.links.values())
         ]
         for vnf in linked:
             vnf.action("start-capture", seconds=SECONDS, identities=wanted)
-        traffic(bed, found, path, found.name in telling)
-        told = {vnf.name: vnf.action("stop-capture")["links"] for vnf in linked}
+        traffic(bed, slice_, path, slice_.name in telling)
+        captures = {vnf.name: vnf.action("stop-capture")["links"] for vnf in linked}
         return {
-            f"{found.name}/{link.name}": merged(
-                told[end][link.endpoint(end)] for end in (link.near, link.far)
+            f"{slice_.name}/{link.name}": merged(
+                captures[end][link.endpoint(end)] for end in (link.near, link.far)
             )
-            for link in found.links.values()
+            for link in slice_.links.values()
         }
 
     with tempfile.TemporaryDirectory() as scratch:

@@ -59,8 +59,8 @@ def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
 
 def _at(bed: Testbed, vnf: Vnf) -> str:
     """Return what a VNF calls the link of its slice that carries users' packets."""
-    found = bed.slices[vnf.slice]
-    return found.links[found.user_plane].endpoint(vnf.name)
+    slice_ = bed.slices[vnf.slice]
+    return slice_.links[slice_.user_plane].endpoint(vnf.name)
 
 
 _DO = {"vnf": _stop_vnf, "tunnel": _delete_tunnel, "charm": _kill_charm, "link": _cut_link}
@@ -137,12 +137,12 @@ def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> d
 
 def _recovered(bed: Testbed, name: str) -> None:
     """Wait until the victim's link works again, asking its charm to look where needed."""
-    found = bed.slices[name]
+    slice_ = bed.slices[name]
     until = time.monotonic() + 120
     while time.monotonic() < until:
-        if bed.answers(found, found.user_plane):
+        if bed.answers(slice_, slice_.user_plane):
             return
-        far = found[found.links[found.user_plane].far]
+        far = slice_[slice_.links[slice_.user_plane].far]
         with contextlib.suppress(click.ClickException):
             far.action("show-status", link=_at(bed, far))
-    raise click.ClickException(f"{name}: {found.user_plane} does not come back")
+    raise click.ClickException(f"{name}: {slice_.user_plane} does not come back")

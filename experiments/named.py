@@ -30,9 +30,9 @@ def adopt(bed: Testbed, name: str) -> None:
     Raises:
         click.ClickException: there is none of this name, or it has no link that is up.
     """
-    found = bed.osm.nbi.find(SLICES, name=name)
-    if found is not None:
-        ids = [entry["nsrId"] for entry in found["_admin"]["nsrs-detailed-list"]]
+    instance = bed.osm.nbi.find(SLICES, name=name)
+    if instance is not None:
+        ids = [entry["nsrId"] for entry in instance["_admin"]["nsrs-detailed-list"]]
     else:
         service = bed.osm.nbi.find(SERVICES, name=name)
         if service is None:
@@ -59,7 +59,7 @@ def _read(bed: Testbed, name: str, record: Document) -> Slice:
         ends = {
             end: shown.get(end, {}).get(link.endpoint(end), {}) for end in (link.near, link.far)
         }
-        if not all("inner-address" in told for told in ends.values()):
+        if not all("inner-address" in status for status in ends.values()):
             continue  # A relation of something else, or a link that is switched off.
         links[link.name] = link
         for end, other in ((link.near, link.far), (link.far, link.near)):
@@ -84,9 +84,9 @@ def related(nsd: Mapping[str, Any]) -> Iterator[Link]:
         yield Link(name, name, near, far, endpoints)
 
 
-def _seen(told: Mapping[str, Any], application: str) -> str:
+def _seen(status: Mapping[str, Any], application: str) -> str:
     """Return at which outer address an end sees an application, or ""."""
-    for peer in told.get("peers", ()):
+    for peer in status.get("peers", ()):
         if peer.get("peer") == application and peer.get("endpoint"):
             return str(peer["endpoint"]).rpartition(":")[0].strip("[]")
     return ""
@@ -102,8 +102,8 @@ def profile(bed: Testbed, seconds: int = 2) -> Profile:
     performance = [
         Cell("performance", {"slice": name, "link": link, "path": path, "neighbour": load,
                              "seconds": seconds})
-        for name, found in bed.slices.items()
-        for link in found.links
+        for name, slice_ in bed.slices.items()
+        for link in slice_.links
         for path in ("underlay", "tunnel")
         for load in (("", "saturated") if _shared(bed, link) else ("",))
     ]  # fmt: skip
@@ -128,4 +128,4 @@ def profile(bed: Testbed, seconds: int = 2) -> Profile:
 
 def _shared(bed: Testbed, link: str) -> bool:
     """Tell whether more than one slice has a link of this name, so that one can load its own."""
-    return sum(link in found.links for found in bed.slices.values()) > 1
+    return sum(link in slice_.links for slice_ in bed.slices.values()) > 1

@@ -50,8 +50,8 @@ def environment(root: Path, machines: bool = False) -> dict[str, Any]:
         how = "KVM" if accelerator().real else "emulated processors (TCG)"
         dataplane = {"backend": "kernel", "version": f"of virtual machines, {how}"}
     else:
-        found = probe()
-        dataplane = {"backend": found.backend, "version": found.version}
+        probed = probe()
+        dataplane = {"backend": probed.backend, "version": probed.version}
     return {
         "host": model.host(),
         "dataplane": {**dataplane, "cipher": "ChaCha20-Poly1305"},
@@ -131,21 +131,21 @@ class Lab:
         """Capture every link's underlay of slices while the block runs, by slice and link."""
         files = {}
         with contextlib.ExitStack() as stack:
-            for found in slices:
-                vim = self.vim(next(iter(found.vnfs.values())))
-                for link in found.links:
-                    file = folder / f"{found.name}-{link}.pcap"
-                    stack.enter_context(vim.capture(_network(vim, found, link), file))
-                    files[found.name, link] = file
+            for slice_ in slices:
+                vim = self.vim(next(iter(slice_.vnfs.values())))
+                for link in slice_.links:
+                    file = folder / f"{slice_.name}-{link}.pcap"
+                    stack.enter_context(vim.capture(_network(vim, slice_, link), file))
+                    files[slice_.name, link] = file
             yield files
 
     def ports(self, member: str, slices: Iterable[Slice], link: str) -> list[tuple[Vim, str]]:
         """Return the VIM's end of a member's port under a link, of each slice."""
         made = []
-        for found in slices:
-            vim = self.vim(found[member])
-            network = _network(vim, found, link)
-            server = vim.server(found[member].server)
+        for slice_ in slices:
+            vim = self.vim(slice_[member])
+            network = _network(vim, slice_, link)
+            server = vim.server(slice_[member].server)
             made.append((vim, next(p.device for p in server.ports if p.network_id == network)))
         return made
 
@@ -200,12 +200,12 @@ class Lab:
 
     # -- simulated UEs -------------------------------------------------------------------------
 
-    def imsis(self, found: Slice, count: int) -> list[str]:
+    def imsis(self, slice_: Slice, count: int) -> list[str]:
         """Return the identities of the UEs that `attach` uses."""
-        first = _hss(found)["nf_first_imsi"]
+        first = _hss(slice_)["nf_first_imsi"]
         return [str(int(first) + FIRST_IMSI + n).zfill(len(first)) for n in range(count)]
 
-    def attach(self, found: Slice, count: int, patience: float = 240.0) -> dict[str, Any]:
+    def attach(self, slice_: Slice, count: int, patience: float = 240.0) -> dict[str, Any]:
         """Let UEs attach and detach, one after another; return what the program tells.
 
         The MME may have to connect to its HSS anew first, if what secures S6a has just changed.
@@ -213,11 +213,11 @@ class Lab:
         Raises:
             click.ClickException: not all of them could.
         """
-        hss = _hss(found)
+        hss = _hss(slice_)
         k = hss["nf_subscriber_key"]
         request = {
             "enb": "127.0.0.1",
-            "first_imsi": self.imsis(found, 1)[0],
+            "first_imsi": self.imsis(slice_, 1)[0],
             "k": k,
             "opc": opc(bytes.fromhex(k), bytes.fromhex(hss["nf_operator_key"])).hex(),
             "plmn": f"{hss['nf_mcc']}/{hss['nf_mnc']}",
@@ -225,17 +225,17 @@ class Lab:
             "rate": 0,
             "hold": False,
         }
-        text, vim = json.dumps(request), self.vim(found["enb"])
+        text, vim = json.dumps(request), self.vim(slice_["enb"])
         until = time.monotonic() + patience
         while True:
-            done = vim.console(found["enb"].server, (LAUNCH, "load"), input=text, timeout=patience)
-            told: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
-            if told.get("attached") == count:
-                return told
+            done = vim.console(slice_["enb"].server, (LAUNCH, "load"), input=text, timeout=patience)
+            result: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+            if result.get("attached") == count:
+                return result
             if time.monotonic() > until:
                 said = done.stderr.strip().splitlines() or ["no message"]
-                reason = told.get("reasons") or said[-1]
-                raise click.ClickException(f"{found.name}: UEs cannot attach: {reason}")
+                reason = result.get("reasons") or said[-1]
+                raise click.ClickException(f"{slice_.name}: UEs cannot attach: {reason}")
             time.sleep(1)
 
     def taps(self, vnf: Vnf) -> int:
@@ -255,14 +255,14 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
         click.ClickException: it does not start.
     """
     # Charms that look at their VDUs would take processor time from a measurement.
-    told = {**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
+    environment = {**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
     if machines:
         bake(print)
-        told["OSMLAB_TIMEOUT_FACTOR"] = "0.5"
+        environment["OSMLAB_TIMEOUT_FACTOR"] = "0.5"
     password = os.urandom(12).hex()
-    told["OSMLAB_PASSWORD"] = password
+    environment["OSMLAB_PASSWORD"] = password
     words = [sys.executable, "-m", "lab.cli", "--home", str(home), "serve", "--port", "0"]
-    with subprocess.Popen(words, env=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           stdin=subprocess.DEVNULL, text=True) as server:  # fmt: skip
         try:
             assert server.stdout is not None  # noqa: S101
@@ -288,27 +288,27 @@ def clean(home: Path) -> None:
         home.rmdir()
 
 
-def _network(vim: Vim, found: Slice, link: str) -> str:
+def _network(vim: Vim, slice_: Slice, link: str) -> str:
     """Return the id of the network under a link of a slice."""
     return next(
         str(network.id)
         for network in vim.networks()
-        if network.tag == found.ns_id and network.name.rpartition(".")[2] == link
+        if network.tag == slice_.ns_id and network.name.rpartition(".")[2] == link
     )
 
 
-def _hss(found: Slice) -> dict[str, str]:
-    members = found.parameters["additionalParamsForVnf"]
+def _hss(slice_: Slice) -> dict[str, str]:
+    members = slice_.parameters["additionalParamsForVnf"]
     values = next(m["additionalParams"] for m in members if m["member-vnf-index"] == "hss")
     return {key: str(value) for key, value in values.items()}
 
 
 def _in_folder(folder: str, application: str) -> list[int]:
     """Return the processes that work in the folder of an application's charm."""
-    found = []
+    result = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             place = os.readlink(entry / "cwd")
             if place.startswith(folder) and application in place:
-                found.append(int(entry.name))
-    return found
+                result.append(int(entry.name))
+    return result

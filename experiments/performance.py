@@ -32,9 +32,9 @@ def run(
     Returns:
         Mbit/s and retransmits of TCP, jitter and loss of UDP, round trip times of echo requests.
     """
-    if link == qos.LINK and bed.found(slice).ours:
+    if link == qos.LINK and bed.slice_named(slice).ours:
         qos.ensure(bed, enforced=False)  # The cost of a tunnel is asked for, not of a share.
-    measured = bed.found(slice)
+    measured = bed.slice_named(slice)
     point = measured.links[link]
     near = measured[point.near]
     slow = bed.lab is not None and bed.lab.machines
@@ -45,7 +45,7 @@ def run(
                     theirs = other.links[link]
                     end = other[theirs.near]
                     stack.enter_context(load(end, theirs.endpoint(end.name), path))
-        told = near.action(
+        answer = near.action(
             "measure-link",
             link=point.endpoint(near.name),
             path=path,
@@ -53,19 +53,19 @@ def run(
             udp_mbps=EMULATED_MBPS if slow else UDP_MBPS,
             count=max(20, seconds * 50),
         )
-    trips = told["echoes"]["rtt-ms"]
+    trips = answer["echoes"]["rtt-ms"]
     return {
         # Whether vCPUs count: not every machine lets the lab hold a VDU to its flavour.
         "limited": bed.lab is None or bed.lab.limited([near, measured[point.far]]),
-        "mbps": told["tcp"]["mbps"],
-        "retransmits": told["tcp"]["retransmits"],
-        "jitter_ms": told["udp"]["jitter-ms"],
-        "loss_percent": told["udp"]["loss-percent"],
+        "mbps": answer["tcp"]["mbps"],
+        "retransmits": answer["tcp"]["retransmits"],
+        "jitter_ms": answer["udp"]["jitter-ms"],
+        "loss_percent": answer["udp"]["loss-percent"],
         "rtt_ms": trips["avg"],
         "rtt_p50_ms": trips["median"],
         "rtt_p99_ms": trips["p99"],
         "rtt_max_ms": trips["max"],
-        "rtt_within": told["echoes"]["rtt-ms-within"],
-        "lost": told["echoes"]["sent"] - told["echoes"]["received"],
-        "sent": told["echoes"]["sent"],
+        "rtt_within": answer["echoes"]["rtt-ms-within"],
+        "lost": answer["echoes"]["sent"] - answer["echoes"]["received"],
+        "sent": answer["echoes"]["sent"],
     }, None

@@ -53,14 +53,14 @@ def ensure(bed: Testbed, enforced: bool) -> None:
         return
     link = LINKS[LINK]
 
-    def set_qos(found: Slice) -> None:
-        for member in found.parameters["additionalParamsForVnf"]:
+    def set_qos(slice_: Slice) -> None:
+        for member in slice_.parameters["additionalParamsForVnf"]:
             if member["member-vnf-index"] not in (link.near, link.far):
                 continue
             values = member["additionalParams"]
             words = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
             given = {word: values[f"{LINK}_{word}"] if enforced else 0 for word in words}
-            found[member["member-vnf-index"]].action("set-qos", link=LINK, **given)
+            slice_[member["member-vnf-index"]].action("set-qos", link=LINK, **given)
 
     bed.in_slices(set_qos)
     bed.shaped = enforced
@@ -96,7 +96,7 @@ def run(
         time.sleep(seconds)
         stream = flow.result()
     rate = loaded["mbps"]
-    told = slow[link.near].action("show-qos")
+    shown = slow[link.near].action("show-qos")
     within = stream.within_percent
     kept = within >= WITHIN
     return {
@@ -106,11 +106,11 @@ def run(
         "budget_ms": BUDGET_MS,
         "urllc_5qi": URLLC,
         "embb_5qi": EMBB,
-        "shown": told,
+        "shown": shown,
         "text": (
             f"The uplink of S1-U of both slices shares a bottleneck of {BOTTLENECK_MBPS} Mbit/s "
             f"with one queue of {FIFO_MS} ms. eMBB (5QI {EMBB}, share {EMBB_MBPS} Mbit/s) sends "
             f"TCP as fast as it can; URLLC (5QI {URLLC}, {URLLC_MBPS} Mbit/s guaranteed) sends "
             f"{RATE} datagrams a second."
         ),
-    }, kept == enforced == bool(told.get(LINK, {}).get("in-force"))
+    }, kept == enforced == bool(shown.get(LINK, {}).get("in-force"))

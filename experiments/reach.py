@@ -26,35 +26,35 @@ SERVICES = (22, 2123, 2152, 3868, 4043, 5199, 5201, 7777, 8805, 36412)
 """TCP ports tried besides all those on which some VNF listens: SSH, the EPC's, our own."""
 
 
-def by_design(found: Mapping[str, Any]) -> bool:
+def by_design(attempt: Mapping[str, Any]) -> bool:
     """Tell whether an attempt was allowed to reach its target.
 
     OSM and Juju log in over the management network, which all slices share.
     """
-    way = (found["address"], found["protocol"], found["port"])
+    way = (attempt["address"], attempt["protocol"], attempt["port"])
     return way == ("management", "tcp", 22)
 
 
-def addresses(found: Slice, vnf: Vnf) -> dict[str, str]:
+def addresses(slice_: Slice, vnf: Vnf) -> dict[str, str]:
     """Return the addresses of a VNF by their role: management, outer/LINK, inner/LINK."""
     table = {vnf.management: "management"}
-    for kind, known in (("outer", found.addresses.outer), ("inner", found.addresses.inner)):
+    for kind, known in (("outer", slice_.addresses.outer), ("inner", slice_.addresses.inner)):
         for (name, link), address in known.items():
             if name == vnf.name:
                 table[address] = f"{kind}/{link}"
     return table
 
 
-def related(found: Slice, one: Vnf, other: Vnf) -> bool:
+def related(slice_: Slice, one: Vnf, other: Vnf) -> bool:
     """Tell whether two VNFs are the ends of a link of a slice."""
-    return one.slice == other.slice == found.name and any(
-        {link.near, link.far} == {one.name, other.name} for link in found.links.values()
+    return one.slice == other.slice == slice_.name and any(
+        {link.near, link.far} == {one.name, other.name} for link in slice_.links.values()
     )
 
 
-def own(found: Slice, vnf: Vnf) -> list[str]:
+def own(slice_: Slice, vnf: Vnf) -> list[str]:
     """Return a VNF's addresses inside its tunnels; none for a UE."""
-    table = addresses(found, vnf).items()
+    table = addresses(slice_, vnf).items()
     return [address for address, kind in table if kind.startswith("inner/")]
 
 
@@ -93,12 +93,12 @@ def attempts(
     return made
 
 
-def controls(found: Slice, vnf: Vnf) -> list[dict[str, Any]]:
+def controls(slice_: Slice, vnf: Vnf) -> list[dict[str, Any]]:
     """Return how a VNF asks the far end of each link that it starts, through the tunnel."""
     return [
-        {"to": found.inner(link.far, link.name), "ports": [PORT], "datagram": PORT,
+        {"to": slice_.inner(link.far, link.name), "ports": [PORT], "datagram": PORT,
          "token": f"control {vnf} {link.name}", "label": "control"}
-        for link in found.links.values()
+        for link in slice_.links.values()
         if link.near == vnf.name
     ]  # fmt: skip
 
@@ -129,11 +129,11 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
         by_attacker[str(one)].append(other)
 
     def attack(one: Slice) -> list[tuple[Vnf, list[dict[str, Any]], dict[str, Any]]]:
-        told = []
+        rows = []
         for vnf in one.vnfs.values():
             planned = [*attempts(bed, vnf, by_attacker[str(vnf)], tried), *controls(one, vnf)]
-            told.append((vnf, planned, _probe(vnf, planned, patience)))
-        return told
+            rows.append((vnf, planned, _probe(vnf, planned, patience)))
+        return rows
 
     work = bed.in_slices(attack)
     arrived = bed.in_slices(
@@ -194,15 +194,15 @@ def _attempted(attempt: Mapping[str, Any]) -> int:
     return len(attempt["ports"]) + ("datagram" in attempt)
 
 
-def _listeners(found: Slice) -> list[Vnf]:
+def _listeners(slice_: Slice) -> list[Vnf]:
     """Return the VNFs of a slice that have inner addresses; a UE has none."""
-    return [vnf for vnf in found.vnfs.values() if own(found, vnf)]
+    return [vnf for vnf in slice_.vnfs.values() if own(slice_, vnf)]
 
 
 def _listen(vnf: Vnf) -> list[int]:
     """Let a VNF listen; return the TCP ports on which it listened anyway."""
-    told = vnf.action("start-listener", port=PORT, seconds=SECONDS)
-    return [int(port) for port in told["tcp-ports"]]
+    answer = vnf.action("start-listener", port=PORT, seconds=SECONDS)
+    return [int(port) for port in answer["tcp-ports"]]
 
 
 def _probe(vnf: Vnf, planned: Sequence[Mapping[str, Any]], patience: float) -> dict[str, Any]:

@@ -93,5 +93,5 @@ def _listened(server: Vnf, robber: Vnf, inner: str, seconds: float) -> dict[str,
     server.action("start-listener", link=LINK, seconds=LIMIT)
     robber.action("start-stream", link=LINK, address=inner, rate=100, seconds=LIMIT, name=NAME)
     time.sleep(seconds)
-    told: dict[str, Any] = server.action("stop-listener")["streams"].get(NAME, {})
-    return told
+    stream: dict[str, Any] = server.action("stop-listener")["streams"].get(NAME, {})
+    return stream

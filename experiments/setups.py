@@ -50,8 +50,8 @@ class Service:
     @property
     def document(self) -> Mapping[str, Any]:
         """Its parameters."""
-        found: Mapping[str, Any] = yaml.safe_load(self.text)
-        return found
+        document: Mapping[str, Any] = yaml.safe_load(self.text)
+        return document
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -83,7 +83,7 @@ def vims(names: Iterable[str]) -> Mapping[str, Path]:
     return {name: VIMS / f"{name}.yaml" for name in (HOME, REMOTE)}
 
 
-def wanted(dist: Path, names: Iterable[str], functions: bool) -> list[Service]:
+def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]:
     """Return services to instantiate.
 
     Args:

@@ -35,13 +35,13 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     lab = bed.lab
     if lab is None:
         raise click.ClickException("signalling needs the UEs that the lab simulates")
-    found = bed.found(slice)
+    slice_ = bed.slice_named(slice)
     plain = path != "tunnel"
     if plain:
-        bed.configure(slice, found.signalling, "none")
+        bed.configure(slice, slice_.signalling, "none")
     try:
-        lab.attach(found, 1)  # Both ends are there, and programs are warm.
-        mme = found["mme"]
+        lab.attach(slice_, 1)  # Both ends are there, and programs are warm.
+        mme = slice_["mme"]
         before = lab.taps(mme)
         operation = mme.start("measure-s6a", duration=300, count=2 * ues)
         until = time.monotonic() + 60
@@ -49,20 +49,20 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
             if time.monotonic() > until:
                 raise click.ClickException(f"{mme}: measure-s6a does not begin to listen")
             time.sleep(0.2)
-        work = InBackground(lambda: lab.attach(found, ues))
-        told = json.loads(bed.osm.output(operation))
+        work = InBackground(lambda: lab.attach(slice_, ues))
+        answer = json.loads(bed.osm.output(operation))
         loaded = work.result()
     finally:
         if plain:
-            bed.configure(slice, found.signalling, "wireguard")
+            bed.configure(slice, slice_.signalling, "wireguard")
     figures = {
-        f"{name.lower()}_{word}_ms": float(told[name][f"{word}-ms"])
+        f"{name.lower()}_{word}_ms": float(answer[name][f"{word}-ms"])
         for name in REQUESTS
         for word in ("mean", "median")
     }
     return {
         **figures,
         "attach_median_ms": float(loaded["attach_ms"]["median"]),
-        "answers": {name: told[name]["count"] for name in REQUESTS},
-        "technology": told["technology"],
+        "answers": {name: answer[name]["count"] for name in REQUESTS},
+        "technology": answer["technology"],
     }, None

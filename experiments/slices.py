@@ -32,7 +32,7 @@ _RANGES = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SliceRequest:
     """A slice to bring up.
 
     Attributes:
@@ -50,15 +50,15 @@ class Wanted:
     @property
     def document(self) -> Mapping[str, Any]:
         """The parameters of nsi-create."""
-        found: Mapping[str, Any] = yaml.safe_load(self.text)
-        return found
+        document: Mapping[str, Any] = yaml.safe_load(self.text)
+        return document
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The parameters of its one service."""
         (subnet,) = self.document["netslice-subnet"]
-        found: Mapping[str, Any] = subnet
-        return found
+        parameters: Mapping[str, Any] = subnet
+        return parameters
 
     @property
     def service(self) -> str:
@@ -115,9 +115,9 @@ def packages(dist: Path, folder: Path) -> list[Path]:
     ]
 
 
-def wanted(
+def requests(
     dist: Path, rates: Mapping[str, Mapping[str, int]], link: str, functions: bool = False
-) -> list[Wanted]:
+) -> list[SliceRequest]:
     """Return both slices.
 
     Args:
@@ -137,5 +137,5 @@ def wanted(
                 values.update({f"{link}_{key}": value for key, value in rates[name].items()})
             if functions:
                 values["nf_software"] = "oai"
-        made.append(Wanted(name, f"{name}_nst", yaml.safe_dump(document, sort_keys=False)))
+        made.append(SliceRequest(name, f"{name}_nst", yaml.safe_dump(document, sort_keys=False)))
     return made

@@ -66,13 +66,13 @@ class Campaign:
         Raises:
             click.ClickException: a file is not a run.
         """
-        found = []
+        runs = []
         for file in sorted((self.directory / "runs").glob("*.json")):
             try:
-                found.append(Run.from_json(file.read_text(encoding="utf-8")))
+                runs.append(Run.from_json(file.read_text(encoding="utf-8")))
             except ValueError as error:
                 raise click.ClickException(f"{file} is not a run: {error}") from None
-        return sorted(found, key=lambda run: (run.started, run.order))
+        return sorted(runs, key=lambda run: (run.started, run.order))
 
     def has(self, cell: Cell, repetition: int) -> bool:
         """Tell whether a repetition of a cell was made."""

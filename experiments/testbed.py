@@ -21,7 +21,7 @@ from experiments import setups
 from experiments.background import side_by_side
 from experiments.progress import ticking
 from experiments.setups import Service
-from experiments.slices import Wanted
+from experiments.slices import SliceRequest
 from operate.client import OperateError
 from operate.nbi import Document, Refused
 from operate.osm import (
@@ -253,7 +253,7 @@ class Testbed:
         self.shaped = False
         self._undo: list[Callable[[], object]] = []
 
-    def found(self, name: str) -> Slice:
+    def slice_named(self, name: str) -> Slice:
         """Return a slice, or a service beside them, by name.
 
         Raises:
@@ -266,34 +266,34 @@ class Testbed:
 
     def all_vnfs(self) -> list[Vnf]:
         """Return the VNFs of all slices."""
-        return [vnf for found in self.slices.values() for vnf in found.vnfs.values()]
+        return [vnf for slice_ in self.slices.values() for vnf in slice_.vnfs.values()]
 
     def in_slices(self, work: Callable[[Slice], Any]) -> dict[str, Any]:
         """Do the same in all slices at once; OSM does one operation of a service at a time."""
         names = list(self.slices)
-        told = side_by_side(lambda name: work(self.slices[name]), names, PATIENCE)
-        return dict(zip(names, told, strict=True))
+        results = side_by_side(lambda name: work(self.slices[name]), names, PATIENCE)
+        return dict(zip(names, results, strict=True))
 
     # -- links ---------------------------------------------------------------------------------
 
     def configure(self, name: str, link: str, technology: str) -> None:
         """Set what secures a link of a slice, at both of its ends; the rest is as at Day-1."""
-        found = self.found(name)
-        point = found.links[link]
+        slice_ = self.slice_named(name)
+        point = slice_.links[link]
         for end in (point.near, point.far):
-            given = self._day_1(found, found[end], point.endpoint(end))
-            found[end].action("configure", **{**given, "technology": technology})
+            given = self._day_1(slice_, slice_[end], point.endpoint(end))
+            slice_[end].action("configure", **{**given, "technology": technology})
         until = time.monotonic() + 60
-        while not self.answers(found, link):
+        while not self.answers(slice_, link):
             if time.monotonic() > until:
                 raise click.ClickException(f"{name}: {link} does not come up with {technology}")
 
-    def _day_1(self, found: Slice, vnf: Vnf, link: str) -> dict[str, object]:
+    def _day_1(self, slice_: Slice, vnf: Vnf, link: str) -> dict[str, object]:
         """Return the Day-1 parameters of a link, as OSM gave them to `configure`."""
         vnfd = self.osm.nbi.get(f"{VNFDS}/{vnf.vnfd}")
         values = next(
             member["additionalParams"]
-            for member in found.parameters["additionalParamsForVnf"]
+            for member in slice_.parameters["additionalParamsForVnf"]
             if member["member-vnf-index"] == vnf.name
         )
         entries = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"]
@@ -309,10 +309,10 @@ class Testbed:
                     return given
         raise click.ClickException(f"{vnf}: its descriptor configures no link {link}")
 
-    def answers(self, found: Slice, link: str) -> bool:
+    def answers(self, slice_: Slice, link: str) -> bool:
         """Tell whether the far end of a link answers an echo request through the tunnel."""
-        point = found.links[link]
-        near = found[point.near]
+        point = slice_.links[link]
+        near = slice_[point.near]
         try:
             near.action("measure-latency", link=point.endpoint(near.name), count=1)
         except click.ClickException:
@@ -334,7 +334,7 @@ class Testbed:
                 key = self.osm.onboard(place, package)
                 self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
 
-    def deploy(self, wanted: Sequence[Wanted | Service]) -> None:
+    def deploy(self, wanted: Sequence[SliceRequest | Service]) -> None:
         """Instantiate slices and services side by side, and wait until all their links are up.
 
         Raises:
@@ -345,7 +345,7 @@ class Testbed:
         until = time.monotonic() + patience
         with ticking(self.console, lambda: "; ".join(self._stage(one) for one in wanted)):
             for one in wanted:
-                place = NSI_OPERATIONS if isinstance(one, Wanted) else NS_OPERATIONS
+                place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
                 try:
                     self.osm.finished(place, started[one.name])
                 except OperateError as error:
@@ -353,15 +353,15 @@ class Testbed:
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
                 made = self.read(one.name, one.parameters, one.service, links)
                 self._wait_up(made, until)
-                where = self.slices if isinstance(one, Wanted) or one.alone else self.others
+                where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
                 where[one.name] = made
-        self.shaped = any(isinstance(one, Wanted) for one in wanted)
+        self.shaped = any(isinstance(one, SliceRequest) for one in wanted)
 
-    def _instantiate(self, one: Wanted | Service) -> str:
+    def _instantiate(self, one: SliceRequest | Service) -> str:
         """Order a slice or a service; return the operation."""
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
         given = self._with_ids(one.document)
-        if isinstance(one, Wanted):
+        if isinstance(one, SliceRequest):
             body = {"nsiName": one.name, "nstId": self.osm.required(NSTS, id=one.nst)["_id"]}
             made = self.osm.nbi.post(SLICES, {**body, "vimAccountId": vim, **given})
             self._undo.append(lambda: self.osm.delete_slice(one.name))
@@ -384,7 +384,7 @@ class Testbed:
                 vld["vim-network-name"] = {ids[vim]: name for vim, name in names.items()}
         return given
 
-    def _stage(self, one: Wanted | Service) -> str:
+    def _stage(self, one: SliceRequest | Service) -> str:
         """Say how far a service has come."""
         record = self.osm.nbi.find(SERVICES, name=one.service)
         if record is None:

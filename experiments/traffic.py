@@ -85,11 +85,17 @@ class Flow:
     """A stream over a link of a slice, from its near end to its far end."""
 
     def __init__(
-        self, found: Slice, link: str, *, rate: int = 200, seconds: int = LIMIT, budget_ms: int = 10
+        self,
+        slice_: Slice,
+        link: str,
+        *,
+        rate: int = 200,
+        seconds: int = LIMIT,
+        budget_ms: int = 10,
     ) -> None:
         """Start both ends; the stream ends after some seconds, or with `sent`."""
-        point = found.links[link]
-        self.near, self.far, self.rate = found[point.near], found[point.far], rate
+        point = slice_.links[link]
+        self.near, self.far, self.rate = slice_[point.near], slice_[point.far], rate
         listen = {"seconds": LIMIT, "budget_ms": budget_ms}
         self.far.action("start-listener", link=point.endpoint(point.far), **listen)
         at = point.endpoint(point.near)
@@ -114,10 +120,10 @@ def load(near: Vnf, link: str, path: str = "tunnel", parallel: int = 1) -> Itera
         click.ClickException: it ended before the block did, so that the block was not under load.
     """
     near.action("start-load", link=link, path=path, parallel=parallel, seconds=LIMIT)
-    told: dict[str, Any] = {}
+    counters: dict[str, Any] = {}
     try:
-        yield told
+        yield counters
     finally:
-        told.update(near.action("stop-load"))
-    if not told["ran-until-stopped"]:
+        counters.update(near.action("stop-load"))
+    if not counters["ran-until-stopped"]:
         raise click.ClickException(f"{near}: the load over {link} ended early")

@@ -88,8 +88,8 @@ def targets_command(
     services: tuple[str, ...], out: Path | None, port: int, turn_on: bool, client: str
 ) -> None:
     """Write the targets of Prometheus: the exporters of whole services, or of single VNFs."""
-    found = targets(Client(tuple(shlex.split(client))), services, port, turn_on)
-    text = yaml.safe_dump(found, sort_keys=False)
+    document = targets(Client(tuple(shlex.split(client))), services, port, turn_on)
+    text = yaml.safe_dump(document, sort_keys=False)
     if out is None:
         click.echo(text, nl=False)
         return

@@ -99,13 +99,13 @@ def state_of(client: Client, end: End) -> State:
     Raises:
         OperateError: the link is not configured, or is not WireGuard.
     """
-    told = client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
-    shown = told.get(end.link)
+    status = client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
+    shown = status.get(end.link)
     if not isinstance(shown, dict) or "public-key" not in shown:
         state = shown.get("state") if isinstance(shown, dict) else "unknown"
         raise OperateError(f"{end} has no WireGuard key, its state is {state}")
     inner = str(ipaddress.ip_interface(shown["inner-address"]).ip)
-    functions = told.get("network-function", {}).get("functions", {})
+    functions = status.get("network-function", {}).get("functions", {})
     return State(
         str(shown["public-key"]), inner, int(shown["listen-port"]), functions.get(end.link)
     )
@@ -178,8 +178,10 @@ def forget(client: Client, here: End, there: End) -> str:
         OperateError: a primitive failed.
     """
     params = {"link": here.link, "name": there.name}
-    told = client.action(here.ns, here.vnf, "show-status", {"link": "all"}, instance=here.instance)
-    known = told.get("network-function", {}).get("added", {})
+    status = client.action(
+        here.ns, here.vnf, "show-status", {"link": "all"}, instance=here.instance
+    )
+    known = status.get("network-function", {}).get("added", {})
     if there.name in known.get(here.link, ()):
         client.action(here.ns, here.vnf, "delete-function", params, instance=here.instance)
     client.action(here.ns, here.vnf, "delete-peer", params, instance=here.instance)

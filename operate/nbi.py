@@ -85,8 +85,8 @@ class Nbi:
         Raises:
             Refused, Unreachable: see :meth:`get`.
         """
-        told: Document = self._send("GET", "/version")
-        return told
+        version: Document = self._send("GET", "/version")
+        return version
 
     def get(self, path: str) -> Any:
         """Return the answer to a GET request.
@@ -136,8 +136,8 @@ class Nbi:
         """
         for entry in self.get(path):
             if all(entry.get(key.replace("_", "-")) == value for key, value in fields.items()):
-                found: Document = entry
-                return found
+                record: Document = entry
+                return record
         return None
 
     def _with_token(self, method: str, path: str, **how: Any) -> Any:

@@ -38,10 +38,10 @@ class Osm:
         Raises:
             OperateError: there is none.
         """
-        found = self.nbi.find(place, **fields)
-        if found is None:
+        record = self.nbi.find(place, **fields)
+        if record is None:
             raise OperateError(f"OSM has no {', '.join(fields.values())} in {place}")
-        return found
+        return record
 
     def members(self, service: str) -> list[Document]:
         """Return the VNF records of a service, given its id."""
@@ -142,10 +142,10 @@ class Osm:
         self._delete(SLICES, NSI_OPERATIONS, name)
 
     def _delete(self, place: str, operations: str, name: str) -> None:
-        found = self.nbi.find(place, name=name)
-        if found is None:
+        record = self.nbi.find(place, name=name)
+        if record is None:
             return
-        answer = self.nbi.delete(f"{place}/{found['_id']}")
+        answer = self.nbi.delete(f"{place}/{record['_id']}")
         if answer:
             self.finished(operations, answer["_id"], gone=True)
         deadline = time.monotonic() + 60.0

@@ -30,7 +30,7 @@ def ends_of(client: Client, nsi: Mapping[str, Any]) -> list[Pair]:
     """
     template = nsi["network-slice-template"]
     services = {e["nss-id"]: str(e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]}
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for vld in template.get("netslice-vld") or ():
         if vld.get("mgmt-network"):
             continue
@@ -40,8 +40,8 @@ def ends_of(client: Client, nsi: Mapping[str, Any]) -> list[Pair]:
             for p in points
         ]
         for one, other in itertools.combinations(sides, 2):
-            found += itertools.product(one, other)
-    return found
+            pairs += itertools.product(one, other)
+    return pairs
 
 
 def _on(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:

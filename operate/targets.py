@@ -39,11 +39,11 @@ def _members(client: Client, name: str) -> list[dict[str, Any]]:
     records = [client.document("vnf-show", str(id)) for id in ids]
     if not member:
         return records
-    found = [record for record in records if record["member-vnf-index-ref"] == member]
-    if not found:
+    matching = [record for record in records if record["member-vnf-index-ref"] == member]
+    if not matching:
         known = ", ".join(record["member-vnf-index-ref"] for record in records)
         raise OperateError(f"{ns} has no VNF {member}; allowed: {known}")
-    return found
+    return matching
 
 
 def _target(

@@ -83,7 +83,7 @@ class Database:
         text = text.strip().removesuffix(";").strip()
         if _KEYSPACE.fullmatch(text):
             return Rows([], [])
-        match = next((found for one in _STATEMENTS if (found := one.fullmatch(text))), None)
+        match = next((matched for one in _STATEMENTS if (matched := one.fullmatch(text))), None)
         if match is None:
             raise CqlError(SYNTAX_ERROR, f"line 1: no viable alternative at input '{text[:60]}'")
         parts = match.groupdict()

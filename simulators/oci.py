@@ -61,21 +61,21 @@ def _run(argv: Sequence[str], cwd: Path | None = None) -> None:
 
 def required(roots: Iterable[str]) -> list[str]:
     """Names of the installed distributions that some need, themselves included."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     wanted = list(roots)
     while wanted:
         name = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
-        if name in found:
+        if name in names:
             continue
         try:
             needs = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:
             continue  # for another version of Python, or another system
-        found[name] = None
+        names[name] = None
         wanted += [
             re.split(r"[^\w.-]", need, maxsplit=1)[0] for need in needs if "extra" not in need
         ]
-    return sorted(found)
+    return sorted(names)
 
 
 def _files(name: str) -> Iterator[tuple[Path, str]]:

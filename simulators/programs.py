@@ -22,7 +22,7 @@ from simulators.errors import EpcError
 log = logging.getLogger("main")
 
 
-async def until_told(stop: Callable[[], Awaitable[None] | None]) -> None:
+async def until_signalled(stop: Callable[[], Awaitable[None] | None]) -> None:
     """Wait for SIGTERM or SIGINT, then stop."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,7 +59,7 @@ async def hss(words: list[str]) -> None:
     management = [await _management(port) for port in config.rest]
     await made.server.start(node.address, node.port)
     log.info("HSS %s serves S6a on %s:%d", node.identity, node.address, node.port)
-    await until_told(made.server.stop)
+    await until_signalled(made.server.stop)
     for one in management:
         one.close()
 
@@ -90,7 +90,7 @@ async def mme(words: list[str]) -> None:
     _levels(configs.mme_levels(file))
     made = Mme(configs.mme_config(file))
     await made.start()
-    await until_told(made.stop)
+    await until_signalled(made.stop)
 
 
 async def spgwc(words: list[str]) -> None:
@@ -102,7 +102,7 @@ async def spgwc(words: list[str]) -> None:
     made = Spgwc(config)
     await made.start()
     management = await _management(config.rest) if config.rest else None
-    await until_told(made.stop)
+    await until_signalled(made.stop)
     if management is not None:
         management.close()
 
@@ -116,7 +116,7 @@ async def spgwu(words: list[str]) -> None:
     logging.getLogger().setLevel(configs.spgwu_level(file))
     made = Spgwu(configs.spgwu_config(file))
     await made.start()
-    await until_told(made.stop)
+    await until_signalled(made.stop)
 
 
 async def enb(words: list[str]) -> None:
@@ -131,7 +131,7 @@ async def enb(words: list[str]) -> None:
         raise EpcError(f"The radio simulator's server is '{role}', not this eNB.")
     made = Enb(configs.enb_config(file))
     await made.start()
-    await until_told(made.stop)
+    await until_signalled(made.stop)
 
 
 _NVRAM = ".ue_usim.conf"
@@ -159,14 +159,14 @@ async def ue(words: list[str]) -> None:
         await made.switch_off()
         running.cancel()
 
-    await until_told(stop)
+    await until_signalled(stop)
 
 
 async def sctpd(words: list[str]) -> None:
     """sctpd: opens the socket that its MME waits for; the MME here does SCTP itself."""
     path = "/tmp/sctpd_downstream.sock"  # noqa: S108 - the image's own path, in its own /tmp
     server = await asyncio.start_unix_server(lambda reader, writer: None, path)
-    await until_told(server.close)
+    await until_signalled(server.close)
 
 
 async def cassandra(words: list[str]) -> None:
@@ -181,7 +181,7 @@ async def cassandra(words: list[str]) -> None:
     server.delay = float(os.environ.get("SIMULATORS_CASSANDRA_DELAY", "0"))
     await server.start(address)
     log.info("Starting listening for CQL clients on /%s:9042", address)
-    await until_told(server.stop)
+    await until_signalled(server.stop)
     database.close()
 
 
@@ -195,7 +195,7 @@ async def redis(words: list[str]) -> None:
         lambda reader, writer: writer.close(), given.bind, given.port
     )
     log.info("Ready to accept connections")
-    await until_told(server.close)
+    await until_signalled(server.close)
 
 
 PROGRAMS: dict[str, Callable[[list[str]], Awaitable[None]]] = {

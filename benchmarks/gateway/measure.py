@@ -74,10 +74,10 @@ def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
     return result, without
 
 
-def cells(profile: Profile, found: Iterable[Backend]) -> list[Cell]:
+def cells(profile: Profile, backends: Iterable[Backend]) -> list[Cell]:
     """Return the cells; `place` is where one stands in a table."""
     wanted: list[Cell] = []
-    for backend in found:
+    for backend in backends:
         loads = profile.loads if backend.tunnels == 1 else profile.many[backend.tunnels]
         base = {"backend": backend.name, "tunnels": backend.tunnels}
         for load in loads:
@@ -99,8 +99,8 @@ def cells(profile: Profile, found: Iterable[Backend]) -> list[Cell]:
 class Bench:
     """All backends up at the same time, each on wires of its own; they end with the block."""
 
-    def __init__(self, profile: Profile, found: Sequence[Backend], folder: Path) -> None:
-        self.profile, self._found, self._folder = profile, found, folder
+    def __init__(self, profile: Profile, backends: Sequence[Backend], folder: Path) -> None:
+        self.profile, self._found, self._folder = profile, backends, folder
         every = (profile.loads, *profile.many.values())
         self._loads = {load.name: load for loads in every for load in loads}
         self._routes: dict[tuple[str, int], Route] = {}
@@ -118,8 +118,8 @@ class Bench:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *told: Any) -> None:
-        self._stack.__exit__(*told)
+    def __exit__(self, *exc_info: Any) -> None:
+        self._stack.__exit__(*exc_info)
 
     def route(self, backend: str, tunnels: int) -> Route:
         """Return the route of a backend."""

@@ -132,7 +132,7 @@ def _vendors() -> list[figures.Curve]:
 
 def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
     """Return rates of one frame size by the number of tunnels, ours and published."""
-    found: list[figures.Curve] = []
+    curves: list[figures.Curve] = []
     for name in names:
         points = [
             (float(r.tunnels), r.figures["gbps"])
@@ -140,32 +140,32 @@ def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curv
             if (r.backend, r.load) == (name, str(_FLOW_SIZE)) and r.tunnels in _COUNTS
         ]
         if len(points) > 1:
-            found.append((name, points))
-    if found:
+            curves.append((name, points))
+    if curves:
         for item in reference():
             if rates := item.get("sizes", {}).get(_FLOW_SIZE):
                 given = zip(_COUNTS, rates, strict=True)
-                found.append((item["id"], [(float(n), single(rate)) for n, rate in given]))
-    return found
+                curves.append((item["id"], [(float(n), single(rate)) for n, rate in given]))
+    return curves
 
 
 def _flows(table: Sequence[Row]) -> list[dict[str, Any]]:
     """Return rates of the path by frame size with 1, 2 and 4 tunnels, ours and published."""
     rates = {(r.backend, r.load, r.tunnels): r.figures["gbps"].mean for r in table}
-    found = [
+    sentences = [
         {"whose": name, "size": size,
          "cells": [f"{rates[name, str(size), n]:.3f}" for n in _COUNTS]}
         for name in dict.fromkeys(r.backend for r in table)
         for size in FLOW_SIZES
         if all((name, str(size), n) in rates for n in _COUNTS)
     ]  # fmt: skip
-    if found:
-        found += [
+    if sentences:
+        sentences += [
             {"whose": item["id"], "size": size, "cells": [f"{rate:g}" for rate in given]}
             for item in reference()
             for size, given in item.get("sizes", {}).items()
         ]
-    return found
+    return sentences
 
 
 def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:

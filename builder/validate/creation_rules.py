@@ -110,7 +110,7 @@ def record_of_service(ctx: Context) -> Iterator[Problem]:
         sentence = f"name is missing, and NBI fails without (KeyError); allowed: {ctx.body['id']!r}"
         yield ctx.problem("silent", "ns-no-name", "", sentence)
     # NBI puts the vnf-profiles back as they were written, after pyangbind has made text of them.
-    for place, profile in _written(ctx.package.document):
+    for place, profile in _profiles(ctx.package.document):
         index = profile.get("id")
         if index is not None and not isinstance(index, str):
             sentence = (
@@ -120,7 +120,7 @@ def record_of_service(ctx: Context) -> Iterator[Problem]:
             yield ctx.problem("silent", "member-number", f"{place}/id", sentence)
 
 
-def _written(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def _profiles(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Return (place in the NSD, vnf-profile) of a document as it was written."""
     for part in ("nsd", "etsi-nfv-nsd:nsd"):
         while isinstance(node, dict) and part in node:

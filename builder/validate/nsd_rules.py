@@ -74,8 +74,8 @@ def _points(
     ctx: Context, place: str, connection: Document, profile: Document, flavour: Document
 ) -> Iterator[Problem]:
     vnfd = ctx.catalog.vnfds.get(profile["vnfd-id"])
-    found = numbered(f"{place}/constituent-cpd-id", connection.get("constituent-cpd-id"))
-    for at, point in found:
+    points = numbered(f"{place}/constituent-cpd-id", connection.get("constituent-cpd-id"))
+    for at, point in points:
         cpd = point["constituent-cpd-id"]
         known = ids((vnfd or {}).get("ext-cpd"))
         if vnfd is not None and cpd not in known:

@@ -98,9 +98,9 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
         yield ctx.problem("silent", "ns-action", f"{where}/config-primitive", sentence)
 
 
-def _sequence(ctx: Context, found: list[tuple[str, Document]]) -> Iterator[Problem]:
+def _sequence(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[Problem]:
     seen = set()
-    for place, primitive in found:
+    for place, primitive in primitives:
         if primitive["seq"] in seen:
             sentence = f"seq {primitive['seq']} is used twice; allowed: each once"
             yield ctx.problem("refused", "seq-twice", f"{place}/seq", sentence, LOADER)
@@ -166,9 +166,9 @@ def _text(
         yield ctx.problem("silent", "substitution", at, sentence)
 
 
-def _management_address(ctx: Context, found: list[tuple[str, Document]]) -> Iterator[Problem]:
-    first = min((primitive["seq"] for _, primitive in found), default=0)
-    for place, primitive in found:
+def _management_address(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[Problem]:
+    first = min((primitive["seq"] for _, primitive in primitives), default=0)
+    for place, primitive in primitives:
         if primitive["seq"] == first:
             continue
         for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):

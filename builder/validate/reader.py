@@ -337,17 +337,17 @@ def _twice(name: str, path: str) -> Problem:
     return Problem(f"{name}: {path}", "silent", "archive-twice", sentence)
 
 
-def _no_descriptor(name: str, kind: str, found: list[str]) -> PackageError:
+def _no_descriptor(name: str, kind: str, names: list[str]) -> PackageError:
     many = f"Found more than one descriptor file at package descriptor {kind}"
     none = f"Not found any descriptor file at package descriptor {kind}"
     where = "at the top or in Definitions/" if kind == "zip" else "directly in the top folder"
     return _refuse(
         name,
         "descriptor-count",
-        f"{len(found)} YAML files {where} ({', '.join(found[:5]) or 'none'}); "
+        f"{len(names)} YAML files {where} ({', '.join(names[:5]) or 'none'}); "
         "allowed: exactly one, the descriptor"
-        + ("" if found else " (an archive of './folder' has one folder too many)"),
-        many if found else none,
+        + ("" if names else " (an archive of './folder' has one folder too many)"),
+        many if names else none,
     )
 
 

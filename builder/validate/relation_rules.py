@@ -53,8 +53,8 @@ def of_services(ctx: Context) -> Iterator[Problem]:
         yield from _form(ctx, place, relation)
         ends = []
         for side in _sides(place, relation):
-            found = yield from _in_service(ctx, side, members)
-            ends.append((side, found))
+            end = yield from _in_service(ctx, side, members)
+            ends.append((side, end))
         yield from _together(ctx, place, ends)
 
 
@@ -71,8 +71,8 @@ def of_functions(ctx: Context) -> Iterator[Problem]:
             yield from _form(ctx, place, relation)
             ends = []
             for side in _sides(place, relation):
-                found = yield from _in_function(ctx, side)
-                ends.append((side, found))
+                end = yield from _in_function(ctx, side)
+                ends.append((side, end))
             yield from _together(ctx, place, ends)
 
 
@@ -168,29 +168,29 @@ def _environment(
 
 
 def _together(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -> Iterator[Problem]:
-    who = [(side.member, side.vdu, side.reference) for side, found in ends if found is not None]
+    who = [(side.member, side.vdu, side.reference) for side, placed in ends if placed is not None]
     if len(who) == 2 and who[0] == who[1]:
         sentence = "both ends are the same charm; allowed: two different ones"
         yield ctx.problem("silent", "relation-self", place, sentence)
     interfaces = []
-    for side, found in ends:
-        if found is None:
+    for side, placed in ends:
+        if placed is None:
             continue
         if side.endpoint is None:
             sentence = "endpoint is missing; allowed: an endpoint of the charm's metadata"
             yield ctx.problem("silent", "relation-endpoint", side.place, sentence)
             continue
-        if found.charm is None or found.charm.metadata is None:
+        if placed.charm is None or placed.charm.metadata is None:
             continue
-        metadata = found.charm.metadata
-        end = found.charm.endpoint(side.endpoint)
+        metadata = placed.charm.metadata
+        end = placed.charm.endpoint(side.endpoint)
         if end is None:
             known = choices({*metadata.provides, *metadata.requires})
             yield ctx.problem(
                 "silent",
                 "relation-endpoint",
                 f"{side.place}/endpoint",
-                f"charm {found.charm.name} has no endpoint {side.endpoint!r}, and OSM counts the "
+                f"charm {placed.charm.name} has no endpoint {side.endpoint!r}, and OSM counts the "
                 f"relation as added; allowed: {known}",
             )
             continue
@@ -201,7 +201,7 @@ def _together(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
                 "silent",
                 "relation-role",
                 f"{side.place}/endpoint",
-                f"charm {found.charm.name} {role} {side.endpoint!r}, and a {side.key} must be one "
+                f"charm {placed.charm.name} {role} {side.endpoint!r}, and a {side.key} must be one "
                 f"it {ROLES[side.key]}; allowed: {known}",
             )
         interfaces.append(interface)

@@ -204,14 +204,14 @@ def graph(lab: Lab, name: str, svg: Path | None) -> None:
     # Drawing libraries take a moment to load; no other verb needs them.
     from lab.graph import draw, model
 
-    found = model.find(lab.engine, Backends(lab.home).controller(), name)
+    drawn = model.find(lab.engine, Backends(lab.home).controller(), name)
     if svg is not None:
-        svg.write_text(draw.svg(found), encoding="utf-8")
-        lab.out.remark(f"{found.name}: {len(found.nodes)} VNFs, {len(found.edges)} links in {svg}")
+        svg.write_text(draw.svg(drawn), encoding="utf-8")
+        lab.out.remark(f"{drawn.name}: {len(drawn.nodes)} VNFs, {len(drawn.edges)} links in {svg}")
     elif lab.out.as_json:
-        lab.out.json(dataclasses.asdict(found))
+        lab.out.json(dataclasses.asdict(drawn))
     else:
-        lab.out.out.print(draw.text(found))
+        lab.out.out.print(draw.text(drawn))
 
 
 @lab_group.command("show-unit")

@@ -78,10 +78,10 @@ class Connector:
         try:
             api.delete(Namespace, namespace)
             # The namespace controller does it where there is one.
-            found = api.get(Namespace, namespace)
-            if found.spec is not None:
-                found.spec.finalizers = []
-            body = Namespace.Finalize(metadata=found.metadata, spec=found.spec)
+            record = api.get(Namespace, namespace)
+            if record.spec is not None:
+                record.spec.finalizers = []
+            body = Namespace.Finalize(metadata=record.metadata, spec=record.spec)
             api.replace(body, namespace)
         except httpx2.HTTPStatusError as error:
             if error.response.status_code != 404:

@@ -189,10 +189,10 @@ class Cluster:
 
     def _process(self, name: str) -> ProcessRef | None:
         try:
-            found = ProcessRef(*json.loads((self.folder / f"{name}.json").read_text()))
+            process = ProcessRef(*json.loads((self.folder / f"{name}.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
-        return found if found.alive() else None
+        return process if process.alive() else None
 
     def _runs(self, name: str) -> bool:
         return self._process(name) is not None

@@ -92,35 +92,41 @@ class Kubelet:
     def step(self) -> None:
         """Do what there is to do now."""
         wanted = {}
-        for found in self.api.list(StatefulSet, namespace="*"):
-            if found.metadata and found.spec and not found.metadata.deletionTimestamp:
-                wanted[str(found.metadata.namespace), str(found.metadata.name)] = found
+        for stateful_set in self.api.list(StatefulSet, namespace="*"):
+            if (
+                stateful_set.metadata
+                and stateful_set.spec
+                and not stateful_set.metadata.deletionTimestamp
+            ):
+                wanted[str(stateful_set.metadata.namespace), str(stateful_set.metadata.name)] = (
+                    stateful_set
+                )
         for key in [key for key in self.running if key not in wanted]:
             self.running.pop(key).end()
             self._forget(*key)
-        for key, found in wanted.items():
-            with self._told(found):
-                self._bring(key, found)
+        for key, stateful_set in wanted.items():
+            with self._logged(stateful_set):
+                self._bring(key, stateful_set)
 
     @contextlib.contextmanager
-    def _told(self, found: Any) -> Iterator[None]:
+    def _logged(self, stateful_set: Any) -> Iterator[None]:
         """Write what goes wrong with a pod into the log; the next step tries again."""
         try:
             yield
         except (httpx2.HTTPError, OSError) as error:
-            print(f"{found.metadata and found.metadata.name}: {error}", flush=True)
+            print(f"{stateful_set.metadata and stateful_set.metadata.name}: {error}", flush=True)
 
-    def _bring(self, key: tuple[str, str], found: Any) -> None:
+    def _bring(self, key: tuple[str, str], stateful_set: Any) -> None:
         namespace, name = key
         before = self.running.get(key)
         if before is not None and before.process.poll() is None:
             if not before.ready and _listens(before.address):
                 before.ready = True
-                self._tell_ready(namespace, name, found, before.address)
+                self._tell_ready(namespace, name, stateful_set, before.address)
             return
         if before is not None and time.monotonic() - before.started < 1:
             return
-        pod = self._pod(namespace, name, found)
+        pod = self._pod(namespace, name, stateful_set)
         address = before.address if before else self._address()
         self.running[key] = self._run(pod, address)
         body = {"status": {"phase": "Running", "podIP": address}}
@@ -130,13 +136,13 @@ class Kubelet:
         number, self._next = self._next, self._next + 1
         return f"127.1.{number // 250}.{number % 250 + 1}"
 
-    def _pod(self, namespace: str, name: str, found: Any) -> Any:
+    def _pod(self, namespace: str, name: str, stateful_set: Any) -> Any:
         """Return the pod of a StatefulSet, made where it is not there."""
         metadata = ObjectMeta(
-            name=f"{name}-0", namespace=namespace, labels=found.spec.template.metadata.labels
+            name=f"{name}-0", namespace=namespace, labels=stateful_set.spec.template.metadata.labels
         )
         try:
-            return self.api.create(Pod(metadata=metadata, spec=found.spec.template.spec))
+            return self.api.create(Pod(metadata=metadata, spec=stateful_set.spec.template.spec))
         except httpx2.HTTPStatusError as error:
             if error.response.status_code != 409:
                 raise
@@ -146,11 +152,11 @@ class Kubelet:
         with contextlib.suppress(httpx2.HTTPError):
             self.api.delete(Pod, f"{name}-0", namespace=namespace, grace_period=0)
 
-    def _tell_ready(self, namespace: str, name: str, found: Any, address: str) -> None:
+    def _tell_ready(self, namespace: str, name: str, stateful_set: Any, address: str) -> None:
         ready = [{"type": "Ready", "status": "True"}]
         body: dict[str, Any] = {"status": {"podIP": address, "conditions": ready}}
         self.api.patch(Pod.Status, f"{name}-0", body, namespace=namespace)
-        generation = found.metadata.generation if found.metadata else 1
+        generation = stateful_set.metadata.generation if stateful_set.metadata else 1
         counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
         status: dict[str, Any] = {**dict.fromkeys(counts, 1), "observedGeneration": generation}
         status |= {"availableReplicas": 1, "currentRevision": "1", "updateRevision": "1"}
@@ -243,11 +249,11 @@ class Kubelet:
 
 
 def _environment(container: Any, address: str) -> dict[str, str]:
-    found = {}
+    environment = {}
     for item in container.env or ():
         field = item.valueFrom and item.valueFrom.fieldRef
-        found[item.name] = address if field else str(item.value or "")
-    return found
+        environment[item.name] = address if field else str(item.value or "")
+    return environment
 
 
 def _site() -> str:

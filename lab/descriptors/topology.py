@@ -210,14 +210,14 @@ class _Planner:
         for interface, cpd in _interfaces(vdu):
             ext = ext_of.get(cpd["id"])
             given = _entry(vdu_params.get("interface"), "name", interface["name"])
-            found = self._network_of(index, cpd, ext, vim, vnf_params)
-            if found is None:
+            link = self._network_of(index, cpd, ext, vim, vnf_params)
+            if link is None:
                 self.notes.append(
                     f"interface {interface['name']} of {index}/{vdu['id']} is connected to no "
                     "virtual link and is left out"
                 )
                 continue
-            network, nsd_ip = found
+            network, nsd_ip = link
             ip = given.get("ip-address") or self._link_ip(network.link, index, ext) or nsd_ip
             security = cpd.get("port-security-enabled", True)
             if ext is not None:

@@ -340,8 +340,8 @@ class Operations:
             self.clear(operation)
             return self.end(operation, "FAILED", text, text)
         self.clear(operation)
-        told = result if isinstance(result, str) else dict(result)
-        return self.end(operation, "COMPLETED", told)
+        output = result if isinstance(result, str) else dict(result)
+        return self.end(operation, "COMPLETED", output)
 
     def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:
         records = vnfrs_of(self.store, svc.nsr["_id"])

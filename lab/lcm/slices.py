@@ -47,8 +47,8 @@ def deployed_links(nsi: Document, others: Iterable[Document]) -> list[dict[str, 
             if vld["name"] not in names or not users & set(vld["shared-nsrs-list"]):
                 continue
             known = {ro["vld_id"]: ro for ro in other["_admin"]["deployed"]["RO"]}
-            found = known.get(vld["name"], {}).get("netslice_scenario_id")
-            scenario = found or link_id(other["_id"], vld["name"])
+            network = known.get(vld["name"], {}).get("netslice_scenario_id")
+            scenario = network or link_id(other["_id"], vld["name"])
             break
         links.append({"vld_id": vld["name"], "netslice_scenario_id": scenario})
     return links

@@ -142,7 +142,7 @@ class Page:
             return
         self._header(f"{kind.capitalize()} {name}")
         try:
-            view = View(self, name, self.data.graph(name))
+            view = ServicePage(self, name, self.data.graph(name))
         except REFUSALS as error:
             ui.label(str(error))
             return
@@ -165,7 +165,7 @@ class Page:
             ui.button("Log out", on_click=leave).props("flat color=white")
 
 
-class View:
+class ServicePage:
     """The picture of a service or slice, and what one can do with a VNF in it."""
 
     def __init__(self, page: Page, name: str, graph: Graph) -> None:
@@ -318,19 +318,19 @@ class View:
             return
         self.busy = True
         try:
-            found = await run.io_bound(self.data.sample, node.service, node.member) or {}
+            values = await run.io_bound(self.data.sample, node.service, node.member) or {}
         except REFUSALS as error:
             self.ages.text = str(error)
             return
         finally:
             self.busy = False
-        for link, sample in found.items():
+        for link, sample in values.items():
             self.samples.setdefault(link, deque(maxlen=KEPT)).append(sample)
         self.rates.options.clear()
         self.rates.options.update(rates(self.samples))
         self.ages.text = "Last handshake: " + ", ".join(
             f"{link} {'never' if s.handshake is None else f'{s.handshake} s ago'}"
-            for link, s in found.items()
+            for link, s in values.items()
         )
 
     def _log(self, event: Any) -> None:

@@ -111,18 +111,18 @@ class Data:
         """
         shown = self.press(ns, member, "show-status", {})
         # A network function is told of there, too, and has no peers.
-        return {link: _sample(told) for link, told in shown.items() if told.get("peers")}
+        return {link: _sample(peers) for link, peers in shown.items() if peers.get("peers")}
 
     def operations(self, name: str) -> list[Document]:
         """Return the operations of a slice and of its services, or of a service, latest first."""
         slices = {nsi["name"]: nsi for nsi in self.engine.store.all(NSIS)}
         if name in slices:
-            found = self.slices.operations(name)
+            operations = self.slices.operations(name)
             for entry in slices[name]["_admin"]["nsrs-detailed-list"]:
-                found = found + self.engine.operations(entry["nsrId"])
+                operations = operations + self.engine.operations(entry["nsrId"])
         else:
-            found = self.engine.operations(name)
-        return sorted(found, key=lambda operation: -float(operation["startTime"]))
+            operations = self.engine.operations(name)
+        return sorted(operations, key=lambda operation: -float(operation["startTime"]))
 
     def log(self, op_id: str) -> str:
         """Return what an operation did, what it returned, and what its worker printed.

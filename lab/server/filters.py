@@ -71,7 +71,7 @@ def _at(value: Any, path: list[str]) -> Any:
                 value = value[int(part)] if int(part) < len(value) else None
             else:
                 rest = path[number + (part == "ANYINDEX") :]
-                return [found for entry in value for found in _flat(_at(entry, rest))]
+                return [item for entry in value for item in _flat(_at(entry, rest))]
         else:
             return None
     return value

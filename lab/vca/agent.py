@@ -20,8 +20,8 @@ from lab.vca.resolver import (
     STOP,
     UPDATE_STATUS,
     UPGRADE_CHARM,
-    CharmView,
     Step,
+    UnpackedCharm,
     config_hash,
     next_step,
 )
@@ -145,7 +145,7 @@ class UnitAgent(threading.Thread):
             return max(0.001, self._retry_at - time.monotonic())
         return None
 
-    def _charm_view(self, document: ModelDocument, unit: Unit) -> CharmView:
+    def _charm_view(self, document: ModelDocument, unit: Unit) -> UnpackedCharm:
         return charm_view(self._runtime, document, unit)
 
     def _note_idle(self) -> None:
@@ -503,10 +503,10 @@ class UnitAgent(threading.Thread):
             self._runtime.publisher.publish(event)
 
 
-def charm_view(runtime: Runtime, document: ModelDocument, unit: Unit) -> CharmView:
+def charm_view(runtime: Runtime, document: ModelDocument, unit: Unit) -> UnpackedCharm:
     """Return what a unit's charm revision contributes to its next step."""
     charm = runtime.charm_of_unit(document, unit)
-    return CharmView(
+    return UnpackedCharm(
         config_digest=config_hash(charm.config(document.apps[unit.app].config)),
         endpoints=frozenset(name for _, name, _ in charm.metadata.endpoints()),
     )

@@ -60,7 +60,7 @@ def config_hash(config: Mapping[str, OptionValue | None]) -> str:
 
 
 @dataclass(frozen=True)
-class CharmView:
+class UnpackedCharm:
     """What the charm revision a unit has unpacked contributes to its next step."""
 
     config_digest: str
@@ -68,7 +68,7 @@ class CharmView:
     endpoints: frozenset[str]
 
 
-def next_step(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | None:
+def next_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step | None:
     """Return what `unit` has to do now, or None if it is idle or waits in error.
 
     A failed hook is no step: the agent's retry timer decides when it is run again.
@@ -101,7 +101,7 @@ def next_step(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | N
     return _idle_step(document, unit, charm)
 
 
-def _created(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | None:
+def _created(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step | None:
     known = [
         r
         for r in document.relations_of(unit.app)
@@ -137,7 +137,7 @@ def _leadership(document: ModelDocument, unit: Unit) -> Step | None:
     return None
 
 
-def _idle_step(document: ModelDocument, unit: Unit, charm: CharmView) -> Step | None:
+def _idle_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step | None:
     if unit.life == "dying":
         # All relations are broken before the unit stops.
         info = relations.next_hook(document, unit)

@@ -21,11 +21,11 @@ _SEVERITY = (
 )
 
 
-class _View(BaseModel):
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class UnitStatus(_View):
+class UnitStatus(_Frozen):
     """A unit as `juju status` shows it."""
 
     name: str
@@ -40,7 +40,7 @@ class UnitStatus(_View):
     pending_actions: int
 
 
-class ApplicationStatus(_View):
+class ApplicationStatus(_Frozen):
     """An application as `juju status` shows it."""
 
     name: str
@@ -55,7 +55,7 @@ class ApplicationStatus(_View):
     """Endpoint names to the applications related through them."""
 
 
-class ModelStatus(_View):
+class ModelStatus(_Frozen):
     """A model as `juju status` shows it."""
 
     uuid: str

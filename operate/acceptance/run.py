@@ -118,10 +118,10 @@ class Acceptance:
 
     def _prerequisites(self, user: str, password: str, project: str) -> None:
         with self._step("connection") as step:
-            told = self.nbi.version()
-            self.report.release = str(told.get("version") or "?")
-            found = re.match(r"v?(\d+)", self.report.release)
-            self._release = int(found[1]) if found else None
+            version = self.nbi.version()
+            self.report.release = str(version.get("version") or "?")
+            match = re.match(r"v?(\d+)", self.report.release)
+            self._release = int(match[1]) if match else None
             step.sentence = f"release {self.report.release}"
         with self.report.step("token") as step:
             try:
@@ -145,15 +145,15 @@ class Acceptance:
     def _check_vim(self, step: Step) -> None:
         accounts = self.nbi.get(VIMS)
         names = ", ".join(sorted(v["name"] for v in accounts)) or "none"
-        found = [v for v in accounts if self.vim in (v["name"], v["_id"])]
-        if not found:
+        matching = [v for v in accounts if self.vim in (v["name"], v["_id"])]
+        if not matching:
             step.fail(
                 f"There is no VIM account {self.vim!r}; there is {names}.",
                 f"osm vim-create --name {self.vim} --account_type openstack --auth_url URL "
                 "--user USER --password PASSWORD --tenant PROJECT",
             )
             return
-        self._vim = self.nbi.get(f"{VIMS}/{found[0]['_id']}")
+        self._vim = self.nbi.get(f"{VIMS}/{matching[0]['_id']}")
         state = self._vim["_admin"].get("operationalState")
         if state != "ENABLED":
             step.fail(
@@ -209,13 +209,13 @@ class Acceptance:
     def _check_quotas(self, step: Step) -> None:
         """Compare quotas, where OSM's monitoring wrote them into the account."""
         compute = (self._vim.get("resources") or {}).get("compute") or {}
-        told = False
+        limited = False
         for name, needed in NEEDED.items():
             entry = compute.get(name) or {}
             total, used = entry.get("total"), entry.get("used")
             if not isinstance(total, (int, float)) or not isinstance(used, (int, float)):
                 continue
-            told = True
+            limited = True
             if 0 <= total < used + needed:
                 step.fail(
                     f"Of {total} {name} {used} are in use, and the smallest service needs "
@@ -223,7 +223,7 @@ class Acceptance:
                     f"openstack quota set --{name} {int(used + needed)} PROJECT",
                 )
                 return
-        if told:
+        if limited:
             step.sentence = "enough for the smallest service"
         else:
             step.state, step.sentence = "unknown", "OSM does not tell; the service will"
@@ -382,12 +382,12 @@ class Acceptance:
             for vnfr in self.osm.members(service["_id"]):
                 index = vnfr["member-vnf-index-ref"]
                 links = self.osm.action(service["_id"], index, "show-status", {})
-                for link, told in sorted(links.items()):
-                    if told.get("state") != "up":
+                for link, status in sorted(links.items()):
+                    if status.get("state") != "up":
                         step.fail(
-                            f"Link {link} of {index} is {told.get('state')}.",
+                            f"Link {link} of {index} is {status.get('state')}.",
                             f"juju status -m {service['_id']}",
-                            json.dumps(told),
+                            json.dumps(status),
                         )
                         return
                     up.append(f"{index}/{link}")

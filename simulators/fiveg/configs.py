@@ -32,10 +32,10 @@ def core(path: str | Path) -> File:
         EpcError: it is none.
     """
     try:
-        found = yaml.safe_load(text_of(path))
+        document = yaml.safe_load(text_of(path))
     except yaml.YAMLError as error:
         raise EpcError(f"{path}: {error}.") from None
-    return File(path, found)
+    return File(path, document)
 
 
 def level(file: File, name: str) -> int:
@@ -128,14 +128,14 @@ def amf_config(file: File) -> amf.Config:
 
 def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
     """Prefixes of UEs by DNN."""
-    found = {}
+    networks = {}
     for at in range(len(file.get("dnns"))):
         prefix = str(file.get("dnns", at, "ipv4_subnet"))
         try:
-            found[str(file.get("dnns", at, "dnn"))] = ipaddress.IPv4Network(prefix, strict=False)
+            networks[str(file.get("dnns", at, "dnn"))] = ipaddress.IPv4Network(prefix, strict=False)
         except ValueError:
             raise file.wrong(("dnns", at, "ipv4_subnet"), f"'{prefix}' is no prefix") from None
-    return found
+    return networks
 
 
 def smf_config(file: File) -> smf.Config:
@@ -242,7 +242,7 @@ def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
     usim = Usim(imsi, file.octets("uicc0", "key"), file.octets("uicc0", "opc"))
     listed: Sequence[dict[str, Any]] = file.find("uicc0", "pdu_sessions", default=())
     wanted = tuple(
-        ue.Wanted(
+        ue.SessionRequest(
             int(one.get("id", at)),
             str(one.get("dnn", "")),
             Snssai(int(one["nssai_sst"]), int(one.get("nssai_sd", 0xFFFFFF))),
@@ -276,9 +276,9 @@ def _seconds(file: File, *keys: str) -> float:
 
 def _versioned(path: str | Path, version: str) -> File:
     file = core(path)
-    found = str(file.get("info", "version"))
-    if found != version:
-        raise file.wrong(("info", "version"), f"'{found}' is not {version}")
+    number = str(file.get("info", "version"))
+    if number != version:
+        raise file.wrong(("info", "version"), f"'{number}' is not {version}")
     return file
 
 
@@ -351,7 +351,7 @@ def n3ue_config(path: str | Path) -> n3ue.Config:
     for at, item in enumerate(file.get(*one, "SmPolicy"), 1):
         sd = item["SNSSAI"].get("SD", "ffffff")
         slice_ = Snssai(int(str(item["SNSSAI"]["SST"]), 16), int(str(sd), 16))
-        wanted.append(ue.Wanted(at, str(item["DNN"]), slice_))
+        wanted.append(ue.SessionRequest(at, str(item["DNN"]), slice_))
     root = Path(path).resolve().parent.parent / "cert" / "ca.pem"
     return n3ue.Config(
         Usim(imsi, k, opc),

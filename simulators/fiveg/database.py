@@ -129,28 +129,28 @@ def main(words: list[str]) -> int:
     parser.add_argument("-D", "--database")
     parser.add_argument("-e", "--execute")
     parser.add_argument("name", nargs="?")
-    found = parser.parse_args(words)
-    if found.defaults:
+    given = parser.parse_args(words)
+    if given.defaults:
         options = configparser.ConfigParser(interpolation=None)
-        options.read(found.defaults)
+        options.read(given.defaults)
         for name, value in options["client"].items():
-            setattr(found, name, value.strip("\"'"))
-    host = "127.0.0.1" if found.host == "localhost" else found.host
+            setattr(given, name, value.strip("\"'"))
+    host = "127.0.0.1" if given.host == "localhost" else given.host
     try:
         connection = pymysql.connect(
             host=host,
-            port=int(found.port),
-            user=found.user,
-            password=found.password or "",
-            database=found.database or found.name,
+            port=int(given.port),
+            user=given.user,
+            password=given.password or "",
+            database=given.database or given.name,
             autocommit=True,
         )
         with connection, connection.cursor() as cursor:
-            for one in sqlglot.parse(found.execute or sys.stdin.read(), read="mysql"):
+            for one in sqlglot.parse(given.execute or sys.stdin.read(), read="mysql"):
                 if one is None:
                     continue
                 cursor.execute(one.sql(dialect="mysql"))
-                if cursor.description and not found.skip_column_names:
+                if cursor.description and not given.skip_column_names:
                     print("\t".join(column[0] for column in cursor.description))
                 for row in cursor.fetchall() if cursor.description else ():
                     print("\t".join("NULL" if value is None else str(value) for value in row))

@@ -110,10 +110,10 @@ class Udr:
 
     async def _one(self, request: Request, table: str) -> dict[str, Any]:
         sql = f"SELECT * FROM {table} WHERE ueid=%s"  # noqa: S608 - a name of ours
-        found = await self.rows(sql, self._imsi(request))
-        if not found:
+        rows = await self.rows(sql, self._imsi(request))
+        if not rows:
             raise sbi.SbiError(404, "USER_NOT_FOUND")
-        return found[0]
+        return rows[0]
 
     async def _authentication(self, request: Request) -> Response:
         row = await self._one(request, "AuthenticationSubscription")
@@ -133,11 +133,11 @@ class Udr:
 
     async def _access(self, request: Request) -> Response:
         row = await self._one(request, "AccessAndMobilitySubscriptionData")
-        found = {}
+        result = {}
         for name in ("nssai", "subscribedUeAmbr"):
             if row.get(name):
-                found[name] = json.loads(row[name])
-        return JSONResponse(found)
+                result[name] = json.loads(row[name])
+        return JSONResponse(result)
 
     async def _sessions(self, request: Request) -> Response:
         rows = await self.rows(
@@ -145,14 +145,14 @@ class Udr:
             self._imsi(request),
             request.path_params["plmn"],
         )
-        found = [
+        result = [
             {
                 "singleNssai": json.loads(row["singleNssai"]),
                 "dnnConfigurations": json.loads(row["dnnConfigurations"] or "{}"),
             }
             for row in rows
         ]
-        return JSONResponse(found)
+        return JSONResponse(result)
 
     async def _registration(self, request: Request) -> Response:
         document = await sbi.body(request)
@@ -203,10 +203,10 @@ class Udm:
             resync = wanted.get("resynchronizationInfo")
             if resync:
                 rand, auts = bytes.fromhex(resync["rand"]), bytes.fromhex(resync["auts"])
-                found = resynchronised(k, opc, rand, auts)
-                if found is None:
+                own_sqn = resynchronised(k, opc, rand, auts)
+                if own_sqn is None:
                     return sbi.problem(403, "AUTHENTICATION_REJECTED")
-                sqn = found
+                sqn = own_sqn
             sqn = (sqn + SQN_STEP) % SQN_LIMIT
             change = {"path": "/sequenceNumber", "op": "replace"}
             change["value"] = sequence | {"sqn": f"{sqn:012x}"}
@@ -239,18 +239,18 @@ class Udm:
         return JSONResponse(await self._provisioned(request, "am-data"))
 
     async def _nssai(self, request: Request) -> Response:
-        found = (await self._provisioned(request, "am-data")).get("nssai")
-        return JSONResponse(found) if found else sbi.problem(404, "DATA_NOT_FOUND")
+        nssai = (await self._provisioned(request, "am-data")).get("nssai")
+        return JSONResponse(nssai) if nssai else sbi.problem(404, "DATA_NOT_FOUND")
 
     async def _sessions(self, request: Request) -> Response:
-        found = await self._provisioned(request, "sm-data")
+        records = await self._provisioned(request, "sm-data")
         if "single-nssai" in request.query_params:
             wanted = Snssai.of(json.loads(request.query_params["single-nssai"]))
-            found = [one for one in found if Snssai.of(one["singleNssai"]) == wanted]
+            records = [one for one in records if Snssai.of(one["singleNssai"]) == wanted]
         dnn = request.query_params.get("dnn")
         if dnn is not None:
-            found = [one for one in found if dnn in one["dnnConfigurations"]]
-        return JSONResponse(found) if found else sbi.problem(404, "DATA_NOT_FOUND")
+            records = [one for one in records if dnn in one["dnnConfigurations"]]
+        return JSONResponse(records) if records else sbi.problem(404, "DATA_NOT_FOUND")
 
 
 @dataclass

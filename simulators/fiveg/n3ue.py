@@ -335,11 +335,11 @@ class Terminal(ue.Terminal):
         super().__init__(config)
         self.radio = Radio(config)  # type: ignore[assignment]
 
-    def _device(self, wanted: ue.Wanted) -> str:
+    def _device(self, asked: ue.SessionRequest) -> str:
         link = self.radio.link
         assert isinstance(link, Access)  # noqa: S101
-        qfi = link.qfis.get(wanted.number, 0)
-        name = f"{self.config.tunnels}-id-{self.config.first + wanted.number}-{qfi}"
+        qfi = link.qfis.get(asked.number, 0)
+        name = f"{self.config.tunnels}-id-{self.config.first + asked.number}-{qfi}"
         log.info("New GRE Tunnel, Key Field: [0x%x], IfaceName: [%s]", qfi << 24, name)
         return name
 

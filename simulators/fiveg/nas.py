@@ -95,12 +95,12 @@ def decode(octets: bytes) -> Message:
         ProtocolError: it is none, or is malformed.
     """
     try:
-        found, error = parse_NAS5G(octets, inner=False, sec_hdr=False)
+        parsed, error = parse_NAS5G(octets, inner=False, sec_hdr=False)
         if error:
             raise ProtocolError(f"not 5G NAS: cause {error}")
-        header = found[0]
+        header = parsed[0]
         values: dict[str, Any] = {}
-        for one in list(found)[1:]:
+        for one in list(parsed)[1:]:
             if one.get_trans():
                 continue
             last = list(one)[-1] if hasattr(one, "__iter__") else one
@@ -108,7 +108,7 @@ def decode(octets: bytes) -> Message:
             values.setdefault(one._name, shown)
     except (PycrateErr, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise ProtocolError(f"not 5G NAS: {error}") from None
-    name = found._name.removeprefix("5GMM").removeprefix("5GSM")
+    name = parsed._name.removeprefix("5GMM").removeprefix("5GSM")
     if octets[0] == _SM:
         ids = header["PDUSessID"].get_val(), header["PTI"].get_val()
         return Message(name, values, *ids)
@@ -229,9 +229,9 @@ def flow(qfi: int, five_qi: int) -> list[dict[str, Any]]:
 
 def rate(text: str) -> tuple[int, int]:
     """Unit and value of a bit rate such as ``100 Mbps`` (TS 29.571 clause 5.5.2)."""
-    found = re.fullmatch(r"([\d.]+) ?([KMG]?)bps", text.strip())  # OAI's tables leave the space out
+    match = re.fullmatch(r"([\d.]+) ?([KMG]?)bps", text.strip())  # OAI's tables leave the space out
     factor = {"": 0.001, "K": 1, "M": 1000, "G": 1e6}
-    kilobits = max(1, int(float(found[1]) * factor[found[2]])) if found else 0
+    kilobits = max(1, int(float(match[1]) * factor[match[2]])) if match else 0
     if not kilobits:
         raise ProtocolError(f"'{text}' is not a bit rate.")
     code = 1

@@ -67,18 +67,18 @@ class Nrf:
 
     async def _list(self, request: Request) -> Response:
         wanted = request.query_params.get("nf-type")
-        found = [one for one in self._alive() if wanted in (None, one["nfType"])]
-        items = [{"href": f"{request.url.path}/{one['nfInstanceId']}"} for one in found]
+        profiles = [one for one in self._alive() if wanted in (None, one["nfType"])]
+        items = [{"href": f"{request.url.path}/{one['nfInstanceId']}"} for one in profiles]
         return JSONResponse({"_links": {"item": items}})
 
     async def _discover(self, request: Request) -> Response:
         query = request.query_params
         slices = [Snssai.of(one) for one in json.loads(query.get("snssais", "[]"))]
         dnn = json.loads(query.get("dnn", '""'))
-        found = [
+        profiles = [
             one
             for one in self._alive()
             if one["nfType"] == query["target-nf-type"]
             and all(sbi.serves(one, snssai, dnn) for snssai in slices)
         ]
-        return JSONResponse({"validityPeriod": sbi.VALIDITY, "nfInstances": found})
+        return JSONResponse({"validityPeriod": sbi.VALIDITY, "nfInstances": profiles})

@@ -12,7 +12,7 @@ from typing import Any
 
 from simulators.errors import EpcError
 from simulators.files import radio_server
-from simulators.programs import file_of, until_told
+from simulators.programs import file_of, until_signalled
 
 log = logging.getLogger("main")
 
@@ -51,7 +51,7 @@ async def function(name: str, words: list[str]) -> None:
         else:
             made = Udm(service).node if name == "udm" else Ausf(service).node
     await made.start()
-    await until_told(made.stop)
+    await until_signalled(made.stop)
 
 
 async def gnb(words: list[str]) -> None:
@@ -64,7 +64,7 @@ async def gnb(words: list[str]) -> None:
         raise EpcError(f"The radio simulator's server is '{role}', not this gNB.")
     made = Gnb(configs.gnb_config(file_of(words, "-O")))
     await made.start()
-    await until_told(made.stop)
+    await until_signalled(made.stop)
 
 
 async def ue(words: list[str]) -> None:
@@ -83,7 +83,7 @@ async def _keep(made: Any) -> None:
         await made.switch_off()
         running.cancel()
 
-    await until_told(stop)
+    await until_signalled(stop)
 
 
 async def n3iwf(words: list[str]) -> None:
@@ -93,7 +93,7 @@ async def n3iwf(words: list[str]) -> None:
 
     made = N3iwf(configs.n3iwf_config(file_of(words, "-c")))
     await made.start()
-    await until_told(made.stop)
+    await until_signalled(made.stop)
 
 
 async def n3iwue(words: list[str]) -> None:
@@ -110,12 +110,12 @@ async def mysqld(words: list[str]) -> None:
 
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--bind-address", dest="address", default="127.0.0.1")
-    found, _ = parser.parse_known_args(words)
+    options, _ = parser.parse_known_args(words)
     directory = Path(os.environ.get("SIMULATORS_DATA", "/var/lib/mysql"))
     server = Server(directory / "rows.sqlite", os.environ)
-    await server.start(found.address)
+    await server.start(options.address)
     log.info("ready for connections.")
-    await until_told(server.stop)
+    await until_signalled(server.stop)
 
 
 def _function(name: str) -> Program:

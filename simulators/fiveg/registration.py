@@ -202,9 +202,11 @@ async def _slices(amf: Amf, ue: Ue, request: nas.Message) -> tuple[tuple[Snssai,
     subscribed: dict[Snssai, bool] = {}  # and whether it is a default one
     try:
         url = await amf.node.url("UDM") + f"/nudm-sdm/v2/imsi-{ue.imsi}/nssai"
-        found = (await amf.node.call("GET", url, params={"plmn-id": _plmn(ue.tai.plmn)})).json()
+        subscription = (
+            await amf.node.call("GET", url, params={"plmn-id": _plmn(ue.tai.plmn)})
+        ).json()
         for name in ("singleNssais", "defaultSingleNssais"):
-            for one in found.get(name) or ():
+            for one in subscription.get(name) or ():
                 subscribed[Snssai.of(one)] = name == "defaultSingleNssais"
     except sbi.SbiError as error:
         if error.status != 404:
@@ -302,8 +304,8 @@ def _capabilities(known: dict[str, int]) -> dict[str, tuple[int, int]]:
     """UE security capabilities of NGAP: algorithms 1 to 3 are the first bits."""
 
     def bits(kind: str) -> tuple[int, int]:
-        found = (known.get(f"5G-{kind}{number}_128", 0) for number in (1, 2, 3))
-        return sum(bit << (15 - at) for at, bit in enumerate(found)), 16
+        able = (known.get(f"5G-{kind}{number}_128", 0) for number in (1, 2, 3))
+        return sum(bit << (15 - at) for at, bit in enumerate(able)), 16
 
     return {
         "nRencryptionAlgorithms": bits("EA"),

@@ -101,7 +101,7 @@ def parts_of(kind: str, content: bytes) -> tuple[Any, dict[str, bytes]]:
         if not kind.startswith("multipart/related"):
             return (json.loads(content) if content else {}), {}
         mark = b"--" + kind.partition("boundary=")[2].partition(";")[0].strip('" ').encode()
-        found: dict[str, bytes] = {}
+        result: dict[str, bytes] = {}
         document: Any = {}
         for piece in (b"\r\n" + content).split(b"\r\n" + mark)[1:-1]:
             head, _, octets = piece.partition(b"\r\n\r\n")
@@ -110,10 +110,10 @@ def parts_of(kind: str, content: bytes) -> tuple[Any, dict[str, bytes]]:
             if fields.get("content-type", "").startswith("application/json"):
                 document = json.loads(octets)
             else:
-                found[fields.get("content-id", "")] = octets
+                result[fields.get("content-id", "")] = octets
     except ValueError:
         raise SbiError(400, "INVALID_MSG_FORMAT") from None
-    return document, found
+    return document, result
 
 
 async def parts(request: Request) -> tuple[Any, dict[str, bytes]]:
@@ -227,8 +227,8 @@ class Node:
         if answer.is_error:
             cause = "UNSPECIFIED"
             with contextlib.suppress(ValueError, AttributeError):
-                found, _ = parts_of(answer.headers.get("content-type", ""), answer.content)
-                cause = str(found.get("cause") or found["error"]["cause"])
+                answered, _ = parts_of(answer.headers.get("content-type", ""), answer.content)
+                cause = str(answered.get("cause") or answered["error"]["cause"])
             raise SbiError(answer.status_code, cause, answer.content)
         return answer
 
@@ -244,18 +244,18 @@ class Node:
             return []
         words = {name.replace("_", "-"): json.dumps(value) for name, value in query.items()}
         key = kind, json.dumps(words)
-        until, found = self._known.get(key, (0.0, []))
+        until, profiles = self._known.get(key, (0.0, []))
         if time.monotonic() < until:
-            return found
+            return profiles
         words |= {"target-nf-type": kind, "requester-nf-type": self.config.kind}
         answer = await self.call(
             "GET", f"{self.config.nrf}/nnrf-disc/v1/nf-instances", params=words
         )
         document = answer.json()
-        found = list(document["nfInstances"])
-        if found:
-            self._known[key] = (time.monotonic() + document["validityPeriod"], found)
-        return found
+        profiles = list(document["nfInstances"])
+        if profiles:
+            self._known[key] = (time.monotonic() + document["validityPeriod"], profiles)
+        return profiles
 
     async def url(self, kind: str, **query: Any) -> str:
         """Base URL of a function of a type.

@@ -159,8 +159,8 @@ async def _modify(amf: Amf, ue: Ue, number: int, document: dict[str, Any], **par
         await asyncio.sleep(0.01)
     answer = await amf.node.call("POST", f"{context.url}/modify", **sbi.related(document, **parts))
     if answer.content:
-        found, given = sbi.parts_of(answer.headers.get("content-type", ""), answer.content)
-        kind = {"n2InfoContent": {"ngapIeType": found.get("n2SmInfoType", "")}}
+        answered, given = sbi.parts_of(answer.headers.get("content-type", ""), answer.content)
+        kind = {"n2InfoContent": {"ngapIeType": answered.get("n2SmInfoType", "")}}
         to_ue(ue, number, given.get("n1", b""), kind, given.get("n2", b""))
 
 
@@ -202,8 +202,8 @@ async def _release(amf: Amf, context: Context) -> None:
 
 async def release_all(amf: Amf, ue: Ue) -> None:
     """Release all PDU sessions."""
-    found, ue.sessions = list(ue.sessions.values()), {}
-    await asyncio.gather(*(_release(amf, one) for one in found))
+    contexts, ue.sessions = list(ue.sessions.values()), {}
+    await asyncio.gather(*(_release(amf, one) for one in contexts))
 
 
 async def deactivate_all(amf: Amf, ue: Ue) -> None:

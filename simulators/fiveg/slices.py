@@ -32,8 +32,8 @@ class Snssai:
         """
         try:
             sst = int(str(value["sst"]), 0)
-            found = value.get("sd")
-            sd = NO_SD if found in (None, "") else int(str(found), 16)
+            given = value.get("sd")
+            sd = NO_SD if given in (None, "") else int(str(given), 16)
         except (KeyError, ValueError, AttributeError):
             raise EpcError(f"{value!r} is not an S-NSSAI.") from None
         if not 0 <= sst <= 255 or not 0 <= sd <= NO_SD:

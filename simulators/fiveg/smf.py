@@ -164,10 +164,10 @@ class Smf:
     ) -> tuple[int, tuple[str, str]]:
         """5QI and session AMBR of a subscriber."""
         if self.config.local is not None:
-            found = self.config.local.get((snssai, dnn))
-            if found is None:
+            rule = self.config.local.get((snssai, dnn))
+            if rule is None:
                 raise RejectedError(nas.UNKNOWN_DNN_IN_SLICE, "DNN_DENIED")
-            return found[0], (found[1], found[2])
+            return rule[0], (rule[1], rule[2])
         query = {
             "single-nssai": json.dumps(snssai.json),
             "dnn": dnn,
@@ -254,7 +254,7 @@ class Smf:
 
     # -- changes --------------------------------------------------------------------------------
 
-    def _found(self, request: Request) -> tuple[str, Context]:
+    def _context_of(self, request: Request) -> tuple[str, Context]:
         reference = request.path_params["reference"]
         context = self.contexts.get(reference)
         if context is None:
@@ -262,7 +262,7 @@ class Smf:
         return reference, context
 
     async def _modify(self, request: Request) -> Response:
-        reference, context = self._found(request)
+        reference, context = self._context_of(request)
         document, parts = await sbi.parts(request)
         kind = document.get("n2SmInfoType", "")
         if kind == "PDU_RES_SETUP_RSP":
@@ -311,7 +311,7 @@ class Smf:
             log.error("AMF, release of PDU session %d: %s", context.number, error)
 
     async def _release(self, request: Request) -> Response:
-        reference, _ = self._found(request)
+        reference, _ = self._context_of(request)
         await self._forget(reference)
         return Response(status_code=204)
 

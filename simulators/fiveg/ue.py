@@ -38,7 +38,7 @@ class RefusedError(EpcError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SessionRequest:
     """A PDU session to establish: identity, DNN (or none) and slice (or any)."""
 
     number: int
@@ -261,31 +261,33 @@ class Ue:
             else:
                 waiting.set_result(inner)
 
-    def _transport(self, number: int, octets: bytes, wanted: Wanted | None = None) -> None:
+    def _transport(self, number: int, octets: bytes, asked: SessionRequest | None = None) -> None:
         values = {
             "PayloadContainerType": nas.N1_SM,
             "PayloadContainer": octets,
             "PDUSessID": number,
         }
-        if wanted is not None:
+        if asked is not None:
             values["RequestType"] = {"Value": 1}
-            if wanted.snssai is not None:
-                values["SNSSAI"] = wanted.snssai.nas
-            if wanted.dnn:
-                values["DNN"] = wanted.dnn
+            if asked.snssai is not None:
+                values["SNSSAI"] = asked.snssai.nas
+            if asked.dnn:
+                values["DNN"] = asked.dnn
         self._send(nas.encode("ULNASTransport", values))
 
-    async def _ask(self, number: int, octets: bytes, wanted: Wanted | None = None) -> nas.Message:
+    async def _ask(
+        self, number: int, octets: bytes, asked: SessionRequest | None = None
+    ) -> nas.Message:
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            self._transport(number, octets, wanted)
+            self._transport(number, octets, asked)
             return await asyncio.wait_for(waiting, T3580)
         except TimeoutError:
             raise EpcError(f"No answer about PDU session {number} in {T3580:g} s.") from None
         finally:
             del self._waiting[number]
 
-    async def establish(self, wanted: Wanted) -> Session:
+    async def establish(self, asked: SessionRequest) -> Session:
         """Establish a PDU session.
 
         Raises:
@@ -299,8 +301,8 @@ class Ue:
             "ExtProtConfig": {"Config": [{"ID": 0x0D, "Cont": b""}, {"ID": 0x10, "Cont": b""}]},
         }
         transaction = next(self._transactions) % 254 + 1
-        octets = nas.encode_sm("PDUSessionEstabRequest", wanted.number, transaction, request)
-        answer = await self._ask(wanted.number, octets, wanted)
+        octets = nas.encode_sm("PDUSessionEstabRequest", asked.number, transaction, request)
+        answer = await self._ask(asked.number, octets, asked)
         if answer.name != "PDUSessionEstabAccept":
             cause = answer.values.get("5GSMCause", 0)
             raise RefusedError("PDU session", cause, nas.SM_CAUSES)
@@ -308,7 +310,7 @@ class Ue:
         mtu = next((int.from_bytes(o["Cont"], "big") for o in options if o["ID"] == 0x10), None)
         address = nas.address_of(answer.need("PDUAddress"))
         dnn = nas.dnn(answer.values.get("DNN", []))
-        session = self.sessions[wanted.number] = Session(wanted.number, address, dnn, mtu)
+        session = self.sessions[asked.number] = Session(asked.number, address, dnn, mtu)
         return session
 
     async def release(self, number: int) -> None:
@@ -336,12 +338,12 @@ class Attached(Ue):
     """A UE of a load: attached means registered and with one PDU session."""
 
     bearer: Session | None = None
-    _wanted = Wanted(1)
+    _wanted = SessionRequest(1)
 
     def want(self, snssai: str, dnn: str) -> None:
         """Take a slice (SST-SD) and a DNN."""
         sst, _, sd = snssai.partition("-")
-        self._wanted = Wanted(1, dnn, Snssai.of({"sst": sst, "sd": sd}))
+        self._wanted = SessionRequest(1, dnn, Snssai.of({"sst": sst, "sd": sd}))
 
     async def attach(self) -> None:
         """Register and establish the session."""
@@ -361,7 +363,7 @@ class Config:
     usim: Usim
     plmns: tuple[Plmn, ...]
     gnb: str
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[SessionRequest, ...]
 
 
 class Terminal:
@@ -382,13 +384,13 @@ class Terminal:
         while True:
             try:
                 plmns = await self.radio.connect(self.config.gnb)
-                found = [plmn for plmn in plmns if plmn in self.config.plmns]
+                usable = [plmn for plmn in plmns if plmn in self.config.plmns]
                 assert self.radio.link is not None  # noqa: S101
-                if not found:
+                if not usable:
                     self.radio.link.close()
                     names = ", ".join(map(str, plmns))
                     raise EpcError(f"No suitable cell: the gNB broadcasts {names}.")
-                self._ue = Ue(self.config.usim, self.radio.link, 1, found[0], access=self.access)
+                self._ue = Ue(self.config.usim, self.radio.link, 1, usable[0], access=self.access)
                 self.radio.ues[1] = self._ue  # type: ignore[assignment]
                 await self._keep(self._ue)
                 said = ""
@@ -418,19 +420,19 @@ class Terminal:
             with contextlib.suppress(asyncio.CancelledError):
                 await keeping
 
-    async def _session(self, ue: Ue, wanted: Wanted) -> None:
+    async def _session(self, ue: Ue, asked: SessionRequest) -> None:
         """Keep one PDU session."""
         said = ""
         while True:
-            if wanted.number not in ue.sessions:
-                self._close(wanted.number)
+            if asked.number not in ue.sessions:
+                self._close(asked.number)
                 try:
-                    session = await ue.establish(wanted)
-                    name = self._device(wanted)
-                    number = uu.numbered(ue.radio, wanted.number)
-                    table = TABLE + wanted.number
+                    session = await ue.establish(asked)
+                    name = self._device(asked)
+                    number = uu.numbered(ue.radio, asked.number)
+                    table = TABLE + asked.number
                     device = Device(name, table, session.address, session.mtu, ue.link, number)
-                    self._devices[wanted.number] = device
+                    self._devices[asked.number] = device
                     self.radio.packets[number] = device.write
                     log.info(
                         "Received PDU Session Establishment Accept, UE IPv4: %s on %s",
@@ -440,14 +442,14 @@ class Terminal:
                     said = ""
                 except EpcError as error:
                     if str(error) != said:
-                        log.error("PDU session %d: %s", wanted.number, error)
+                        log.error("PDU session %d: %s", asked.number, error)
                     said = str(error)
             await asyncio.sleep(RETRY)
 
-    def _device(self, wanted: Wanted) -> str:
+    def _device(self, asked: SessionRequest) -> str:
         """The name of the TUN device of a PDU session."""
-        first = wanted is self.config.wanted[0]
-        return "oaitun_ue1" if first else f"oaitun_ue1p{wanted.number}"
+        first = asked is self.config.wanted[0]
+        return "oaitun_ue1" if first else f"oaitun_ue1p{asked.number}"
 
     def _close(self, number: int) -> None:
         device = self._devices.pop(number, None)

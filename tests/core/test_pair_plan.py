@@ -111,7 +111,7 @@ def reconcile(vdu: Vdu, links: dict[str, LinkPlan] = LINKS, **changed: Any) -> A
     params = PairParams.parse({**GIVEN, **changed})
     observed = vdu.execute(gateway_pair.observe())
     gateway_pair.require_tools(observed)
-    pair = gateway_pair.wanted(params, links, observed)
+    pair = gateway_pair.desired(params, links, observed)
     steps = gateway_pair.steps_to(pair, params.away, observed)
     results = vdu.execute(steps) if steps else observed
     prefix = AFTER if steps else ""
@@ -180,7 +180,7 @@ def test_a_fault_and_a_dead_keepalived_are_told() -> None:
     reconcile(vdu)
     vdu.files[standby.RECORD_FILE] = "fault 1700000000 1\n"
     assert "no carrier" in reconcile(vdu)[1].problem
-    pair = gateway_pair.wanted(PairParams.parse(GIVEN), LINKS, vdu.execute(gateway_pair.observe()))
+    pair = gateway_pair.desired(PairParams.parse(GIVEN), LINKS, vdu.execute(gateway_pair.observe()))
     vdu.units[gateway_pair.KEEPALIVED] = "failed"
     dead = gateway_pair.conclude(PairParams.parse(GIVEN), pair, vdu.execute(gateway_pair.observe()))
     assert dead.bad

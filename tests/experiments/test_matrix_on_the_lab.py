@@ -32,7 +32,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
             made = Testbed(outside.osm, dist, Console(), lab=outside)
             vnfs = [dist / f"{name}_vnf.tar.gz" for name in VNFS]
             made.prepare([*vnfs, dist / "epc_ns.tar.gz", *setups.packages(dist, NAMES)])
-            made.deploy(setups.wanted(dist, NAMES, functions=True))
+            made.deploy(setups.requests(dist, NAMES, functions=True))
             yield made
     finally:
         on_the_lab.clean(home)
@@ -45,7 +45,7 @@ def test_two_sites_are_18_ms_and_200_mbit_apart_with_the_tunnel_and_without(bed:
         # Never below what the wire adds; far above only on a very busy machine.
         assert 18 <= told["rtt_ms"] < 100
         assert 10 < told["mbps"] < 200
-    assert bed.found(setups.SITES).addresses.outer["hss", "s6a"] == "203.0.113.129"
+    assert bed.slice_named(setups.SITES).addresses.outer["hss", "s6a"] == "203.0.113.129"
 
 
 def test_double_resources_are_those_of_a_flavour_twice_as_large(bed: Testbed) -> None:
@@ -55,7 +55,7 @@ def test_double_resources_are_those_of_a_flavour_twice_as_large(bed: Testbed) ->
     }
     assert told["underlay"]["rtt_ms"] < told["tunnel"]["rtt_ms"]
     if told["tunnel"]["limited"]:
-        server = bed.found(setups.DOUBLE)["spgwu"]
+        server = bed.slice_named(setups.DOUBLE)["spgwu"]
         (quota,) = quotas(server.server)
         assert quota == 2
 

@@ -12,7 +12,7 @@ from simulators_support import OPC, K
 from simulators import spgwc, spgwu, ue
 from simulators.fiveg import amf, database, gnb, home, nas, nrf, sbi, smf
 from simulators.fiveg.slices import Snssai
-from simulators.fiveg.ue import Ue, Wanted
+from simulators.fiveg.ue import SessionRequest, Ue
 from simulators.identity import Plmn, Tai
 from simulators.spgwu import Spgwu
 from simulators.usim import Usim
@@ -153,5 +153,5 @@ class Core:
         raise AssertionError("it did not come true")
 
 
-def wanted(one: Snssai, number: int = 1, dnn: str | None = None) -> Wanted:
-    return Wanted(number, DNNS[one] if dnn is None else dnn, one)
+def wanted(one: Snssai, number: int = 1, dnn: str | None = None) -> SessionRequest:
+    return SessionRequest(number, DNNS[one] if dnn is None else dnn, one)

@@ -90,12 +90,12 @@ class Cluster:
         """Read all ConfigMaps; return the version of the list."""
         try:
             listed = self._client.list(ConfigMap, labels=LABELS)
-            found = {_name(item): _text(item) for item in listed}
+            texts = {_name(item): _text(item) for item in listed}
             version = str(listed.resourceVersion)
         except FAILURES as error:
             raise _unreadable("ConfigMaps", "of the namespace", error)
         with self._lock:
-            self._offers = found
+            self._offers = texts
         return version
 
     def watch(self, changed: Callable[[], None], stopped: threading.Event) -> None:

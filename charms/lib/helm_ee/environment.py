@@ -44,7 +44,7 @@ class HelmEnvironment(Environment):
         self._charm = charm
         self._state = State.from_json(cluster.state())
         self._settled = ""
-        self._told: Dict[offers.Relation, Dict[str, str]] = self._told_before()
+        self._told: Dict[offers.Relation, Dict[str, str]] = self._published_before()
         self._status = ""
         self._read: Tuple[Any, Tuple[Dict[str, offers.Document], List[str]]] = (None, ({}, []))
         self._restore_key()
@@ -174,8 +174,8 @@ class HelmEnvironment(Environment):
         """
         texts = self._cluster.offers()
         if self._read[0] != (texts, self._state.options, self._state.members):
-            found = self._read_documents(texts)
-            self._read = ((texts, self._state.options, self._state.members), found)
+            documents = self._read_documents(texts)
+            self._read = ((texts, self._state.options, self._state.members), documents)
         return self._read[1]
 
     def _read_documents(
@@ -194,7 +194,7 @@ class HelmEnvironment(Environment):
             claims.setdefault(document.member, {})[name] = document
         own = self.option(MEMBER)
         wanted = {r.member for e in self._endpoints() for r in self._relations(e)} - {own}
-        found, members = {}, dict(self._state.members)
+        documents, members = {}, dict(self._state.members)
         for member in sorted(wanted & set(claims)):
             said = claims[member]
             if members.get(member) not in said:
@@ -206,13 +206,13 @@ class HelmEnvironment(Environment):
                     )
                     continue
                 members[member] = min(said)
-            found[member] = said[members[member]]
+            documents[member] = said[members[member]]
             if len(said) > 1:
                 problems.append(
                     "{} is {}; who else says so is not believed".format(members[member], member)
                 )
         self._change(members=members)
-        return found, problems
+        return documents, problems
 
     def problems(self) -> Tuple[str, ...]:
         """See `Environment`."""
@@ -246,7 +246,7 @@ class HelmEnvironment(Environment):
                 bag = self._told.setdefault(relation, {})
                 bag.update(told)
 
-    def _told_before(self) -> Dict[offers.Relation, Dict[str, str]]:
+    def _published_before(self) -> Dict[offers.Relation, Dict[str, str]]:
         try:
             text = self._cluster.offers().get(self._cluster.name, "")
             return {r: dict(bag) for r, bag in offers.decode("own", text).bags.items()}

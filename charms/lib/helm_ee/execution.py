@@ -115,8 +115,8 @@ class Execution:
 
 def _member(text: Any) -> str:
     """Return the member-vnf-index from OSM's data about the VNF."""
-    told = mapping(text) if isinstance(text, str) else text
-    member = told.get("member_vnf_index") if isinstance(told, dict) else None
+    values = mapping(text) if isinstance(text, str) else text
+    member = values.get("member_vnf_index") if isinstance(values, dict) else None
     if not isinstance(member, str) or not 0 < len(member) <= 100:
         raise InputError("config: osm", "it has no member_vnf_index", "<OSM> in the descriptor")
     return member

@@ -32,8 +32,8 @@ _POOL = _pool()
 
 
 def _class(name: str) -> type:
-    found: type = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("osm_ee." + name))
-    return found
+    kind: type = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("osm_ee." + name))
+    return kind
 
 
 PrimitiveRequest = _class("PrimitiveRequest")

@@ -66,7 +66,7 @@ def relations(where: str, text: str) -> Tuple[Relation, ...]:
     """
     if text.strip() in ("", "none"):
         return ()
-    found: List[Relation] = []
+    result: List[Relation] = []
     for part in text.split(","):
         endpoint, _, other = part.strip().partition("=")
         member, _, remote = other.partition(":")
@@ -74,15 +74,15 @@ def relations(where: str, text: str) -> Tuple[Relation, ...]:
             raise InputError(
                 where, "{} is no relation".format(fields.shown(part.strip())), "s6a=mme:s6a"
             )
-        found.append(Relation(endpoint, member, remote))
-    if len(frozenset(found)) != len(found) or len(found) > MAX_RELATIONS:
+        result.append(Relation(endpoint, member, remote))
+    if len(frozenset(result)) != len(result) or len(result) > MAX_RELATIONS:
         raise InputError(where, "a relation is named twice, or there are too many", "each once")
-    return tuple(found)
+    return tuple(result)
 
 
 def encode(document: Document) -> str:
     """Return the text of a document; equal documents have equal texts."""
-    told = [
+    items = [
         {
             "endpoint": relation.endpoint,
             "member": relation.member,
@@ -91,7 +91,7 @@ def encode(document: Document) -> str:
         }
         for relation, bag in sorted(document.bags.items(), key=lambda item: attr.astuple(item[0]))
     ]
-    body = {"version": VERSION, "member": document.member, "relations": told}
+    body = {"version": VERSION, "member": document.member, "relations": items}
     return json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 

@@ -57,11 +57,11 @@ def mapping(text: str) -> Dict[str, Any]:
     if len(text) > MAX_PARAMS:
         raise InputError("params", "they are too long", "{} characters".format(MAX_PARAMS))
     try:
-        found = yaml.safe_load(text) if text.strip() else {}
+        document = yaml.safe_load(text) if text.strip() else {}
     except (yaml.YAMLError, RecursionError):
         raise InputError("params", "they are not YAML", "a mapping of names to values")
-    if found is None:
+    if document is None:
         return {}
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
         raise InputError("params", "they are no mapping", "a mapping of names to values")
-    return found
+    return document

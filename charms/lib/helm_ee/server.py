@@ -169,11 +169,11 @@ async def serve(
 
 
 def _declared(folder: str) -> Dict[str, Any]:
-    found = {}
+    primitives = {}
     for name in ("metadata", "actions", "config"):
         with open(os.path.join(folder, name + ".yaml"), encoding="utf-8") as stream:
-            found[name] = yaml.safe_load(stream)
-    return found
+            primitives[name] = yaml.safe_load(stream)
+    return primitives
 
 
 def run(kind: Type[ReconcilingCharm]) -> None:

@@ -128,7 +128,7 @@ class NfCharm(VnfCharm):
             ends[link] = End(decided.interface, address, tuple(a for a in peers if a))
         for name in self.more_relations():
             if part.link_of(name) not in self.roles:
-                parts[name] = tuple(told for _, told in self._told(name, problems))
+                parts[name] = tuple(peer_part for _, peer_part in self._peer_parts(name, problems))
         request = self._request
         return plan.FunctionState(
             kind=self.kind,
@@ -158,25 +158,27 @@ class NfCharm(VnfCharm):
         """
         admitted = {p.name: str(p.inner_address) for p in decided.peers if p.inner_address}
         result = []
-        for peer_name, (label, told) in self._told(link, problems):
-            result.append((label, attr.evolve(told, address=admitted.get(peer_name, ""))))
+        for peer_name, (label, peer_part) in self._peer_parts(link, problems):
+            result.append((label, attr.evolve(peer_part, address=admitted.get(peer_name, ""))))
         for name in self.more_relations():
             if part.link_of(name) == link:
-                result += [told for _, told in self._told(name, problems)]
+                result += [peer_part for _, peer_part in self._peer_parts(name, problems)]
         result += sorted(self._manual_functions().get(link, {}).items())
         return tuple(result)
 
-    def _told(self, relation: str, problems: List[str]) -> List[Tuple[str, Tuple[str, part.Part]]]:
+    def _peer_parts(
+        self, relation: str, problems: List[str]
+    ) -> List[Tuple[str, Tuple[str, part.Part]]]:
         """Return what each network function of a relation told, with its name as a peer."""
         result = []
         for id, label, bag in self.environment.related(relation):
             try:
-                told = part.decode(bag, label)
+                decoded = part.decode(bag, label)
             except InputError as error:
                 problems.append(str(error))
                 continue
-            if told is not None:
-                result.append(("rel-{}".format(id), (label, told)))
+            if decoded is not None:
+                result.append(("rel-{}".format(id), (label, decoded)))
         return result
 
     def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
@@ -185,11 +187,11 @@ class NfCharm(VnfCharm):
 
     def _publish_part(self, outcome: plan.Outcome) -> None:
         for name in sorted(self.roles) + self.more_relations():
-            told = outcome.part
-            if told is not None and name not in self.roles:
-                told = attr.evolve(told, address=self._address_for(name, outcome))
+            own = outcome.part
+            if own is not None and name not in self.roles:
+                own = attr.evolve(own, address=self._address_for(name, outcome))
             for id in self.environment.relation_ids(name):
-                self.environment.tell(name, id, part.encode(told))
+                self.environment.tell(name, id, part.encode(own))
 
     def _address_for(self, relation: str, outcome: plan.Outcome) -> str:
         """Return where we are reached by whom a relation that is no link leads to."""
@@ -275,9 +277,9 @@ class NfCharm(VnfCharm):
     def _add_function(self, given: Params) -> Mapping[str, Any]:
         link = self._one_link(given)
         name = fields.name("add-function: name", str(given.get("name", "")))
-        told = part.from_json(str(given.get("function", "")), "add-function: function")
+        function = part.from_json(str(given.get("function", "")), "add-function: function")
         functions = self._manual_functions()
-        functions.setdefault(link, {})[name] = told
+        functions.setdefault(link, {})[name] = function
         return self._with_functions(functions, {"added": name, "link": link})
 
     @action("delete-function")
@@ -334,7 +336,7 @@ class NfCharm(VnfCharm):
         Raises:
             VpnaasError: There is none; the sentence is `missing`.
         """
-        found = pdn.address(vdu.execute([pdn.address_step(interface)], exclusive=False))
-        if not found:
+        address = pdn.address(vdu.execute([pdn.address_step(interface)], exclusive=False))
+        if not address:
             raise VpnaasError(missing)
-        return found
+        return address

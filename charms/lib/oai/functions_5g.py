@@ -165,15 +165,15 @@ class SessionsCharm(EquipmentCharm):
         asked, where = self._ue(), "establish-session"
         slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
         dnn = values.apn(where + ": dnn", str(given.get("dnn", "")))
-        wanted = asked.wanted + (nssai.Session(slice, dnn),)
+        wanted = asked.requested + (nssai.Session(slice, dnn),)
         return self._with_sessions(asked, where, wanted)
 
     @action("release-session")
     def _release_session(self, given: Params) -> Mapping[str, Any]:
         asked, where = self._ue(), "release-session: slice"
         slice = nssai.snssai(where, str(given.get("slice", "")))
-        left = tuple(one for one in asked.wanted if one.slice != slice)
-        if left == asked.wanted:
+        left = tuple(one for one in asked.requested if one.slice != slice)
+        if left == asked.requested:
             raise InputError(where, "no session in {}".format(slice), asked.sessions)
         if not left:
             what = "{} is the only slice of the UE".format(slice)
@@ -190,21 +190,21 @@ class SessionsCharm(EquipmentCharm):
     def _show_sessions(self, given: Params) -> Dict[str, Any]:
         asked = self._ue()
         with self._vdu() as vdu:
-            found = self._devices(vdu)
+            devices = self._devices(vdu)
         listed = []
-        for number, one in enumerate(asked.wanted, start=1):
-            device, address = found.get(number, ("", ""))
+        for number, one in enumerate(asked.requested, start=1):
+            device, address = devices.get(number, ("", ""))
             shown = {"interface": device or None, "address": address or None}
             listed.append(dict(shown, slice=str(one.slice), dnn=one.dnn))
         return {"sessions": listed}
 
     def _device(self, vdu: Vdu, given: Params) -> str:
         asked, text = self._ue(), str(given.get("slice", "first"))
-        wanted = asked.wanted[0].slice if text == "first" else nssai.snssai("slice", text)
-        found = self._devices(vdu)
-        for number, one in enumerate(asked.wanted, start=1):
+        wanted = asked.requested[0].slice if text == "first" else nssai.snssai("slice", text)
+        devices = self._devices(vdu)
+        for number, one in enumerate(asked.requested, start=1):
             if one.slice == wanted:
-                device, _ = found.get(number, ("", ""))
+                device, _ = devices.get(number, ("", ""))
                 if not device:
                     raise VpnaasError("no PDU session in slice {} yet".format(wanted))
                 return device
@@ -220,15 +220,15 @@ class NrUeCharm(SessionsCharm):
         return params.expect(NrUe, self._configured())
 
     def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
-        found = {}
-        for number, _ in enumerate(self._ue().wanted, start=1):
+        devices = {}
+        for number, _ in enumerate(self._ue().requested, start=1):
             device = nr_ue.device(number)
             try:
                 address = self._address(vdu, device, "")
             except VpnaasError:
                 address = ""
-            found[number] = device, address
-        return found
+            devices[number] = device, address
+        return devices
 
 
 class N3iwfCharm(NfCharm):

@@ -32,7 +32,7 @@ def configuration(params: N3ue, own: str, n3iwf: str, inner: str, keys: Secrets,
     """
     wanted = [
         {"DNN": s.dnn, "SNSSAI": {"SST": "{:x}".format(s.slice.sst), "SD": s.slice.differentiator}}
-        for s in params.wanted
+        for s in params.requested
     ]
     plmn = {"MCC": params.plmn.mcc, "MNC": params.plmn.mnc}
     content = {
@@ -102,7 +102,7 @@ def software(
                 unit="n3iwue",
                 pattern=r"IfaceName: \[{}-id-{}-".format(TUNNELS, FIRST_ID + number),
             )
-            for number, one in enumerate(params.wanted, start=1)
+            for number, one in enumerate(params.requested, start=1)
         ),
     )
 

@@ -24,7 +24,7 @@ def configuration(params: NrUe, secrets: Secrets, opc: str) -> str:
             "nssai_sd": Raw("0x" + one.slice.differentiator),
             "type": "IPV4",
         }
-        for number, one in enumerate(params.wanted, start=1)
+        for number, one in enumerate(params.requested, start=1)
     ]
     usim = {
         "imsi": params.imsi,
@@ -61,6 +61,6 @@ def software(params: NrUe, gnb: str, secrets: Secrets, opc: str) -> Software:
                 address="any",
                 unit=device(number),
             )
-            for number, one in enumerate(params.wanted, start=1)
+            for number, one in enumerate(params.requested, start=1)
         ),
     )

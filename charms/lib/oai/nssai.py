@@ -73,11 +73,11 @@ def snssai(where: str, text: str) -> Snssai:
 
 def five_qi(where: str, value: object) -> int:
     """Parse a standardised 5QI (TS 23.501 table 5.7.4-1)."""
-    found = fields.integer(where, value, 1, 255)
-    if found not in TABLE:
+    five_qi_value = fields.integer(where, value, 1, 255)
+    if five_qi_value not in TABLE:
         allowed = ", ".join(str(number) for number in sorted(TABLE))
-        raise InputError(where, "{} is no standardised 5QI".format(found), allowed)
-    return found
+        raise InputError(where, "{} is no standardised 5QI".format(five_qi_value), allowed)
+    return five_qi_value
 
 
 def _session(where: str, text: str, parts: int) -> Session:
@@ -122,7 +122,7 @@ def canonical(where: str, given: str, parts: int) -> str:
     return text(parse(where, given, parts))
 
 
-def told(where: str, given: str) -> Tuple[Session, ...]:
+def of_peer(where: str, given: str) -> Tuple[Session, ...]:
     """Parse what another network function tells: S-NSSAIs, with DNN where it knows one."""
     listed = given.split(",")
     return tuple(_session(where, one, 2 if "/" in one else 1) for one in listed)
@@ -133,7 +133,7 @@ def disagreement(mine: str, theirs: str) -> Optional[str]:
 
     One may serve more slices than the other. A data network has one name in a slice.
     """
-    own, other = told("", mine), told("", theirs)
+    own, other = of_peer("", mine), of_peer("", theirs)
     ours, others = {one.slice for one in own}, {one.slice for one in other}
     if not (ours <= others or others <= ours):
         return "slices"

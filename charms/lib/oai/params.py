@@ -251,7 +251,7 @@ class Equipment(Common):
     sessions: str = ""
 
     @property
-    def wanted(self) -> Tuple[nssai.Session, ...]:
+    def requested(self) -> Tuple[nssai.Session, ...]:
         """Return the PDU sessions it is to establish."""
         return nssai.parse("sessions", self.sessions, 2)
 

@@ -130,7 +130,7 @@ def _slices(params: Common) -> str:
     elif isinstance(params, (Gnb, N3iwf)):
         served = tuple(nssai.Session(one) for one in params.snssais)
     elif isinstance(params, Equipment):
-        served = params.wanted
+        served = params.requested
     return nssai.text(served)
 
 
@@ -180,7 +180,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         ue_pool=str(values.pool(at("ue-pool"), text("ue-pool"))) if text("ue-pool") else "",
         gateway=values.realm(at("gateway"), text("gateway")) if text("gateway") else "",
         address=values.ipv4(at("address"), text("address")) if text("address") else "",
-        slices=nssai.text(nssai.told(at("slices"), text("slices"))) if text("slices") else "",
+        slices=nssai.text(nssai.of_peer(at("slices"), text("slices"))) if text("slices") else "",
         inner=values.ipv4(at("inner"), text("inner")) if text("inner") else "",
         authority=_authority(at("authority"), text("authority")) if text("authority") else "",
     )
@@ -203,16 +203,16 @@ def from_json(text: str, where: str) -> Part:
         document = None
     if not isinstance(document, dict):
         raise InputError(where, "not a JSON object", allowed)
-    told = decode(document, where)
-    if told is None or not told.address:
+    part = decode(document, where)
+    if part is None or not part.address:
         raise InputError(where, "no network function with an address", allowed)
-    return told
+    return part
 
 
 def functions_to_json(functions: Mapping[str, Mapping[str, Part]]) -> str:
     """Return the document for the peer relation."""
     given = {
-        link: {name: encode(told) for name, told in named.items()}
+        link: {name: encode(part) for name, part in named.items()}
         for link, named in functions.items()
     }
     return json.dumps(given, sort_keys=True)

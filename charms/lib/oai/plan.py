@@ -400,9 +400,9 @@ def engine(results: Results) -> str:
     Raises:
         VpnaasError: There is none.
     """
-    found = results.found("nf/engine")
+    program = results.paths("nf/engine")
     for name in ENGINES:
-        path = found.get(name)
+        path = program.get(name)
         if path:
             return path
     raise VpnaasError(
@@ -547,9 +547,9 @@ def _removal(names: Iterable[str]) -> List[Step]:
 
 def failed(kind: str, params: Optional[Common], reason: str) -> Outcome:
     """Return the outcome of a reconcile that could not decide anything."""
-    told = of(kind, params, False) if params is not None else None
+    part = of(kind, params, False) if params is not None else None
     details = {"state": "failed", "reason": reason}
-    return Outcome(kind, "failed", reason, told, details, refused=True)
+    return Outcome(kind, "failed", reason, part, details, refused=True)
 
 
 def conclude(function_state: FunctionState, plan: Plan, results: Optional[Results]) -> Outcome:

@@ -53,11 +53,11 @@ class ExperimentingCharm(ReconcilingCharm):
 
     def _underlays(self, links: Iterable[str], vdu: Vdu) -> Dict[str, str]:
         """Return the interface below each of some links, and below management as ""."""
-        found = facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
+        observed = facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
         charm_state = self._charm_state()
         wanted = {link: charm_state.intent.links[link].underlay_interface for link in links}
         return {
-            link: found.underlay(name, charm_state.management).name
+            link: observed.underlay(name, charm_state.management).name
             for link, name in dict(wanted, **{"": ""}).items()
         }
 

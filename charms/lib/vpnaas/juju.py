@@ -167,8 +167,8 @@ class JujuEnvironment(Environment):
             logger.warning("goal-state does not tell about other units: %s", error)
             return False
         return any(
-            name != self._unit.name and told.get("status") != "dying"
-            for name, told in units.items()
+            name != self._unit.name and status.get("status") != "dying"
+            for name, status in units.items()
         )
 
 

@@ -64,7 +64,7 @@ class GatewayCharm(VnfCharm):
     ) -> PairOutcome:
         observed = vdu.execute(gateway_pair.observe()).check()
         gateway_pair.require_tools(observed)
-        pair = gateway_pair.wanted(params, plans, observed)
+        pair = gateway_pair.desired(params, plans, observed)
         steps = gateway_pair.steps_to(pair, params.away, observed)
         logger.info("pair: %s", ", ".join(id for _, id in changes(steps)) or "no difference")
         if not steps:

@@ -289,7 +289,7 @@ def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.S
 
 def require_tools(charm_state: CharmState, results: Results) -> None:
     """Raise VpnaasError naming every program the VDU lacks for the links it is to have."""
-    paths = results.found("tools")
+    paths = results.paths("tools")
     missing = sorted(name for name in _tools(charm_state) if not paths.get(name))
     if missing:
         packages = list(PACKAGES)

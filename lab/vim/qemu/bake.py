@@ -154,10 +154,10 @@ def release() -> tuple[str, str]:
     """
     rows = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     fields = dict(row.split("=", 1) for row in rows if "=" in row)
-    found = [fields.get(key, "").strip('"') for key in ("ID", "VERSION_CODENAME")]
-    if found[0] not in _OWN:
-        raise VimError(f"An image can be made on {' and '.join(_OWN)} only, not on '{found[0]}'.")
-    return found[0], found[1]
+    values = [fields.get(key, "").strip('"') for key in ("ID", "VERSION_CODENAME")]
+    if values[0] not in _OWN:
+        raise VimError(f"An image can be made on {' and '.join(_OWN)} only, not on '{values[0]}'.")
+    return values[0], values[1]
 
 
 def packages() -> list[str]:
@@ -170,10 +170,10 @@ def _sources(distribution: str) -> list[str]:
     form = "$(ORIGIN)|deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
     listed = run(["apt-get", "indextargets", "--format", form, "Identifier: Packages"])
     rows = {tuple(row.split("|", 1)) for row in listed.splitlines()}
-    found = sorted(line for origin, line in rows if origin.lower() == distribution)
-    if not found:
+    lines = sorted(line for origin, line in rows if origin.lower() == distribution)
+    if not lines:
         raise VimError("apt knows no packages of the distribution: run 'apt-get update' first.")
-    return found
+    return lines
 
 
 def run(argv: Sequence[str], stdin: str | None = None) -> str:

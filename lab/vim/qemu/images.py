@@ -57,14 +57,14 @@ def prune(store: Path, wanted: Baked) -> list[str]:
     for home in machine.homes():
         for path in home.glob("vims/*/servers/*/vm.json"):
             used.add(str((read_json(path) or {}).get("image")))
-    found = [
+    folders = [
         path
         for path in sorted([*store.glob("made-*"), *store.glob("making-*")])
         if str(path) not in used
     ]
-    for path in found:
+    for path in folders:
         shutil.rmtree(path)
-    return [path.name for path in found]
+    return [path.name for path in folders]
 
 
 def export(made: Baked, output: Path) -> None:

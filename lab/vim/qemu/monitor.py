@@ -67,8 +67,8 @@ class _Channel:
         """Return what comes before the next `end`."""
         while end not in self._buffer:
             self._more()
-        found, _, self._buffer = self._buffer.partition(end)
-        return found
+        line, _, self._buffer = self._buffer.partition(end)
+        return line
 
     def send(self, command: str, arguments: dict[str, Any], prefix: bytes = b"") -> None:
         """Send a command."""

@@ -87,15 +87,15 @@ def _check_disk(name: str) -> int:
     Raises:
         VimError: it is not qcow2, or not whole.
     """
-    told = json.loads(tool(["qemu-img", "info", "--output", "json", str(_users(name))]))
-    if told["format"] != "qcow2":
+    info = json.loads(tool(["qemu-img", "info", "--output", "json", str(_users(name))]))
+    if info["format"] != "qcow2":
         raise VimError(
             f"{_users(name)} is not qcow2: 'qemu-img convert -O qcow2 FILE {_users(name)}' makes "
             "it so."
         )
-    if "backing-filename" in told:
-        raise VimError(f"{_users(name)} is a layer over {told['backing-filename']}: flatten it.")
-    return int(told["virtual-size"])
+    if "backing-filename" in info:
+        raise VimError(f"{_users(name)} is a layer over {info['backing-filename']}: flatten it.")
+    return int(info["virtual-size"])
 
 
 def _packages(name: str) -> Mapping[str, str] | None:

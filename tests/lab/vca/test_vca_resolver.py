@@ -11,14 +11,14 @@ from lab.vca import relations
 from lab.vca.applications import remove_unit
 from lab.vca.leadership import elect
 from lab.vca.operation import record_done
-from lab.vca.resolver import CharmView, config_hash, next_step
+from lab.vca.resolver import UnpackedCharm, config_hash, next_step
 from lab.vca.state import Application, Endpoint, HookInfo, ModelDocument, Operation, Unit
 
 ENDS = {
     "a": Endpoint(app="a", name="db", role="provider", interface="i"),
     "b": Endpoint(app="b", name="db", role="requirer", interface="i"),
 }
-VIEW = CharmView(config_digest=config_hash({}), endpoints=frozenset({"db", "ring"}))
+VIEW = UnpackedCharm(config_digest=config_hash({}), endpoints=frozenset({"db", "ring"}))
 
 
 class World:

@@ -105,8 +105,8 @@ class Unit:
         text = results.check().text("result")
         if not text:
             raise VpnaasError("no {0} runs here; run start-{0} first".format(self.name))
-        told = fields.json_object(self.name, text)
-        return dict(told, **{"ran-until-stopped": results.output("active").strip() == "active"})
+        document = fields.json_object(self.name, text)
+        return dict(document, **{"ran-until-stopped": results.output("active").strip() == "active"})
 
 
 CAPTURE = Unit("capture", "watch.py")
@@ -131,15 +131,15 @@ def capture(params: Mapping[str, Any], interfaces: Mapping[str, str]) -> List[St
 
 def identities(text: str) -> List[str]:
     """Parse subscriber identities, separated by commas."""
-    found = [] if text in ("", "none") else [word.strip(" ") for word in text.split(",")]
+    words = [] if text in ("", "none") else [word.strip(" ") for word in text.split(",")]
     allowed = "none, or at most {} of 6 to 16 digits".format(MOST_IDENTITIES)
     where = "start-capture: identities"
-    for word in found:
+    for word in words:
         if not _IDENTITY.fullmatch(word):
             raise InputError(where, "{} is no identity".format(fields.shown(word)), allowed)
-    if len(found) > MOST_IDENTITIES:
-        raise InputError(where, "{} identities".format(len(found)), allowed)
-    return found
+    if len(words) > MOST_IDENTITIES:
+        raise InputError(where, "{} identities".format(len(words)), allowed)
+    return words
 
 
 def captured(results: Results) -> Json:
@@ -237,23 +237,23 @@ def _attempt(where: str, item: Mapping[str, Any]) -> Json:
         return fields.string(at(key), item.get(key, ""))
 
     to = fields.address(at("to"), text("to"))
-    found = {"to": str(to), "ports": _ports(at("ports"), item.get("ports", []))}  # type: Json
-    found["datagram"] = fields.integer(at("datagram"), item.get("datagram", 0), 0, 65535)
+    attempt = {"to": str(to), "ports": _ports(at("ports"), item.get("ports", []))}  # type: Json
+    attempt["datagram"] = fields.integer(at("datagram"), item.get("datagram", 0), 0, 65535)
     for key in ("source", "via"):
         given = fields.address(at(key), text(key)) if text(key) else None
         if given is not None and given.version != to.version:
             raise InputError(at(key), "{} and {} are of two versions".format(given, to), "one")
-        found[key] = str(given) if given is not None else ""
-    if found["source"] and to.version != 4:
+        attempt[key] = str(given) if given is not None else ""
+    if attempt["source"] and to.version != 4:
         raise InputError(at("source"), "only IPv4 sources can be forged", "none, with IPv6")
     for key, default in (("token", "probe"), ("label", "probe")):
-        found[key] = text(key) or default
-        if not _LABEL.fullmatch(found[key]):
-            raise InputError(at(key), fields.shown(found[key]), "1 to 100 printable characters")
-    found["say"] = text("say")
-    if not _HEX.fullmatch(found["say"]):
+        attempt[key] = text(key) or default
+        if not _LABEL.fullmatch(attempt[key]):
+            raise InputError(at(key), fields.shown(attempt[key]), "1 to 100 printable characters")
+    attempt["say"] = text("say")
+    if not _HEX.fullmatch(attempt["say"]):
         raise InputError(at("say"), "not hexadecimal", "up to 1024 bytes, such as 00ff")
-    return found
+    return attempt
 
 
 def _ports(where: str, given: Any) -> List[int]:

@@ -216,7 +216,7 @@ def _own(params: PairParams, results: Results, prefix: str = "") -> List[fields.
     )
 
 
-def wanted(params: PairParams, links: Mapping[str, LinkPlan], results: Results) -> Standby:
+def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results) -> Standby:
     """Return the gateway as it should be.
 
     Raises:
@@ -273,7 +273,7 @@ def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
 
 def require_tools(results: Results) -> None:
     """Raise InputError naming every program the VDU lacks for a pair."""
-    present = results.found("pair/tools")
+    present = results.paths("pair/tools")
     missing = [name for name in TOOLS if not present.get(name)]
     if missing:
         raise InputError(

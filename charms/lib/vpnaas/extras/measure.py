@@ -415,24 +415,24 @@ def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]
     Raises:
         VpnaasError: A part did not run, with the reason.
     """
-    told = {"link": test.link, "peer": peer.label, "path": test.path}  # type: Dict[str, Any]
+    figures = {"link": test.link, "peer": peer.label, "path": test.path}  # type: Dict[str, Any]
     for protocol in ("tcp", "udp"):
         report = answer(results, protocol, "the measurement")
         if report.get("error"):
             raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
         try:
-            told[protocol] = rates(report, protocol)
+            figures[protocol] = rates(report, protocol)
         except (KeyError, TypeError, ValueError):
             raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
-    told["echoes"] = round_trips(results, peer.label)
+    figures["echoes"] = round_trips(results, peer.label)
     times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
     for name, share in (("median", 0.5), ("p99", 0.99)):
-        told["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
-    told["echoes"]["rtt-ms-within"] = [
+        figures["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
+    figures["echoes"]["rtt-ms-within"] = [
         [percent, times[min(len(times) - 1, percent * len(times) // 100)]]
         for percent in range(0, 101, 5)
     ]
-    return told
+    return figures
 
 
 def kept_name(link: str, now: int, token: str) -> str:

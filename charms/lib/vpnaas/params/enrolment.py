@@ -48,8 +48,8 @@ class Enrolment:
             return fields.string("{}: {}".format(where, key), params.get(key, "")).strip(" ")
 
         server, recipient = text("server"), text("recipient")
-        found = _SERVER.match(server)
-        if not found or not 0 < int(found.group(2)) < 65536:
+        match = _SERVER.match(server)
+        if not match or not 0 < int(match.group(2)) < 65536:
             raise InputError(
                 where + ": server",
                 "{} is not a server".format(fields.shown(server)),

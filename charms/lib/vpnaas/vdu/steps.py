@@ -199,7 +199,7 @@ class Results:
         """Return standard error of `run`."""
         return str(self._results.get(id, {}).get("err", ""))
 
-    def found(self, id: str) -> Dict[str, Optional[str]]:
+    def paths(self, id: str) -> Dict[str, Optional[str]]:
         """Return what `which` found."""
         return dict(self._results.get(id, {}).get("found", {}))
 

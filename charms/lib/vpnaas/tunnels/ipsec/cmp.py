@@ -80,6 +80,6 @@ def refusal(link: str, results: Results) -> str:
         return ""
     text = results.error(id) + "\n" + results.output(id)
     # What the server told comes last; else the first error is the cause of the others.
-    found = re.findall(r"CMP error: ([ -~]{1,200})", text)
-    told = [line for line in found if "PKIStatus" in line] + found
-    return told[0] if told else fields.lines(text)[-1][:200]
+    errors = re.findall(r"CMP error: ([ -~]{1,200})", text)
+    lines = [line for line in errors if "PKIStatus" in line] + errors
+    return lines[0] if lines else fields.lines(text)[-1][:200]

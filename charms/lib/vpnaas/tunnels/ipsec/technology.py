@@ -196,7 +196,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         steps = enrolment.promote(inputs.link, state.held)
         return self._validated(inputs, switched), steps + ipsec.promote_key(inputs.link, generation)
 
-    def _wanted(
+    def _configuration(
         self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
     ) -> ipsec.Configuration:
         kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
@@ -246,7 +246,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
     ) -> List[Step]:
         """Return the steps to the wanted connections."""
-        wanted = self._wanted(inputs, state, mtu, peers)
+        wanted = self._configuration(inputs, state, mtu, peers)
         made = ipsec.connections(wanted, state)
         steps = ipsec.steps_to(wanted, state, made)
         return steps + self._wake(inputs, wanted, state, peers, made)
@@ -277,7 +277,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 
     def restart(self, inputs: LinkInputs, state: ipsec.State, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels down and up."""
-        wanted = self._wanted(inputs, state, inputs.mtu, peers)
+        wanted = self._configuration(inputs, state, inputs.mtu, peers)
         steps = ipsec.restart(wanted, state)
         gone = attr.evolve(state, sas=())
         for step in self._wake(inputs, wanted, gone, peers, ipsec.connections(wanted, gone)):

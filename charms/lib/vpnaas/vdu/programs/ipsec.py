@@ -68,7 +68,7 @@ def drop(prefix: str) -> None:
             swanctl("--terminate", "--ike-id", number, "--force", "--timeout", "1")
 
 
-def wanted() -> Iterator[Tuple[str, ...]]:
+def kept_connections() -> Iterator[Tuple[str, ...]]:
     """Yield the connections of each peer, of which one suffices."""
     for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.keep")):
         try:
@@ -83,7 +83,7 @@ def keep() -> None:
     """Initiate wanted connections that are not up, for ever."""
     waits: Dict[Tuple[str, ...], Tuple[float, int]] = {}
     while True:
-        lists = list(wanted())
+        lists = list(kept_connections())
         up: Set[str] = set()
         if lists:
             up = {name for name, _, passing in associations() if passing}

@@ -101,15 +101,15 @@ def route(attempt: Json, interface: str) -> List[str]:
 async def tried(attempts: List[Json], patience: float) -> List[Tuple[List[str], str]]:
     """Return per attempt what became of its ports and of its datagram."""
     gate = asyncio.Semaphore(AT_ONCE)
-    told = []
+    results = []
     for attempt in attempts:
         say = bytes.fromhex(attempt["say"])
-        told.append(
+        results.append(
             asyncio.gather(
                 *(connect(attempt["to"], p, say, patience, gate) for p in attempt["ports"])
             )
         )
-    outcomes = [list(await each) for each in told]
+    outcomes = [list(await each) for each in results]
     sent = [send_token(attempt) if attempt["datagram"] else "" for attempt in attempts]
     # What was sent last is still on its way.
     await asyncio.sleep(0.2)
@@ -205,9 +205,9 @@ def main() -> None:
         return
     with open(sys.argv[1]) as asked:
         request = json.load(asked)
-    told = stream(request)
+    result = stream(request)
     with open(request["result"] + ".new", "w") as answer:
-        json.dump(told, answer)
+        json.dump(result, answer)
     os.replace(request["result"] + ".new", request["result"])
 
 

@@ -65,10 +65,10 @@ def _ipv4(packet: bytes, fragments: Fragments) -> str:
     of = packet[12:20] + packet[4:6]
     if place & 0x1FFF:
         return fragments.get(of, "fragment")
-    found = _transport(packet[9], packet[header:])
+    kind = _transport(packet[9], packet[header:])
     if place & 0x2000:
-        _remember(fragments, of, found)
-    return found
+        _remember(fragments, of, kind)
+    return kind
 
 
 def _ipv6(packet: bytes, fragments: Fragments) -> str:
@@ -81,17 +81,17 @@ def _ipv6(packet: bytes, fragments: Fragments) -> str:
         place, of = struct.unpack("!H", rest[2:4])[0], packet[8:40] + rest[4:8]
         if place & 0xFFF8:
             return fragments.get(of, "fragment")
-        found = _transport(rest[0], rest[8:])
+        kind = _transport(rest[0], rest[8:])
         if place & 1:
-            _remember(fragments, of, found)
-        return found
+            _remember(fragments, of, kind)
+        return kind
     return _transport(protocol, rest)
 
 
-def _remember(fragments: Fragments, of: bytes, found: str) -> None:
+def _remember(fragments: Fragments, of: bytes, kind: str) -> None:
     if len(fragments) >= 1024:
         fragments.clear()
-    fragments[of] = found
+    fragments[of] = kind
 
 
 def _transport(protocol: int, data: bytes) -> str:
