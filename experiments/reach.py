@@ -191,7 +191,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
 
 def _attempted(attempt: Mapping[str, Any]) -> int:
     """Return how many connections and datagrams an attempt is."""
-    return len(attempt["ports"]) + ("datagram" in attempt)
+    return len(attempt.get("ports", ())) + ("datagram" in attempt)
 
 
 def _listeners(slice_: Slice) -> list[Vnf]:

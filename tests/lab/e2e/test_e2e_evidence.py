@@ -95,7 +95,8 @@ def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     assert told["mbps"] > 1
     assert 0 < told["rtt_ms"] < 1000
     times = [ms for _, ms in told["rtt_within"]]
-    assert (times, times[-1]) == (sorted(times), told["rtt_max_ms"])
+    assert times == sorted(times)
+    assert times[-1] == pytest.approx(told["rtt_max_ms"], rel=0.01)  # ping prints three digits
 
 
 def test_a_stream_loses_nothing_and_a_cut_link_breaks_it(pairs: Testbed) -> None:
