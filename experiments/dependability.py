@@ -116,8 +116,11 @@ def run(
 def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> dict[str, Any]:
     """Return when what happened, in seconds since the neighbour's stream began.
 
-    The clocks of VDUs and of this machine must agree, as for delays.
+    The clocks of VDUs and of this machine must agree, as for delays. Empty where nothing of that
+    stream arrived, or a charm is older than these times.
     """
+    if "began-at" not in neighbour.seen:
+        return {}
     start = neighbour.seen["began-at"]
     silent = None
     if not victim.seen:

@@ -65,7 +65,7 @@ def run(
         "rtt_p50_ms": trips["median"],
         "rtt_p99_ms": trips["p99"],
         "rtt_max_ms": trips["max"],
-        "rtt_within": answer["echoes"]["rtt-ms-within"],
+        "rtt_within": answer["echoes"].get("rtt-ms-within", []),  # not of an older charm
         "lost": answer["echoes"]["sent"] - answer["echoes"]["received"],
         "sent": answer["echoes"]["sent"],
     }, None
