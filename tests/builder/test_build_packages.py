@@ -427,7 +427,7 @@ def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
 @pytest.mark.parametrize(
     ("file", "before", "after", "words"),
     [
-        ("params/variants.yaml", "of: epc\n", "of: epq\n", ["of: must be one of 5gc, 5gc_oai,"]),
+        ("params/variants.yaml", "of: epc\n", "of: epq\n", ["of: must be one of 5gc, 5gc_n3iwf,"]),
         ("params/variants.yaml", "vpn_technology", "technology", ["no parameter technology"]),
         ("params/slices.yaml", "members: {hss: hss}", "members: {hs: hss}", ["epc has no hs"]),
         ("params/slices.yaml", "s6a_inner_address", "s6a_inner", ["no parameter s6a_inner"]),
