@@ -24,7 +24,7 @@ class Image:
     tag: str = "latest"
 
 
-IMAGES = {
+IMAGES_4G = {
     "cassandra": Image(
         {"/image/bin/cassandra": "cassandra", "/image/bin/cqlsh": "cqlsh"},
         ("cassandra",),
@@ -65,6 +65,8 @@ IMAGES = {
         directories=("/opt/oai-lte-ue/etc",),
         tag="2022.w46",
     ),
+}
+IMAGES_5G = {
     "mysql": Image(
         {"/image/bin/mysqld": "mysqld", "/image/bin/mysql": "mysql"},
         ("mysqld",),
@@ -95,6 +97,7 @@ IMAGES = {
         {"/opt/oai-nr-ue/bin/nr-uesoftmodem": "nr-ue"}, directories=("/opt/oai-nr-ue/etc",)
     ),
 }
+IMAGES = {**IMAGES_4G, **IMAGES_5G}
 
 
 def reference(name: str) -> str:

@@ -3,8 +3,8 @@
     python -m simulators.oci DIRECTORY
 
 The images are an OCI layout (image-spec, "Image Layout") with the names that charms pull. They
-share two layers: a small system of the machine's distribution, and the simulators with their
-libraries.
+share layers: a small system of the machine's distribution, the simulators with the libraries of
+4G, and the libraries that 5G needs besides.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from simulators.errors import EpcError
-from simulators.images import IMAGES, PATH, Image, reference
+from simulators.images import IMAGES_4G, IMAGES_5G, PATH, Image, reference
 
 #: What the simulators call, beside Python.
 _PACKAGES = ("bash", "iproute2", "libusrsctp2", "nftables", "python3")
 #: Files of packages that no program reads.
 _UNUSED = ("doc", "i18n", "info", "locale", "man")
 #: Distributions that the simulators import; what these require comes with them.
-LIBRARIES = (
-    "PyMySQL", "PyYAML", "cryptography", "granian", "h2", "httpx", "libconf", "mysql-mimic",
-    "pycrate", "python-diameter", "scapy", "sqlglot", "starlette",
+LIBRARIES_4G = ("cryptography", "libconf", "pycrate", "python-diameter")
+LIBRARIES_5G = (
+    "PyMySQL", "PyYAML", "granian", "h2", "httpx", "mysql-mimic", "scapy", "sqlglot", "starlette",
 )  # fmt: skip
 #: pycrate has 250 MB of protocols, each in a module of this package.
 _PROTOCOLS, _WANTED_PROTOCOLS = "pycrate_asn1dir", ("__init__", "MAP", "NGAP", "S1AP", "SS")
+_PYTHON = f"usr/local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/dist-packages"
 _WRAPPER = '#!/bin/sh\nexec /usr/bin/python3 -IB -m simulators.programs {} "$@"\n'
 #: As entry points of the databases' own images do it: the program's name may be left out.
 _ENTRYPOINT = '#!/bin/sh\n[ "$1" = {0} ] || set -- {0} "$@"\nexec "$@"\n'
 _ENTRYPOINT_FILE = "/image/entrypoint"
-_BASE = "base"
+_BASE_4G, _BASE_5G = "base-4g", "base-5g"
 _STAMP = "made-from"
 
 
@@ -98,19 +99,29 @@ def _system(output: Path, suite: str) -> None:
     ])  # fmt: skip
 
 
+def _libraries(layer: tarfile.TarFile, names: Iterable[str]) -> None:
+    for name in names:
+        for path, place in _files(name):
+            layer.add(path, f"{_PYTHON}/{place}", filter=_root_owned)
+
+
 def _python(output: Path, work: Path) -> None:
-    """Write the layer with the simulators and their libraries, compiled."""
+    """Write the layer with the simulators, compiled, and the libraries that all need."""
     own = work / "simulators"
     source = Path(__file__).resolve().parent
     shutil.copytree(source, own, ignore=shutil.ignore_patterns("__pycache__"))
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     compileall.compile_dir(own, quiet=2, invalidation_mode=unchecked, stripdir=str(work))
-    where = f"usr/local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/dist-packages"
     with tarfile.open(output, "w") as layer:
-        for name in required(LIBRARIES):
-            for path, place in _files(name):
-                layer.add(path, f"{where}/{place}", filter=_root_owned)
-        layer.add(own, f"{where}/simulators", filter=_root_owned)
+        _libraries(layer, required(LIBRARIES_4G))
+        layer.add(own, f"{_PYTHON}/simulators", filter=_root_owned)
+
+
+def _python_5g(output: Path) -> None:
+    """Write the layer with the libraries that 5G needs besides."""
+    here = set(required(LIBRARIES_4G))
+    with tarfile.open(output, "w") as layer:
+        _libraries(layer, (name for name in required(LIBRARIES_5G) if name not in here))
 
 
 def _root_owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -144,7 +155,9 @@ def _configuration(image: Image) -> list[str]:
 
 
 def _inputs(suite: str) -> str:
-    state = hashlib.sha256(repr((suite, sys.version_info, required(LIBRARIES))).encode())
+    state = hashlib.sha256(
+        repr((suite, sys.version_info, required((*LIBRARIES_4G, *LIBRARIES_5G)))).encode()
+    )
     for path in sorted(Path(__file__).resolve().parent.rglob("*.py")):
         state.update(path.read_bytes())
     return state.hexdigest() + "\n"
@@ -173,18 +186,25 @@ def make(directory: Path) -> None:
         work = Path(name)
         layout, layer = work / "layout", work / "layer.tar"
         _run(["umoci", "init", "--layout", str(layout)])
-        _run(["umoci", "new", "--image", f"{layout}:{_BASE}"])
-        add = ["umoci", "raw", "add-layer", "--image", f"{layout}:{_BASE}"]
+        _run(["umoci", "new", "--image", f"{layout}:{_BASE_4G}"])
+
+        def add(base: str, tag: str) -> None:
+            words = ["--image", f"{layout}:{base}", "--tag", tag]
+            _run(["umoci", "raw", "add-layer", *words, str(layer)])
+
         _system(layer, suite)
-        _run([*add, str(layer)])
+        add(_BASE_4G, _BASE_4G)
         _python(layer, work)
-        _run([*add, str(layer)])
-        for key, image in IMAGES.items():
-            _programs(layer, image)
-            made = f"{layout}:{reference(key)}"
-            _run([*add, "--tag", reference(key), str(layer)])
-            _run(["umoci", "config", "--image", made, *_configuration(image)])
-        _run(["umoci", "rm", "--image", f"{layout}:{_BASE}"])
+        add(_BASE_4G, _BASE_4G)
+        _python_5g(layer)
+        add(_BASE_4G, _BASE_5G)
+        for base, images in ((_BASE_4G, IMAGES_4G), (_BASE_5G, IMAGES_5G)):
+            for key, image in images.items():
+                _programs(layer, image)
+                add(base, reference(key))
+                made = f"{layout}:{reference(key)}"
+                _run(["umoci", "config", "--image", made, *_configuration(image)])
+            _run(["umoci", "rm", "--image", f"{layout}:{base}"])
         _run(["umoci", "gc", "--layout", str(layout)])
         (layout / _STAMP).write_text(inputs, encoding="ascii")
         shutil.rmtree(directory, ignore_errors=True)

@@ -189,7 +189,7 @@ class SlowSession(paramiko.ServerInterface):
         return "publickey"
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        threading.Event().wait(2)
+        threading.Event().wait(4)
         return int(paramiko.OPEN_SUCCEEDED)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
@@ -211,6 +211,7 @@ def test_slow_session_after_the_login_is_waited_for(login: Run) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        done = login(server.getsockname()[1], 20)
+        # The time for a login is over by then; the command's own is what counts.
+        done = login(server.getsockname()[1], 3)
         thread.join(10)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -25,20 +26,26 @@ def test_names_are_those_that_charms_pull() -> None:
     assert names <= {reference(name) for name in IMAGES}
 
 
-def test_images_have_every_library_that_is_imported() -> None:
+def imports(paths: Iterable[Path]) -> set[str]:
+    """Return the distributions that modules import, by normalised names."""
     found = importlib.metadata.packages_distributions()
-    imported = set()
-    for path in SOURCES.rglob("*.py"):
+    modules = set()
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                imported.update(alias.name.partition(".")[0] for alias in node.names)
+                modules.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
-                imported.add(node.module.partition(".")[0])
-    imported -= {*sys.stdlib_module_names, "simulators"}
-    needed = {name.lower() for module in imported for name in found[module]}
-    have = set(oci.required(oci.LIBRARIES))
-    assert {name.replace("_", "-") for name in needed} - have == set()
-    assert "pytest" not in have
+                modules.add(node.module.partition(".")[0])
+    modules -= {*sys.stdlib_module_names, "simulators"}
+    return {name.lower().replace("_", "-") for module in modules for name in found[module]}
+
+
+def test_images_have_every_library_that_is_imported() -> None:
+    first = set(oci.required(oci.LIBRARIES_4G))
+    assert imports(SOURCES.glob("*.py")) - first == set()
+    both = first | set(oci.required(oci.LIBRARIES_5G))
+    assert imports(SOURCES.rglob("*.py")) - both == set()
+    assert "pytest" not in both
 
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ class Vdu:
         client = self._connect()
         self.round_trips += 1
         try:
-            channel = client.get_transport().open_session(timeout=LOGIN_SECONDS)
+            channel = client.get_transport().open_session(timeout=seconds)
             channel.settimeout(seconds)
             channel.exec_command(command)
             channel.sendall(stdin.encode())

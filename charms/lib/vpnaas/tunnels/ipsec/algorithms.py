@@ -35,7 +35,7 @@ _NAMES = {
 
 def observe() -> Step:
     """Return the step that asks charon; it has an answer where charon runs."""
-    return run("ipsec/algorithms", "swanctl", "--list-algs", any_exit=True)
+    return run("ipsec/algorithms", "swanctl", "--list-algs", any_exit=True, timeout=60)
 
 
 def lacking(proposal: Proposal, results: Results) -> Tuple[str, ...]:

@@ -228,10 +228,16 @@ _NAME = r"^list-conn event \{(\S+) \{"
 
 def look(prefix: str = "") -> List[Step]:
     """Return the steps that read the live state of all links."""
+
+    def ask(what: str, flag: str, pick: str = "") -> Step:
+        # A charon that has just started, or has much to do, is slow to answer.
+        words = ("swanctl", flag, "--raw")
+        return run(prefix + "ipsec/" + what, *words, any_exit=True, pick=pick, timeout=60)
+
     return [
-        run(prefix + "ipsec/stats", "swanctl", "--stats", "--raw", any_exit=True),
-        run(prefix + "ipsec/conns", "swanctl", "--list-conns", "--raw", any_exit=True, pick=_NAME),
-        run(prefix + "ipsec/sas", "swanctl", "--list-sas", "--raw", any_exit=True),
+        ask("stats", "--stats"),
+        ask("conns", "--list-conns", _NAME),
+        ask("sas", "--list-sas"),
         run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show"),
         run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show"),
     ]
