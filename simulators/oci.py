@@ -28,9 +28,12 @@ from simulators.errors import EpcError
 from simulators.images import IMAGES_4G, IMAGES_5G, PATH, Image, reference
 
 #: What the simulators call, beside Python.
-_PACKAGES = ("bash", "iproute2", "libusrsctp2", "nftables", "python3")
+_PACKAGES = ("bash", "iproute2", "libusrsctp2", "nftables", "python3", "usr-is-merged")
 #: Files of packages that no program reads.
-_UNUSED = ("doc", "i18n", "info", "locale", "man")
+_UNUSED = (
+    "/usr/lib/*/gconv/*", "/usr/lib/*/perl/*", "/usr/share/doc/*", "/usr/share/i18n/*",
+    "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*", "/usr/share/perl/*",
+)  # fmt: skip
 #: Distributions that the simulators import; what these require comes with them.
 LIBRARIES_4G = ("cryptography", "libconf", "pycrate", "python-diameter")
 LIBRARIES_5G = (
@@ -92,9 +95,10 @@ def _files(name: str) -> Iterator[tuple[Path, str]]:
 
 
 def _system(output: Path, suite: str) -> None:
-    options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _UNUSED]
+    options = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED]
     _run([
         "mmdebstrap", "--variant=essential", "--mode=root", f"--include={','.join(_PACKAGES)}",
+        "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
         '--aptopt=APT::Install-Recommends "false"', *options, suite, str(output),
     ])  # fmt: skip
 

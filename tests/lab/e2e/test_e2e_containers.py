@@ -1,7 +1,7 @@
 """An EPC in containers of the distribution's own podman, on virtual machines.
 
 The images are the simulators, pulled from the lab's registry by the names that the charms have. The
-tests follow each other.
+tests follow each other: an HSS alone, then a whole core.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from conftest import open_machines
-from e2e_support import EPC, PATIENCE, ActionError, Lab, Secrets, Service, Vnf, gone, wait
-from e2e_ue import load
+from e2e_support import EPC, PATIENCE, Lab, Secrets, Service, Vnf, gone, wait
+from e2e_ue import OP, K, load
 from oai.images import Registry
 from oai.plan import CONTAINERS
 
@@ -35,6 +37,8 @@ IN_ENB = (
     "-IBm",
     "simulators.programs",
 )
+#: What show-config does not tell.
+KEYS = {"operator-key": OP, "subscriber-key": K}
 ALL_CAPABILITIES = re.compile(r"CapEff:\t0*1?[37f]f+\n")
 
 
@@ -55,20 +59,46 @@ def digests(machines_with_registry: Lab) -> dict[str, str]:
     return {row["name"]: row["digest"] for row in json.loads(told)}
 
 
+def create(lab: Lab, name: str, nsd: str, params: dict[str, Any]) -> Service:
+    """Instantiate a service with these parameters."""
+    file = lab.home / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(params), encoding="utf-8")
+    words = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", "lab")
+    created = lab.verb("ns-create", *words, "--config_file", str(file), "--wait", timeout=2700)
+    assert created.returncode == 0, created.stdout + created.stderr
+    return Service(lab, name)
+
+
+def parameters(lab: Lab) -> dict[str, Any]:
+    """Return the parameters of an EPC whose functions run in containers."""
+    text = (lab.dist / "params/epc_oai.yaml").read_text(encoding="utf-8")
+    return dict(yaml.safe_load(text))
+
+
+@pytest.fixture(scope="module")
+def alone(machines_with_registry: Lab, digests: dict[str, str]) -> Iterator[Service]:
+    """An HSS without a core."""
+    lab = machines_with_registry
+    lab.onboard("hss_vnf", "hss_ns")
+    params = parameters(lab)
+    (member,) = (m for m in params["additionalParamsForVnf"] if m["member-vnf-index"] == "hss")
+    member["additionalParams"]["nf_subscribers"] = 16
+    service = create(lab, "hss", "hss_ns", {"additionalParamsForVnf": [member]})
+    yield service
+    gone(service)
+
+
 @pytest.fixture(scope="module")
 def epc(machines_with_registry: Lab, digests: dict[str, str]) -> Iterator[Service]:
     lab = machines_with_registry
     lab.onboard(*EPC[:5], "epc_ns")
-    text = (lab.dist / "params/epc_oai.yaml").read_text(encoding="utf-8")
-    # The charms name the MME by the digest of the real one.
-    pins = f"mme={digests[reference('magma-mme')]}"
-    assert text.count("nf_image_pins: none") >= len(FUNCTIONS)
-    file = lab.home / "epc.yaml"
-    file.write_text(text.replace("nf_image_pins: none", f"nf_image_pins: {pins}"))
-    words = ("--ns_name", "epc", "--nsd_name", "epc_ns", "--vim_account", "lab")
-    created = lab.verb("ns-create", *words, "--config_file", str(file), "--wait", timeout=2700)
-    assert created.returncode == 0, created.stdout + created.stderr
-    service = Service(lab, "epc")
+    params = parameters(lab)
+    for member in params["additionalParamsForVnf"]:
+        # The charms name the MME by the digest of the real one.
+        given = member["additionalParams"]
+        assert given["nf_image_pins"] == "none"
+        given["nf_image_pins"] = f"mme={digests[reference('magma-mme')]}"
+    service = create(lab, "epc", "epc_ns", params)
     yield service
     gone(service)
 
@@ -77,48 +107,96 @@ def ready(vnf: Vnf) -> bool:
     return bool(vnf.action("health")["state"] == "ready")
 
 
-def all_ready(service: Service) -> None:
-    for name in FUNCTIONS:
-        vnf = service[name]
-        wait(lambda vnf=vnf: ready(vnf), f"{name}: {vnf.action('health')}", PATIENCE)
-
-
 def pid(vnf: Vnf, container: str) -> str:
     """Return the first process of a container."""
     return vnf.out("podman", "inspect", "--format", "{{.State.Pid}}", container).strip()
 
 
+def check_containers(vnf: Vnf, digests: dict[str, str]) -> None:
+    """Check that a function's containers are podman's, of the registry's images, by their units."""
+    assert re.fullmatch(r"podman version \d+\.\d+\.\d+\n", vnf.out("podman", "--version"))
+    for container in CONTAINERS[vnf.index]:
+        assert vnf.out("systemctl", "is-active", f"{container}.service") == "active\n"
+        assert vnf.out("systemctl", "is-enabled", f"{container}.service") == "enabled\n"
+        shown = json.loads(vnf.out("podman", "inspect", container))[0]
+        assert shown["HostConfig"]["NetworkMode"] == "host"
+        name = Registry().reference(container) if container != "mme" else shown["ImageName"]
+        assert shown["ImageName"] == name
+        image = json.loads(vnf.out("podman", "image", "inspect", name))[0]
+        wanted = digests[reference("magma-mme") if container == "mme" else name]
+        assert image["Digest"] == wanted
+        assert container != "mme" or name.endswith(f"@{wanted}")
+
+
+def privileged(vnf: Vnf, container: str) -> bool:
+    """Say whether a container has all capabilities."""
+    status = vnf.out("cat", f"/proc/{pid(vnf, container)}/status")
+    return bool(ALL_CAPABILITIES.search(status))
+
+
+def kill(vnf: Vnf, container: str) -> None:
+    """Kill a container's first process, and wait for another one."""
+    before = pid(vnf, container)
+    vnf.out("kill", "-KILL", before)
+
+    def anew() -> bool:
+        done = vnf.run("podman", "inspect", "--format", "{{.State.Pid}}", container)
+        return done.returncode == 0 and done.stdout.strip() not in ("0", before)
+
+    wait(anew, f"{container} is started again", 240)
+    assert vnf.out("systemctl", "show", "-p", "NRestarts", "--value", container) != "0\n"
+
+
+def test_the_registry_has_what_the_charms_name(digests: dict[str, str]) -> None:
+    assert set(digests) == {reference(name) for name in IMAGES}
+
+
+def test_an_hss_and_its_database_run_in_containers_of_podman(
+    alone: Service, digests: dict[str, str]
+) -> None:
+    hss = alone["hss"]
+    wait(lambda: ready(hss), "the HSS is ready", 2 * PATIENCE)
+    check_containers(hss, digests)
+    # As their units say, all but the database may do everything.
+    assert (privileged(hss, "hss"), privileged(hss, "cassandra")) == (True, False)
+    assert hss.action("list-subscribers", limit=1)
+
+
+def test_an_hss_that_dies_is_started_again_by_its_unit(alone: Service) -> None:
+    hss = alone["hss"]
+    kill(hss, "hss")
+    wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
+    before = pid(hss, "hss")
+    assert hss.action("restart-nf")["state"] in ("ready", "starting")
+    wait(lambda: ready(hss) and pid(hss, "hss") != before, "the HSS is ready", PATIENCE)
+
+
+def test_an_image_that_the_registry_lacks_is_named(alone: Service) -> None:
+    hss = alone["hss"]
+    given = hss.action("show-config")["parameters"]
+    given.pop("log-level", None)  # of set-log-level
+    told = hss.action("configure-nf", **{**given, **KEYS, "image-pins": "hss=v0"})
+    assert told["state"] == "starting"
+    assert "oai-hss:v0 is not pulled yet" in told["reason"], told
+    assert "manifest unknown" in hss.out("journalctl", "--no-pager", "-u", "hss.service")
+    hss.action("configure-nf", **{**given, **KEYS})
+    wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
+
+
+def test_a_reboot_brings_the_containers_back(alone: Service) -> None:
+    hss = alone["hss"]
+    alone.vim.reboot(hss.server_id)
+    alone.vim.wait_active(hss.server_id, PATIENCE)
+    wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
+
+
 def test_every_function_runs_in_a_container_of_podman(
     epc: Service, digests: dict[str, str]
 ) -> None:
-    all_ready(epc)
-    registry = Registry()
     for name in FUNCTIONS:
-        vnf = epc[name]
-        assert re.fullmatch(r"podman version \d+\.\d+\.\d+\n", vnf.out("podman", "--version"))
-        for container in CONTAINERS[name]:
-            assert vnf.out("systemctl", "is-active", f"{container}.service") == "active\n"
-            assert vnf.out("systemctl", "is-enabled", f"{container}.service") == "enabled\n"
-            shown = json.loads(vnf.out("podman", "inspect", container))[0]
-            assert shown["HostConfig"]["NetworkMode"] == "host"
-            image = json.loads(vnf.out("podman", "image", "inspect", shown["ImageName"]))[0]
-            if container == "mme":
-                assert shown["ImageName"].endswith("@" + image["Digest"])
-                assert image["Digest"] == digests[reference("magma-mme")]
-            else:
-                assert shown["ImageName"] == registry.reference(container)
-                assert image["Digest"] == digests[shown["ImageName"]]
-
-
-def test_containers_have_the_capabilities_that_their_units_give(epc: Service) -> None:
-    for name, container, all_of_them in (
-        ("hss", "cassandra", False),
-        ("mme", "redis", False),
-        ("hss", "hss", True),
-        ("spgwu", "spgwu", True),
-    ):
-        status = epc[name].out("cat", f"/proc/{pid(epc[name], container)}/status")
-        assert bool(ALL_CAPABILITIES.search(status)) == all_of_them, (container, status)
+        wait(lambda vnf=epc[name]: ready(vnf), f"{name} is ready", PATIENCE)
+        check_containers(epc[name], digests)
+    assert (privileged(epc["spgwu"], "spgwu"), privileged(epc["mme"], "redis")) == (True, False)
     # A privileged container makes its device in the VDU's network.
     assert " pdn: " in epc["spgwu"].out("ip", "-o", "link", "show", "dev", "pdn")
 
@@ -128,20 +206,6 @@ def test_ues_attach_through_containers_and_tunnels(epc: Service) -> None:
     assert (told["attached"], told["lost"]) == (2, 0), told
     # S1AP is on the kernel's own SCTP, in the tunnel.
     assert "192.168.247.102" in epc["enb"].out("cat", "/proc/net/sctp/assocs")
-
-
-def test_a_container_that_dies_is_started_again_by_its_unit(epc: Service) -> None:
-    spgwu = epc["spgwu"]
-    before = pid(spgwu, "spgwu")
-    spgwu.out("kill", "-KILL", before)
-
-    def anew() -> bool:
-        done = spgwu.run("podman", "inspect", "--format", "{{.State.Pid}}", "spgwu")
-        return done.returncode == 0 and done.stdout.strip() not in ("0", before)
-
-    wait(anew, "the container is started again", 120)
-    assert spgwu.out("systemctl", "show", "-p", "NRestarts", "--value", "spgwu") != "0\n"
-    wait(lambda: ready(spgwu), "the SPGW-U is ready", PATIENCE)
 
 
 def test_a_restart_and_a_log_level_by_primitive(epc: Service) -> None:
@@ -154,32 +218,3 @@ def test_a_restart_and_a_log_level_by_primitive(epc: Service) -> None:
     assert "PFCP association" not in spgwu.out("tail", "-c", f"+{size + 1}", "/var/log/spgwu.log")
     assert spgwu.action("set-log-level", log_level="info")["state"] == "ready"
     assert "PFCP association" in spgwu.out("cat", "/var/log/spgwu.log")
-
-
-def test_a_reboot_brings_the_containers_back(epc: Service) -> None:
-    hss = epc["hss"]
-    epc.vim.reboot(hss.server_id)
-    epc.vim.wait_active(hss.server_id, PATIENCE)
-    wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
-    wait(lambda: ready(epc["mme"]), "S6a is open again", PATIENCE)
-    told = load(epc["enb"], 1, 1, after=200, by=IN_ENB)
-    assert (told["attached"], told["lost"]) == (1, 0), told
-
-
-def test_an_image_that_the_registry_lacks_is_named(epc: Service) -> None:
-    enb = epc["enb"]
-    parameters = enb.action("show-config")["parameters"]
-    del parameters["log-level"]  # of set-log-level
-    told = enb.action("configure-nf", **{**parameters, "image-pins": "enb=2099.w01"})
-    assert told["state"] == "starting"
-    assert "oai-enb:2099.w01 is not pulled yet" in told["reason"], told
-    assert "manifest unknown" in enb.out("journalctl", "--no-pager", "-u", "enb.service")
-    try:
-        told = enb.action("configure-nf", **parameters)
-    except ActionError as error:
-        pytest.fail(str(error))
-    wait(lambda: ready(enb), "the eNB is ready", PATIENCE)
-
-
-def test_the_registry_has_what_the_charms_name(digests: dict[str, str]) -> None:
-    assert set(digests) == {reference(name) for name in IMAGES}
