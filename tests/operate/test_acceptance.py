@@ -157,6 +157,7 @@ def refuse(outcome: Outcome) -> None:
     """Let the charms refuse what they must refuse on the smallest service."""
     for name in ("show-csr", "set-certificate", "set-enrolment"):
         outcome.actions[name] = "no credentials certificate on this link"
+    outcome.actions["fetch-preshared-key"] = "vpn-client has no such peer"
     for name in samples("vpn-client", "10.77.0.2/24", "server"):
         if name.startswith(("start-", "stop-")) or name in ("probe", "inject-fault"):
             outcome.actions[name] = "its parameter allow_experiments must be yes"
