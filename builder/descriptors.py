@@ -4,8 +4,8 @@
   becomes the initial-config-primitive list: `config` with the login, then one `configure` per link,
   then `configure-nf` if the charm runs a network function. With `named-by`, the name of a link that
   the charm does not have comes from that instantiation parameter; `network-function: {parameter:
-  value}` gives values that the descriptor knows. Links that `clear: [link]` names have technology
-  `none`. With `standby: true` a gateway's own `configure-standby` comes last, with an instantiation
+  value}` gives values that the descriptor knows, as `access` does for a charm's `configure-access`.
+  Links that `clear: [link]` names have technology `none`. With `standby: true` a gateway's own `configure-standby` comes last, with an instantiation
   parameter each; any other VNF gets the addresses of a gateway pair from the instantiation
   parameter `vpn_standby_gateways`.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
@@ -42,6 +42,7 @@ SHARED = {
 }  # fmt: skip
 """`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
 STANDBY = "configure-standby"
+ACCESS = "configure-access"
 LITERAL = {"link", "underlay-interface", "listen-port", "standby-gateways"}
 """`configure` parameters the descriptor knows, or leaves at the charm's default."""
 
@@ -72,6 +73,7 @@ class _Day1(_Day2):
     clear: list[str] = Field(default_factory=list)
     standby: bool | list[str] = False
     network_function: dict[str, str] = Field(alias="network-function", default_factory=dict)
+    access: dict[str, str] = Field(default_factory=dict)
     named_by: str | None = Field(alias="named-by", default=None, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
 
 
@@ -174,7 +176,9 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
     if tag.standby and STANDBY in charm.actions:
         steps.append(_standby(charm, tag, len(steps) + 1))
     if charm.network_function:
-        steps.append(_network_function(charm, tag, len(steps) + 1))
+        steps.append(_with_known(charm, tag, "configure-nf", len(steps) + 1))
+    if ACCESS in charm.actions:
+        steps.append(_with_known(charm, tag, ACCESS, len(steps) + 1))
     return steps
 
 
@@ -192,21 +196,23 @@ def _standby(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:
     }
 
 
-def _network_function(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:
-    """Return `configure-nf`: values the descriptor knows, else an instantiation parameter each."""
-    parameters = charm.actions["configure-nf"]["params"]
-    for name in tag.network_function:
+def _with_known(charm: charms.Charm, tag: _Day1, primitive: str, seq: int) -> dict[str, Any]:
+    """Return a primitive: values the descriptor knows, else an instantiation parameter each."""
+    key, prefix = ("access", "access") if primitive == ACCESS else ("network-function", "nf")
+    known = tag.access if primitive == ACCESS else tag.network_function
+    parameters = charm.actions[primitive]["params"]
+    for name in known:
         if name not in parameters:
-            raise BuildError(f"network-function: configure-nf of {charm.name} has no {name}")
+            raise BuildError(f"{key}: {primitive} of {charm.name} has no {name}")
     return {
         "seq": seq,
-        "name": "configure-nf",
+        "name": primitive,
         "execution-environment-ref": tag.execution_environment_ref,
         "parameter": [
             {
                 "name": name,
                 "data-type": _data_type(schema),
-                "value": tag.network_function.get(name, f"<nf_{_word(name)}>"),
+                "value": known.get(name, f"<{prefix}_{_word(name)}>"),
             }
             for name, schema in parameters.items()
         ],

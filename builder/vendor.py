@@ -27,6 +27,8 @@ NOT_NEEDED = (
     "cffi/",
     "ops/testing.py",
     "nacl/py.typed",
+    "segno/cli.py",
+    "segno/helpers.py",
 )
 NOTICES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "METADATA", "AUTHORS")
 

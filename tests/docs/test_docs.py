@@ -43,6 +43,7 @@ ACTIONS: dict[str, Any] = {
     **yaml.safe_load((COMMON / "experiment-actions.yaml").read_text()),
     **yaml.safe_load((COMMON / "gateway-actions.yaml").read_text()),
     **yaml.safe_load((ROOT / "charms/secgw/actions.yaml").read_text()),
+    **yaml.safe_load((ROOT / "charms/access/actions.yaml").read_text()),
 }
 OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
 

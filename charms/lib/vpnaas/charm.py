@@ -13,7 +13,7 @@ from vpnaas.experimenting import ExperimentingCharm
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.intent import STORE, Intent, manual_peer
+from vpnaas.params.intent import STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
@@ -157,20 +157,7 @@ class VnfCharm(ExperimentingCharm):
     def _add_peer(self, params: Params) -> Dict[str, Any]:
         self._one_link(params)
         peer = manual_peer(params)
-
-        def refusals(outcome: Outcome) -> Sequence[str]:
-            plan = outcome.plans[peer.link]
-            for p in plan.peers:
-                if p.name == "man-" + peer.name and p.prefixes == peer.allowed_prefixes:
-                    if p.public_key == peer.public_key:
-                        return ()
-            told = plan.problems + (() if peer.stored else plan.waiting)
-            reasons = [text for text in told if text.startswith(peer.name + ":")]
-            if peer.stored and not plan.unusable:
-                return reasons  # Its key is fetched next.
-            return reasons or list(plan.problems) or ["peer refused"]
-
-        outcome = self._change_intent(self._intent().with_peer(peer), refusals)
+        outcome = self._change_intent(self._intent().with_peer(peer), unless_admitted(peer))
         view = self._view(outcome, frozenset([peer.link]), peer.name)[peer.link]
         # What the administrator of the other end has to enter there.
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
@@ -343,6 +330,24 @@ class VnfCharm(ExperimentingCharm):
         if peer != "all":
             return status.of_peer(result, peer)
         return status.bounded(result, OUTPUT_LIMIT * 9 // 10)
+
+
+def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
+    """Return what tells why a link does not have a manual peer as it was asked for."""
+
+    def refusals(outcome: Outcome) -> Sequence[str]:
+        plan = outcome.plans[peer.link]
+        for p in plan.peers:
+            if p.name == "man-" + peer.name and p.prefixes == peer.allowed_prefixes:
+                if p.public_key == peer.public_key:
+                    return ()
+        told = plan.problems + (() if peer.stored else plan.waiting)
+        reasons = [text for text in told if text.startswith(peer.name + ":")]
+        if peer.stored and not plan.unusable:
+            return reasons  # Its key is fetched next.
+        return reasons or list(plan.problems) or ["peer refused"]
+
+    return refusals
 
 
 def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:

@@ -132,6 +132,7 @@ def make_plan(
     """
     require_tools(charm_state, results)
     vdu = facts.parse(results)
+    charm_state = attr.evolve(charm_state, intent=charm_state.intent.at(vdu.now))
     known = nesting.learned(results, prepared)
     links = _plan_links(charm_state, vdu, results, prepared, known)
     steps = _switched_off(charm_state, results)
@@ -177,6 +178,7 @@ def _gateway_steps(
         # An inner address may be the outer one as well; IKE and ESP then go there in clear.
         inner=tuple(net for net in inner if not any(address in net for address in outer)),
         ports=(charm_state.monitoring.port,) if charm_state.monitoring.port else (),
+        translated=charm_state.translated,
     )
     try:
         return gateway.before_links(wanted, results), gateway.after_links(wanted, results), []
@@ -438,6 +440,7 @@ def _plan_link(draft: Draft) -> LinkPlan:
         interface=interface,
         underlay=inputs.underlay.name,
         owner=owner,
+        endpoint=inputs.endpoint,
         through=inputs.through,
     )
 

@@ -80,6 +80,10 @@ class ReconcilingCharm:
         """Reconcile what stands on the links, over the same connection; must not raise."""
         return None
 
+    def _translated(self) -> Tuple[str, ...]:
+        """Return the interfaces whose forwarded packets get the VDU's own address."""
+        return ()
+
     def _extra_state(self) -> str:
         """Return the values from Juju that `_extend` depends on, beyond relations of links."""
         return ""
@@ -237,6 +241,7 @@ class ReconcilingCharm:
             certificates=certificates or {},
             authorize=self._other_ssh_keys(),
             gateway=intent.gateway if self._is_gateway() else None,
+            translated=self._translated(),
             monitoring=effective(intent.monitoring, self._is_gateway()),
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from e2e_leftovers import lasting_leftovers
 from e2e_support import (
+    ACCESS,
     BASIC,
     CORE_5G,
     EPC,
@@ -35,7 +36,7 @@ from lab.vim.store import Home
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     core = [*CORE_5G, *SLICES_5G, *EPC, *EPC_SECGW, *SHARED_HSS]
-    return built(tmp_path_factory, [*BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
+    return built(tmp_path_factory, [*ACCESS, *BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
 
 
 @pytest.fixture(scope="session")

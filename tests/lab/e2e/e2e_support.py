@@ -31,6 +31,7 @@ from lab.vim import PortSpec, Server, ServerSpec, Vim
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
 SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
+ACCESS = ("access_vnf", "access_ns")
 SECGW = ("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "secgw_ns", "secgw_ha_ns")
 SMALL_CELL = (
     *("small_cell_gw_vnf", "nr_cell_vnf", "lte_cell_vnf", "vpn_endpoint_vnf"),
@@ -219,11 +220,14 @@ class Vnf(Vdu):
 
 
 @contextmanager
-def outsider(service: Service, network: str, address: str) -> Iterator[Vdu]:
-    """Give a plain VDU on a network of a service, without a charm, and take it away afterwards."""
+def outsider(
+    service: Service, network: str, address: str, *more: tuple[Service, str, str]
+) -> Iterator[Vdu]:
+    """Give a plain VDU on networks of services, without a charm, and take it away afterwards."""
     ports = (
         PortSpec(service.vim.management_network().id),
         PortSpec(service.network(network), ip=address),
+        *(PortSpec(its.network(name), ip=ip) for its, name, ip in more),
     )
     spec = ServerSpec("outsider", "outsider", "ubuntu22.04", 1, 1024, 1, ports)
     server = service.vim.create_server(spec, f"outsider of {service.name}")

@@ -46,6 +46,7 @@ REFERENCE_POINTS: Dict[str, ReferencePoint] = {
     "n3": ReferencePoint("N3", 51827, "udp", 2152),  # TS 29.281, GTP-U
     "n4": ReferencePoint("N4", 51828, "udp", 8805),  # TS 29.244, PFCP
     "sbi": ReferencePoint("SBI", 51829, "tcp", 8080),  # TS 29.500, HTTP/2
+    "access": ReferencePoint("Access", 51830),
     "vpn-server": ReferencePoint("VPN (server)", 51820),
     "vpn-client": ReferencePoint("VPN (client)", 51820),
 }

@@ -38,6 +38,7 @@ class Gateway:
         ipsec: Whether a link uses the IKE daemon.
         inner: Subnets inside the tunnels.
         ports: TCP ports that answer on the management interface besides SSH.
+        translated: Interfaces whose packets get the gateway's own address where it forwards them.
     """
 
     params: GatewayParams
@@ -47,6 +48,7 @@ class Gateway:
     ipsec: bool
     inner: Tuple[fields.IPNetwork, ...] = ()
     ports: Tuple[int, ...] = ()
+    translated: Tuple[str, ...] = ()
 
 
 def observe(tunnels: int) -> List[Step]:
@@ -99,7 +101,14 @@ def _firewall(wanted: Gateway, results: Results) -> List[Step]:
         return []  # Nothing is known yet to protect from.
     ports = tuple(sorted({SSH_PORT} | set(wanted.ports)))
     text = firewall_text(
-        GatewayFirewall(wanted.untrusted, wanted.management, wanted.wireguard, ports, wanted.inner)
+        GatewayFirewall(
+            wanted.untrusted,
+            wanted.management,
+            wanted.wireguard,
+            ports,
+            wanted.inner,
+            wanted.translated,
+        )
     )
     steps = BOOT.steps_to(text, results)
     folder = make_directory("gateway/folder", "/etc/osm-vpnaas", 0o755)

@@ -42,6 +42,7 @@ class GatewayFirewall:
         wireguard: UDP ports of WireGuard links.
         management_ports: TCP ports that answer on the management interface.
         inner: Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
+        translated: Interfaces whose forwarded packets get another address, which needs tracking.
     """
 
     untrusted: Sequence[str]
@@ -49,10 +50,11 @@ class GatewayFirewall:
     wireguard: Tuple[int, ...] = ()
     management_ports: Tuple[int, ...] = (SSH_PORT,)
     inner: Tuple[fields.IPNetwork, ...] = ()
+    translated: Tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         """Refuse settings that would lock out all hosts, or none."""
-        for name in tuple(self.untrusted) + (self.management,):
+        for name in tuple(self.untrusted) + (self.management,) + self.translated:
             fields.network_interface("gateway: firewall", name)
         if not self.untrusted:
             raise InputError("gateway: untrusted", "no interface", "one or more")
@@ -72,6 +74,10 @@ def _set(items: Sequence[object]) -> str:
     return "{{ {} }}".format(", ".join(str(item) for item in items))
 
 
+def _names(interfaces: Sequence[str]) -> str:
+    return _set(['"{}"'.format(name) for name in sorted(interfaces)])
+
+
 def render(firewall: GatewayFirewall) -> str:
     """Return the nft(8) script."""
     chains = """    # A flood from forged addresses must not fill the table of connections, and what is forwarded
@@ -79,7 +85,7 @@ def render(firewall: GatewayFirewall) -> str:
     chain heard {{
         type filter hook prerouting priority raw; policy accept;
         iifname {names} notrack
-        fib daddr type != local notrack
+        {untranslated}fib daddr type != local notrack
     }}
     chain said {{
         type filter hook output priority raw; policy accept;
@@ -157,7 +163,10 @@ def render(firewall: GatewayFirewall) -> str:
         counter drop
     }}
 """.format(  # noqa: E501
-        names=_set(['"{}"'.format(name) for name in sorted(firewall.untrusted)]),
+        names=_names(firewall.untrusted),
+        untranslated=(
+            "iifname != {} ".format(_names(firewall.translated)) if firewall.translated else ""
+        ),
         management=firewall.management,
         tunnels=_set(sorted({500, 4500} | set(firewall.wireguard))),
         open=_set(sorted(set(firewall.management_ports))),

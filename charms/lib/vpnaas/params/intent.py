@@ -30,6 +30,8 @@ CERTIFICATE = "certificate"
 """In place of the public key of a manual peer: a certificate proves it."""
 STORE = "store"
 """In place of it: a preshared key that the VDU fetches from a secret store proves it."""
+LATEST = 7258118399
+"""The last second of the year 2199, seconds since the epoch; systemd knows no later dates."""
 KEEP_QOS = -1
 """`five-qi` of `configure` that leaves the quality of service as it is."""
 
@@ -109,6 +111,7 @@ class ManualPeer:
             proves, the key that this is encrypted to, "" if it comes from a secret store.
         stored: Whether its preshared key comes from a secret store.
         identity: Its IKE identity.
+        expires: When it ends by itself, seconds since the epoch, 0 for never.
     """
 
     link: str
@@ -119,6 +122,7 @@ class ManualPeer:
     keepalive: int = 0
     identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)
     stored: bool = False
+    expires: int = 0
 
     @property
     def asks(self) -> bool:
@@ -135,6 +139,7 @@ class ManualPeer:
             "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or pools.ASKS,
             "keepalive": self.keepalive,
             **({"ike-identity": self.identity} if self.identity != self.name else {}),
+            **({"expires": self.expires} if self.expires else {}),
         }
 
 
@@ -263,6 +268,15 @@ class Intent:
                 ", ".join(known) or "nothing, there is none",
             )
         return attr.evolve(self, peers={k: v for k, v in self.peers.items() if k != (link, name)})
+
+    def at(self, now: int) -> "Intent":
+        """Return the intent without the peers whose time is over.
+
+        Args:
+            now: Clock of the VDU, seconds since the epoch.
+        """
+        left = {k: peer for k, peer in self.peers.items() if not 0 < peer.expires <= now}
+        return self if len(left) == len(self.peers) else attr.evolve(self, peers=left)
 
     def manual(self, link: str) -> Tuple[ManualPeer, ...]:
         """Return the manual peers of one link by name."""
@@ -535,4 +549,5 @@ def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPee
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", 0), 0, 65535),
         identity=name if identity in AUTO else fields.ike_identity(at("ike-identity"), identity),
         stored=text("public-key") == STORE,
+        expires=fields.integer(at("expires"), params.get("expires", 0), 0, LATEST),
     )

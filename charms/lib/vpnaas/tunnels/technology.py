@@ -56,6 +56,7 @@ class CharmState:
         restart: Links to take down and up.
         authorize: SSH public keys of our other units, so that they can take over.
         gateway: Parameters of the security gateway, None for another VNF.
+        translated: Interfaces of a gateway whose forwarded packets get its own address.
         certificates: Certificates from an operator for a link.
         monitoring: Settings of the exporter of metrics.
     """
@@ -70,6 +71,7 @@ class CharmState:
     restart: FrozenSet[str] = frozenset()
     authorize: Tuple[str, ...] = ()
     gateway: Optional[GatewayParams] = None
+    translated: Tuple[str, ...] = ()
     certificates: Mapping[str, Given] = attr.Factory(dict)
     monitoring: Monitoring = OFF
 
@@ -111,6 +113,7 @@ class LinkPlan:
         interface: Interface that has the inner address, "" without a decision.
         underlay: Interface the link runs over.
         owner: systemd unit that brings the link up.
+        endpoint: Outer address and port at which peers reach the link, None without a decision.
         through: Link whose tunnel carries our packets to a peer, by the peer's name.
     """
 
@@ -126,6 +129,7 @@ class LinkPlan:
     interface: str = ""
     underlay: str = ""
     owner: str = ""
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     through: Mapping[str, str] = attr.Factory(dict)
 
 

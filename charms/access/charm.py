@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+"""Charm of an access VNF."""
+
+from vpnaas.access_charm import AccessCharm
+from vpnaas.edge import main
+
+if __name__ == "__main__":
+    main(AccessCharm)

@@ -1,0 +1,147 @@
+"""The charm of an access VNF, to which devices enrol."""
+
+import io
+import json
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import attr
+import segno
+
+from vpnaas import status
+from vpnaas.actions import OUTPUT_LIMIT, Params, action
+from vpnaas.base import fields
+from vpnaas.base.errors import VpnaasError
+from vpnaas.charm import VnfCharm, unless_admitted
+from vpnaas.extras import access
+from vpnaas.extras.access import AccessOutcome
+from vpnaas.extras.extra import Extra
+from vpnaas.params import devices
+from vpnaas.params.devices import LINK, AccessParams, Enrolling
+from vpnaas.params.intent import Intent, ManualPeer
+from vpnaas.plan import Plan
+from vpnaas.reconciling import INTENT_KEY, Outcome
+from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.vdu import facts
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.ssh import Vdu
+from vpnaas.vdu.steps import Step
+
+ACCESS_KEY = "access"
+
+
+class AccessCharm(VnfCharm):
+    """Proxy charm of an access VNF; the peers of its link `access` are devices."""
+
+    _asked: Optional[AccessParams] = None
+
+    def _access(self) -> AccessParams:
+        if self._asked is not None:
+            return self._asked
+        text = self.environment.stored(ACCESS_KEY)
+        if not text:
+            return AccessParams()
+        return AccessParams.parse(fields.json_object("peer relation: access", text))
+
+    def _translated(self) -> Tuple[str, ...]:
+        return (access.INTERFACE,)
+
+    def _plan(self, charm_state: CharmState, vdu: Vdu) -> Plan:
+        """Put the steps of firewall and timer before those of the link, in the same round trip."""
+        plan = super()._plan(charm_state, vdu)
+        link = plan.links.get(LINK)
+        if link is None or link.unusable:
+            return plan
+        observed = vdu.execute(access.observe()).check()
+        left = charm_state.intent.at(plan.now).manual(LINK)
+        steps = access.steps_to(link.params, self._access(), left, observed)
+        return attr.evolve(plan, steps=tuple(steps) + plan.steps)
+
+    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
+        peers = plans[LINK].peers if LINK in plans else ()
+        return AccessOutcome(len(peers), bool(self._access().interface))
+
+    def _extra_state(self) -> str:
+        return self.environment.stored(ACCESS_KEY)
+
+    def _extra_absent(self) -> List[Step]:
+        return access.absent()
+
+    def _facts(self) -> VduFacts:
+        with self._vdu() as vdu:
+            return facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
+
+    # Actions
+
+    @action("configure-access")
+    def _configure_access(self, params: Params) -> Dict[str, Any]:
+        asked = AccessParams.parse(params)
+        access.check_interface(asked.interface, self._facts(), self._charm_state())
+        self._asked = asked
+        outcome = self._reconcile_now()
+        if outcome.problems or outcome.plans[LINK].unusable:
+            raise VpnaasError((outcome.problems + outcome.plans[LINK].problems)[0])
+        self.environment.store(ACCESS_KEY, json.dumps(asked.to_params()))
+        return dict(asked.to_params())
+
+    @action("enrol-device")
+    def _enrol_device(self, params: Params) -> Dict[str, Any]:
+        asked = Enrolling.parse(params)
+        if not self._access().interface:
+            raise VpnaasError("no data network is configured yet; run configure-access first")
+        intent, device = devices.enrolled(self._intent(), asked, self._facts().now)
+        outcome = self._change_intent(intent, unless_admitted(device))
+        return _answer(outcome.plans[LINK], device, asked.routing)
+
+    @action("revoke-device")
+    def _revoke_device(self, params: Params) -> Dict[str, Any]:
+        name = str(params.get("name", ""))
+        before = self._intent()
+        intent = devices.revoked(before, name)
+        if intent is not before:
+            # Kept first: if the VDU does not answer now, the next reconcile removes the device.
+            self.environment.store(INTENT_KEY, intent.to_json())
+        self._reconcile_now()
+        return {"revoked": name, "was-enrolled": intent is not before}
+
+    @action("show-devices")
+    def _show_devices(self, params: Params) -> Dict[str, Any]:
+        wanted = str(params.get("name", "all"))
+        outcome = self._reconcile_now()
+        return _shown(self._intent(), outcome, wanted)
+
+
+def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
+    """Return what `enrol-device` tells: the device's file, as text and as a QR code."""
+    assert plan.endpoint is not None  # noqa: S101 - a link that admits peers has one
+    networks = access.networks(plan.params)
+    file = devices.render(device, plan.state.public_key, plan.endpoint, networks, plan.mtu, routing)
+    image = io.BytesIO()
+    segno.make_qr(file, error="l").save(image, kind="svg", xmldecl=False, scale=4)
+    return {
+        "device": device.name,
+        "address": fields.show_networks(device.allowed_prefixes),
+        "networks": fields.show_networks(networks),
+        "expires": devices.show_time(device.expires),
+        "wg-quick": file,
+        "qr-svg": image.getvalue().decode("utf-8").strip(),
+    }
+
+
+def _shown(intent: Intent, outcome: Outcome, wanted: str) -> Dict[str, Any]:
+    """Return what `show-devices` tells of all devices, or of one."""
+    enrolled = {peer.name: peer for peer in intent.manual(LINK)}
+    if wanted != "all":
+        fields.choice("show-devices: name", wanted, sorted(enrolled) or ["none is enrolled"])
+    over = set(enrolled) - {peer.name for peer in intent.at(outcome.now).manual(LINK)}
+    peers = []
+    for view in next(link for link in outcome.links if link.link == LINK).details["peers"]:
+        device = enrolled.get(view["peer"])
+        if device is not None and wanted in ("all", device.name):
+            peers.append(dict(view, expires=devices.show_time(device.expires)))
+    told = status.bounded({LINK: {"peers": peers}}, OUTPUT_LIMIT * 8 // 10)[LINK]
+    ended = {
+        name: devices.show_time(enrolled[name].expires)
+        for name in sorted(over)[:100]
+        if wanted in ("all", name)
+    }
+    return dict(told, expired=ended)

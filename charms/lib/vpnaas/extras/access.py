@@ -1,0 +1,230 @@
+"""An access VNF: devices reach the data network of one slice, and nothing else.
+
+Its firewall forwards between devices and the slice's networks only. Where a device has an end, a
+timer of the VDU removes it at that moment. At boot the same program runs before the interface comes
+up. Every reconcile looks too, so a device whose time is over does not come back.
+"""
+
+import ipaddress
+import time
+from typing import Any, Dict, List, Sequence, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import OWN_INTERFACES, directory, wireguard_interface
+from vpnaas.extras.extra import Extra
+from vpnaas.params.devices import LINK, AccessParams
+from vpnaas.params.intent import LinkParams, ManualPeer
+from vpnaas.tunnels.technology import CharmState
+from vpnaas.tunnels.wireguard.interface import conf_path, unit
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.nftables import BootTable, nft_table
+from vpnaas.vdu.programs import source
+from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import directory as make_directory
+
+INTERFACE = wireguard_interface(LINK)
+BOOT = BootTable("devices", "osm_vpnaas_devices", "What devices of a slice may reach")
+PROGRAM = "/usr/local/lib/osm-vpnaas/expire"
+DATES = directory(LINK) + "/expiry"
+NAME = "osm-vpnaas-expiry"
+SERVICE_FILE = "/etc/systemd/system/{}.service".format(NAME)
+TIMER_FILE = "/etc/systemd/system/{}.timer".format(NAME)
+_FILES = (PROGRAM, DATES, SERVICE_FILE, TIMER_FILE)
+
+_SERVICE = """[Unit]
+Description=Devices whose time is over (osm-vpnaas)
+Before={unit}
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 {program} {interface} {dates} {file}
+
+[Install]
+WantedBy={unit}
+""".format(unit=unit(LINK), program=PROGRAM, interface=INTERFACE, dates=DATES, file=conf_path(LINK))
+
+
+@attr.frozen
+class AccessOutcome(Extra):
+    """What the status tells of devices."""
+
+    devices: int
+    configured: bool
+
+    @property
+    def calm(self) -> bool:
+        """Tell whether nothing need be looked at again soon."""
+        return self.configured
+
+    def summary(self) -> str:
+        """Return the words for the unit status."""
+        count = "{} device{}".format(self.devices, "" if self.devices == 1 else "s")
+        return count if self.configured else "waiting for configure-access"
+
+    def shown(self) -> Dict[str, object]:
+        """Return what `show-status` adds."""
+        return {"devices": self.devices}
+
+
+def firewall(link: LinkParams, params: AccessParams) -> str:
+    """Return the nft(8) script. Before `configure-access` it lets nothing pass."""
+    pool = link.inner_address.network
+    family = "ip6" if pool.version == 6 else "ip"
+    reached = _set(networks(link))
+    own = _set(networks(link) + (fields.host_network(link.inner_address),))
+    lines = [
+        # Of the VDU itself devices reach its echo only, at addresses of this slice.
+        "    chain input {",
+        "        type filter hook input priority filter + 10; policy accept;",
+        '        iifname != "{}" accept'.format(INTERFACE),
+        "        ct state established,related accept",
+        "        {} daddr {} meta l4proto {{ 1, 58 }} accept".format(family, own),
+        "        counter drop",
+        "    }",
+        "    chain forward {",
+        "        type filter hook forward priority filter + 10; policy accept;",
+    ]
+    if params.interface and networks(link):
+        match = '        iifname "{}" oifname "{}" {f} saddr {} {f} daddr {} accept'
+        here, there = str(pool), reached
+        lines += [
+            match.format(INTERFACE, params.interface, here, there, f=family),
+            match.format(params.interface, INTERFACE, there, here, f=family),
+        ]
+    lines += ["        counter drop", "    }"]
+    if params.interface and params.nat:
+        lines += [
+            "    chain postrouting {",
+            "        type nat hook postrouting priority srcnat; policy accept;",
+            '        {} saddr {} oifname "{}" masquerade'.format(family, pool, params.interface),
+            "    }",
+        ]
+    return nft_table(BOOT.table, "\n".join(lines) + "\n")
+
+
+def _set(prefixes: Sequence[fields.IPNetwork]) -> str:
+    """Return a set of nft(8), whose members must not overlap."""
+    collapsed: List[Any] = list(prefixes)
+    return "{{ {} }}".format(", ".join(map(str, ipaddress.collapse_addresses(collapsed))))
+
+
+def timer(ends: Sequence[int]) -> str:
+    """Return the systemd timer that fires at each of some times, seconds since the epoch."""
+    dates = "".join("OnCalendar={}\n".format(_calendar(end)) for end in sorted(set(ends)))
+    return (
+        "[Unit]\nDescription=Ends of devices' enrolments (osm-vpnaas)\n\n"
+        "[Timer]\n{}AccuracySec=100ms\n\n[Install]\nWantedBy=timers.target\n"
+    ).format(dates)
+
+
+def _calendar(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def observe() -> List[Step]:
+    """Return the steps that look at the firewall and the timer."""
+    names = (NAME + ".timer", NAME + ".service")
+    return (
+        BOOT.observe()
+        + [read("expiry" + path, path) for path in _FILES]
+        + [
+            run("expiry/active", "systemctl", "is-active", names[0], any_exit=True),
+            run("expiry/enabled", "systemctl", "is-enabled", *names, any_exit=True),
+        ]
+    )
+
+
+def steps_to(
+    link: LinkParams, params: AccessParams, devices: Sequence[ManualPeer], results: Results
+) -> List[Step]:
+    """Return the steps to the wanted firewall and timer, which come before those of the link.
+
+    Args:
+        link: Parameters of the link.
+        params: Parameters of `configure-access`.
+        devices: Devices whose time is not over.
+        results: What `observe` brought back.
+    """
+    steps = BOOT.steps_to(firewall(link, params), results)
+    if steps:
+        steps.insert(0, make_directory("devices/folder", "/etc/osm-vpnaas", 0o755))
+    return steps + _expiry(devices, results)
+
+
+def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
+    ending = [device for device in devices if device.expires]
+    if not ending:
+        present = any(results.text("expiry" + path) is not None for path in _FILES)
+        return _no_expiry() if present else []
+    rows = sorted("{} {}\n".format(device.expires, device.public_key) for device in ending)
+    wanted = {
+        PROGRAM: (source("expire.py"), 0o755),
+        DATES: ("".join(rows), 0o600),
+        SERVICE_FILE: (_SERVICE, 0o644),
+        TIMER_FILE: (timer([device.expires for device in ending]), 0o644),
+    }
+    changed = [path for path in _FILES if results.text("expiry" + path) != wanted[path][0]]
+    steps = [
+        make_directory("expiry/apply/program", PROGRAM.rpartition("/")[0], 0o755),
+        make_directory("expiry/apply/dates", directory(LINK)),
+    ]
+    steps += [write("expiry/apply" + path, path, *wanted[path]) for path in changed]
+    units = (NAME + ".timer", NAME + ".service")
+    reload = SERVICE_FILE in changed or TIMER_FILE in changed
+    if reload:
+        steps.append(run("expiry/apply/reload", "systemctl", "daemon-reload", timeout=90))
+    enabled = results.output("expiry/enabled").split() == ["enabled", "enabled"]
+    if not enabled:
+        steps.append(run("expiry/apply/enable", "systemctl", "enable", *units, timeout=90))
+    active = (results.out("expiry/active") or "").strip() == "active"
+    if reload or not active:
+        steps.append(run("expiry/apply/timer", "systemctl", "restart", units[0], timeout=60))
+    return steps if changed or not enabled or not active else []
+
+
+def _no_expiry() -> List[Step]:
+    units = (NAME + ".timer", NAME + ".service")
+    disable = ("systemctl", "disable", "--now")
+    return [
+        run("expiry/no-expiry", *disable, *units, any_exit=True, timeout=60),
+        remove("expiry/no-timer", TIMER_FILE),
+        remove("expiry/no-service", SERVICE_FILE),
+        remove("expiry/no-dates", DATES),
+        remove("expiry/no-program", PROGRAM),
+        run("expiry/no-reload", "systemctl", "daemon-reload", any_exit=True, timeout=90),
+    ]
+
+
+def absent() -> List[Step]:
+    """Return the steps that take all of it off the VDU."""
+    return _no_expiry() + BOOT.absent()
+
+
+def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
+    """Raise InputError where an interface cannot be that of the slice's data network."""
+    params = charm_state.intent.links.get(LINK)
+    wanted = params.underlay_interface if params is not None else ""
+    taken = {"lo"}
+    for underlay in {"", wanted}:
+        taken.add(vdu.underlay(underlay, charm_state.management).name)
+    free = [
+        other
+        for other in sorted(vdu.interfaces)
+        if other not in taken and not other.startswith(OWN_INTERFACES)
+    ]
+    if name not in free:
+        reason = "is used already" if name in vdu.interfaces else "is not there"
+        raise InputError(
+            "configure-access: data-interface",
+            "interface {} of the VDU {}".format(name, reason),
+            ", ".join(free) or "an interface besides that of management and that of devices",
+        )
+
+
+def networks(link: LinkParams) -> Tuple[fields.IPNetwork, ...]:
+    """Return the networks that devices may reach: those of the pool's IP version."""
+    version = link.inner_address.version
+    return tuple(prefix for prefix in link.allowed_prefixes if prefix.version == version)

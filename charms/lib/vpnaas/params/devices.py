@@ -1,0 +1,267 @@
+"""Devices that enrol to an access VNF: what the operator asks for, and the file a device gets.
+
+A device makes its key itself. Its file names the key in words only, so nothing here is secret.
+"""
+
+import calendar
+import re
+import time
+from typing import Any, List, Mapping, Optional, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.digests import digest
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import WIREGUARD
+from vpnaas.params.intent import LATEST, Intent, LinkParams, ManualPeer
+
+LINK = "access"
+"""The link whose peers are devices."""
+NEVER = "never"
+SOONEST = 60
+"""Seconds ahead that the end of an enrolment must lie at least."""
+KEEPALIVE = 25
+"""Seconds; a device is mostly behind NAT, and what the network sends first is to reach it."""
+BY_DESTINATION = "by-destination"
+BY_SOURCE = "by-source"
+ROUTING = (BY_DESTINATION, BY_SOURCE)
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([mhd])\Z")
+_DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:T([0-9]{2}:[0-9]{2}))?Z?\Z")
+_ALLOWED = "never, a duration such as 90m, 12h or 30d, or a date in UTC such as 2026-12-31T18:00"
+
+
+@attr.frozen
+class AccessParams:
+    """Parameters of `configure-access`.
+
+    Attributes:
+        interface: VDU interface to the slice's data network, "" before `configure-access`.
+        nat: Whether devices appear there with the VDU's own address.
+    """
+
+    interface: str = ""
+    nat: bool = True
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> "AccessParams":
+        """Parse the action's parameters."""
+        where = "configure-access: data-interface"
+        name = fields.string(where, params.get("data-interface", ""))
+        return cls(
+            interface=fields.network_interface(where, name),
+            nat=fields.boolean("configure-access: data-nat", params.get("data-nat", True)),
+        )
+
+    def to_params(self) -> Mapping[str, Any]:
+        """Return the action parameters `parse` would parse to this."""
+        return {"data-interface": self.interface, "data-nat": self.nat}
+
+
+@attr.frozen
+class Enrolling:
+    """Parameters of `enrol-device`.
+
+    Attributes:
+        after: Seconds from now to its end, None for one that has no such duration.
+        until: Its end, seconds since the epoch, None for one that has no such date.
+        routing: How the device is to choose this slice, one of `ROUTING`.
+    """
+
+    name: str
+    public_key: str
+    after: Optional[int] = None
+    until: Optional[int] = None
+    routing: str = BY_DESTINATION
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> "Enrolling":
+        """Parse the action's parameters.
+
+        Raises:
+            InputError: One of them is not allowed.
+        """
+
+        def text(key: str, default: str = "") -> str:
+            where = "enrol-device: " + key
+            return fields.string(where, params.get(key, default)).strip(" ")
+
+        after, until = _end(text("expires", NEVER))
+        return cls(
+            name=fields.name("enrol-device: name", text("name")),
+            public_key=fields.wireguard_key("enrol-device: public-key", text("public-key")),
+            after=after,
+            until=until,
+            routing=fields.choice(
+                "enrol-device: routing", text("routing", BY_DESTINATION), ROUTING
+            ),
+        )
+
+    def expires(self, now: int) -> int:
+        """Return its end in seconds since the epoch, 0 for never.
+
+        Raises:
+            InputError: It is not at least a minute ahead, or later than a VDU can tell.
+        """
+        if self.after is None and self.until is None:
+            return 0
+        end = now + self.after if self.after is not None else self.until
+        assert end is not None  # noqa: S101 - one of them is given
+        if not now + SOONEST <= end <= LATEST:
+            raise InputError(
+                "enrol-device: expires",
+                "{} is not ahead of the VDU's clock, {}".format(show_time(end), show_time(now))
+                if end < now + SOONEST
+                else "{} is too far ahead".format(show_time(end)),
+                "at least {} s ahead, in the year 2199 at the latest".format(SOONEST),
+            )
+        return end
+
+
+def _end(text: str) -> Tuple[Optional[int], Optional[int]]:
+    """Return (duration in seconds, date in seconds since the epoch); None for what is not given."""
+    if text == NEVER:
+        return None, None
+    duration = _DURATION.match(text)
+    if duration:
+        return int(duration.group(1)) * _UNITS[duration.group(2)], None
+    date = _DATE.match(text)
+    if date:
+        try:
+            form = "{}T{}".format(date.group(1), date.group(2) or "00:00")
+            return None, calendar.timegm(time.strptime(form, "%Y-%m-%dT%H:%M"))
+        except ValueError:
+            pass  # As 2026-02-30.
+    raise InputError("enrol-device: expires", "{} is no time".format(fields.shown(text)), _ALLOWED)
+
+
+def show_time(seconds: int) -> str:
+    """Return a time in the form of ISO 8601, in UTC; "never" for 0."""
+    if not seconds:
+        return NEVER
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(seconds, LATEST)))
+
+
+def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, ManualPeer]:
+    """Return the intent with one more device, and the device as a peer.
+
+    A device that is enrolled already keeps its address. Devices whose time is over are forgotten,
+    and their addresses are free.
+
+    Raises:
+        InputError: The device cannot be enrolled.
+    """
+    params = intent.links.get(LINK)
+    if params is None or params.technology != WIREGUARD:
+        raise InputError(
+            "enrol-device", "link {} is not configured with WireGuard".format(LINK), "configure it"
+        )
+    if not params.allowed_prefixes:
+        raise InputError(
+            "enrol-device",
+            "link {} leads to no network".format(LINK),
+            "the networks of the slice as its allowed-prefixes",
+        )
+    intent = intent.at(now)
+    if digest(asked.public_key) in intent.revoked.get(LINK, ()):
+        raise InputError(
+            "enrol-device: public-key", "it was revoked", "a new key, made on the device"
+        )
+    before = intent.peers.get((LINK, asked.name))
+    if before is not None and before.public_key != asked.public_key:
+        raise InputError(
+            "enrol-device: name",
+            "{} is enrolled with another key".format(asked.name),
+            "its key, or revoke-device first",
+        )
+    for other in intent.manual(LINK):
+        if other.name != asked.name and other.public_key == asked.public_key:
+            raise InputError(
+                "enrol-device: public-key",
+                "it is that of {}".format(other.name),
+                "a key of the device's own",
+            )
+    prefixes = before.allowed_prefixes if before else (_free(params, intent),)
+    device = ManualPeer(LINK, asked.name, asked.public_key, prefixes, expires=asked.expires(now))
+    return intent.with_peer(device), device
+
+
+def revoked(intent: Intent, name: str) -> Intent:
+    """Return the intent without a device, whose key is not accepted any more."""
+    device = intent.peers.get((LINK, fields.name("revoke-device: name", name)))
+    if device is None:
+        return intent
+    return intent.without_peer(LINK, name).with_revoked(LINK, [device.public_key])
+
+
+def _free(params: LinkParams, intent: Intent) -> fields.IPNetwork:
+    """Return the first free address of the link's inner subnet, as a prefix."""
+    subnet, own = params.inner_address.network, params.inner_address.ip
+    taken = {prefix for peer in intent.manual(LINK) for prefix in peer.allowed_prefixes}
+    hosts = subnet.num_addresses - (2 if subnet.version == 4 else 1)
+    for index in range(1, min(hosts, len(taken) + 2) + 1):
+        address = subnet[index]
+        prefix = fields.host_network(address)
+        if address != own and not any(fields.overlaps(prefix, other) for other in taken):
+            return prefix
+    raise InputError(
+        "enrol-device",
+        "all addresses of {} are in use".format(subnet),
+        "revoke a device, or configure {} with a wider subnet".format(LINK),
+    )
+
+
+def key_placeholder(name: str) -> str:
+    """Return what stands for the private key in a device's file."""
+    return "PRIVATE-KEY-OF-" + name.upper()
+
+
+def render(
+    device: ManualPeer,
+    public_key: str,
+    endpoint: Tuple[fields.IPAddress, int],
+    networks: Tuple[fields.IPNetwork, ...],
+    mtu: int,
+    routing: str = BY_DESTINATION,
+) -> str:
+    """Return the wg-quick(8) file of a device, without its private key.
+
+    Args:
+        device: The device.
+        public_key: Key of the access VNF.
+        endpoint: Address and UDP port at which the device reaches it.
+        networks: Networks of the slice, to which alone the tunnel leads.
+        mtu: Of the tunnel, bytes.
+        routing: With `BY_SOURCE`, the slice has a routing table of its own, for packets from the
+            device's address in the slice. The number of the table is that address.
+    """
+    address = device.allowed_prefixes[0].network_address
+    lines = [
+        "[Interface]",
+        "PrivateKey = " + key_placeholder(device.name),
+        "Address = {}".format(device.allowed_prefixes[0]),
+        "MTU = {}".format(mtu),
+    ]
+    if routing == BY_SOURCE:
+        lines += _rules(address)
+    lines += [
+        "",
+        "[Peer]",
+        "PublicKey = " + public_key,
+        "Endpoint = " + fields.show_endpoint(*endpoint),
+        "AllowedIPs = " + ", ".join(str(network) for network in networks),
+        "PersistentKeepalive = {}".format(KEEPALIVE),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rules(address: fields.IPAddress) -> List[str]:
+    # A table's number has 32 bits; those of an IPv6 address that differ in a subnet are the last.
+    table = int(address) & 0xFFFFFFFF
+    rule = "ip -{} rule {{}} from {} lookup {}".format(address.version, address, table)
+    return [
+        "Table = {}".format(table),
+        "PostUp = " + rule.format("add"),
+        "PreDown = " + rule.format("del"),
+    ]

@@ -1,0 +1,51 @@
+#!/usr/bin/python3
+"""Take the peers whose time is over off a WireGuard interface and out of its wg-quick(8) file.
+
+Usage: expire INTERFACE DATES FILE
+DATES has a line for each peer: when it ends, in seconds since the epoch, and its public key.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from typing import Iterable
+
+
+def without(text: str, keys: Iterable[str]) -> str:
+    """Return a wg-quick file without the sections of some peers."""
+    sections = text.rstrip("\n").split("\n\n")
+    lines = {"PublicKey = " + key for key in keys}
+    kept = [section for section in sections if not lines & set(section.split("\n"))]
+    return "\n\n".join(kept) + "\n"
+
+
+def main(interface: str, dates: str, file: str) -> int:
+    """Do so; return an exit code."""
+    with open(dates, encoding="ascii") as stream:
+        rows = [line.split() for line in stream]
+    over = sorted({key for end, key in rows if int(end) <= time.time()})
+    if not over:
+        return 0
+    # The file first: an interface that comes up in between does not have them any more.
+    with open(file, encoding="ascii") as stream:
+        text = stream.read()
+    left = without(text, over)
+    if left != text:
+        with open(file + ".new", "w", encoding="ascii", opener=private) as stream:
+            stream.write(left)
+        os.replace(file + ".new", file)
+    words = [word for key in over for word in ("peer", key, "remove")]
+    shown = subprocess.run(["wg", "show", interface], stdout=subprocess.DEVNULL, check=False)
+    if shown.returncode:
+        return 0  # The interface is not up.
+    return subprocess.run(["wg", "set", interface] + words, check=False).returncode
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that only root may read."""
+    return os.open(path, flags, 0o600)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,214 @@
+"""A device in two slices at a time, by WireGuard: the same networks in both, and no way across."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from e2e_support import ACCESS, ActionError, InBackground, Lab, Service, Vdu, gone, outsider, wait
+from e2e_wire import NEIGHBOURS, captured
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+PORT = 51830
+SERVER = "10.254.2.10"
+"""Of each slice: their data networks have the same addresses."""
+MARKERS = {"embb": b"slice-embb-12345", "urllc": b"slice-urllc-6789"}
+ADDRESSES = {"embb": "172.16.61.2", "urllc": "172.16.62.2"}
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Two slices with an access VNF and a server each, and a device in front of both."""
+
+    services: dict[str, Service]
+    servers: dict[str, Vdu]
+    device: Vdu
+
+    def key(self, name: str) -> str:
+        """Make a key on the device, where it stays; return its public half."""
+        self.device.out("sh", "-c", f"umask 077; wg genkey >/root/{name}.key")
+        private = self.device.out("cat", f"/root/{name}.key").strip()
+        self.services["embb"].lab.secrets.add(private, "the device")
+        return self.device.out("wg", "pubkey", input=private).strip()
+
+    def enrol(self, slice: str, name: str, **params: str) -> dict[str, str]:
+        """Enrol the device and bring it up by the text of the answer."""
+        access = self.services[slice]["access"]
+        answer: dict[str, str] = access.action(
+            "enrol-device", name=name, public_key=self.key(name), routing="by-source", **params
+        )
+        conf = f"/etc/wireguard/{slice}.conf"
+        self.device.out("sh", "-c", f"umask 077; cat >{conf}", input=answer["wg-quick"])
+        placeholder = f"PRIVATE-KEY-OF-{name.upper()}"
+        self.device.out("sh", "-c", f"sed -i s,{placeholder},$(cat /root/{name}.key), {conf}")
+        self.device.out("wg-quick", "up", slice)
+        return answer
+
+    def pings(self, slice: str, tries: int = 40, address: str = SERVER) -> bool:
+        """Say whether a slice's server answers the device's address in that slice."""
+        marked = ("-p", MARKERS[slice].hex(), "-s", "64")
+        return self.device.pings(address, "-I", ADDRESSES[slice], *marked, tries=tries)
+
+
+@pytest.fixture(scope="module")
+def slices(lab: Lab) -> Iterator[Slices]:
+    lab.onboard(*ACCESS)
+    services = {}
+    for slice, params, outside in (("embb", "access", 60), ("urllc", "access_urllc", 62)):
+        text = (lab.dist / "params" / f"{params}.yaml").read_text(encoding="utf-8")
+        file = lab.home / f"{slice}.yaml"
+        # Only for the device of this test, which has a NIC towards each.
+        file.write_text(text.replace("192.168.60.", f"192.168.{outside}."), encoding="utf-8")
+        words = ("--ns_name", slice, "--nsd_name", "access_ns", "--vim_account", "lab")
+        lab.done("ns-create", *words, "--config_file", str(file), "--wait")
+        services[slice] = Service(lab, slice)
+    embb, urllc = services["embb"], services["urllc"]
+    with ExitStack() as stack:
+        servers = {
+            slice: stack.enter_context(outsider(service, "data", SERVER))
+            for slice, service in services.items()
+        }
+        device = stack.enter_context(
+            outsider(embb, "outside", "192.168.60.9", (urllc, "outside", "192.168.62.9"))
+        )
+        yield Slices(services, servers, device)
+    for service in services.values():
+        gone(service)
+
+
+def test_one_device_in_two_slices_and_no_packet_of_one_in_the_other(
+    slices: Slices, tmp_path: Path
+) -> None:
+    for slice in slices.services:
+        answer = slices.enrol(slice, f"phone-{slice}")
+        assert answer["address"] == f"{ADDRESSES[slice]}/32"
+        assert answer["networks"] == "10.254.2.0/24"
+    with ExitStack() as stack:
+        wires = {
+            (slice, network): stack.enter_context(
+                captured(service, network, tmp_path / f"{slice}-{network}.pcap")
+            )
+            for slice, service in slices.services.items()
+            for network in ("outside", "data")
+        }
+        for slice in slices.services:
+            for _ in range(3):
+                assert slices.pings(slice), slice
+    for slice, marker in MARKERS.items():
+        for (other, network), wire in wires.items():
+            # In clear only behind the access VNF of its own slice.
+            assert wire.holds(marker) == (other == slice and network == "data"), (slice, other)
+        outside = wires[(slice, "outside")]
+        assert outside.count(f"udp port {PORT}") >= 6
+        beside = f"not {NEIGHBOURS} and not udp port {PORT} and not udp port 67"
+        assert outside.count(beside) == 0, outside.sample(beside)
+        # A server sees the access VNF, not the device (access_data_nat).
+        assert wires[(slice, "data")].count("icmp and src host 10.254.2.250") >= 3
+
+
+def test_the_device_reaches_the_networks_of_its_slice_and_nothing_else(slices: Slices) -> None:
+    device = slices.device
+    for slice, service in slices.services.items():
+        access, server = service["access"], slices.servers[slice]
+        # Whatever the device makes of its file.
+        device.out("wg", "set", slice, "peer", access.public_key("wg-access"),
+                   "allowed-ips", "0.0.0.0/0")  # fmt: skip
+        table = device.out("ip", "rule", "show", "from", ADDRESSES[slice]).split()[-1]
+        try:
+            for address in (server.management, access.management):
+                device.out("ip", "route", "add", address, "dev", slice, "table", table)
+                assert not slices.pings(slice, 5, address), address
+            # With an address that is not its own it is nobody.
+            device.out("ip", "address", "add", "172.16.61.77/32", "dev", slice)
+            assert not device.pings(SERVER, "-I", "172.16.61.77", tries=5)
+        finally:
+            device.run("ip", "address", "del", "172.16.61.77/32", "dev", slice)
+            device.out("wg-quick", "down", slice)
+            device.out("wg-quick", "up", slice)
+        assert slices.pings(slice)
+
+
+def udp(device: Vdu, address: str) -> float:
+    """Return the share of datagrams that arrive, of 100 a second for ten seconds."""
+    words = ("iperf3", "-J", "-c", SERVER, "-B", address, "-u", "-b", "800k", "-l", "1000")
+    told = json.loads(device.out(*words, "-t", "10", timeout=120))["end"]["sum"]
+    assert told["packets"] > 500
+    return 1 - float(told["lost_percent"]) / 100
+
+
+def test_a_slice_passes_while_its_neighbour_is_saturated(slices: Slices) -> None:
+    for server in slices.servers.values():
+        server.out("iperf3", "-s", "-D")
+    alone = udp(slices.device, ADDRESSES["urllc"])
+    flood = ("iperf3", "-J", "-c", SERVER, "-B", ADDRESSES["embb"], "-P", "4", "-t", "25")
+    load = InBackground(lambda: slices.device.out(*flood, timeout=120.0))
+    time.sleep(5)
+    beside = udp(slices.device, ADDRESSES["urllc"])
+    loaded = json.loads(load.result())["end"]["sum_received"]["bits_per_second"] / 1e6
+    print(f"arrived: alone {alone:.3f}, beside {loaded:.0f} Mbit/s of the neighbour {beside:.3f}")
+    assert loaded > 10
+    assert beside / alone > 0.95
+
+
+def test_a_device_is_shown_with_its_handshake_and_its_bytes(slices: Slices) -> None:
+    (shown,) = slices.services["embb"]["access"].action("show-devices")["peers"]
+    assert (shown["peer"], shown["state"], shown["expires"]) == ("phone-embb", "up", "never")
+    assert shown["received-bytes"] > 1_000_000
+    assert shown["last-handshake-s"] < 180
+    assert shown["endpoint"].startswith("192.168.60.9:")
+
+
+def test_a_device_whose_time_is_over_is_cut_at_that_moment(slices: Slices) -> None:
+    access = slices.services["urllc"]["access"]
+    access.action("revoke-device", name="phone-urllc")
+    slices.device.out("wg-quick", "down", "urllc")
+    answer = slices.enrol("urllc", "guest", expires="2m")
+    end = int(slices.device.out("date", "+%s", "-d", answer["expires"]))
+    assert answer["address"] == "172.16.62.2/32"
+    assert slices.pings("urllc")
+    peers = "wg show wg-access peers; systemctl is-active osm-vpnaas-expiry.timer; date +%s"
+    key, active, now = access.out("sh", "-c", peers).split()
+    assert (active, int(now) < end) == ("active", True)
+    # Nobody looks: no hook runs, only the VDU's own timer.
+    hooks = slices.services["urllc"].hook_log()
+    seen = "while wg show wg-access peers | grep -q .; do sleep 0.1; done; date +%s.%N"
+    cut = float(access.out("sh", "-c", seen, timeout=300))
+    assert slices.services["urllc"].hook_log() == hooks
+    print(f"cut {cut - end:.1f} s after the end")
+    assert 0 <= cut - end < 15
+    assert not slices.pings("urllc", 5)
+    assert key not in access.out("cat", "/etc/wireguard/wg-access.conf")
+    assert slices.pings("embb")
+    told = access.action("show-devices")
+    assert (told["peers"], told["expired"]) == ([], {"guest": answer["expires"]})
+    # A restart of the VDU does not bring it back.
+    access.out("systemctl", "restart", "wg-quick@wg-access")
+    assert access.peers("wg-access") == set()
+
+
+def test_a_revoked_device_is_cut_at_once_and_the_other_slice_is_not(
+    slices: Slices, tmp_path: Path
+) -> None:
+    embb = slices.services["embb"]
+    key = slices.device.out("wg", "show", "embb", "public-key").strip()
+    endless = ("ping", "-q", "-i", "0.05", "-w", "60", "-I", ADDRESSES["embb"], SERVER)
+    pinging = InBackground(lambda: slices.device.run(*endless, timeout=120.0))
+    wait(lambda: slices.pings("embb"), "the device is in", 30)
+    answer = embb["access"].action("revoke-device", name="phone-embb")
+    with captured(embb, "data", tmp_path / "after.pcap") as after:
+        time.sleep(5)
+        assert not pinging.ended
+    pinging.result()
+    assert answer == {"revoked": "phone-embb", "was-enrolled": True}
+    assert after.count("icmp") == 0, after.sample("icmp")
+    assert embb["access"].peers("wg-access") == set()
+    with pytest.raises(ActionError, match="it was revoked"):
+        embb["access"].action("enrol-device", name="phone-embb", public_key=key)
+    again = embb["access"].action("revoke-device", name="phone-embb")
+    assert again == {"revoked": "phone-embb", "was-enrolled": False}
