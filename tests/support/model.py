@@ -36,6 +36,7 @@ class ModelVdu:
         self.commands: list[list[str]] = []
         self.guard = ""
         self.firewall = ""
+        self.devices = ""
         self.sysctl = {"net.ipv4.ip_forward": "0"}
         self.fail_on: str | None = None
         self.steps_left: int | None = None
@@ -178,6 +179,10 @@ class ModelVdu:
             if argv[1] in ("-f", "delete"):
                 self.firewall = self.files[argv[2]] if argv[1] == "-f" else ""
             return (0 if self.firewall else 1), ""
+        if "devices" in argv[-1]:
+            if argv[1] in ("-f", "delete"):
+                self.devices = self.files[argv[2]] if argv[1] == "-f" else ""
+            return (0 if self.devices else 1), ""
         if argv[1] == "-f":
             self.guard = self.files[argv[2]]
         elif argv[1] == "delete":

@@ -77,9 +77,10 @@ class AccessCharm(VnfCharm):
         asked = AccessParams.parse(params)
         access.check_interface(asked.interface, self._facts(), self._charm_state())
         self._asked = asked
-        outcome = self._reconcile_now()
-        if outcome.problems or outcome.plans[LINK].unusable:
-            raise VpnaasError((outcome.problems + outcome.plans[LINK].problems)[0])
+        link = self._reconcile_now().plans.get(LINK)
+        if link is None or link.unusable:
+            reasons = link.problems if link is not None else ("it is switched off",)
+            raise VpnaasError("link {} cannot be used: {}".format(LINK, reasons[0]))
         self.environment.store(ACCESS_KEY, json.dumps(asked.to_params()))
         return dict(asked.to_params())
 

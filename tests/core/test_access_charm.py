@@ -1,0 +1,296 @@
+"""The charm of an access VNF on a model of its VDU: what its actions do and answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+
+import pytest
+from support.model import ModelVdu
+from support.model_world import World, public_of
+from vpnaas import actions
+from vpnaas.access_charm import AccessCharm
+from vpnaas.environment import Environment
+from vpnaas.extras import access
+from vpnaas.params.intent import Intent
+
+NOW = 1_800_000_000
+KEYS = [f"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA{letter}E=" for letter in "ABCDEFGH"]
+LINK = {
+    "link": "access",
+    "inner-address": "172.16.61.1/29",
+    "underlay-interface": "ens4",
+    "allowed-prefixes": "10.254.2.0/24",
+}
+
+
+class Store(Environment):
+    """An execution environment without relations."""
+
+    actions = frozenset({"configure-gateway"})
+    status = (False, "")
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    def endpoints(self, interface):
+        return {"access": "provider"}
+
+    def option(self, name):
+        return {"ssh-hostname": "10.0.0.1", "ssh-username": "ubuntu"}.get(name, "")
+
+    def is_leader(self):
+        return True
+
+    def set_status(self, blocked, text):
+        self.status = (blocked, text)
+
+    def related(self, endpoint):
+        return []
+
+    published = related
+    relation_ids = related
+
+    def tell(self, endpoint, relation_id, told):
+        raise AssertionError("nobody is related")
+
+    def has_store(self):
+        return True
+
+    def stored(self, key):
+        return self.kept.get(key, "")
+
+    def store(self, key, value):
+        self.kept[key] = value
+
+    def settled(self):
+        return self.kept.get("settled", "")
+
+    def settle(self, digest):
+        self.kept["settled"] = digest
+
+    def unit_keys(self):
+        return {}
+
+    def announce(self, key):
+        raise AssertionError("there is no other unit")
+
+    def others_go_on(self):
+        return False
+
+
+class Reached(ModelVdu):
+    """The model of a VDU as the charm's edge sees one."""
+
+    host_key = ""
+
+    def execute(self, steps, exclusive=True):
+        return super().execute(list(steps))
+
+
+class Access:
+    """The charm, a new process for each action."""
+
+    def __init__(self) -> None:
+        nics = {"ens3": "10.0.0.1/24", "ens4": "192.168.60.1/24", "ens5": "10.254.2.250/24"}
+        self.vdu = Reached(World(), nics)
+        self.vdu.world.clock = NOW
+        self.environment = Store()
+        self.reachable = True
+
+    def charm(self) -> AccessCharm:
+        charm = AccessCharm(self.environment)
+
+        @contextmanager
+        def vdu():
+            if not self.reachable:
+                raise access.InputError("the VDU", "it does not answer", "one that does")
+            yield self.vdu
+
+        charm._vdu = vdu
+        return charm
+
+    def run(self, action, **params):
+        """Run an action that must work; return its answer."""
+        answer = actions.run(
+            self.charm(), action, {k.replace("_", "-"): v for k, v in params.items()}
+        )
+        assert not answer.failed, answer.failed
+        return json.loads(answer.results["output"])
+
+    def refused(self, action, **params) -> str:
+        """Run an action that must fail, with a sentence; return it."""
+        before = self.environment.stored("intent"), self.table(), dict(self.vdu.files)
+        answer = actions.run(
+            self.charm(), action, {k.replace("_", "-"): v for k, v in params.items()}
+        )
+        assert answer.failed
+        assert len(answer.failed.splitlines()) == 1
+        assert (self.environment.stored("intent"), self.table(), dict(self.vdu.files)) == before
+        return answer.failed
+
+    def table(self) -> dict[str, str]:
+        """Return who may come in, and with which addresses."""
+        interface = self.vdu.interfaces.get("wg-access")
+        if interface is None:
+            return {}
+        return {key: ",".join(map(str, peer.allowed)) for key, peer in interface.peers.items()}
+
+    def enrol(self, name: str, index: int, **params):
+        return self.run("enrol-device", name=name, public_key=KEYS[index], **params)
+
+
+def own_key(vnf: Access) -> str:
+    return public_of(vnf.vdu.interfaces["wg-access"].private)
+
+
+@pytest.fixture
+def vnf() -> Access:
+    made = Access()
+    made.run("configure", **{k.replace("-", "_"): v for k, v in LINK.items()})
+    made.run("configure-access", data_interface="ens5")
+    return made
+
+
+def test_nothing_passes_before_the_way_to_the_data_network_is_known():
+    vnf = Access()
+    assert "no link is configured" in vnf.refused("configure-access", data_interface="ens5")
+    vnf.run("configure", **{k.replace("-", "_"): v for k, v in LINK.items()})
+    assert "oifname" not in vnf.vdu.devices
+    assert vnf.refused("enrol-device", name="phone", public_key=KEYS[0]).endswith(
+        "run configure-access first"
+    )
+    for name in ("ens3", "ens4", "lo", "ens9", "wg-access"):
+        told = vnf.refused("configure-access", data_interface=name)
+        assert told.startswith("configure-access: data-interface: ")
+        assert told.endswith("ens5")
+    assert vnf.run("configure-access", data_interface="ens5", data_nat=False) == {
+        "data-interface": "ens5",
+        "data-nat": False,
+    }
+    assert 'oifname "ens5"' in vnf.vdu.devices
+    assert "masquerade" not in vnf.vdu.devices
+    # What devices send is tracked, for the address translation; all else of a gateway is not.
+    assert 'iifname != { "wg-access" } fib daddr type != local notrack' in vnf.vdu.firewall
+
+
+def test_the_answer_has_the_file_of_the_device_and_no_secret(vnf):
+    answer = vnf.enrol("phone", 0, expires="30d")
+    assert answer["address"] == "172.16.61.2/32"
+    assert answer["expires"] == "2027-02-14T08:00:00Z"
+    assert answer["networks"] == "10.254.2.0/24"
+    assert "PrivateKey = PRIVATE-KEY-OF-PHONE\n" in answer["wg-quick"]
+    assert "Endpoint = 192.168.60.1:51830\n" in answer["wg-quick"]
+    assert own_key(vnf) in answer["wg-quick"]
+    assert re.match(r'<svg xmlns="http://www.w3.org/2000/svg" [^>]*>.*</svg>$', answer["qr-svg"])
+    assert vnf.table() == {KEYS[0]: "172.16.61.2/32"}
+    private = vnf.vdu.files["/etc/osm-vpnaas/access/private.key"].strip()
+    assert private not in json.dumps(answer)
+    assert vnf.environment.status[1].endswith("1 device, access up")
+
+
+def test_the_same_again_changes_nothing(vnf):
+    first = vnf.enrol("phone", 0)
+    files = dict(vnf.vdu.files)
+    vnf.vdu.commands.clear()
+    assert vnf.enrol("phone", 0) == first
+    assert vnf.vdu.files == files
+    assert not [c for c in vnf.vdu.commands if {"set", "-f", "restart", "enable"} & set(c[:2])]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "expires", "reason"),
+    [
+        ("laptop", "A" * 43 + "=", "never", "is not a WireGuard key"),
+        ("laptop", KEYS[0], "never", "it is that of phone"),
+        ("laptop", "ours", "never", "its key is already in use by this VNF"),
+        ("phone", KEYS[1], "never", "phone is enrolled with another key"),
+        ("$(reboot)", KEYS[1], "never", "enrol-device: name: "),
+        ("laptop", KEYS[1], "2001-01-01", "is not ahead of the VDU's clock"),
+        ("laptop", KEYS[1], "soon", "is no time"),
+        ("laptop", KEYS[1] + "\nAllowedIPs = 0.0.0.0/0", "never", "characters"),
+    ],
+)
+def test_bad_input_changes_nothing(vnf, name, key, expires, reason):
+    vnf.enrol("phone", 0)
+    key = own_key(vnf) if key == "ours" else key
+    told = vnf.refused("enrol-device", name=name, public_key=key, expires=expires)
+    assert reason in told
+    assert vnf.table() == {KEYS[0]: "172.16.61.2/32"}
+
+
+def test_the_pool_ends_and_a_revoked_device_makes_room(vnf):
+    for index in range(5):
+        vnf.enrol(f"d{index}", index)
+    told = vnf.refused("enrol-device", name="last", public_key=KEYS[5])
+    assert "all addresses of 172.16.61.0/29 are in use" in told
+    assert vnf.run("revoke-device", name="d2") == {"revoked": "d2", "was-enrolled": True}
+    assert vnf.enrol("last", 5)["address"] == "172.16.61.4/32"
+
+
+def test_a_revoked_device_is_out_for_good_even_if_the_vdu_did_not_answer(vnf):
+    vnf.enrol("phone", 0)
+    vnf.reachable = False
+    answer = actions.run(vnf.charm(), "revoke-device", {"name": "phone"})
+    assert "does not answer" in answer.failed
+    vnf.reachable = True
+    vnf.charm().reconcile_and_report()
+    assert vnf.table() == {}
+    assert KEYS[0] not in vnf.vdu.files["/etc/wireguard/wg-access.conf"]
+    assert vnf.run("revoke-device", name="phone") == {"revoked": "phone", "was-enrolled": False}
+    assert "it was revoked" in vnf.refused("enrol-device", name="phone", public_key=KEYS[0])
+    assert vnf.refused("revoke-device", name="../x").startswith("revoke-device: name: ")
+
+
+def test_devices_are_shown_and_those_whose_time_is_over_apart(vnf):
+    vnf.enrol("phone", 0)
+    vnf.enrol("guest", 1, expires="1h")
+    shown = {peer["peer"]: peer for peer in vnf.run("show-devices")["peers"]}
+    assert set(shown) == {"phone", "guest"}
+    assert shown["guest"]["expires"] == "2027-01-15T09:00:00Z"
+    assert {"last-handshake-s", "received-bytes", "sent-bytes", "state"} <= set(shown["phone"])
+    vnf.vdu.world.clock = NOW + 3600
+    told = vnf.run("show-devices")
+    assert [peer["peer"] for peer in told["peers"]] == ["phone"]
+    assert told["expired"] == {"guest": "2027-01-15T09:00:00Z"}
+    assert vnf.table() == {KEYS[0]: "172.16.61.2/32"}
+    assert access.TIMER_FILE not in vnf.vdu.files
+    assert [peer["peer"] for peer in vnf.run("show-devices", name="phone")["peers"]] == ["phone"]
+    assert vnf.run("show-devices", name="guest")["peers"] == []
+    assert "show-devices: name: " in vnf.refused("show-devices", name="nobody")
+
+
+def test_many_devices_fit_an_answer():
+    vnf = Access()
+    vnf.run("configure", **{**{k.replace("-", "_"): v for k, v in LINK.items()},
+                            "inner_address": "172.16.0.1/16"})  # fmt: skip
+    vnf.run("configure-access", data_interface="ens5")
+    vnf.enrol("phone", 0)
+    intent = Intent.from_json(vnf.environment.stored("intent"))
+    phone = intent.peers[("access", "phone")]
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
+    for index in range(1000):
+        key = f"{letters[index // 32]}{letters[index % 32]}{'A' * 39}BE="
+        params = {
+            **phone.to_params(),
+            "name": f"device-{index}",
+            "public-key": key,
+            "allowed-prefixes": f"172.16.{1 + index // 250}.{1 + index % 250}/32",
+        }
+        peer = type(phone)(
+            "access", params["name"], key, access.fields.networks("", params["allowed-prefixes"])
+        )
+        intent = intent.with_peer(peer)
+    vnf.environment.store("intent", intent.to_json())
+    told = vnf.run("show-devices")
+    assert len(json.dumps(told)) < actions.OUTPUT_LIMIT
+    assert len(told["peers"]) + told["peers-not-shown"] == 1001
+
+
+def test_the_end_of_the_vnf_leaves_nothing(vnf):
+    vnf.enrol("phone", 0, expires="30d")
+    assert access.TIMER_FILE in vnf.vdu.files
+    vnf.charm().stop()
+    assert vnf.vdu.devices == ""
+    assert not [path for path in vnf.vdu.files if "expir" in path or "devices" in path]
