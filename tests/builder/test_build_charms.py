@@ -143,7 +143,7 @@ def test_a_wrong_declaration_is_one_sentence(sources, before, after, words):
 
 
 def test_an_unknown_charm_names_those_there_are(tree):
-    with pytest.raises(BuildError, match=r"no charm hsx; allowed are amf, cell, enb, gnb"):
+    with pytest.raises(BuildError, match=r"no charm hsx; allowed are access, amf, cell, enb, gnb"):
         charms.load(tree, "hsx")
 
 

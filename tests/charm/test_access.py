@@ -27,13 +27,13 @@ class Service(Site):
         words = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(max(1, tries // 5))]
         return self.vim.console(self.servers[vdu], [*words, address], timeout=60).returncode == 0
 
-    def action(self, name: str, **params: object) -> Any:
+    def action(self, name: str, /, **params: object) -> Any:
         """Run an action that must work; return its answer."""
         done = self._run(name, params)
         assert done.status == "completed", done.results
         return json.loads(done.results["output"])
 
-    def refused(self, name: str, **params: object) -> str:
+    def refused(self, name: str, /, **params: object) -> str:
         """Run an action that must fail; return its sentence."""
         done = self._run(name, params)
         assert done.status == "failed", done.results
