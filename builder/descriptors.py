@@ -5,9 +5,9 @@
   then `configure-nf` if the charm runs a network function. With `named-by`, the name of a link that
   the charm does not have comes from that instantiation parameter; `network-function: {parameter:
   value}` gives values that the descriptor knows, as `access` does for a charm's `configure-access`.
-  Links that `clear: [link]` names have technology `none`. With `standby: true` a gateway's own `configure-standby` comes last, with an instantiation
-  parameter each; any other VNF gets the addresses of a gateway pair from the instantiation
-  parameter `vpn_standby_gateways`.
+  Links that `clear: [link]` names have technology `none`. With `standby: true` a gateway's own
+  `configure-standby` comes last, with an instantiation parameter each; any other VNF gets the
+  addresses of a gateway pair from the instantiation parameter `vpn_standby_gateways`.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 - `!subnets {virtual link: range}` becomes virtual-link-profile, one profile per link.
