@@ -24,6 +24,7 @@ from e2e_support import (
     Service,
     Vnf,
     gone,
+    own_service,
 )
 from support.dist import built
 
@@ -90,25 +91,26 @@ def basic(lab: Lab) -> Service:
     return lab.create("basic", "vpn_basic_ns", "vpn_basic", experiments=True)
 
 
-@pytest.fixture
-def server(basic: Service) -> Vnf:
-    """The end that answers; of another service where a module has one of its own."""
-    return basic["server"]
-
-
-@pytest.fixture
-def client(basic: Service) -> Vnf:
-    """The end that calls; of another service where a module has one of its own."""
-    return basic["client"]
-
-
 @pytest.fixture(scope="module")
-def clear(lab: Lab) -> Iterator[Service]:
-    """The same service without a VPN, with the same addresses; a test switches it over."""
-    lab.onboard(*BASIC)
-    service = lab.create("clear", "vpn_basic_ns", "vpn_basic_novpn")
-    yield service
-    gone(service)
+def service(basic: Service) -> Service:
+    """The service with `server` and `client`; a module may have one of its own."""
+    return basic
+
+
+@pytest.fixture
+def server(service: Service) -> Vnf:
+    """The end that answers."""
+    return service["server"]
+
+
+@pytest.fixture
+def client(service: Service) -> Vnf:
+    """The end that calls."""
+    return service["client"]
+
+
+#: The same service without a VPN, with the same addresses; a test switches it over.
+clear = own_service(BASIC, "clear", "vpn_basic_ns", "vpn_basic_novpn")
 
 
 @pytest.fixture(scope="module")

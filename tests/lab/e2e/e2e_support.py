@@ -13,12 +13,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from vpnaas.params.monitoring import PORT
 
 from experiments import background
@@ -439,3 +440,16 @@ def gone(service: Service) -> None:
     service.note_secrets()
     assert scan(service.lab, service.lab.secrets.texts) == []
     service.lab.done("ns-delete", service.name, "--wait")
+
+
+def own_service(packages: Sequence[str], name: str, nsd: str, parameters: str) -> Any:
+    """Return a fixture: a service that a module has for itself, deleted after its tests."""
+
+    @pytest.fixture(scope="module")
+    def service(lab: Lab) -> Iterator[Service]:
+        lab.onboard(*packages)
+        made = lab.create(name, nsd, parameters)
+        yield made
+        gone(made)
+
+    return service

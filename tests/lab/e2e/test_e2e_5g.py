@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from e2e_support import CORE_5G, SLICES_5G, ActionError, InBackground, Lab, Service, Vnf, gone, wait
+from e2e_support import (
+    CORE_5G,
+    SLICES_5G,
+    ActionError,
+    InBackground,
+    Lab,
+    Service,
+    Vnf,
+    own_service,
+    wait,
+)
 from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, K
 from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
 from vpnaas.base.links import REFERENCE_POINTS
@@ -41,12 +50,7 @@ def ready(vnf: Vnf) -> bool:
     return bool(vnf.action("health")["state"] == "ready")
 
 
-@pytest.fixture(scope="module")
-def core(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*CORE_5G)
-    service = lab.create("5g", "5gc_ue_ns", "5gc_ue")
-    yield service
-    gone(service)
+core = own_service(CORE_5G, "5g", "5gc_ue_ns", "5gc_ue")
 
 
 def test_every_network_function_is_ready_after_ns_create(core: Service) -> None:

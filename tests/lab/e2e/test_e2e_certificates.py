@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ from e2e_support import (
     PATIENCE,
     ActionError,
     InBackground,
-    Lab,
     Service,
     Vnf,
     associations,
-    gone,
+    own_service,
     wait,
 )
 
@@ -33,22 +31,7 @@ REFUSED = "subject certificate invalid (valid from "
 CRL = "/etc/swanctl/x509crl/osm-vpnaas-vpn-server.pem"
 
 
-@pytest.fixture(scope="module")
-def service(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*BASIC)
-    service = lab.create("certs", "vpn_basic_ns", "vpn_basic_cert")
-    yield service
-    gone(service)
-
-
-@pytest.fixture
-def server(service: Service) -> Vnf:
-    return service["server"]
-
-
-@pytest.fixture
-def client(service: Service) -> Vnf:
-    return service["client"]
+service = own_service(BASIC, "certs", "vpn_basic_ns", "vpn_basic_cert")
 
 
 def told(service: Service) -> dict[str, dict[str, object]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from e2e_support import EPC_SECGW, InBackground, Lab, Service, associations, gone, wait
+from e2e_support import EPC_SECGW, InBackground, Service, associations, own_service, wait
 from e2e_ue import DEVICE, LONG, attached, load, reaches
 from e2e_wire import NEIGHBOURS, captured, ipsec_only
 
@@ -19,12 +18,7 @@ MME, SPGWU = "10.43.1.10", "10.43.1.20"
 SCTP, GTPU = "ip proto 132", "udp port 2152"
 
 
-@pytest.fixture(scope="module")
-def behind(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*EPC_SECGW)
-    service = lab.create("behind", "epc_secgw_ns", "epc_secgw")
-    yield service
-    gone(service)
+behind = own_service(EPC_SECGW, "behind", "epc_secgw_ns", "epc_secgw")
 
 
 def test_a_ue_attaches_through_the_gateway(behind: Service, tmp_path: Path) -> None:
@@ -62,12 +56,7 @@ def test_without_the_gateway_nothing_goes_and_all_comes_back(
     attached(behind)
 
 
-@pytest.fixture(scope="module")
-def pair(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*EPC_SECGW)
-    service = lab.create("pair", "epc_secgw_ha_ns", "epc_secgw_ha")
-    yield service
-    gone(service)
+pair = own_service(EPC_SECGW, "pair", "epc_secgw_ha_ns", "epc_secgw_ha")
 
 
 def test_a_takeover_amid_attaches_and_a_download_loses_no_ue(pair: Service) -> None:

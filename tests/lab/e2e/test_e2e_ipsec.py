@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,10 @@ from e2e_support import (
     PATIENCE,
     ActionError,
     InBackground,
-    Lab,
     Service,
     Vnf,
     associations,
-    gone,
+    own_service,
     wait,
 )
 from e2e_wire import NEIGHBOURS, captured, ipsec_only
@@ -31,28 +29,13 @@ MARKER = b"osm-vpnaas-ipsec"
 MARKED = ("-p", MARKER.hex(), "-s", "64")
 
 
-@pytest.fixture(scope="module")
-def ipsec(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*BASIC)
-    service = lab.create("ipsec", "vpn_basic_ns", "vpn_basic_ipsec")
-    yield service
-    gone(service)
-
-
-@pytest.fixture
-def server(ipsec: Service) -> Vnf:
-    return ipsec["server"]
-
-
-@pytest.fixture
-def client(ipsec: Service) -> Vnf:
-    return ipsec["client"]
+service = own_service(BASIC, "ipsec", "vpn_basic_ns", "vpn_basic_ipsec")
 
 
 def test_tunnel_is_up_and_only_ipsec_is_on_the_wire(
-    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+    service: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:
-    with captured(ipsec, "data", tmp_path / "ipsec.pcap") as capture:
+    with captured(service, "data", tmp_path / "ipsec.pcap") as capture:
         assert client.pings(SERVER, *MARKED)
         assert server.pings(CLIENT, *MARKED)
         assert client.action("measure-throughput", link="vpn-client", duration=1)["mbps"] > 0
@@ -61,13 +44,13 @@ def test_tunnel_is_up_and_only_ipsec_is_on_the_wire(
     assert capture.count(other) == 0, capture.sample(other)
     assert not capture.holds(MARKER)
     for index, link in LINKS.items():
-        told = ipsec[index].status(link)
+        told = service[index].status(link)
         assert (told["state"], told["reason"], told["technology"]) == ("up", "", "ipsec")
         (peer,) = told["peers"]
         assert peer["esp"] == "AES_GCM_16-256"
         assert peer["received-bytes"] > 0
-        assert ipsec[index].boot_cycles() == ""
-        modes = ipsec[index].out(
+        assert service[index].boot_cycles() == ""
+        modes = service[index].out(
             "stat", "--format=%a", f"/etc/swanctl/private/osm-vpnaas-{link}.pem",
             f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf",
         )  # fmt: skip
@@ -80,9 +63,9 @@ def test_the_largest_packet_passes_whole(client: Vnf) -> None:
 
 
 def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
-    ipsec: Service, server: Vnf, client: Vnf
+    service: Service, server: Vnf, client: Vnf
 ) -> None:
-    before = {index: ipsec[index].status(link) for index, link in LINKS.items()}
+    before = {index: service[index].status(link) for index, link in LINKS.items()}
     listen = ("iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json")
     sink = InBackground(lambda: server.run(*listen, timeout=PATIENCE))
     wait(lambda: any(":5301" in s for s in server.listening()), "iperf3 listens")
@@ -92,9 +75,9 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
     try:
         time.sleep(2)
         for index, link in LINKS.items():
-            ipsec[index].action("rotate-keys", link=link)
-            ipsec.note_secrets()
-            new = ipsec[index].status(link)["public-key"]
+            service[index].action("rotate-keys", link=link)
+            service.note_secrets()
+            new = service[index].status(link)["public-key"]
             assert new != before[index]["public-key"]
         assert not source.ended, "the stream ended before the rotation did"
         time.sleep(2)
@@ -106,17 +89,17 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
         assert len(seconds) >= 4
         assert [s["bytes"] for s in seconds if not s["bytes"]] == []
     for index, link in LINKS.items():
-        after = ipsec[index].status(link)
+        after = service[index].status(link)
         assert after["key-generation"] == before[index]["key-generation"] + 1
         assert (after["state"], after["rotation"]) == ("up", "none")
-        assert len(associations(ipsec[index])) == 1
-        text = ipsec[index].out("cat", f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf")
+        assert len(associations(service[index])) == 1
+        text = service[index].out("cat", f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf")
         assert not any(told["public-key"] in text for told in before.values())
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", ["server", "client"])
-def test_a_changed_proposal_loses_no_packet(ipsec: Service, client: Vnf, first: str) -> None:
+def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first: str) -> None:
     """Twenty packets a second, while one end and then the other get other algorithms."""
     chosen = {"server": "aes128gcm-ecp256", "client": "aes256gcm-ecp384"}[first]
     pings = InBackground(
@@ -125,7 +108,7 @@ def test_a_changed_proposal_loses_no_packet(ipsec: Service, client: Vnf, first: 
     try:
         time.sleep(1)
         for vnf in (first, "client" if first == "server" else "server"):
-            configure(ipsec[vnf], technology="ipsec", proposal=chosen)
+            configure(service[vnf], technology="ipsec", proposal=chosen)
         wait(
             lambda: (
                 [p["ike-proposal"].split("-")[-1] for p in client.status("vpn-client")["peers"]]
@@ -143,25 +126,25 @@ def test_a_changed_proposal_loses_no_packet(ipsec: Service, client: Vnf, first: 
     assert len(associations(client)) == 1
 
 
-def test_other_algorithms_and_credentials(ipsec: Service, server: Vnf, client: Vnf) -> None:
-    configure_both(ipsec, technology="ipsec", proposal="aes256-sha512-ecp256", credentials="psk")
-    ipsec.note_secrets()
+def test_other_algorithms_and_credentials(service: Service, server: Vnf, client: Vnf) -> None:
+    configure_both(service, technology="ipsec", proposal="aes256-sha512-ecp256", credentials="psk")
+    service.note_secrets()
     (peer,) = client.status("vpn-client")["peers"]
     assert (peer["esp"], peer["preshared-key"]) == ("AES_CBC-256-HMAC_SHA2_512_256", True)
     assert client.pings(SERVER)
     assert "authentication of" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
     configure_both(
-        ipsec, technology="ipsec", preshared_key=True, proposal="chacha20poly1305-curve25519"
+        service, technology="ipsec", preshared_key=True, proposal="chacha20poly1305-curve25519"
     )
     (peer,) = client.status("vpn-client")["peers"]
     assert (peer["esp"], peer["preshared-key"]) == ("CHACHA20_POLY1305", True)
     assert client.pings(SERVER)
     assert "using PPK" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
-    configure_both(ipsec, technology="ipsec", proposal="3gpp")
+    configure_both(service, technology="ipsec", proposal="3gpp")
     told = client.status("vpn-client")
     assert (told["proposal"], told["peers"][0]["esp"]) == ("3gpp", "AES_GCM_16-256")
     assert client.pings(SERVER)
-    configure_both(ipsec, technology="ipsec")
+    configure_both(service, technology="ipsec")
     assert client.pings(SERVER)
 
 
@@ -193,23 +176,23 @@ def test_restart(client: Vnf) -> None:
 
 @pytest.mark.parametrize("index", ["server", "client"])
 def test_a_tunnel_outlives_its_underlay_going_down_and_up(
-    ipsec: Service, client: Vnf, index: str
+    service: Service, client: Vnf, index: str
 ) -> None:
-    ipsec[index].out("ip", "link", "set", "ens4", "down")
+    service[index].out("ip", "link", "set", "ens4", "down")
     try:
         assert not client.pings(SERVER, tries=5)
     finally:
-        ipsec[index].out("ip", "link", "set", "ens4", "up")
+        service[index].out("ip", "link", "set", "ens4", "up")
     # Neither a charm nor anybody who restarts the daemon.
     assert client.pings(SERVER, tries=300)
 
 
 def test_nothing_leaves_in_clear_while_the_daemon_is_down(
-    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+    service: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:
     client.out("systemctl", "stop", "strongswan.service")
     try:
-        with captured(ipsec, "data", tmp_path / "down.pcap") as capture:
+        with captured(service, "data", tmp_path / "down.pcap") as capture:
             assert not client.pings(SERVER, *MARKED, tries=10)
             assert not server.pings(CLIENT, *MARKED, tries=10)
         assert not capture.holds(MARKER)
@@ -217,50 +200,50 @@ def test_nothing_leaves_in_clear_while_the_daemon_is_down(
     finally:
         client.out("systemctl", "start", "strongswan.service")
     # The keeper opens the tunnel, no charm.
-    ipsec.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
+    service.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
 
 
 def test_link_comes_back_with_the_vdu_and_without_the_charm(
-    ipsec: Service, server: Vnf, client: Vnf
+    service: Service, server: Vnf, client: Vnf
 ) -> None:
-    logged = ipsec.hook_log()
-    with ipsec.controller() as controlled:
-        ipsec.vim.reboot(client.server_id)
-        ipsec.vim.wait_active(client.server_id, PATIENCE)
-        ipsec.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
+    logged = service.hook_log()
+    with service.controller() as controlled:
+        service.vim.reboot(client.server_id)
+        service.vim.wait_active(client.server_id, PATIENCE)
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
         assert server.pings(CLIENT)
-        assert ipsec.hook_log() == logged
+        assert service.hook_log() == logged
         controlled.update_status()
         assert controlled.status("client")[0] == "active"
 
 
 def test_unrelated_ends_part_at_once(
-    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+    service: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:
     ends = [f"{vnf.application}:{LINKS[vnf.index]}" for vnf in (server, client)]
-    with ipsec.controller() as controlled:
+    with service.controller() as controlled:
         controlled.model.remove_relation(*ends)
         controlled.settle()
         assert associations(server) == associations(client) == []
-        with captured(ipsec, "data", tmp_path / "parted.pcap") as capture:
+        with captured(service, "data", tmp_path / "parted.pcap") as capture:
             assert not client.pings(SERVER, *MARKED, tries=5)
             assert not server.pings(CLIENT, *MARKED, tries=5)
         assert not capture.holds(MARKER)
-    by_hand(ipsec, server, client)
-    with ipsec.controller() as controlled:
+    by_hand(service, server, client)
+    with service.controller() as controlled:
         controlled.model.add_relation(*ends)
         controlled.settle()
         assert client.pings(SERVER, tries=60)
 
 
-def by_hand(ipsec: Service, server: Vnf, client: Vnf) -> None:
+def by_hand(service: Service, server: Vnf, client: Vnf) -> None:
     """Two VNFs that no relation joins add each other under their IKE identities."""
-    told = {index: ipsec[index].status(link) for index, link in LINKS.items()}
+    told = {index: service[index].status(link) for index, link in LINKS.items()}
     for index, other, endpoint in (
         ("server", "client", "none"),
         ("client", "server", "192.168.100.11:4500"),
     ):
-        answer = ipsec[index].action(
+        answer = service[index].action(
             "add-peer",
             link=LINKS[index],
             name=told[other]["ike-identity"],
@@ -269,7 +252,7 @@ def by_hand(ipsec: Service, server: Vnf, client: Vnf) -> None:
             endpoint=endpoint,
         )
         assert answer["ike-identity"] == told[index]["ike-identity"]
-    ipsec.wait(lambda: client.pings(SERVER, tries=5), "the keeper opens the tunnel", 60)
+    service.wait(lambda: client.pings(SERVER, tries=5), "the keeper opens the tunnel", 60)
     assert server.status("vpn-server")["peers"][0]["state"] == "up"
     name = told["client"]["ike-identity"]
     server.action("delete-peer", link="vpn-server", name=name)
@@ -279,15 +262,15 @@ def by_hand(ipsec: Service, server: Vnf, client: Vnf) -> None:
 
 
 def test_ipsec_and_wireguard_replace_each_other(
-    ipsec: Service, server: Vnf, client: Vnf, tmp_path: Path
+    service: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:
-    configure_both(ipsec)
-    ipsec.note_secrets()
+    configure_both(service)
+    service.note_secrets()
     assert client.pings(SERVER)
     for vnf in (server, client):
         assert associations(vnf) == []
         assert vnf.run("ip", "link", "show", f"xf-{LINKS[vnf.index]}").returncode != 0
-    configure_both(ipsec, technology="ipsec")
+    configure_both(service, technology="ipsec")
     assert client.pings(SERVER)
     for vnf in (server, client):
         assert vnf.out("wg", "show", "interfaces").strip() == ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import open_lab
-from e2e_support import ActionError, Lab, Secrets, Service, Vnf, gone, wait
+from e2e_support import ActionError, Lab, Secrets, Service, Vnf, own_service, wait
 from e2e_ue import FIRST_IMSI, LONG, OP, K
 from e2e_wire import NEIGHBOURS, Capture, captured, ipsec_only, wireguard_only
 from support.dist import built
@@ -40,12 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Iterator[
     yield from open_lab(tmp_path_factory.mktemp("wifi"), dist, secrets)
 
 
-@pytest.fixture(scope="module")
-def core(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*PACKAGES)
-    service = lab.create("wifi", "5gc_n3iwf_ns", "5gc_n3iwf")
-    yield service
-    gone(service)
+core = own_service(PACKAGES, "wifi", "5gc_n3iwf_ns", "5gc_n3iwf")
 
 
 def ready(vnf: Vnf) -> bool:

@@ -19,13 +19,12 @@ from e2e_support import (
     BASIC,
     PATIENCE,
     InBackground,
-    Lab,
     Service,
     Vdu,
     Vnf,
     associations,
-    gone,
     outsider,
+    own_service,
 )
 from vpnaas.tunnels.ipsec.cmp import VENDOR_CERTIFICATE, VENDOR_KEY
 
@@ -82,12 +81,7 @@ class Ca:
             vnf.out("chmod", "600", path)
 
 
-@pytest.fixture(scope="module")
-def service(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*BASIC)
-    service = lab.create("operated", "vpn_basic_ns", "vpn_basic_cert")
-    yield service
-    gone(service)
+service = own_service(BASIC, "operated", "vpn_basic_ns", "vpn_basic_cert")
 
 
 @pytest.fixture(scope="module")
