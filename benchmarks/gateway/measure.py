@@ -15,7 +15,7 @@ from benchmarks.gateway.generator import Loop, find
 from benchmarks.gateway.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
 from benchmarks.gateway.route import Backend, Route, Spent
 from benchmarks.gateway.users import Server
-from experiments.model import Cell, Run
+from experiments.model import Cell, Run, busy_processors
 from experiments.schedule import Planned, interleaved
 
 #: Packets under way at most: the ring of a veth takes no more.
@@ -131,12 +131,13 @@ class Bench:
         made = []
         for step in steps:
             tell(step, len(steps))
+            busy = busy_processors(0.1)
             load, started, begin = os.getloadavg()[0], time.time(), time.monotonic()
             result = self.measure(step.cell)
             took = time.monotonic() - begin
             cell = step.cell
             made.append(Run(cell.experiment, cell.params, cell.key, step.repetition, step.order,
-                            started, took, load, result))  # fmt: skip
+                            started, took, load, result, busy=busy))  # fmt: skip
         return made
 
     def measure(self, cell: Cell) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from benchmarks.gateway.users import BODY
 from experiments.model import Run
 from experiments.report import figures
 from experiments.report.figures import Book
+from experiments.report.render import disturbed
 from experiments.stats import Estimate, single
 
 HERE = Path(__file__).parent
@@ -58,6 +59,7 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
     loads = [run.load for run in runs]
     return environment.get_template("page.html.j2").render(
         env=document["environment"],
+        disturbed=disturbed(runs, document["environment"]["host"]["cpus"]),
         kinds=document["backends"],
         without=document["left-out"],
         seed=document["seed"],
@@ -101,7 +103,8 @@ def _figures(table: Sequence[Row], pinned: Sequence[Row], book: Book) -> list[di
         caption = "Rate per core at each size, over that at 1024 bytes of the same source."
         figure = figures.curves(published, caption, (size, "over that at 1024 bytes"))
         made.append(book.add(figure, caption))
-    if flows := _over_flows(table, names):
+    flows = _over_flows(table, names)
+    if any(points for _, points in flows):
         caption = f"Rate of the whole path by the number of tunnels, frames of {_FLOW_SIZE} bytes."
         figure = figures.curves(flows, caption, ("tunnels", "Gbit/s of the path"))
         made.append(book.add(figure, caption))
@@ -139,9 +142,9 @@ def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curv
             for r in table
             if (r.backend, r.load) == (name, str(_FLOW_SIZE)) and r.tunnels in _COUNTS
         ]
-        if len(points) > 1:
-            curves.append((name, points))
-    if curves:
+        # Without points it keeps its look, as in the other figures.
+        curves.append((name, points if len(points) > 1 else []))
+    if any(points for _, points in curves):
         for item in reference():
             if rates := item.get("sizes", {}).get(_FLOW_SIZE):
                 given = zip(_COUNTS, rates, strict=True)

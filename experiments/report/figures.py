@@ -205,6 +205,7 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Fi
         axes.set_ylim(min(means) / 2, max(means) * 2)
         _logarithmic(axes.yaxis, *axes.get_ylim(), 0.07)
         axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True))
         axes.set_xlabel(axes_names[0])
         axes.set_ylabel(axes_names[1])
         axes.legend(frameon=False, fontsize=9)

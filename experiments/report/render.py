@@ -81,7 +81,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         begun=min(stamp, default="-"),
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
-        disturbed=_disturbed(runs, cpus) if cpus else None,
+        disturbed=disturbed(runs, cpus) if cpus else None,
         topology=_topology(described, measured, book),
         slices=_slices(described),
         machines=_machines(described),
@@ -146,7 +146,7 @@ def _machines(described: Mapping[str, Any]) -> bool:
     return profile is not None and profile.machines
 
 
-def _disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
+def disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
     """Return how many runs began on a busy machine, None where there was none."""
     busy, looked, most = summary.loaded(runs, cpus)
     return {"busy": busy, "of": looked, "most": f"{most:.0f}"} if busy else None
