@@ -82,6 +82,8 @@ run("ip netns add wire && ip -n wire link add wire0 type bridge")
 run("ip -n wire link set wire0 up promisc on")
 daemons = {}
 for name, end in plan["ends"].items():
+    for command in end["first"]:
+        run(command)
     run("ip netns add " + name)
     run("ip link add {0}0 netns {0} type veth peer name {0}1 netns wire".format(name))
     run("ip -n wire link set {0}1 master wire0 up".format(name))
@@ -96,17 +98,16 @@ for name, end in plan["ends"].items():
     )
     with open(name + "/log", "w") as log:
         daemons[name] = subprocess.Popen(
-            ["ip", "netns", "exec", name, "/usr/sbin/charon-systemd"],
-            env=environ, stdout=log, stderr=log,
+            ["ip", "netns", "exec", name, *end["daemon"]], env=environ, stdout=log, stderr=log
         )
-for name in plan["ends"]:
+for name, end in plan["ends"].items():
     until = time.monotonic() + 120
-    while not os.path.exists("/run/" + name + ".vici"):
+    while not os.path.exists(end["socket"]):
         if time.monotonic() > until or daemons[name].poll() is not None:
             raise SystemExit(name + ": no daemon: " + open(name + "/log").read()[-2000:])
         time.sleep(0.2)
-    for what in ("creds --noprompt", "pools", "conns"):
-        within(name, "swanctl --load-" + what)
+    for command in end["load"]:
+        within(name, command)
 sniff = subprocess.Popen(
     ["ip", "netns", "exec", "wire", sys.executable, "-I", "-c", plan["sniffer"], HERE + "/pcap"],
     stdout=subprocess.PIPE, text=True,
@@ -120,9 +121,35 @@ sniff.terminate()
 sniff.wait()
 for daemon in daemons.values():
     daemon.terminate()
-    daemon.wait()
+    try:
+        daemon.wait(20)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
 json.dump(told, open("told.json", "w"))
 """
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """The IKE daemon of an end.
+
+    Attributes:
+        argv: Its command line, in the foreground.
+        socket: What is there once it takes commands.
+        load: Commands that make it read its configuration.
+        first: Commands on the machine that bring what it needs.
+    """
+
+    argv: Sequence[str]
+    socket: str
+    load: Sequence[str]
+    first: Sequence[str] = ()
+
+
+def strongswan(end: str) -> Daemon:
+    """Return the daemon of our own ends."""
+    load = [f"swanctl --load-{what}" for what in ("creds --noprompt", "pools", "conns")]
+    return Daemon(["/usr/sbin/charon-systemd"], f"/run/{end}.vici", load)
 
 
 @dataclass(frozen=True)
@@ -191,31 +218,37 @@ class Guest:
                     self._foreign(link, keys)
                 else:
                     names[link.name] = self._files(end, link, keys)
-            (self.folder / end / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n")
-            (self.folder / end / "osm-vpnaas.conf").write_text(conf)
-            (self.folder / end / "strongswan.conf").write_text(
-                "charon {\n  load_modular = yes\n  plugins {\n"
-                "    include /etc/strongswan.d/charon/*.conf\n"
-                f"    vici {{\n      socket = unix:///run/{end}.vici\n    }}\n  }}\n"
-                f"  piddir = /run/{end}\n  filelog {{\n    log {{\n"
-                f"      path = {self.folder}/{end}/charon.log\n    }}\n  }}\n}}\n"
-                f"include {self.folder}/{end}/osm-vpnaas.conf\n"
-            )
+            self.daemon_files(end, conf)
         (self.folder / "names.json").write_text(json.dumps(names))
         for path, text in (extra or {}).items():
             (self.folder / path).write_text(text)
+
+    def daemon_files(self, end: str, conf: str) -> None:
+        """Write what strongSwan of an end reads besides its links; `conf` is what links need."""
+        (self.folder / end / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n")
+        (self.folder / end / "osm-vpnaas.conf").write_text(conf)
+        (self.folder / end / "strongswan.conf").write_text(
+            "charon {\n  load_modular = yes\n  plugins {\n"
+            "    include /etc/strongswan.d/charon/*.conf\n"
+            f"    vici {{\n      socket = unix:///run/{end}.vici\n    }}\n  }}\n"
+            f"  piddir = /run/{end}\n  filelog {{\n    log {{\n"
+            f"      path = {self.folder}/{end}/charon.log\n    }}\n  }}\n}}\n"
+            f"include {self.folder}/{end}/osm-vpnaas.conf\n"
+        )
 
     def run(
         self,
         before: Mapping[str, Sequence[str]],
         steps: Sequence[tuple[str, str, str, bool]],
         timeout: float = 400.0,
+        other: Daemon | None = None,
     ) -> dict[str, str]:
         """Do it all, and return what each labelled command printed.
 
         Args:
             before: Commands by end, before interfaces of links and the daemon.
             steps: Label, end, command line, and whether it must work.
+            other: The daemon of the right end, where it is not strongSwan.
         """
         plan: dict[str, Any] = {"ends": {}, "steps": steps, "sniffer": _SNIFFER}
         for end in ENDS:
@@ -227,8 +260,10 @@ class Guest:
                 "sysctl -q -w net.ipv4.conf.all.rp_filter=2",
                 *before.get(end, ()),
             ]
-            ups = [f"{x.name}.up" for x in self.links if not x.foreign or end == "left"]
-            plan["ends"][end] = {"before": own, "up": ups}
+            ups = sorted(path.name for path in (self.folder / end).glob("*.up"))
+            daemon = other if other and end == "right" else strongswan(end)
+            plan["ends"][end] = {"before": own, "up": ups, **vars(daemon)}
+            plan["ends"][end]["daemon"] = plan["ends"][end].pop("argv")
         (self.folder / "plan.json").write_text(json.dumps(plan))
         run = run_here if self.machine is None else self.machine.run
         done = run(self.folder, _PROGRAM, timeout)

@@ -1,0 +1,212 @@
+"""IKE daemons of others at a gateway of ours: libreswan and OpenIKED, with packets on kernel ESP.
+
+The gateway has what the charm's core renders for a manual peer, the cell what somebody would write
+by hand (`support.foreign`). What each can do is in docs/reference/peers.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.foreign import (
+    BEHIND,
+    GATEWAY,
+    INNER,
+    LINK,
+    MME,
+    OPENS,
+    STRANGER,
+    WHACK,
+    Profile,
+    Site,
+    libreswan,
+    openiked,
+    unpack,
+)
+from support.guest import GuestMachine
+
+from benchmarks.swan import flood
+
+pytestmark = pytest.mark.lab
+
+DAEMONS = {"libreswan": libreswan, "openiked": openiked}
+CASES = {
+    "libreswan-psk": ("libreswan", Profile("psk", proposal="auto")),
+    "libreswan-cert": ("libreswan", Profile("cert-external")),
+    "libreswan-pubkey": ("libreswan", Profile("pubkey", "rsa-3072", "3gpp")),
+    "openiked-psk": ("openiked", Profile("psk", proposal="3gpp")),
+    "openiked-cert": ("openiked", Profile("cert-external", proposal="3gpp")),
+    "openiked-pubkey": ("openiked", Profile("pubkey", proposal="3gpp")),
+}
+PING = f"ping -n -q -c 5 -i 0.2 -W 2 -I {INNER} {MME}"
+BACK = f"ping -n -q -c 5 -i 0.2 -W 2 -I {MME} {INNER}"
+SAS = "swanctl --list-sas"
+VICI = "--uri unix:///run/left.vici"
+GONE = f"for each in $(seq 90); do {SAS} {VICI} | grep -q . || break; sleep 1; done"
+BEFORE = {
+    "left": [f"ip address add {MME}/32 dev lo"],
+    "right": [
+        f"ip address add {INNER}/32 dev lo",
+        f"ip route add {BEHIND} via {GATEWAY} src {INNER}",
+    ],
+}
+Step = tuple[str, str, str, bool]
+
+
+@pytest.fixture(scope="session")
+def root(
+    guest_machine: GuestMachine, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Bring a daemon's packages onto the machine; return their folder."""
+    there: dict[str, Path] = {}
+
+    def bring(daemon: str) -> Path:
+        if daemon not in there:
+            there[daemon] = unpack(daemon, tmp_path_factory.mktemp(daemon) / "unpacked")
+            guest_machine.put(there[daemon])
+        return there[daemon]
+
+    return bring
+
+
+def rekeys(daemon: str) -> list[Step]:
+    """Make all keys anew: the gateway does, and the cell where its daemon has a command for it."""
+    one = f"$({SAS} {VICI} | sed -n 's/^\\(s1u_[^:]*\\):.*/\\1/p')"
+    steps = [
+        ("rekey-child", "left", f"swanctl --rekey --child {LINK}", False),
+        ("ping-child", "right", f"sleep 2; {PING}", False),
+        ("sas-child", "left", SAS, False),
+        ("rekey-ike", "left", f"swanctl --rekey --ike {one}", False),
+        ("ping-ike", "right", f"sleep 2; {PING}", False),
+        ("sas-ike", "left", SAS, False),
+    ]
+    if daemon == "libreswan":
+        steps += [
+            ("cell-child", "right", f"{WHACK} --rekey-ipsec --name cell", False),
+            ("ping-cell-child", "right", f"sleep 2; {PING}", False),
+            ("sas-cell-child", "left", SAS, False),
+            ("reauth", "right", f"{WHACK} --rekey-ike --name cell", False),
+            ("ping-reauth", "right", f"sleep 2; {PING}", False),
+            ("sas-reauth", "left", SAS, False),
+        ]
+    return steps
+
+
+@pytest.fixture(scope="module", params=sorted(CASES))
+def told(
+    request: pytest.FixtureRequest,
+    guest_machine: GuestMachine,
+    tmp_path_factory: pytest.TempPathFactory,
+    root: Callable[[str], Path],
+) -> dict[str, str]:
+    name, profile = CASES[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    site = Site(folder, profile, guest_machine)
+    cell = DAEMONS[name](site, root(name))
+    process = Path(cell.argv[0]).name
+    steps: list[Step] = []
+    if name == "libreswan" and profile.proposal == "auto":
+        (folder / "flood.py").write_text(Path(flood.__file__).read_text())
+        command = f"python3 -I {folder}/flood.py 8 20 {GATEWAY} > /dev/null 2>&1 & sleep 4"
+        steps.append(("flood", "right", command, True))
+    steps += [
+        ("open", "right", OPENS[name], False),
+        ("ping", "right", PING, False),
+        ("back", "left", BACK, False),
+        ("sas", "left", SAS, False),
+        ("states", "left", "ip xfrm state", False),
+        *rekeys(name),
+        # Without a word, as by a loss of power.
+        ("kill", "right", f"kill -STOP $(pidof {process})", False),
+        ("dead", "left", GONE, False),
+        ("sas-dead", "left", SAS, False),
+        ("wake", "right", f"kill -CONT $(pidof {process})", False),
+    ]
+    found = site.run(BEFORE, steps, 500, cell)
+    found["log"] = (folder / "left/charon.log").read_text()
+    found["case"] = request.param
+    found["clear"] = str(site.count("icmp"))
+    return found
+
+
+def answered(text: str) -> int:
+    (count,) = re.findall(r"(\d+) received", text)
+    return int(count)
+
+
+def numbers(text: str) -> tuple[set[str], set[str]]:
+    """Return the SPIs of IKE and of ESP."""
+    return set(re.findall(r"([0-9a-f]{16})_i", text)), set(re.findall(r" in  ([0-9a-f]{8})", text))
+
+
+def test_packets_pass_both_ways_and_none_in_clear(told: dict[str, str]) -> None:
+    assert answered(told["ping"]) == answered(told["back"]) == 5, told["log"][-3000:]
+    assert "ESTABLISHED" in told["sas"]
+    assert told["clear"] == "0"
+
+
+def test_keys_are_made_anew_by_either_end(told: dict[str, str]) -> None:
+    ike, esp = numbers(told["sas"])
+    for what in ("child", "ike", "cell-child", "reauth"):
+        if f"sas-{what}" not in told:
+            continue
+        new = numbers(told[f"sas-{what}"])
+        if what.endswith("child"):
+            assert new[1] and not new[1] & esp, what
+        else:
+            assert new[0] and not new[0] & ike, what
+        assert answered(told[f"ping-{what}"]) >= 4, what
+        ike, esp = new
+
+
+def test_a_silent_cell_is_given_up(told: dict[str, str]) -> None:
+    assert "ESTABLISHED" not in told["sas-dead"]
+    assert "giving up after 4 retransmits" in told["log"]
+
+
+def test_a_long_message_comes_in_fragments(told: dict[str, str]) -> None:
+    """RFC 7383; certificates do not fit one packet."""
+    if not told["case"].endswith("-cert"):
+        pytest.skip("its messages are short")
+    assert re.search(r"received fragment #2 of \d", told["log"])
+    assert "reassembled fragmented IKE message" in told["log"]
+
+
+def test_a_cell_answers_a_cookie(told: dict[str, str]) -> None:
+    if "flood" not in told:
+        pytest.skip("no flood in this case")
+    assert "N(COOKIE)" in told["log"]
+    assert re.search(r"parsed IKE_SA_INIT request 0 \[ N\(COOKIE\)", told["log"])
+
+
+@pytest.mark.parametrize(
+    "case", ["libreswan-psk", "libreswan-cert", "openiked-psk", "openiked-cert"]
+)
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"identity": STRANGER}, "AUTH_FAILED"),
+        ({"subnet": "10.99.0.0/16"}, "TS_UNACCEPT"),
+    ],
+    ids=["identity", "prefix"],
+)
+def test_a_wrong_cell_gets_nothing(
+    case: str,
+    wrong: dict[str, str],
+    reason: str,
+    guest_machine: GuestMachine,
+    tmp_path: Path,
+    root: Callable[[str], Path],
+) -> None:
+    name, profile = CASES[case]
+    site = Site(tmp_path, profile, guest_machine)
+    cell = DAEMONS[name](site, root(name), **wrong)
+    steps = [("open", "right", OPENS[name], False), ("ping", "right", PING, False)]
+    told = site.run(BEFORE, steps, 300, cell)
+    log = (tmp_path / "left/charon.log").read_text()
+    assert f"N({reason})" in log, log[-3000:]
+    assert answered(told["ping"]) == 0
+    assert site.count("ip proto 50") == 0
