@@ -38,7 +38,8 @@ NOT_FOR_OPERATORS = ("generate-ssh-key", "get-ssh-public-key")
 """LCM calls these by itself; as a primitive they would only confuse."""
 
 SHARED = {
-    "technology", "preshared-key", "mtu", "keepalive", "credentials", "proposal", "ipsec-options",
+    "technology", "preshared-key", "post-quantum", "mtu", "keepalive", "credentials", "proposal",
+    "ipsec-options",
 }  # fmt: skip
 """`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
 STANDBY = "configure-standby"

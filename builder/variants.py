@@ -124,9 +124,11 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
 
 
 def _complete(document: dict[str, Any]) -> None:
-    """Add what OSM wants of every link and only slices have: no 5QI, so no rates."""
+    """Add what OSM wants and most files lack: no post-quantum keys, and no 5QI, so no rates."""
     for member in document["additionalParamsForVnf"]:
         values = member["additionalParams"]
+        if "vpn_preshared_key" in values:
+            values.setdefault("vpn_post_quantum", "none")
         for key in [key for key in values if key.endswith("_inner_address")]:
             link = key.removesuffix("_inner_address")
             for word in slices.QOS:

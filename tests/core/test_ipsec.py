@@ -433,8 +433,9 @@ def test_a_manual_peer_gets_a_preshared_key_encrypted_to_its_own_key():
     peer = {"link": "s6a", "name": "cell", "public-key": key, "allowed-prefixes": "172.16.6.50"}
     hss.intent = hss.intent.with_peer(manual_peer(peer))
     hss.reconcile()
-    identity, wrapped = hss.plans["s6a"].state.agreed["man-cell"]
-    assert identity and wrapped
+    agreed = hss.plans["s6a"].state.agreed["man-cell"]
+    wrapped = agreed.wrapped
+    assert agreed.identity and wrapped
     assert hss.plans["s6a"].problems == ()
     text = hss.vdu.files[CONF]
     assert "include /etc/swanctl/osm-vpnaas-s6a-man-cell.secret" in text

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.foreign import (
     BEHIND,
+    CELL,
     GATEWAY,
     INNER,
     LINK,
@@ -45,9 +46,12 @@ PING = f"ping -n -q -c 5 -i 0.2 -W 2 -I {INNER} {MME}"
 BACK = f"ping -n -q -c 5 -i 0.2 -W 2 -I {MME} {INNER}"
 SAS = "swanctl --list-sas"
 VICI = "--uri unix:///run/left.vici"
-GONE = f"for each in $(seq 90); do {SAS} {VICI} | grep -q . || break; sleep 1; done"
+UP = f"sh -c 'for each in $(seq 60); do {SAS} {VICI} | grep -q INSTALLED && break; sleep 1; done'"
+LATER = f"sh -c 'sleep 2; {PING}'"
+GONE = f"sh -c 'for each in $(seq 90); do {SAS} {VICI} | grep -q . || break; sleep 1; done'"
 BEFORE = {
-    "left": [f"ip address add {MME}/32 dev lo"],
+    # Without a route back to them, invented addresses would not come in.
+    "left": [f"ip address add {MME}/32 dev lo", f"ip route add default via {CELL}"],
     "right": [
         f"ip address add {INNER}/32 dev lo",
         f"ip route add {BEHIND} via {GATEWAY} src {INNER}",
@@ -77,22 +81,27 @@ def rekeys(daemon: str) -> list[Step]:
     one = f"$({SAS} {VICI} | sed -n 's/^\\(s1u_[^:]*\\):.*/\\1/p')"
     steps = [
         ("rekey-child", "left", f"swanctl --rekey --child {LINK}", False),
-        ("ping-child", "right", f"sleep 2; {PING}", False),
+        ("ping-child", "right", LATER, False),
         ("sas-child", "left", SAS, False),
         ("rekey-ike", "left", f"swanctl --rekey --ike {one}", False),
-        ("ping-ike", "right", f"sleep 2; {PING}", False),
+        ("ping-ike", "right", LATER, False),
         ("sas-ike", "left", SAS, False),
     ]
     if daemon == "libreswan":
         steps += [
             ("cell-child", "right", f"{WHACK} --rekey-ipsec --name cell", False),
-            ("ping-cell-child", "right", f"sleep 2; {PING}", False),
+            ("ping-cell-child", "right", LATER, False),
             ("sas-cell-child", "left", SAS, False),
-            ("reauth", "right", f"{WHACK} --rekey-ike --name cell", False),
-            ("ping-reauth", "right", f"sleep 2; {PING}", False),
-            ("sas-reauth", "left", SAS, False),
+            ("cell-ike", "right", f"{WHACK} --rekey-ike --name cell", False),
+            ("ping-cell-ike", "right", LATER, False),
+            ("sas-cell-ike", "left", SAS, False),
         ]
-    return steps
+    return [
+        *steps,
+        ("reauth", "left", f"swanctl --rekey --reauth --ike {one}", False),
+        ("ping-reauth", "right", LATER, False),
+        ("sas-reauth", "left", SAS, False),
+    ]
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
@@ -114,6 +123,7 @@ def told(
         steps.append(("flood", "right", command, True))
     steps += [
         ("open", "right", OPENS[name], False),
+        ("up", "left", UP, False),
         ("ping", "right", PING, False),
         ("back", "left", BACK, False),
         ("sas", "left", SAS, False),
@@ -138,8 +148,9 @@ def answered(text: str) -> int:
 
 
 def numbers(text: str) -> tuple[set[str], set[str]]:
-    """Return the SPIs of IKE and of ESP."""
-    return set(re.findall(r"([0-9a-f]{16})_i", text)), set(re.findall(r" in  ([0-9a-f]{8})", text))
+    """Return the SPIs of IKE and of ESP that are in use."""
+    ike = re.findall(r"ESTABLISHED, IKEv2, ([0-9a-f]{16})_i", text)
+    return set(ike), set(re.findall(r"INSTALLED,.*\n.*\n +in  ([0-9a-f]{8})", text))
 
 
 def test_packets_pass_both_ways_and_none_in_clear(told: dict[str, str]) -> None:
@@ -150,7 +161,7 @@ def test_packets_pass_both_ways_and_none_in_clear(told: dict[str, str]) -> None:
 
 def test_keys_are_made_anew_by_either_end(told: dict[str, str]) -> None:
     ike, esp = numbers(told["sas"])
-    for what in ("child", "ike", "cell-child", "reauth"):
+    for what in ("child", "ike", "cell-child", "cell-ike", "reauth"):
         if f"sas-{what}" not in told:
             continue
         new = numbers(told[f"sas-{what}"])
@@ -204,9 +215,14 @@ def test_a_wrong_cell_gets_nothing(
     name, profile = CASES[case]
     site = Site(tmp_path, profile, guest_machine)
     cell = DAEMONS[name](site, root(name), **wrong)
-    steps = [("open", "right", OPENS[name], False), ("ping", "right", PING, False)]
+    log = tmp_path / "left/charon.log"
+    seen = f"sh -c 'for each in $(seq 60); do grep -q {reason} {log} && break; sleep 1; done'"
+    steps = [
+        ("open", "right", OPENS[name], False),
+        ("seen", "left", seen, False),
+        ("ping", "right", PING, False),
+    ]
     told = site.run(BEFORE, steps, 300, cell)
-    log = (tmp_path / "left/charon.log").read_text()
-    assert f"N({reason})" in log, log[-3000:]
+    assert f"N({reason})" in log.read_text(), log.read_text()[-3000:]
     assert answered(told["ping"]) == 0
     assert site.count("ip proto 50") == 0

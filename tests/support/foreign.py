@@ -204,12 +204,12 @@ def libreswan(site: Site, root: Path, *, identity: str = THEIRS, subnet: str = B
     if credentials == PSK:
         lines += ["authby=secret"]
     elif credentials == EXTERNAL:
-        lines += ["authby=" + ("rsa-sha2" if rsa else "ecdsa"), f"leftcert={name}",
+        lines += ["authby=" + ("rsasig" if rsa else "ecdsa"), f"leftcert={name}",
                   "leftsendcert=always", "rightca=%same"]  # fmt: skip
         lines += ["leftrsasigkey=%cert", "rightrsasigkey=%cert"]
     else:
         keys = "rsasigkey" if rsa else "ecdsakey"
-        lines += ["authby=" + ("rsa-sha2" if rsa else "ecdsa"), f"leftcert={name}",
+        lines += ["authby=" + ("rsasig" if rsa else "ecdsa"), f"leftcert={name}",
                   "leftsendcert=never", f"right{keys}={raw(site)}"]  # fmt: skip
     nss = f"sql:{right}/nss"
     (right / "ipsec.conf").write_text(
@@ -310,6 +310,6 @@ WHACK = "timeout 30 /usr/libexec/ipsec/whack"
 OPENS = {
     "libreswan": f"{WHACK} --initiate --name cell",
     # It calls by itself.
-    "openiked": "sleep 3",
+    "openiked": "true",
 }
 """The command of the cell that opens its tunnel."""

@@ -8,11 +8,15 @@ programs; it makes order, duplication and loss of events cheap to explore.
 from __future__ import annotations
 
 import base64
+import contextlib
+import io
 import json
 import re
 import shlex
+import tempfile
+from pathlib import Path
 
-from vpnaas.vdu.programs import source
+from vpnaas.vdu.programs import kem, source
 from vpnaas.vdu.steps import Results, Step
 
 from support.authority import OpenSsl
@@ -25,6 +29,8 @@ class ModelVdu:
 
     esp = False
     """Whether the kernel has ESP and XFRM interfaces."""
+    has_kem = True
+    """Whether its Python has ML-KEM."""
 
     def __init__(self, world: World, underlay: dict[str, str]) -> None:
         self.world = world
@@ -208,8 +214,30 @@ class ModelVdu:
         return self._cmd_openssl(words, text)
 
     def _cmd_python3(self, argv, text):
-        assert argv[1:4] == ["-I", "-c", source("est.py")]
-        return self.world.est(self, argv[4:])
+        if argv[1:4] == ["-I", "-c", source("est.py")]:
+            return self.world.est(self, argv[4:])
+        return self._hybrid(argv, text)
+
+    def _hybrid(self, argv, text):
+        """Run the program of hybrid keys on copies of the files it names."""
+        assert argv[1:4] == ["-I", "-c", source("kem.py")]
+        if not self.has_kem:
+            return kem.NO_LIBRARY, ""
+        told = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(told):
+            copies = {path: Path(folder, str(index)) for index, path in enumerate(argv[5:])}
+            for path, copy in copies.items():
+                if path in self.files:
+                    copy.write_bytes(self.files[path].encode("latin-1"))
+            try:
+                words = [argv[4], *map(str, copies.values())]
+                code = kem.main(words, io.StringIO(text), kem.library())
+            except (ValueError, OSError) as error:
+                return 1, "", str(error)
+            for path, copy in copies.items():
+                if copy.exists():
+                    self.files[path] = copy.read_bytes().decode("latin-1")
+        return code, told.getvalue()
 
     def _cmd_openssl(self, argv, text):
         if argv[1] == "cmp":

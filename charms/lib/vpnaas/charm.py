@@ -163,7 +163,8 @@ class VnfCharm(ExperimentingCharm):
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
         told = dict({key: view[key] for key in keys if key in view}, added=peer.name)
         state = outcome.plans[peer.link].state
-        _, wrapped = state.agreed.get("man-" + peer.name, (None, "")) if state else (None, "")
+        agreed = state.agreed.get("man-" + peer.name) if state else None
+        wrapped = agreed.wrapped if agreed else ""
         return dict(told, **{"wrapped-preshared-key": wrapped}) if wrapped else told
 
     @action("fetch-preshared-key")

@@ -105,6 +105,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     session = TABLE[plan.params.technology].session(plan.state, plan.params.link, peer)
     view["public-key"] = peer.public_key
     view["preshared-key"] = bool(peer.preshared)
+    view["post-quantum"] = peer.hybrid
     if peer.name in plan.through:
         view["through"] = plan.through[peer.name]
     age = now - session.handshake if session.handshake else session.age

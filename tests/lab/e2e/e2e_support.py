@@ -382,7 +382,7 @@ def scraped(by: Vdu, vnf: Vdu, port: int = PORT) -> dict[tuple[str, ...], float]
 def secret_files(vnf: Vnf) -> dict[str, str]:
     """Return the text of every private, staged, wrapping and preshared key on a VDU, by path."""
     names = (
-        r"private\.key|next\.key|wrap\.pem|preshared-[^.]+(\.new)?|next-ike\.pem|osm-vpnaas-.*\.pem"
+        r"private\.key|next\.key|wrap\.pem|kem\.key|preshared-[^.]+(\.new|\.part)?|next-ike\.pem|osm-vpnaas-.*\.pem"
         r"|ca-key\.pem"
     )
     listed = vnf.run("find", "/etc/osm-vpnaas", "/etc/swanctl/private", "-type", "f",

@@ -32,6 +32,8 @@ STORE = "store"
 """In place of it: a preshared key that the VDU fetches from a secret store proves it."""
 LATEST = 7258118399
 """The last second of the year 2199, seconds since the epoch; systemd knows no later dates."""
+NO_QUANTUM, PREFER, REQUIRE = "none", "prefer", "require"
+"""Whether preshared keys are hybrid: never, where both ends can, or else no tunnel."""
 KEEP_QOS = -1
 """`five-qi` of `configure` that leaves the quality of service as it is."""
 
@@ -52,6 +54,8 @@ class LinkParams:
         mtu: Upper bound in bytes, 0 for none.
         keepalive: Seconds, 0 is off, -1 decides by NAT.
         preshared_key: Whether the link needs a preshared key.
+        post_quantum: Whether that key is to withstand a quantum computer: "none", "prefer" (where
+            the other end can) or "require".
         standby_gateways: Outer addresses of the two gateways of a pair, which may announce the same
             prefixes to us. For technology "none", one address is enough: the address that moves.
         ipsec: Parameters for IPsec only.
@@ -68,6 +72,7 @@ class LinkParams:
     mtu: int = 0
     keepalive: int = -1
     preshared_key: bool = False
+    post_quantum: str = NO_QUANTUM
     standby_gateways: Tuple[fields.IPAddress, ...] = ()
     ipsec: IpsecParams = attr.Factory(IpsecParams)
 
@@ -80,7 +85,8 @@ class LinkParams:
     @property
     def needs_preshared(self) -> bool:
         """Tell whether this end wants a preshared key."""
-        return self.preshared_key or (self.technology == IPSEC and self.ipsec.credentials == PSK)
+        proves = self.technology == IPSEC and self.ipsec.credentials == PSK
+        return self.preshared_key or self.post_quantum != NO_QUANTUM or proves
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters `link_params` would parse to this."""
@@ -97,6 +103,7 @@ class LinkParams:
             "mtu": self.mtu,
             "keepalive": self.keepalive,
             "preshared-key": self.preshared_key,
+            **({"post-quantum": self.post_quantum} if self.post_quantum != NO_QUANTUM else {}),
             **({"standby-gateways": ",".join(map(str, pair))} if pair else {}),
             **(self.ipsec.to_params() if self.technology == IPSEC else {}),
         }
@@ -382,6 +389,11 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     preshared = fields.boolean(at("preshared-key"), params.get("preshared-key", False))
     if preshared and technology == NONE:
         raise InputError(at("preshared-key"), "technology none has no keys", "false")
+    quantum = fields.choice(
+        at("post-quantum"), text("post-quantum", NO_QUANTUM), (NO_QUANTUM, PREFER, REQUIRE)
+    )
+    if quantum != NO_QUANTUM and technology == NONE:
+        raise InputError(at("post-quantum"), "technology none has no keys", NO_QUANTUM)
     port = fields.integer(at("listen-port"), params.get("listen-port", 0), 0, 65535)
     if technology == IPSEC:
         if port not in (0, PORT):
@@ -408,6 +420,7 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
         mtu=mtu,
         keepalive=fields.integer(at("keepalive"), params.get("keepalive", -1), -1, 65535),
         preshared_key=preshared,
+        post_quantum=quantum,
         standby_gateways=_standby_gateways(
             at("standby-gateways"), text("standby-gateways"), technology
         ),

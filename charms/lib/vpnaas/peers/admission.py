@@ -14,12 +14,12 @@ from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES, REQUIRER
 from vpnaas.params import pools
-from vpnaas.params.intent import LinkParams, ManualPeer, key_form
+from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form
 from vpnaas.params.ipsec import PSK
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import Claims
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
-from vpnaas.peers.peer import Peer
+from vpnaas.peers.peer import Agreed, Peer
 from vpnaas.vdu.facts import VduFacts
 
 KEEPALIVE = 25
@@ -59,7 +59,7 @@ class Context:
         applied: Peers of the last successful reconcile.
         own_keys: Our public key, followed by the staged one if there is one.
         refused: Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
-        preshared_ids: Identity of the agreed preshared key by peer name, None before the agreement.
+        agreed: Agreement on the preshared key by peer name.
         proofs: State of the peers' certificates by peer name, None for a link without certificates.
         revoked: Digests of keys that an operator revoked.
         elsewhere: Peers of the VDU's other links, by link.
@@ -72,7 +72,7 @@ class Context:
     manual: Tuple[ManualPeer, ...] = ()
     applied: Tuple[Peer, ...] = ()
     own_keys: Tuple[str, ...] = ()
-    preshared_ids: Mapping[str, Optional[str]] = attr.Factory(dict)
+    agreed: Mapping[str, Agreed] = attr.Factory(dict)
     refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
     proofs: Optional[Mapping[str, Proof]] = None
     revoked: FrozenSet[str] = frozenset()
@@ -244,7 +244,7 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
             raise InputError(manual.name, "the link has no pool", "the option pool")
         preshared = ""
         if context.params.technology == IPSEC and context.params.ipsec.credentials == PSK:
-            agreed = context.preshared_ids.get(name)
+            agreed = context.agreed.get(name, Agreed(None)).identity
             if agreed is None:
                 return _Request(
                     name,
@@ -286,16 +286,36 @@ def _related(context: Context, remote: Remote) -> _Request:
         return attr.evolve(request, keep=proof.keep, waiting=(reason,))
     # Either end may require it. The request of one peer does not bind the other peers of the link.
     required = used.keys is not None and (used.keys.preshared or context.params.needs_preshared)
-    preshared_id = context.preshared_ids.get(name) if required else ""
-    if preshared_id is None:
+    agreed = context.agreed.get(name, Agreed(None)) if required else Agreed("")
+    if agreed.identity is None and agreed.lacking:
+        return _without_quantum(context, request, remote, agreed)
+    if agreed.identity is None:
         reason = "waiting for the preshared key with {}".format(remote.label)
         return attr.evolve(request, waiting=(reason,))
     try:
-        peer = _from_offer(context, remote, used, preshared_id, proof)
+        peer = _from_offer(context, remote, used, agreed.identity, proof)
         _check_endpoint(context, peer)
-        return attr.evolve(request, peer=peer)
+        note = "no post-quantum key with {}: {}".format(remote.label, agreed.lacking)
+        return attr.evolve(request, peer=peer, waiting=(note,) if agreed.lacking else ())
     except InputError as error:
         return attr.evolve(request, problems=proof.problems + (str(error),))
+
+
+def _without_quantum(
+    context: Context, request: _Request, remote: Remote, agreed: Agreed
+) -> _Request:
+    """Refuse a peer that one end requires a post-quantum key with, and that cannot have one."""
+    # What runs stays only if it has what is required.
+    keep = any(peer.name == request.name and peer.hybrid for peer in context.applied)
+    if context.params.post_quantum == REQUIRE:
+        error = InputError(
+            remote.label,
+            "no post-quantum key: {}".format(agreed.lacking),
+            "ML-KEM at both ends, or post-quantum=prefer",
+        )
+        return attr.evolve(request, keep=keep, problems=request.problems + (str(error),))
+    reason = "{} requires a post-quantum key: {}".format(remote.label, agreed.lacking)
+    return attr.evolve(request, keep=keep, waiting=(reason,))
 
 
 def _check_endpoint(context: Context, peer: Peer) -> None:

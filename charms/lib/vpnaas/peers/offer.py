@@ -12,6 +12,7 @@ import attr
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, NONE, TECHNOLOGIES, WIREGUARD
+from vpnaas.params.intent import NO_QUANTUM, PREFER, REQUIRE
 from vpnaas.params.ipsec import CERTIFIED, CREDENTIALS, Proposal
 
 VERSION = "1"
@@ -19,6 +20,11 @@ PREFIX = "vpnaas-"
 """Keys of ours start with this; Juju and other libraries may put theirs beside them."""
 DECLINED = "off"
 """In place of a technology: the writer has the link switched off."""
+QUANTUM_OFFERS = {NO_QUANTUM: "no", PREFER: "preferred", REQUIRE: "required"}
+"""What an offer says of the owner's `post-quantum`; UNABLE where its VDU has no ML-KEM."""
+UNABLE = "unable"
+_PUBLIC, _SEALED = 1184, 1120
+"""Bytes of an ML-KEM-768 public key (FIPS 203), and of a ciphertext with its check value."""
 MAX_KEYS = 4
 MAX_VALUE = 4096
 
@@ -61,6 +67,9 @@ class KeyOffer:
         preshared: Whether the owner needs a preshared key on this link.
         wrap_key: RSA public key (SubjectPublicKeyInfo, DER, base64) that encrypts a preshared key.
         wrapped: Preshared key, encrypted to the reader's wrap_key (RSA-OAEP with SHA-256).
+        post_quantum: Whether the owner wants hybrid preshared keys, "" if its charm knows none.
+        kem_key: ML-KEM-768 public key (base64), to which the other half of a hybrid key is sealed.
+        sealed: That half, sealed to the reader's kem_key.
         identity: IKE identity of the owner on this link, "" if the technology has none.
         proposal: Algorithms, equal at both ends; "" if there is no choice.
         credentials: How the ends authenticate themselves, "" if there is no choice.
@@ -74,6 +83,9 @@ class KeyOffer:
     preshared: bool = False
     wrap_key: str = ""
     wrapped: str = ""
+    post_quantum: str = ""
+    kem_key: str = ""
+    sealed: str = ""
     identity: str = ""
     proposal: str = ""
     credentials: str = ""
@@ -123,6 +135,9 @@ def encode(offer: Offer) -> Dict[str, str]:
         "preshared-key": ("required" if keys.preshared else "no") if keys else "",
         "wrap-key": keys.wrap_key if keys else "",
         "wrapped-preshared-key": keys.wrapped if keys else "",
+        "post-quantum": keys.post_quantum if keys else "",
+        "kem-key": keys.kem_key if keys else "",
+        "sealed-preshared-key": keys.sealed if keys else "",
         "ike-identity": keys.identity if keys else "",
         "proposal": keys.proposal if keys else "",
         "credentials": keys.credentials if keys else "",
@@ -274,6 +289,8 @@ def _keys(
     if len(acknowledged) > MAX_KEYS:
         raise InputError(at("acknowledged-keys"), "too many keys", "at most {}".format(MAX_KEYS))
     wrap_key, wrapped = text("wrap-key"), text("wrapped-preshared-key")
+    kem_key, sealed = text("kem-key"), text("sealed-preshared-key")
+    quantum = ("", UNABLE, *QUANTUM_OFFERS.values())
     return KeyOffer(
         public_key=current,
         key_generation=fields.integer(at("key-generation"), text("key-generation"), 1, 999999999),
@@ -283,6 +300,11 @@ def _keys(
         == "required",
         wrap_key=fields.blob(at("wrap-key"), wrap_key, 256, 1024) if wrap_key else "",
         wrapped=fields.blob(at("wrapped-preshared-key"), wrapped, 256, 1024) if wrapped else "",
+        post_quantum=fields.choice(at("post-quantum"), text("post-quantum"), quantum),
+        kem_key=fields.blob(at("kem-key"), kem_key, _PUBLIC, _PUBLIC) if kem_key else "",
+        sealed=(
+            fields.blob(at("sealed-preshared-key"), sealed, _SEALED, _SEALED) if sealed else ""
+        ),
     )
 
 

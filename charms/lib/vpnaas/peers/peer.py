@@ -13,6 +13,9 @@ from vpnaas.vdu.steps import Step, write
 
 RECORD_VERSION = 1
 
+HYBRID = "pq-"
+"""How the identity of a preshared key begins that withstands a quantum computer."""
+
 
 @attr.frozen
 class Peer:
@@ -61,9 +64,31 @@ class Peer:
         """Tell whether it is given an address from the link's pool, and so has no prefix."""
         return not self.prefixes
 
+    @property
+    def hybrid(self) -> bool:
+        """Tell whether its preshared key withstands a quantum computer."""
+        return self.preshared.startswith(HYBRID)
+
     def public_keys(self) -> Tuple[str, ...]:
         """Return its keys, the one in use first."""
         return tuple(key for key in (self.public_key, self.next_public_key) if key)
+
+
+@attr.frozen
+class Agreed:
+    """The agreement on the preshared key with one peer.
+
+    Attributes:
+        identity: Of the key, None before the agreement.
+        wrapped: Ciphertext to publish.
+        sealed: The same of a hybrid key's other half.
+        lacking: Why the key cannot be hybrid though one end asks for that, "" otherwise.
+    """
+
+    identity: Optional[str]
+    wrapped: str = ""
+    sealed: str = ""
+    lacking: str = ""
 
 
 @attr.frozen
@@ -76,8 +101,9 @@ class KeyState:
         generation: Generation of the private key on the VDU.
         applied: Peers of the last successful reconcile.
         recorded: Text of the record of these peers, or None.
-        agreed: Identity of the preshared key with each related peer (None before the agreement),
-            and the ciphertext to publish.
+        agreed: The agreement on the preshared key with each peer.
+        kem_key: ML-KEM public key to publish.
+        able: Whether the VDU has ML-KEM, where somebody asks for it.
     """
 
     public_key: str
@@ -85,7 +111,9 @@ class KeyState:
     generation: int
     applied: Tuple[Peer, ...]
     recorded: Optional[str] = attr.ib(default=None, kw_only=True)
-    agreed: Mapping[str, Tuple[Optional[str], str]] = attr.ib(factory=dict, kw_only=True)
+    agreed: Mapping[str, Agreed] = attr.ib(factory=dict, kw_only=True)
+    kem_key: str = attr.ib(default="", kw_only=True)
+    able: bool = attr.ib(default=True, kw_only=True)
 
     def public_keys(self) -> Tuple[str, ...]:
         """Return our keys, the one in use first."""

@@ -10,16 +10,18 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER
+from vpnaas.params.intent import REQUIRE
 from vpnaas.params.ipsec import PSK
 from vpnaas.peers.admission import Admission, Proof, admit
-from vpnaas.peers.offer import KeyOffer, Offer, Remote
-from vpnaas.peers.peer import KeyState, Peer
+from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer, Offer, Remote
+from vpnaas.peers.peer import Agreed, KeyState, Peer
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, Technology
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.steps import Results, Step
 
 AGAIN = "again/"
+_WANTS = {offered: wanted for wanted, offered in QUANTUM_OFFERS.items()}
 
 
 Keys = TypeVar("Keys", bound=KeyState)
@@ -29,6 +31,8 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     """A technology with a key pair per link; a subclass says what a key and a peer are there."""
 
     keyed = True
+    renews = False
+    """Whether a rotation may renew hybrid preshared keys: sessions outlast the exchange."""
 
     def observed(self, inputs: LinkInputs) -> Keys:
         """Read the results of `observe` for a link, without preshared keys."""
@@ -36,7 +40,10 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
 
     def parse(self, inputs: LinkInputs) -> Keys:
         """Read what `observe` and `prepare` brought back of a link."""
-        return attr.evolve(self.observed(inputs), agreed=_agreed(inputs))
+        able, kem_key = _kem(inputs.charm_state, inputs.link, inputs.results)
+        return attr.evolve(
+            self.observed(inputs), agreed=_agreed(inputs), kem_key=kem_key, able=able
+        )
 
     def stage_key(self, inputs: LinkInputs, state: Keys) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""
@@ -80,6 +87,8 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             next_public_key=state.next_public_key,
             preshared=inputs.params.needs_preshared,
             wrap_key=_wrap_key(inputs),
+            post_quantum=QUANTUM_OFFERS[inputs.params.post_quantum] if state.able else UNABLE,
+            kem_key=state.kem_key,
         )
 
     def prepare(
@@ -100,12 +109,16 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         """Return the steps that move agreements on preshared keys on."""
         steps: List[Step] = []
         for link in links:
-            for peer, provider, keys, state in _agreements(charm_state, link, results):
-                _, act = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
-                if act and provider and preshared.is_wrap_key(keys.wrap_key):
-                    steps += preshared.wrap(link, peer, keys.wrap_key)
-                elif act and not provider:
-                    steps += preshared.unwrap(link, peer, keys.wrapped)
+            able, _ = _kem(charm_state, link, results)
+            for each in _agreements(charm_state, link, results, able=able):
+                peer, keys = each.peer, each.theirs
+                _, act = each.outcome()
+                if act and each.provider and preshared.is_wrap_key(keys.wrap_key):
+                    kem_key = keys.kem_key if each.hybrid else ""
+                    steps += preshared.wrap(link, peer, keys.wrap_key, kem_key)
+                elif act and not each.provider:
+                    sealed = keys.sealed if each.hybrid else ""
+                    steps += preshared.unwrap(link, peer, keys.wrapped, sealed)
         return steps
 
     def admit(self, inputs: LinkInputs, state: Keys) -> Admission:
@@ -115,7 +128,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                 state.applied,
                 inputs.charm_state.intent.manual(inputs.link),
                 state.public_keys(),
-                {name: identity for name, (identity, _) in state.agreed.items()},
+                state.agreed,
                 self.proofs(inputs, state),
             )
         )
@@ -139,6 +152,10 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             elif late and not forced:
                 waiting.append("key rotation waits for {}".format(fields.few(late)))
             else:
+                if self.renews:
+                    hybrid = [peer.name for peer in state.applied if peer.hybrid]
+                    provider = charm_state.roles[link] == PROVIDER
+                    steps += preshared.renew(link, provider, hybrid)
                 state, promotion = self.promote_key(inputs, state)
                 steps += promotion
         peers = admission.peers
@@ -165,7 +182,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         by_peer = self.key_offers(inputs, state, installed, keys)
         offers = {}
         for remote in inputs.remotes:
-            _, wrapped = state.agreed.get(remote.peer_name, (None, ""))
+            agreed = state.agreed.get(remote.peer_name, Agreed(None))
             peer = installed.get(remote.peer_name)
             offers[remote.relation_id] = Offer(
                 technology=self.name,
@@ -176,7 +193,8 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                 keys=attr.evolve(
                     by_peer.get(remote.peer_name, keys),
                     acknowledged=peer.public_keys() if peer is not None else (),
-                    wrapped=wrapped,
+                    wrapped=agreed.wrapped,
+                    sealed=agreed.sealed,
                 ),
             )
         return offers
@@ -216,8 +234,11 @@ def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> L
     steps = [] if prefix else preshared.observe_files(link)
     if not charm_state.needs_preshared(link):
         return steps
-    if charm_state.roles[link] != PROVIDER:
+    provider = charm_state.roles[link] == PROVIDER
+    if not provider:
         steps += preshared.observe_wrap_key(link, prefix)
+    if not prefix and _wants_hybrid(charm_state, link):
+        steps += preshared.observe_kem(link, provider)
     for remote in charm_state.remotes.get(link, ()):
         steps += preshared.observe(link, remote.peer_name, prefix)
     for name in [*_wrapped_for(charm_state, link), *_stored_for(charm_state, link)]:
@@ -256,25 +277,87 @@ def _state_id(link: str, peer: str) -> str:
     return "{}/psk/{}/state".format(link, peer)
 
 
+def _wants_hybrid(charm_state: CharmState, link: str) -> bool:
+    """Tell whether either end of a link asks for hybrid keys."""
+    theirs = [offer.keys.post_quantum for offer in charm_state.offers(link).values() if offer.keys]
+    return preshared.wants_hybrid(charm_state.intent.links[link].post_quantum, theirs)
+
+
+def _kem(charm_state: CharmState, link: str, results: Results) -> Tuple[bool, str]:
+    """Return whether the VDU has ML-KEM, where somebody asks, and our public key."""
+    if not charm_state.needs_preshared(link) or not _wants_hybrid(charm_state, link):
+        return True, ""
+    return preshared.parse_kem(link, results)
+
+
+@attr.frozen
+class _Agreement:
+    """What the agreement with one peer stands on.
+
+    Attributes:
+        peer: Its name.
+        provider: Whether our VDU makes the key.
+        theirs: What the peer offers for that.
+        state: What is there.
+        hybrid: Whether the key is a hybrid one.
+        lacking: Why it cannot be one though an end asks for that.
+        required: Whether an end wants no other.
+    """
+
+    peer: str
+    provider: bool
+    theirs: KeyOffer
+    state: preshared.PresharedState
+    hybrid: bool = False
+    lacking: str = ""
+    required: bool = False
+
+    def outcome(self) -> Tuple[Optional[str], bool]:
+        """Return what `preshared.agreement` does, and nothing where an end refuses."""
+        if self.lacking and self.required:
+            return None, False
+        return preshared.agreement(self.provider, self.theirs, self.hybrid, self.state)
+
+    def agreed(self) -> Agreed:
+        """Return what came of it."""
+        identity, _ = self.outcome()
+        if not self.provider or not identity:
+            return Agreed(identity, lacking=self.lacking)
+        sealed = self.state.sealed if self.hybrid else ""
+        return Agreed(identity, self.state.wrapped, sealed, self.lacking)
+
+
 def _agreements(
-    charm_state: CharmState, link: str, results: Results, prefix: str = ""
-) -> List[Tuple[str, bool, KeyOffer, preshared.PresharedState]]:
-    """Return peer, whether we make its key, what it offers for that, and what is there."""
+    charm_state: CharmState, link: str, results: Results, prefix: str = "", able: bool = True
+) -> List[_Agreement]:
+    """Return what the agreement with each peer of a link stands on."""
     if not charm_state.needs_preshared(link):
         return []
     offers = charm_state.offers(link)
     provider = charm_state.roles[link] == PROVIDER
+    params = charm_state.intent.links[link]
     agreements = []
     for remote in charm_state.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
         if offer is None or offer.keys is None:
             continue
-        if offer.keys.preshared or charm_state.intent.links[link].needs_preshared:
-            state = preshared.parse(link, remote.peer_name, results, prefix)
-            agreements.append((remote.peer_name, provider, offer.keys, state))
+        if offer.keys.preshared or params.needs_preshared:
+            theirs = offer.keys.post_quantum
+            wanted, lacking = preshared.lacking(params.post_quantum, able, theirs)
+            agreements.append(
+                _Agreement(
+                    peer=remote.peer_name,
+                    provider=provider,
+                    theirs=offer.keys,
+                    state=preshared.parse(link, remote.peer_name, results, prefix),
+                    hybrid=wanted and not lacking,
+                    lacking=lacking,
+                    required=REQUIRE in (params.post_quantum, _WANTS.get(theirs)),
+                )
+            )
     for name, key in sorted(_wrapped_for(charm_state, link).items()):
         state = preshared.parse(link, name, results, prefix)
-        agreements.append((name, True, KeyOffer(key, wrap_key=key), state))
+        agreements.append(_Agreement(name, True, KeyOffer(key, wrap_key=key), state))
     return agreements
 
 
@@ -286,8 +369,8 @@ def _wrap_key(inputs: LinkInputs) -> str:
     return preshared.parse_wrap_key(inputs.link, inputs.results)
 
 
-def _agreed(inputs: LinkInputs) -> Dict[str, Tuple[Optional[str], str]]:
-    """Return (identity, ciphertext to publish) of the preshared key of each peer."""
+def _agreed(inputs: LinkInputs) -> Dict[str, Agreed]:
+    """Return what came of the agreement with each peer."""
     # The second round trip may be missing, or may have read other things.
     again = inputs.prepared is not None and any(
         id.startswith("{}{}/".format(AGAIN, inputs.link)) for id in inputs.prepared.ids()
@@ -295,15 +378,11 @@ def _agreed(inputs: LinkInputs) -> Dict[str, Tuple[Optional[str], str]]:
     results, prefix = (
         (inputs.prepared, AGAIN) if again and inputs.prepared else (inputs.results, "")
     )
-    table = {}
+    able, _ = _kem(inputs.charm_state, inputs.link, inputs.results)
+    listed = _agreements(inputs.charm_state, inputs.link, results, prefix, able)
+    table = {each.peer: each.agreed() for each in listed}
     for name in _stored_for(inputs.charm_state, inputs.link):
-        state = preshared.parse(inputs.link, name, results, prefix)
-        table[name] = (preshared.fetched(state), "")
-    for peer, provider, keys, state in _agreements(
-        inputs.charm_state, inputs.link, results, prefix
-    ):
-        identity, _ = preshared.agreement(provider, keys.wrap_key, keys.wrapped, state)
-        table[peer] = (identity, state.wrapped if provider and identity else "")
+        table[name] = Agreed(preshared.fetched(preshared.parse(inputs.link, name, results, prefix)))
     return table
 
 

@@ -5,6 +5,8 @@ makes the preshared key, encrypts it to that key (RSA-OAEP with SHA-256, RFC 801
 publishes the ciphertext. Both ends then hold the same file, made and opened on the VDUs only.
 The owner of a manual peer gives the wrap key by hand, and gets the ciphertext.
 docs/adr/0006 says what this protects against.
+
+A hybrid key has a second half that travels by ML-KEM (`programs.kem`); docs/adr/0083 says why so.
 """
 
 import base64
@@ -15,6 +17,10 @@ import attr
 
 from vpnaas.base.digests import digest
 from vpnaas.base.links import directory
+from vpnaas.params.intent import PREFER, REQUIRE
+from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer
+from vpnaas.peers.peer import HYBRID
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 BITS = 3072
@@ -37,11 +43,13 @@ class PresharedState:
     Attributes:
         made_for: Digest of the wrap key (provider) or ciphertext (requirer) of this key.
         wrapped: Ciphertext to publish, on the provider.
+        sealed: Ciphertext of a hybrid key's other half, on the provider.
         usable: Whether the preshared key file holds a key.
     """
 
     made_for: str = ""
     wrapped: str = ""
+    sealed: str = ""
     usable: bool = False
 
 
@@ -68,6 +76,38 @@ def parse_wrap_key(link: str, results: Results, prefix: str = "") -> str:
     return "".join(line for line in pem.splitlines() if not line.startswith("-----"))
 
 
+def kem_file(link: str) -> str:
+    """Return the ML-KEM private key file of a requirer's link."""
+    return directory(link) + "/kem.key"
+
+
+def _kem(id: str, *words: str, stdin: str = "", only_if: str = "") -> Step:
+    command = ("python3", "-I", "-c", source("kem.py")) + words
+    return run(id, *command, stdin=stdin, only_if=only_if, any_exit=True, timeout=60)
+
+
+def observe_kem(link: str, provider: bool, prefix: str = "") -> List[Step]:
+    """Return the step that asks the VDU for ML-KEM; a requirer's key is made where missing."""
+    words = ("able",) if provider else ("public", kem_file(link))
+    return [_kem(prefix + link + "/kem", *words)]
+
+
+def parse_kem(link: str, results: Results, prefix: str = "") -> Tuple[bool, str]:
+    """Return whether the VDU has ML-KEM, and the public key of a requirer."""
+    told = results.out(prefix + link + "/kem")
+    return told is not None, (told or "").strip()
+
+
+def renew(link: str, provider: bool, peers: Collection[str]) -> List[Step]:
+    """Return the steps after which the hybrid keys with these peers are made anew."""
+    if provider:
+        return [
+            remove("{}/psk-renew/{}".format(link, peer), _path(link, peer, ".for"))
+            for peer in sorted(peers)
+        ]
+    return [remove(link + "/psk-renew", kem_file(link))] if peers else []
+
+
 def _path(link: str, peer: str, suffix: str) -> str:
     return preshared_file(link, peer) + suffix
 
@@ -79,6 +119,7 @@ def observe(link: str, peer: str, prefix: str = "") -> List[Step]:
     return [
         read(at + "/for", _path(link, peer, ".for")),
         run(at + "/wrapped", "openssl", "base64", "-A", "-in", wrapped, only_if=wrapped),
+        read(at + "/sealed", _path(link, peer, ".sealed")),
         _check(at + "/check", key, _path(link, peer, ".check")),
     ]
 
@@ -120,48 +161,76 @@ def parse(link: str, peer: str, results: Results, prefix: str = "") -> Preshared
     return PresharedState(
         made_for=(results.text(at + "/for") or "").strip(),
         wrapped=(results.out(at + "/wrapped") or "").strip(),
+        sealed=(results.text(at + "/sealed") or "").strip(),
         usable=results.exit_code(at + "/check") == 0,
     )
 
 
-def wrap(link: str, peer: str, wrap_key: str) -> List[Step]:
+def wrap(link: str, peer: str, wrap_key: str, kem_key: str = "") -> List[Step]:
     """Return the provider's steps: make a preshared key and encrypt it to `wrap_key`.
 
     A wrap key that openssl refuses leaves no ciphertext, and so no agreement.
+
+    Args:
+        link: The link.
+        peer: Name of the peer.
+        wrap_key: Its RSA public key.
+        kem_key: Its ML-KEM public key, for a hybrid key.
     """
     at = "{}/psk-make/{}".format(link, peer)
     key, pem = preshared_file(link, peer), _path(link, peer, ".pem")
+    wrapped, sealed = _path(link, peer, ".wrapped"), _path(link, peer, ".sealed")
+    made = _path(link, peer, ".part") if kem_key else key
     armoured = "\n".join(textwrap.wrap(wrap_key, 64))
     text = "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n".format(armoured)
     command = ("openssl", "pkeyutl", "-encrypt", "-pubin", "-inkey", pem) + _OAEP
-    return [
-        remove(at + "/stale", _path(link, peer, ".wrapped")),
+    steps = [
+        remove(at + "/stale", wrapped),
+        remove(at + "/stale-seal", sealed),
         write(at + "/pem", pem, text, 0o600),
-        run(at + "/make", "openssl", "rand", "-base64", "32", stdout_file=key),
-        run(
-            at + "/encrypt",
-            *command,
-            stdin_file=key,
-            stdout_file=_path(link, peer, ".wrapped"),
-            any_exit=True,
-        ),
-        write(at + "/for", _path(link, peer, ".for"), digest(wrap_key) + "\n", 0o600),
+        run(at + "/make", "openssl", "rand", "-base64", "32", stdout_file=made),
+        run(at + "/encrypt", *command, stdin_file=made, stdout_file=wrapped, any_exit=True),
     ]
+    if kem_key:
+        new = _path(link, peer, ".new")
+        words = ("seal", made, wrapped, sealed, new)
+        steps += [
+            _kem(at + "/seal", *words, stdin=kem_key, only_if=wrapped),
+            run(at + "/use", "mv", new, key, only_if=sealed),
+            remove(at + "/part", made),
+        ]
+    made_for = digest(_source(wrap_key, kem_key)) + "\n"
+    return steps + [write(at + "/for", _path(link, peer, ".for"), made_for, 0o600)]
 
 
-def unwrap(link: str, peer: str, wrapped: str) -> List[Step]:
-    """Return the requirer's steps: decrypt, check, and only then replace the key in use."""
+def unwrap(link: str, peer: str, wrapped: str, sealed: str = "") -> List[Step]:
+    """Return the requirer's steps: decrypt, check, and only then replace the key in use.
+
+    Args:
+        link: The link.
+        peer: Name of the peer.
+        wrapped: What it encrypted to our RSA key.
+        sealed: What it sealed to our ML-KEM key, for a hybrid key.
+    """
     at = "{}/psk-open/{}".format(link, peer)
     cipher, new = _path(link, peer, ".cipher"), _path(link, peer, ".new")
     good, made_for = _path(link, peer, ".good"), _path(link, peer, ".for")
+    opened = _path(link, peer, ".part") if sealed else new
     command = ("openssl", "pkeyutl", "-decrypt", "-inkey", wrap_key_file(link), "-in", cipher)
-    return [
+    steps = [
         remove(at + "/stale", new),
         remove(at + "/forget", good),
         run(at + "/decode", "openssl", "base64", "-d", "-A", "-out", cipher, stdin=wrapped),
-        run(at + "/decrypt", *(command + _OAEP), stdout_file=new, any_exit=True),
+        run(at + "/decrypt", *(command + _OAEP), stdout_file=opened, any_exit=True),
+    ]
+    if sealed:
+        words = ("open", kem_file(link), opened, cipher, new)
+        steps.append(_kem(at + "/open", *words, stdin=sealed, only_if=opened))
+        steps.append(remove(at + "/part", opened))
+    noted = digest(_source(wrapped, sealed)) + "\n"
+    return steps + [
         _check(at + "/check", new, good),
-        write(at + "/for", made_for + ".new", digest(wrapped) + "\n", 0o600),
+        write(at + "/for", made_for + ".new", noted, 0o600),
         run(at + "/use", "mv", new, preshared_file(link, peer), only_if=good),
         run(at + "/note", "mv", made_for + ".new", made_for, only_if=good),
     ]
@@ -173,8 +242,31 @@ def is_wrap_key(text: str) -> bool:
     return b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01" in base64.b64decode(text)[:32]
 
 
+def wants_hybrid(wanted: str, theirs: Collection[str]) -> bool:
+    """Tell whether either end asks for a hybrid key: ours, or one of those that offer `theirs`."""
+    asking = (QUANTUM_OFFERS[PREFER], QUANTUM_OFFERS[REQUIRE])
+    return wanted in (PREFER, REQUIRE) or any(offered in asking for offered in theirs)
+
+
+def lacking(wanted: str, able: bool, theirs: str) -> Tuple[bool, str]:
+    """Tell whether a key with a peer is to be hybrid, and if so, why it cannot be ("" if it can).
+
+    Args:
+        wanted: Our `post-quantum`.
+        able: Whether our VDU has ML-KEM.
+        theirs: What the peer offers.
+    """
+    if not wants_hybrid(wanted, [theirs]):
+        return False, ""
+    if not able:
+        return True, "this VDU has no ML-KEM"
+    if theirs == UNABLE:
+        return True, "its VDU has no ML-KEM"
+    return True, "" if theirs else "its charm knows none"
+
+
 def agreement(
-    provider: bool, remote_wrap_key: str, remote_wrapped: str, state: PresharedState
+    provider: bool, theirs: KeyOffer, hybrid: bool, state: PresharedState
 ) -> Tuple[Optional[str], bool]:
     """Return the state of the agreement with one peer.
 
@@ -182,14 +274,24 @@ def agreement(
         The identity of the key to use (None before the agreement), and whether `wrap` or `unwrap`
         should run now.
     """
-    source = remote_wrap_key if provider else remote_wrapped
-    if not source:
+    first = theirs.wrap_key if provider else theirs.wrapped
+    second = (theirs.kem_key if provider else theirs.sealed) if hybrid else ""
+    if not first or (hybrid and not second):
         return None, False
-    current = state.usable and state.made_for == digest(source)
-    if provider:
-        current = current and bool(state.wrapped)
-        return (digest(state.wrapped) if current else None), not current
-    return (digest(source) if current else None), not current
+    current = state.usable and state.made_for == digest(_source(first, second))
+    if not provider:
+        return (_identity(first, second) if current else None), not current
+    current = current and bool(state.wrapped) and (bool(state.sealed) or not hybrid)
+    sealed = state.sealed if hybrid else ""
+    return (_identity(state.wrapped, sealed) if current else None), not current
+
+
+def _source(first: str, second: str) -> str:
+    return first + ("," + second if second else "")
+
+
+def _identity(wrapped: str, sealed: str) -> str:
+    return (HYBRID if sealed else "") + digest(_source(wrapped, sealed))
 
 
 def fetched(state: PresharedState) -> Optional[str]:

@@ -26,7 +26,7 @@ from vpnaas.params.intent import Intent, LinkParams, ManualPeer
 from vpnaas.params.monitoring import OFF, Monitoring
 from vpnaas.peers.admission import Admission, Context, Proof
 from vpnaas.peers.offer import Offer, Remote
-from vpnaas.peers.peer import Peer
+from vpnaas.peers.peer import Agreed, Peer
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step
@@ -174,7 +174,7 @@ class LinkInputs:
         applied: Sequence[Peer],
         manual: Sequence[ManualPeer] = (),
         own_keys: Sequence[str] = (),
-        preshared_ids: Optional[Mapping[str, Optional[str]]] = None,
+        agreed: Optional[Mapping[str, Agreed]] = None,
         proofs: Optional[Mapping[str, Proof]] = None,
     ) -> Context:
         """Return what the admission of peers is to know."""
@@ -186,7 +186,7 @@ class LinkInputs:
             manual=tuple(manual),
             applied=tuple(applied),
             own_keys=tuple(own_keys),
-            preshared_ids=preshared_ids or {},
+            agreed=agreed or {},
             refused=self.refused,
             elsewhere=self.elsewhere,
             proofs=proofs,

@@ -17,6 +17,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     """WireGuard with wg-quick: one interface per link."""
 
     name = WIREGUARD
+    renews = True
     tools = ("wg", "wg-quick")
     packages = ("wireguard-tools",)
     # WireGuard makes a new handshake after 120 s of use.

@@ -1,0 +1,142 @@
+"""A tunnel that needs a post-quantum preshared key, from VDUs that lack ML-KEM to a rotated key."""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import io
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e_basic import LINKS, SERVER, configure
+from e2e_support import BASIC, Lab, Service, Vnf, gone, scan
+from support.flow import Flow
+from vpnaas.vdu.programs.kem import FOLDER
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def quantum(lab: Lab) -> Iterator[Service]:
+    lab.onboard(*BASIC)
+    service = lab.create("quantum", "vpn_basic_ns", "vpn_basic_quantum")
+    yield service
+    gone(service)
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    """Return a tar of the current release of Python's cryptography, as text."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for file in importlib.metadata.files("cryptography") or ():
+            path = Path(str(file.locate()))
+            if "__pycache__" not in path.parts and ".." not in file.parts:
+                tar.add(path, arcname=str(file))
+    return base64.b64encode(packed.getvalue()).decode()
+
+
+def provide(vnf: Vnf, library: str) -> None:
+    """Give a VDU the library, as its image or Day-0 would. The backend of cffi is there."""
+    vnf.out("mkdir", "-p", FOLDER)
+    unpack = f"base64 -d | tar -xz -C {FOLDER}"
+    vnf.out("sh", "-c", unpack, input=library)
+
+
+def key(vnf: Vnf) -> str:
+    """Return the preshared key that the interface uses with its only peer, "" without a peer."""
+    shown = vnf.out("wg", "show", f"wg-{LINKS[vnf.index]}", "preshared-keys").split()
+    return shown[1] if shown else ""
+
+
+def told(vnf: Vnf) -> tuple[str, str, list[tuple[bool, bool]]]:
+    """Return state, reason, and of each peer whether it has a preshared key, and a hybrid one."""
+    link = vnf.status(LINKS[vnf.index])
+    peers = [(peer["preshared-key"], peer["post-quantum"]) for peer in link["peers"]]
+    return link["state"], link["reason"], peers
+
+
+def offered(service: Service) -> set[str]:
+    """Return the names of values in databags that are as long as those of ML-KEM."""
+    value = "vpnaas-[a-z-]*[^a-zA-Z0-9]{1,6}[A-Za-z0-9+/]{1400,}"
+    done = subprocess.run(
+        ["grep", "-rahoED", "skip", "--exclude-dir=disk", "-e", value, str(service.lab.home)],
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    return set(re.findall("vpnaas-([a-z]+-[a-z]+[a-z-]*)", done.stdout))
+
+
+def test_without_ml_kem_there_is_no_tunnel_and_a_reason(quantum: Service) -> None:
+    for vnf in (quantum["server"], quantum["client"]):
+        state, reason, peers = told(vnf)
+        assert (state, peers) == ("blocked", [])
+        assert "no post-quantum key: this VDU has no ML-KEM" in reason
+        assert key(vnf) == ""
+    assert not quantum["client"].pings(SERVER, tries=5)
+
+
+def test_both_vdus_hold_one_key_and_no_more_than_its_seal_travels(
+    quantum: Service, library: str
+) -> None:
+    server, client = quantum["server"], quantum["client"]
+    for vnf in (server, client):
+        provide(vnf, library)
+    for vnf in (server, client, server, client):
+        vnf.status(LINKS[vnf.index])  # The charm looks again, as by update-status.
+    assert client.pings(SERVER, tries=60)
+    assert key(server) == key(client) not in ("", "(none)")
+    for vnf in (server, client):
+        assert told(vnf)[0] == "up"
+        assert told(vnf)[2] == [(True, True)]
+    quantum.note_secrets()
+    secrets = quantum.lab.secrets.texts
+    assert {where.rpartition("/")[2] for where in secrets.values()} >= {"kem.key", "wrap.pem"}
+    assert key(client) in secrets
+    assert scan(quantum.lab, secrets) == []
+    assert offered(quantum) == {"kem-key", "sealed-preshared-key"}
+
+
+def test_a_rotation_makes_another_key_and_loses_nothing(quantum: Service) -> None:
+    server, client = quantum["server"], quantum["client"]
+    flow = Flow(client, server, SERVER, seconds=300, rate=50, size=64)
+    seen = {key(client)}
+    for vnf in (client, server):
+        vnf.action("rotate-keys", link=LINKS[vnf.index])
+        vnf.status(LINKS[vnf.index])
+        quantum.wait(
+            lambda: key(server) == key(client) not in seen, "both ends have another key", 60
+        )
+        seen.add(key(client))
+    flow.stop()
+    stream = flow.result()
+    assert stream.sent > 100 and stream.lost == 0, stream.summary()
+    assert told(client)[2] == [(True, True)]
+    quantum.note_secrets()
+    assert scan(quantum.lab, quantum.lab.secrets.texts) == []
+
+
+def test_where_it_is_preferred_the_other_end_may_lack_it_and_the_status_says_so(
+    quantum: Service,
+) -> None:
+    server, client = quantum["server"], quantum["client"]
+    before = key(server)
+    client.out("rm", "-r", FOLDER)
+    # Required: what runs keeps its key, and no lesser one takes its place.
+    for vnf in (client, server):
+        assert told(vnf)[0] == "blocked"
+        assert key(vnf) == before
+    assert client.pings(SERVER)
+    for vnf in (client, server):
+        configure(vnf, post_quantum="prefer")
+    for vnf in (server, client, server, client):
+        vnf.status(LINKS[vnf.index])
+    assert client.pings(SERVER, tries=60)
+    assert key(server) == key(client) not in ("", before)
+    state, reason, peers = told(server)
+    assert (state, peers) == ("up", [(True, False)])
+    assert "no post-quantum key" in reason and "its VDU has no ML-KEM" in reason
+    assert "this VDU has no ML-KEM" in told(client)[1]
