@@ -30,6 +30,14 @@ def answered(text: str) -> int:
     return int(count)
 
 
+PRIVATE = "10.44.0.2"
+#: As Day-0 of a cell's router has it: `site_subnets` and `site_nat`.
+TRANSLATE = (
+    "sh -c \"echo 'table ip site { chain after { type nat hook postrouting priority srcnat; "
+    f"ip saddr {PRIVATE}/30 snat to 10.60.0.1; }}; }}' | nft -f -\""
+)
+
+
 def pair(name: str, subnet: str, **options: str) -> Link:
     inner = {"left": f"{subnet}.1/24", "right": f"{subnet}.2/24"}
     return Link(name, inner, {key.replace("_", "-"): value for key, value in options.items()}, {})
@@ -208,12 +216,17 @@ def test_both_in_userspace(tmp_path: Path) -> None:
             ("pool-up", "right", ping(MME), False),
             ("pool-up-6", "right", ping(MME6), False),
             ("pool-down", "left", ping("10.60.0.1", "-I", MME), False),
+            # A box behind the cell has a private address, which no selector has.
+            ("private", "right", f"ip address add {PRIVATE}/32 dev lo", True),
+            ("nat-without", "right", ping(MME, "-I", PRIVATE), False),
+            ("translate", "right", TRANSLATE, True),
+            ("nat-before-ipsec", "right", ping(MME, "-I", PRIVATE), False),
         ],
     )
-    closed = {"nr-closed", "nr-closed-down"}
+    closed = {"nr-closed", "nr-closed-down", "nat-without"}
     pings = {label: answered(text) for label, text in told.items() if "packets transmitted" in text}
     assert pings == {label: 0 if label in closed else 5 for label in pings}
-    assert len(pings) == 8
+    assert len(pings) == 10
     assert made.count("not udp port 4500 and (net 10.0.0.0/8 or net 2001:db8::/32)") == 0
     assert made.count("udp port 4500") >= 50
 
