@@ -11,6 +11,7 @@ import pytest
 import yaml
 from oai import model, n3iwf, n3ue, nssai, plan, provision_5g, shown_5g, sql, units
 from oai.milenage import opc
+from oai.params import N3iwf, expect
 from oai.part import decode, disagreements, encode, of
 from oai_support import (
     AUTHORITY,
@@ -336,7 +337,8 @@ def test_a_change_of_translation_restarts_no_upf() -> None:
 def test_an_n3iwf_tells_where_it_is_and_whom_its_ues_have_to_trust() -> None:
     vdu, asked = Vdu(), function_state("n3iwf")
     vdu.uu = OWN
-    vdu.files[n3iwf.AUTHORITY] = x509.armour(AUTHORITY, x509.CERTIFICATE)
+    trust = n3iwf.files(expect(N3iwf, params("n3iwf")))[2]
+    vdu.files[trust] = x509.armour(AUTHORITY, x509.CERTIFICATE)
     outcome = reconcile(vdu, asked)
     assert outcome.uu == OWN
     assert outcome.part is not None

@@ -10,7 +10,7 @@ from vpnaas.params.fiveqi import TABLE
 from vpnaas.vdu.ssh import Vdu
 
 from . import amf, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, shown_5g, sql, values
-from .charm import NfCharm
+from .charm import ACTION_WAIT, NfCharm, Request
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm
 from .milenage import opc
 from .params import Amf, Equipment, N3iwf, N3ue, NrUe, Upf
@@ -253,6 +253,16 @@ class N3iwfCharm(NfCharm):
         with self._vdu() as vdu:
             results = vdu.execute(steps, exclusive=False)
         return dict(n3iwf.shown(asked, results), address=pdn.address(results) or None)
+
+    @action("set-nwu-certificate")
+    def _set_nwu_certificate(self, given: Params) -> Mapping[str, Any]:
+        asked = self._n3iwf()
+        with self._vdu() as vdu:
+            results = vdu.execute(n3iwf.request_steps(asked)).check()
+            brought = n3iwf.given_certificate(asked, given, results)
+            checked = vdu.execute(n3iwf.verify_steps(brought)).check()
+            vdu.execute(n3iwf.install_steps(asked, brought, checked)).check()
+        return self._reconcile_for(Request(restart=True, wait=ACTION_WAIT)).details
 
 
 class N3ueCharm(SessionsCharm):

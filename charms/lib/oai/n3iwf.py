@@ -1,17 +1,17 @@
 """Non-3GPP access: free5GC's N3IWF (TS 23.501 clause 6.2.9), for UEs in an untrusted Wi-Fi.
 
-Its certificate is of an authority that the VDU makes. UEs of the same service learn that authority
-by the relation, those outside get it from `show-config`.
+Its certificate is of an authority that the VDU makes, or of the operator's. UEs of the same service
+learn that authority by the relation, those outside get it from `show-nwu`.
 """
 
 import ipaddress
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError
 from vpnaas.base.fields import IPNetwork
-from vpnaas.vdu.steps import Results, Step, directory, read, run
+from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 
 from .model import TLS, Check, Container, Ends, File, Software, conf, first_peer
 from .params import N3iwf
@@ -30,6 +30,8 @@ TABLE = "osm_vpnaas_nf"
 AUTHORITY = TLS + "/n3iwf-ca.cert.pem"
 _AUTHORITY_KEY = TLS + "/n3iwf-ca.key.pem"
 _DAYS, _AUTHORITY_DAYS = "825", "3650"
+_CHECK = TLS + "/n3iwf-check"
+Given = Tuple[x509.Certificate, x509.Certificate]
 
 RULES = """table inet {table}
 delete table inet {table}
@@ -77,31 +79,14 @@ def certificate_steps(params: N3iwf) -> List[Step]:
     certificate fits in one packet of 1500 octets; many a Wi-Fi drops fragments.
     """
     name = fqdn(params.plmn)
-    certificate, key = _files(name)
+    certificate, key, trust = files(params)
     begin = ["openssl", "req", "-config", "/dev/null", "-x509", "-nodes"]
-    root = begin + [
-        "-newkey",
-        "rsa:3072",
-        "-keyout",
-        _AUTHORITY_KEY,
-        "-out",
-        AUTHORITY,
-        "-days",
-        _AUTHORITY_DAYS,
-    ]
-    root += ["-subj", "/CN=ca." + name, "-addext", "basicConstraints=critical,CA:TRUE,pathlen:0"]
+    root = begin + ["-newkey", "rsa:3072", "-keyout", _AUTHORITY_KEY, "-out", AUTHORITY]
+    root += ["-days", _AUTHORITY_DAYS, "-subj", "/CN=ca." + name]
+    root += ["-addext", "basicConstraints=critical,CA:TRUE,pathlen:0"]
     root += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
-    leaf = begin + [
-        "-newkey",
-        "rsa:2048",
-        "-CA",
-        AUTHORITY,
-        "-CAkey",
-        _AUTHORITY_KEY,
-        "-keyout",
-        key,
-    ]
-    leaf += ["-out", certificate, "-days", _DAYS, "-subj", "/CN=" + name]
+    leaf = begin + ["-newkey", "rsa:2048", "-keyout", key, "-out", certificate]
+    leaf += ["-CA", AUTHORITY, "-CAkey", _AUTHORITY_KEY, "-days", _DAYS, "-subj", "/CN=" + name]
     leaf += ["-addext", "basicConstraints=critical,CA:FALSE"]
     leaf += ["-addext", "keyUsage=critical,digitalSignature"]
     leaf += ["-addext", "subjectAltName=DNS:" + name]
@@ -109,12 +94,18 @@ def certificate_steps(params: N3iwf) -> List[Step]:
         directory("nf/tls", TLS, 0o700),
         run("nf/authority/make", *root, unless=AUTHORITY, timeout=120),
         run("nf/certificate/make", *leaf, unless=certificate, timeout=120),
-        read("nf/authority", AUTHORITY),
+        run("nf/trust/make", "cp", AUTHORITY, trust, unless=trust),
+        read("nf/authority", trust),
     ]
 
 
-def _files(name: str) -> Tuple[str, str]:
-    return "{}/{}.cert.pem".format(TLS, name), "{}/{}.key.pem".format(TLS, name)
+def files(params: N3iwf) -> Tuple[str, str, str]:
+    """Return the files of certificate and key, and of the authority that UEs have to trust.
+
+    They are those of a name: in another network there are others.
+    """
+    name = fqdn(params.plmn)
+    return tuple("{}/{}.{}.pem".format(TLS, name, kind) for kind in ("cert", "key", "ca"))  # type: ignore[return-value]
 
 
 def authority(results: Results) -> str:
@@ -124,6 +115,61 @@ def authority(results: Results) -> str:
         return x509.certificate("VDU", text).text if text else ""
     except InputError:
         return ""
+
+
+def request_steps(params: N3iwf) -> List[Step]:
+    """Return the steps that make the request for a certificate of another authority."""
+    name, (_, key, _) = fqdn(params.plmn), files(params)
+    command = ("openssl", "req", "-new", "-config", "/dev/null", "-key", key)
+    subject = ("-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name)
+    return [run("nf/request", *(command + subject)), run("nf/now", "date", "+%s")]
+
+
+def given_certificate(params: N3iwf, given: Mapping[str, Any], results: Results) -> Given:
+    """Return the certificate and the authority that an operator brings, after all checks but one.
+
+    Raises:
+        InputError: One of them does not fit; openssl has yet to check the signature.
+    """
+    where = "set-nwu-certificate: "
+    leaf = x509.certificate(where + "certificate", str(given.get("certificate", "")))
+    root = x509.authority(where + "ca-certificate", str(given.get("ca-certificate", "")))
+    own = x509.request("VDU", results.output("nf/request"))
+    x509.matching(where + "certificate", leaf, own.key, fqdn(params.plmn))
+    x509.in_force(where + "certificate", leaf, int(results.output("nf/now")))
+    return leaf, root
+
+
+def verify_steps(brought: Given) -> List[Step]:
+    """Return the steps that let openssl check the signature."""
+    leaf, root = brought
+    alone = ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null")
+    return [
+        write("nf/check/trust", _CHECK + "-ca.pem", root.pem, 0o600),
+        write("nf/check/text", _CHECK + ".pem", leaf.pem, 0o600),
+        run(
+            "nf/check",
+            *(alone + ("openssl", "verify", "-CAfile", _CHECK + "-ca.pem", _CHECK + ".pem")),
+            any_exit=True,
+        ),
+    ]
+
+
+def install_steps(params: N3iwf, brought: Given, results: Results) -> List[Step]:
+    """Return the steps that take them into use; the N3IWF reads them when it starts.
+
+    Raises:
+        InputError: The authority did not sign the certificate.
+    """
+    if results.exit_code("nf/check") != 0:
+        where = "set-nwu-certificate: certificate"
+        raise InputError(where, "openssl does not verify it", "one that ca-certificate signed")
+    certificate, _, trust = files(params)
+    leaf, root = brought
+    return [
+        write("nf/certificate/brought", certificate, leaf.pem, 0o600),
+        write("nf/trust/brought", trust, root.pem, 0o600),
+    ]
 
 
 def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
@@ -171,7 +217,7 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
     """Render everything; the address of the AMF is that of the related one."""
     amf = first_peer(ends, "n2")
     assert amf is not None  # noqa: S101 - the plan looks before
-    certificate, key = _files(fqdn(params.plmn))
+    certificate, key, trust = files(params)
     return Software(
         containers=(
             Container(
@@ -181,7 +227,7 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
                     (conf("n3iwfcfg.yaml"), HOME + "/config/n3iwfcfg.yaml"),
                     (key, HOME + "/cert/n3iwf.key"),
                     (certificate, HOME + "/cert/n3iwf.pem"),
-                    (AUTHORITY, HOME + "/cert/ca.pem"),
+                    (trust, HOME + "/cert/ca.pem"),
                 ),
                 entrypoint="./n3iwf",
                 workdir=HOME,
@@ -225,8 +271,8 @@ def connected(results: Results) -> List[Dict[str, str]]:
 
 def shown_steps(params: N3iwf) -> List[Step]:
     """Return the steps that read what UEs outside have to know, and the firewall's counters."""
-    return [
-        read("nf/authority", AUTHORITY),
+    return request_steps(params) + [
+        read("nf/authority", files(params)[2]),
         run("nf/counters", "nft", "-j", "list", "table", "inet", TABLE, any_exit=True),
     ]
 
@@ -236,6 +282,7 @@ def shown(params: N3iwf, results: Results) -> Dict[str, Any]:
     return {
         "name": fqdn(params.plmn),
         "ca-certificate": authority(results),
+        "request": results.output("nf/request"),
         "packets": _packets(results.output("nf/counters")),
     }
 

@@ -239,14 +239,32 @@ def test_another_authority_is_not_trusted(core: Service) -> None:
     wait(lambda: ready(ue), "the UE is back", LONG)
 
 
-def test_ipsec_on_its_links_is_refused_with_a_reason(core: Service) -> None:
-    """strongSwan and the N3IWF cannot have the same ports; what runs goes on."""
-    text = (core.lab.dist / "params/5gc_n3iwf.yaml").read_text(encoding="utf-8")
-    assert "vpn_technology: wireguard" in text
-    shown = core["n3iwf"].action("show-config")["parameters"]
-    with pytest.raises(ActionError, match="n3iwf-id: 70000"):
-        core["n3iwf"].action("configure-nf", **{**shown, "n3iwf-id": 70000})
+def test_a_number_that_does_not_fit_changes_nothing(core: Service) -> None:
+    given = core["n3iwf"].action("show-config")["parameters"]
+    with pytest.raises(ActionError, match="n3iwf-id"):
+        core["n3iwf"].action("configure-nf", **{**given, "n3iwf-id": 70000})
     assert pings(core, "1-000001") == 3
+
+
+def test_the_operator_s_authority_is_taken_and_the_ue_learns_it(
+    core: Service, tmp_path: Path
+) -> None:
+    n3iwf, ue = core["n3iwf"], core["ue"]
+    (tmp_path / "request.pem").write_text(n3iwf.action("show-nwu")["request"])
+    begin = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=operator"]
+    files = ["-keyout", "key.pem", "-out", "root.pem"]
+    sign = ["openssl", "x509", "-req", "-in", "request.pem", "-CA", "root.pem", "-CAkey", "key.pem"]
+    sign += ["-days", "9", "-copy_extensions", "copy", "-out", "leaf.pem"]
+    for argv in ([*begin, *files], sign):
+        subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    root, leaf = ((tmp_path / f"{name}.pem").read_text() for name in ("root", "leaf"))
+    with pytest.raises(ActionError, match="it is for another key"):
+        n3iwf.action("set-nwu-certificate", certificate=root, ca_certificate=root)
+    n3iwf.action("set-nwu-certificate", certificate=leaf, ca_certificate=root)
+    assert n3iwf.action("show-nwu")["ca-certificate"] in "".join(root.split())
+    trusted = "/etc/osm-vpnaas/nf/n3iwf-ca.pem"
+    wait(lambda: ue.out("cat", trusted) == root, "the UE knows the authority", LONG)
+    wait(lambda: pings(core, "2-000002", 1) == 1, "the UE is back", LONG)
 
 
 def test_keys_are_nowhere_but_on_their_vdus(core: Service) -> None:

@@ -1,0 +1,153 @@
+"""Certificates of an N3IWF: what openssl really makes of the steps, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from oai import n3iwf
+from oai.params import N3iwf, expect
+from oai_support import params
+from vpnaas.base.errors import InputError
+from vpnaas.vdu.steps import Results, Step
+
+NAME = "n3iwf.5gc.mnc088.mcc242.pub.3gppnetwork.org"
+PARAMS = expect(N3iwf, params("n3iwf"))
+
+
+class Here:
+    """Runs steps on this machine, with the VDU's files below a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def at(self, text: str) -> str:
+        return text.replace(n3iwf.TLS, str(self.root))
+
+    def execute(self, steps: list[Step]) -> Results:
+        found: dict[str, Any] = {}
+        for step in steps:
+            body = step.body
+            path = Path(self.at(body.get("path", "")))
+            if body["do"] == "read":
+                found[step.id] = {"text": path.read_text() if path.exists() else None}
+            elif body["do"] == "write":
+                path.write_text(body["text"])
+            elif body["do"] == "run" and not Path(self.at(body.get("unless") or "/none")).exists():
+                argv = [self.at(word) for word in body["argv"]]
+                done = subprocess.run(argv, capture_output=True, text=True, check=False)
+                assert done.returncode == 0 or body["any_exit"], done.stderr
+                found[step.id] = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+        return Results(found)
+
+    def text(self, file: str) -> str:
+        return Path(self.at(file)).read_text()
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
+    made = Here(tmp_path_factory.mktemp("tls"))
+    made.execute(n3iwf.certificate_steps(PARAMS))
+    return made
+
+
+def test_the_vdu_s_own_certificate_is_of_its_own_authority(here: Here) -> None:
+    before = [here.text(file) for file in n3iwf.files(PARAMS)]
+    results = here.execute(n3iwf.certificate_steps(PARAMS))
+    assert [here.text(file) for file in n3iwf.files(PARAMS)] == before, "made once"
+    leaf, root = (x509.load_pem_x509_certificate(before[at].encode()) for at in (0, 2))
+    leaf.verify_directly_issued_by(root)
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == [NAME]
+    assert n3iwf.authority(results)
+    # free5GC signs with RSA; IKE_AUTH's answer has to be one packet.
+    key = leaf.public_key()
+    assert isinstance(key, rsa.RSAPublicKey)
+    assert len(leaf.public_bytes(Encoding.DER)) + key.key_size // 8 < 1500 - 150
+
+
+class Authority:
+    """An operator's."""
+
+    def __init__(self) -> None:
+        self.key = rsa.generate_private_key(65537, 2048)
+        self.root = self.sign(None, "root", authority=True)
+
+    def sign(
+        self, request: str | None, name: str, days: int = 9, authority: bool = False
+    ) -> x509.Certificate:
+        key = self.key.public_key()
+        if request is not None:
+            found = x509.load_pem_x509_csr(request.encode()).public_key()
+            assert isinstance(found, rsa.RSAPublicKey)
+            key = found
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "root")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = datetime.datetime.now(datetime.UTC)
+        builder = x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
+        builder = builder.not_valid_before(now - datetime.timedelta(days=10))
+        builder = builder.not_valid_after(now + datetime.timedelta(days=days))
+        alternative = x509.SubjectAlternativeName([x509.DNSName(name)])
+        builder = builder.add_extension(alternative, False)
+        constraints = x509.BasicConstraints(authority, 0 if authority else None)
+        return builder.add_extension(constraints, True).sign(self.key, SHA256())
+
+
+def pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+@pytest.fixture(scope="module")
+def operator() -> Authority:
+    return Authority()
+
+
+def bring(here: Here, leaf: x509.Certificate, root: x509.Certificate) -> None:
+    given = {"certificate": pem(leaf), "ca-certificate": pem(root)}
+    results = here.execute(n3iwf.request_steps(PARAMS))
+    brought = n3iwf.given_certificate(PARAMS, given, results)
+    checked = here.execute(n3iwf.verify_steps(brought))
+    here.execute(n3iwf.install_steps(PARAMS, brought, checked))
+
+
+def asked(here: Here) -> str:
+    return here.execute(n3iwf.request_steps(PARAMS)).output("nf/request")
+
+
+def test_what_does_not_fit_changes_nothing(here: Here, operator: Authority) -> None:
+    before = [here.text(file) for file in n3iwf.files(PARAMS)]
+    good, other = operator.sign(asked(here), NAME), Authority()
+    for leaf, root, words in (
+        (operator.sign(None, NAME), operator.root, "certificate: it is for another key"),
+        (operator.sign(asked(here), "n3iwf.example"), operator.root, NAME),
+        (operator.sign(asked(here), NAME, days=-1), operator.root, "certificate: "),
+        (good, good, "ca-certificate: its key may not sign"),
+        (good, other.root, "certificate: openssl does not verify it"),
+    ):
+        with pytest.raises(InputError, match="set-nwu-certificate: ") as caught:
+            bring(here, leaf, root)
+        assert words in str(caught.value)
+    results = here.execute(n3iwf.request_steps(PARAMS))
+    with pytest.raises(InputError, match="set-nwu-certificate: certificate"):
+        n3iwf.given_certificate(PARAMS, {"certificate": "$(reboot)"}, results)
+    assert [here.text(file) for file in n3iwf.files(PARAMS)] == before
+
+
+def test_an_operator_s_certificate_is_taken_and_told(here: Here, operator: Authority) -> None:
+    _, key, _ = n3iwf.files(PARAMS)
+    private = here.text(key)
+    leaf = operator.sign(asked(here), NAME)
+    bring(here, leaf, operator.root)
+    results = here.execute(n3iwf.certificate_steps(PARAMS))
+    certificate, _, trust = (here.text(file) for file in n3iwf.files(PARAMS))
+    assert (certificate, here.text(key)) == (pem(leaf), private)
+    assert trust == pem(operator.root)
+    assert n3iwf.authority(results) in "".join(pem(operator.root).split())
