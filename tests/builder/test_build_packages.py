@@ -142,7 +142,7 @@ FIVE_QI = {
 
 def test_quality_of_service_of_the_templates_is_that_of_their_5qi(documents):
     templates = {n: d["nst"][0] for n, d in documents.items() if "nst" in d}
-    assert len(templates) == 11
+    assert len(templates) == 13
     for name, nst in templates.items():
         qos = nst["quality-of-service"]
         keys = ("resource-type", "priority-level", "packet-delay-budget", "packet-error-rate")
@@ -209,6 +209,13 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
         assert standby == (name == "secgw_vnf")
         if standby:
             assert set(charm.actions) >= {steps.pop()["name"]}
+        if charm.name == "access":
+            last = steps.pop()
+            assert last["name"] == "configure-access"
+            assert {p["name"]: p["value"] for p in last["parameter"]} == {
+                "data-interface": "ens5",
+                "data-nat": "<access_data_nat>",
+            }
         assert {step["name"] for step in steps[1:]} == ({"configure"} if charm.links else set())
         known = charm.actions["configure"]["params"] if charm.links else {}
         for step in steps:
@@ -232,7 +239,7 @@ def test_initial_primitives_log_in_first_and_then_set_each_link_once(documents, 
 GATEWAYS = (
     *("vpn_endpoint_vnf", "secgw_vnf", "cell_vnf", "sitegw_vnf"),
     *("small_cell_gw_vnf", "nr_cell_vnf", "lte_cell_vnf"),
-    *("enb_backhaul_vnf", "mme_trusted_vnf", "spgwu_trusted_vnf"),
+    *("enb_backhaul_vnf", "mme_trusted_vnf", "spgwu_trusted_vnf", "access_vnf"),
 )
 
 
