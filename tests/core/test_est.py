@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import authority as made
@@ -204,6 +205,11 @@ class Cell:
         self.request(key_file(LINK), request_file(LINK))
         self.request(next_key_file(LINK), next_request_file(LINK))
 
+    def brought(self) -> list[x509.Certificate]:
+        """Return the intermediate authorities that an enrolment brought."""
+        texts = x509.bundle(self.at(cmp.chain_file(LINK)).read_text())
+        return [x509.certificate("", text) for text in texts]
+
     def at(self, path: str) -> Path:
         return Path(moved(path, self.folder, "vdu"))
 
@@ -214,10 +220,12 @@ class Cell:
             "/CN=s6a-1", "-addext", "subjectAltName=DNS:s6a-1", "-out", str(self.at(path)),
         )  # fmt: skip
 
-    def enrol(self, server: str = "", root: str = "root", own: str = "") -> tuple[str, str]:
+    def enrol(
+        self, server: str = "", root: str = "root", own: str = "", enrol: Any = est.enrol
+    ) -> tuple[str, str]:
         """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
         words = {"server": server or self.server, "ca-certificate": self.ca.text(f"{root}.pem")}
-        steps = [s.to_json() for s in est.enrol(LINK, "s6a-1", Enrolment.parse(words), own)]
+        steps = [s.to_json() for s in enrol(LINK, "s6a-1", Enrolment.parse(words), own)]
         for step in steps:
             for name, value in step.items():
                 if isinstance(value, str):
@@ -233,16 +241,24 @@ class Cell:
         )
 
 
+def reached(server: str) -> None:
+    """Wait until a server takes connections."""
+    host, _, port = server.partition(":")
+    until = time.monotonic() + 20
+    while True:
+        with socket.socket() as probe:
+            if not probe.connect_ex((host, int(port))):
+                return
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     cell = Cell(tmp_path_factory.mktemp("est"))
     program = Path(made.__file__).with_name("operator_ca.py")
     with subprocess.Popen([sys.executable, str(program), str(cell.ca.folder), "serve"]) as server:
-        host, _, port = cell.server.partition(":")
-        until = time.monotonic() + 20
-        while socket.socket().connect_ex((host, int(port))):
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        reached(cell.server)
         yield cell
         server.terminate()
 
@@ -252,9 +268,7 @@ def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(cell: Cell) -> None:
     assert refusal == ""
     first = x509.certificate("", text)
     assert first.names == ("s6a-1",)
-    brought = [x509.certificate("", one) for one in x509.bundle(
-        cell.at(cmp.chain_file(LINK)).read_text())]  # fmt: skip
-    assert x509.path_to(x509.authority("", cell.ca.text("root.pem")), first, brought)
+    assert x509.path_to(x509.authority("", cell.ca.text("root.pem")), first, cell.brought())
     own = cell.at("/etc/osm-vpnaas/own.crt")
     own.write_text(text)
     text, refusal = cell.enrol(own=str(own))
@@ -322,3 +336,27 @@ def test_a_request_that_another_key_signed_is_refused_by_the_server(cell: Cell) 
         path.write_text(good)
     assert text == ""
     assert "simpleenroll: HTTP 403" in refusal
+
+
+def test_cmp_brings_the_intermediate_authorities_too(cell: Cell) -> None:
+    """openssl's mock server, whose own certificate is of the issuing authority as well."""
+    ca = cell.ca
+    (ca.folder / "new.crt").write_bytes(ca.sign(cell.at(request_file(LINK)).read_bytes()))
+    words = [
+        "openssl", "cmp", "-config", "", "-port", "0", "-srv_cert", "tls.pem", "-srv_key",
+        "tls.key", "-srv_trusted", "vendor.pem", "-srv_untrusted", "issuing.pem", "-rsp_cert",
+        "new.crt", "-rsp_extracerts", "issuing.pem",
+    ]  # fmt: skip
+    with subprocess.Popen(
+        words, cwd=ca.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            line = next(line for line in server.stdout if line.startswith("ACCEPT"))
+            port = line.split()[1].rpartition(":")[2]
+            text, refusal = cell.enrol(f"127.0.0.1:{port}", enrol=cmp.enrol)
+        finally:
+            server.kill()
+    assert refusal == ""
+    root = x509.authority("", ca.text("root.pem"))
+    assert x509.path_to(root, x509.certificate("", text), cell.brought())
