@@ -168,6 +168,25 @@ def test_the_operator_says_whether_revocation_must_be_known(word, line):
     assert f"revocation = {line}\n" in mme.vdu.files["/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"]
 
 
+@pytest.mark.parametrize(
+    ("chain", "problem"),
+    [
+        ("MIIB", "intermediate-certificates: not a certificate"),
+        (None, "7 are too many; allowed: 6"),
+    ],
+)
+def test_a_chain_out_of_form_is_refused_and_the_tunnel_stays(chain, problem):
+    ca = Ca()
+    juju, hss, mme = enrolled(ca)
+    (before,) = hss.vdu.charon.sas
+    (relation,) = juju.relations
+    text = x509.certificate("", ca.issuing).text
+    relation.ends["mme"]["vpnaas-intermediate-certificates"] = chain or ",".join([text] * 7)
+    hss.reconcile()
+    assert problem in hss.plans[LINK].problems[0]
+    assert hss.vdu.charon.sas == [before]
+
+
 def test_est_has_no_recipient():
     juju, hss, mme, _ = pair("ipsec", credentials="est")
     params = {"server": "ca:1", "ca-certificate": Ca().root, "recipient": "/CN=ra"}

@@ -27,6 +27,8 @@ _PUBLIC, _SEALED = 1184, 1120
 """Bytes of an ML-KEM-768 public key (FIPS 203), and of a ciphertext with its check value."""
 MAX_KEYS = 4
 MAX_VALUE = 4096
+MAX_BETWEEN = 2 * x509.MAX_CHAIN
+"""Intermediate authorities: of the certificate in use, and of the next one."""
 
 
 @attr.frozen
@@ -176,7 +178,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
 
     def text(key: str) -> str:
         value = bag.get(PREFIX + key, "")
-        most = MAX_VALUE * (x509.MAX_CHAIN if key == _CHAIN else 1)
+        most = MAX_VALUE * (MAX_BETWEEN if key == _CHAIN else 1)
         if len(value) > most:
             raise InputError(at(key), "value is too long", "{} characters".format(most))
         return fields.string(at(key), value)
@@ -260,12 +262,15 @@ def _certificates(
     ):
         if value:
             x509.matching(at(key), x509.certificate(at(key), value), public, keys.identity)
+    between = [part for part in certs.chain.split(",") if part]
+    if len(between) > MAX_BETWEEN:
+        raise InputError(at(_CHAIN), "{} are too many".format(len(between)), str(MAX_BETWEEN))
     if certs.authority:
         x509.authority(at("ca-certificate"), certs.authority)
     for key, value in (
         ("issued-certificate", certs.issued),
         ("next-issued-certificate", certs.next_issued),
-        *((_CHAIN, part) for part in certs.chain.split(",")),
+        *((_CHAIN, part) for part in between),
     ):
         if value:
             x509.certificate(at(key), value)

@@ -20,7 +20,7 @@ from vpnaas.base.links import PROVIDER, directory
 from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CERTIFIED, CMP, ENROLLED, EST, OPERATED
-from vpnaas.peers.offer import CertOffer, Offer
+from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, Offer
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import cmp, est
 from vpnaas.tunnels.ipsec.authority import Entry
@@ -67,10 +67,6 @@ def trust_file(link: str, slot: str = "") -> str:
 def chain_file(link: str, index: int) -> str:
     """Return an intermediate authority of an operator's, which strongSwan sends along."""
     return "/etc/swanctl/x509ca/osm-vpnaas-{}-chain-{}.pem".format(link, index)
-
-
-MAX_FILES = 2 * x509.MAX_CHAIN
-"""Intermediate authorities on the VDU: of the certificate in use, and of the next one."""
 
 
 def root_file(link: str, kind: str) -> str:
@@ -149,7 +145,7 @@ def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
         steps.append(read(at + "/root", root_file(link, kind)))
         steps.append(read(at + "/next", next_file(link)))
     if kind == OPERATOR:
-        for index in range(MAX_FILES):
+        for index in range(MAX_BETWEEN):
             steps.append(read("{}/chain/{}".format(at, index), chain_file(link, index)))
         steps.append(read(at + "/brought", cmp.chain_file(link)))
     if prefix and server_of(charm_state, link) is not None:
@@ -211,7 +207,7 @@ def parse(charm_state: CharmState, link: str, results: Results, prefix: str = ""
         pin = read_certificate(results.text("{}/pin/{}".format(at, digest(key))))
         if pin is not None:
             pins[digest(key)] = pin
-    installed = tuple(results.text("{}/chain/{}".format(at, index)) for index in range(MAX_FILES))
+    installed = tuple(results.text("{}/chain/{}".format(at, index)) for index in range(MAX_BETWEEN))
     return Held(
         root=read_certificate(results.text(at + "/root")),
         request=read_request(results.text(at + "/request")),

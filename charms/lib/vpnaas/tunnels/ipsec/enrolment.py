@@ -7,13 +7,12 @@ import attr
 from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.x509 import Certificate
-from vpnaas.peers.offer import CertOffer, Offer, Remote
+from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, Offer, Remote
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Issue
 from vpnaas.tunnels.ipsec.certificates import (
     AUTHORITY,
-    MAX_FILES,
     OPERATOR,
     SUBJECT,
     Held,
@@ -63,7 +62,7 @@ def steps_to(
         wanted[trust_file(link)] = root.pem
         if kind == OPERATOR:
             wanted[root_file(link, kind)] = root.pem
-            for index, between in enumerate(validated.chain[:MAX_FILES]):
+            for index, between in enumerate(validated.chain[:MAX_BETWEEN]):
                 wanted[chain_file(link, index)] = between.pem
             for own, path in (
                 (validated.own.get(""), own_file(link)),
