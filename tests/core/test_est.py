@@ -6,8 +6,10 @@ import base64
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from vpnaas.extras.certificate_actions import given
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.tunnels.ipsec import certificates, cmp, est
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
-from vpnaas.vdu.programs import agent
+from vpnaas.vdu.programs import agent, source
 from vpnaas.vdu.steps import Results
 
 LINK = "s6a"
@@ -379,3 +381,21 @@ def test_cmp_brings_the_intermediate_authorities_too(cell: Cell) -> None:
     assert refusal == ""
     root = x509.authority("", ca.text("root.pem"))
     assert x509.path_to(root, x509.certificate("", text), cell.brought())
+
+
+def test_a_server_that_drips_is_given_up(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection and sends a byte now and then, so that no single read is late."""
+    monkeypatch.setattr(est, "source", lambda name: source(name).replace("ONDS = 45", "ONDS = 2"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            taken, _ = server.accept()
+            with taken, suppress(OSError):
+                for _ in range(100):
+                    taken.sendall(b"\x16")
+                    time.sleep(0.5)
+
+        threading.Thread(target=drip, daemon=True).start()
+        text, refusal = cell.enrol(f"127.0.0.1:{server.getsockname()[1]}")
+    assert text == ""
+    assert refusal == "the server did not end within 2 s"

@@ -13,6 +13,7 @@ import binascii
 import http.client
 import os
 import re
+import signal
 import ssl
 import subprocess
 import sys
@@ -20,6 +21,8 @@ import tempfile
 from typing import List, Tuple
 
 SECONDS = 10
+MOST_SECONDS = 45
+"""For all of it, however slowly a server answers."""
 MOST = 1 << 18
 """Bytes of an answer."""
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.S)
@@ -121,8 +124,14 @@ def _put(path: str, text: str) -> None:
     os.replace(path + ".new", path)
 
 
+def _late(*_: object) -> None:
+    raise EstError("the server did not end within {} s".format(MOST_SECONDS))
+
+
 def main(words: List[str]) -> int:
     """Enrol; return an exit code."""
+    signal.signal(signal.SIGALRM, _late)
+    signal.alarm(MOST_SECONDS)
     try:
         issued, behind = enrol(words)
     except (EstError, OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
@@ -130,6 +139,7 @@ def main(words: List[str]) -> int:
         reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
         sys.stderr.write("{}\n".format(" ".join(str(reason).split())[:200]))
         return 1
+    signal.alarm(0)
     _put(words[7], behind)
     _put(words[6], issued)
     return 0

@@ -15,11 +15,14 @@ import http.client
 import json
 import os
 import re
+import signal
 import ssl
 import sys
 from typing import Any, Dict, Tuple
 
 SECONDS = 10
+MOST_SECONDS = 45
+"""For all of it, however slowly a store answers."""
 MOST = 1 << 20
 Json = Dict[str, Any]
 
@@ -124,17 +127,25 @@ def _put(path: str, text: str) -> None:
     os.replace(path + ".new", path)
 
 
+def _late(*_: object) -> None:
+    raise StoreError("the store did not end within {} s".format(MOST_SECONDS))
+
+
 def main() -> int:
     """Do one request; return an exit code."""
+    signal.signal(signal.SIGALRM, _late)
+    signal.alarm(MOST_SECONDS)
     request = json.loads(sys.stdin.read())
     file = request["file"]
     try:
         values, version = fetch(request)
     except StoreError as error:
+        signal.alarm(0)
         told = "".join(c if " " <= c <= "~" else " " for c in str(error))[:400]
         _put(file + ".state", told)
         sys.stderr.write(told + "\n")
         return 1
+    signal.alarm(0)
     text = json.dumps(values, sort_keys=True)
     if request["text"]:
         (text,) = values.values()
