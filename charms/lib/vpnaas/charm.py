@@ -158,7 +158,9 @@ class VnfCharm(ExperimentingCharm):
         self._one_link(params)
         peer = manual_peer(params)
         outcome = self._change_intent(self._intent().with_peer(peer), unless_admitted(peer))
-        view = self._view(outcome, frozenset([peer.link]), peer.name)[peer.link]
+        # One whose key is still to be fetched is not among the peers yet.
+        shown = "all" if peer.stored else peer.name
+        view = self._view(outcome, frozenset([peer.link]), shown)[peer.link]
         # What the administrator of the other end has to enter there.
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
         told = dict({key: view[key] for key in keys if key in view}, added=peer.name)

@@ -390,6 +390,10 @@ def secret_files(vnf: Vnf) -> dict[str, str]:
     return {path: vnf.out("cat", path).strip() for path in listed.stdout.split()}
 
 
+EC_KEY = bytes.fromhex("2a8648ce3d0201")
+"""What says that a key is of an elliptic curve (RFC 5480 section 2.1.1)."""
+
+
 def scan(lab: Lab, needles: Mapping[str, str]) -> list[str]:
     """Return the files of a lab that hold one of the texts; the VDUs' own disks are left out.
 
@@ -399,6 +403,8 @@ def scan(lab: Lab, needles: Mapping[str, str]) -> list[str]:
     forms = set()
     for text in needles:
         lines = [line for line in text.splitlines() if line and not line.startswith("-----")]
+        if lines and EC_KEY in base64.b64decode(lines[0][: len(lines[0]) // 4 * 4]):
+            lines = lines[:2]  # What follows is the public key, as certificates have it.
         forms.update(line.rstrip("=") for line in lines if len(line.rstrip("=")) >= 32)
         if len(lines) == 1:
             forms.add(base64.b64decode(text).hex())
