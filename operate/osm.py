@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,23 @@ INSTANCES = "/nslcm/v1/ns_instances"
 VIMS = "/admin/v1/vim_accounts"
 
 
+SILENCE = 10.0
+"""Seconds after which one is told what goes on."""
+
+
 class Osm:
     """What an operator does with an OSM."""
 
-    def __init__(self, nbi: Nbi, limit: float = 3600.0) -> None:
-        """Use a session; an operation may take ``limit`` seconds."""
+    def __init__(
+        self, nbi: Nbi, limit: float = 3600.0, tell: Callable[[str], object] = lambda _: None
+    ) -> None:
+        """Use a session; an operation may take ``limit`` seconds.
+
+        ``tell`` gets a line every ten seconds of an operation, with the stage that OSM names.
+        """
         self.nbi = nbi
         self.limit = limit
+        self.tell = tell
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -70,7 +80,8 @@ class Osm:
         Raises:
             OperateError: it failed, or is not done in time.
         """
-        deadline = time.monotonic() + self.limit
+        started = told = time.monotonic()
+        deadline = started + self.limit
         while True:
             try:
                 operation: Document = self.nbi.get(f"{place}/{key}")
@@ -88,6 +99,10 @@ class Osm:
                 raise OperateError(
                     f"{operation.get('stage') or key} is not done after {self.limit:.0f} s"
                 )
+            now = time.monotonic()
+            if now - told >= SILENCE:
+                told = now
+                self.tell(f"{now - started:.0f} s: {operation.get('stage') or 'in progress'}")
             time.sleep(self.nbi.pause)
 
     def start(self, service: str, member: str, primitive: str, params: Mapping[str, Any]) -> str:

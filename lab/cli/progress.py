@@ -14,6 +14,8 @@ from rich.text import Text
 from lab.records.journal import Event, Tail
 
 _POLL = 0.1
+_SILENCE = 10.0
+"""Seconds after which a watcher is told again what goes on, though nothing new has happened."""
 _STYLE = {"active": "green", "blocked": "yellow", "error": "red", "BROKEN": "red"}
 
 
@@ -35,6 +37,13 @@ class Board:
     rows: dict[str, _Row] = field(default_factory=dict)
     relations: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    seconds: int = 0
+    """Since the operation is watched, as far as that was told."""
+
+    def after(self, seconds: float) -> str:
+        """Note how long it takes; return a line for a log that says so."""
+        self.seconds = int(seconds)
+        return f"{self.seconds} s: {self.stage or 'waiting for the worker'}"
 
     def feed(self, event: Event) -> str | None:
         """Take an event in; return it as a line for a log, ``None`` if it says nothing new."""
@@ -71,9 +80,10 @@ class Board:
 
     def table(self) -> Table | Text:
         """Return what a terminal shows: a table, or only the stage while there are no rows."""
+        title = f"{self.stage} ({self.seconds} s)" if self.seconds else self.stage
         if not self.rows:
-            return Text(self.stage)
-        table = Table(title=self.stage, title_justify="left", expand=False)
+            return Text(title)
+        table = Table(title=title, title_justify="left", expand=False)
         for heading in ("VNF", "VM", "charm", "primitives"):
             table.add_column(heading, overflow="ellipsis", no_wrap=True)
         for subject in sorted(self.rows):
@@ -113,20 +123,32 @@ def watch(
     """
     board = Board()
     if not console.is_terminal:
-        return _follow(tail, alive, timeout, until, lambda event: _print(console, board, event))
+
+        def show(line: str | None) -> bool:
+            if line is not None:
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+            return line is not None
+
+        return _follow(
+            tail,
+            alive,
+            timeout,
+            until,
+            lambda event: show(board.feed(event)),
+            lambda seconds: show(board.after(seconds)),
+        )
     with Live(board.table(), console=console, refresh_per_second=8) as live:
 
-        def draw(event: Event) -> None:
+        def draw(event: Event) -> bool:
             board.feed(event)
             live.update(board.table())
+            return False
 
-        return _follow(tail, alive, timeout, until, draw)
+        def tick(seconds: float) -> object:
+            board.after(seconds)
+            return live.update(board.table())
 
-
-def _print(console: Console, board: Board, event: Event) -> None:
-    line = board.feed(event)
-    if line is not None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return _follow(tail, alive, timeout, until, draw, tick)
 
 
 def _follow(
@@ -134,20 +156,28 @@ def _follow(
     alive: Callable[[], bool],
     timeout: float | None,
     until: str,
-    show: Callable[[Event], None],
+    show: Callable[[Event], bool],
+    tick: Callable[[float], object],
 ) -> Outcome:
-    deadline = None if timeout is None else time.monotonic() + timeout
+    """Follow events; ``show`` says whether one was news, ``tick`` is called in long silence."""
+    started = told = time.monotonic()
+    deadline = None if timeout is None else started + timeout
     outcome = Outcome(None)
     while True:
         running = alive()  # checked before reading, so that its last lines are still read
         for event in tail.new_events():
-            show(event)
+            if show(event):
+                told = time.monotonic()
             if event["kind"] == "end":
                 outcome = Outcome(event["state"], event.get("detail"))
             if event["kind"] == until:
                 return outcome
         if not running:
             return outcome if outcome.state else Outcome("FAILED", lost=True)
-        if deadline is not None and time.monotonic() > deadline:
+        now = time.monotonic()
+        if deadline is not None and now > deadline:
             return outcome
+        if now - told >= _SILENCE:
+            told = now
+            tick(now - started)
         time.sleep(_POLL)

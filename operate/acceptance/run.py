@@ -82,7 +82,7 @@ class Acceptance:
     @property
     def osm(self) -> Osm:
         """What is ordered over the session."""
-        return Osm(self.nbi, self.limit)
+        return Osm(self.nbi, self.limit, lambda line: self.report.say(f"        {line}"))
 
     def run(self, user: str, password: str, project: str, with_slice: bool) -> bool:
         """Do everything; say whether nothing failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import click
 import pytest
+from rich.console import Console
 
-from lab.cli import watching
+from lab.cli import progress, watching
 from lab.cli.commands import cli
+from lab.records.journal import Journal, Tail
 
 PROGRAMS = (
     "lab.cli.commands",
@@ -78,6 +81,24 @@ def test_watched_verb_is_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(shown) == 3
     verb.main([], standalone_mode=False)
     assert len(shown) == 4
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_long_silence_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    """An operation in which nothing happens for long does not look dead."""
+    monkeypatch.setattr(progress, "_SILENCE", 0.3)
+    journal = Journal(tmp_path / "events")
+    tail = Tail(tmp_path / "events")
+    journal.write("stage", "ns", "Stage 2/5: deployment")
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=80)
+    outcome = progress.watch(tail, lambda: True, console, timeout=1.5)
+    assert outcome.state is None
+    told = out.getvalue().count("1 s: Stage 2/5: deployment")
+    assert ("(1 s)" in out.getvalue()) if terminal else told >= 1
+    assert terminal or out.getvalue().count("Stage 2/5") >= 3
 
 
 def test_log_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

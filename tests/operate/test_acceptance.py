@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -287,6 +288,29 @@ def test_primitive_that_fails(engine: Engine, site: Site, dist: Path, outcome: O
     assert command.startswith("juju debug-log -m ")
     assert "revoke-peer" in outcome.pressed  # the others are pressed all the same
     nothing_left(engine)
+
+
+def test_long_operation_is_told(
+    engine: Engine, site: Site, dist: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service takes minutes; its stage is shown all the while."""
+    refuse(outcome)
+    monkeypatch.setattr("operate.osm.SILENCE", 0.0)
+    ended: list[str] = []
+
+    def end(store: Store, operation: Document, reason: str, detail: Any) -> None:
+        if operation["lcmOperationType"] == "instantiate":
+            later = threading.Timer(0.3, Outcome._end, (outcome, store, operation, reason, detail))
+            later.start()
+            ended.append(operation["_id"])
+            return
+        Outcome._end(outcome, store, operation, reason, detail)
+
+    monkeypatch.setattr(outcome, "_end", end)
+    monkeypatch.setattr(jobs, "alive", lambda operation: operation["_id"] in ended)
+    result = accept(site, dist)
+    assert result.report.passed, result.lines
+    assert "        0 s: in progress" in result.lines
 
 
 class Breaking:
