@@ -1,6 +1,7 @@
 """A service from its VIM account to its deletion, by clients of OSM over HTTPS.
 
-Once by requests as osmclient makes them; once by the osmclient that is installed, where one is.
+Once by requests as osmclient makes them; once by each osmclient that OSMCLIENT names (paths of the
+command `osm`, as in PATH), or by the one that is installed. Seen with those of 2020 and 2023.
 """
 
 from __future__ import annotations
@@ -61,54 +62,121 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             clean(home)
 
 
-@pytest.fixture(scope="module")
-def osm(server: Server) -> list[str]:
-    """The command line of an osmclient, in this server's direction."""
-    program = os.environ.get("OSMCLIENT") or shutil.which("osm")
-    if program is None:
+def programs() -> list[str]:
+    named = [path for path in os.environ.get("OSMCLIENT", "").split(os.pathsep) if path]
+    return named or [shutil.which("osm") or ""]
+
+
+@dataclass(frozen=True)
+class Osmclient:
+    """The command line of an osmclient, in a server's direction."""
+
+    words: list[str]
+    commands: str
+    """What its help lists: older ones have fewer."""
+
+    def ask(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        argv = [*self.words, *map(str, words)]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+
+    def run(self, *words: str | Path) -> str:
+        done = self.ask(*words)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def refused(self, *words: str | Path) -> str:
+        done = self.ask(*words)
+        assert done.returncode != 0, (words, done.stdout)
+        return done.stdout + done.stderr
+
+    def ids(self, *words: str) -> list[str]:
+        """Return the ids in a list."""
+        return re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", self.run(*words))
+
+    def has(self, command: str) -> bool:
+        return f"  {command} " in self.commands
+
+
+@pytest.fixture(scope="module", params=programs())
+def osm(server: Server, request: pytest.FixtureRequest) -> Osmclient:
+    program = request.param
+    if not program:
         pytest.skip("no osmclient is installed, and OSMCLIENT names none")
     told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
     if "--hostname" not in told.stdout:
         pytest.skip(f"{program} is no osmclient")
     where = f"127.0.0.1:{server.port}"
-    return [program, "--hostname", where, "--password", PASSWORD]
-
-
-def run(osm: list[str], *words: str | Path) -> str:
-    done = subprocess.run(
-        [*osm, *map(str, words)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, (words, done.stdout, done.stderr)
-    return done.stdout
+    return Osmclient([program, "--hostname", where, "--password", PASSWORD], told.stdout)
 
 
 ACCESS = ["--user", "u", "--password", "p", "--tenant", "t", "--auth_url", "http://127.0.0.1/v3"]
+VCA = ["--endpoints", "192.0.2.1:17070", "--user", "u", "--secret", "s", "--cacert", "PEM"]
+VCA += ["--lxd-cloud", "c", "--lxd-credentials", "c", "--k8s-cloud", "k", "--k8s-credentials", "k"]
+LISTS = ("wim-list", "sdnc-list", "k8scluster-list", "repo-list", "pdu-list", "alarm-list")
 
 
-def test_osmclient(osm: list[str], dist: Path) -> None:
-    run(osm, "vim-create", "--name", "north", "--account_type", "openstack", *ACCESS, "--wait")
-    assert "ENABLED" in run(osm, "vim-list", "--long")
-    run(osm, "vnfpkg-create", dist / "vpn_endpoint_vnf.tar.gz")
-    again = [*osm, "vnfpkg-create", str(dist / "vpn_endpoint_vnf.tar.gz")]
-    refused = subprocess.run(again, capture_output=True, text=True, check=False)
-    assert refused.returncode != 0
-    assert "already exists for this project" in refused.stdout + refused.stderr
-    run(osm, "nspkg-create", dist / "vpn_basic_ns.tar.gz")
+def test_osmclient_lists(osm: Osmclient) -> None:
+    for command in LISTS:
+        if osm.has(command):
+            assert osm.ids(command) == []
+    for command in ("project-list", "user-list"):
+        assert "admin" in osm.run(command)
+    assert "system_admin" in osm.run("role-list")
+    if osm.has("vca-list"):
+        assert "lab" in osm.run("vca-list")
+        osm.run("vca-add", "osm-vca", *VCA)
+        assert "osm-vca" in osm.run("vca-list", "--long")
+        assert "already exists" in osm.refused("vca-add", "osm-vca", *VCA)
+        osm.run("vca-show", "osm-vca")
+        osm.run("vca-update", "osm-vca", "--secret", "t")
+        osm.run("vca-delete", "osm-vca")
+        assert "osm-vca" not in osm.run("vca-list")
+
+
+def test_osmclient(osm: Osmclient, dist: Path) -> None:
+    osm.run("vim-create", "--name", "north", "--account_type", "openstack", *ACCESS, "--wait")
+    assert "ENABLED" in osm.run("vim-list", "--long")
+    osm.run("vim-update", "north", "--description", "of the north")
+    assert "of the north" in osm.run("vim-show", "north")
+    package = dist / "vpn_endpoint_vnf.tar.gz"
+    osm.run("vnfpkg-create", package)
+    assert "already exists for this project" in osm.refused("vnfpkg-create", package)
+    [vnfd] = osm.ids("vnfpkg-list")
+    osm.run("nspkg-create", dist / "vpn_basic_ns.tar.gz")
+    osm.run("nspkg-update", "--content", dist / "vpn_basic_ns.tar.gz", "vpn_basic_ns")
+    assert "vpn_endpoint_vnf" in osm.run("nspkg-show", "vpn_basic_ns", "--literal")
     params = dist / "params" / "vpn_basic.yaml"
     made = ("--ns_name", "vpn", "--nsd_name", "vpn_basic_ns", "--vim_account", "north")
-    run(osm, "ns-create", *made, "--config_file", params, "--wait")
-    assert "READY" in run(osm, "ns-list", "--long")
-    action = ("--vnf_name", "server", "--action_name", "show-status", "--wait")
-    identity = run(osm, "ns-action", "vpn", *action).strip().splitlines()[-1]
-    assert "vpn-server" in run(osm, "ns-op-show", identity)
-    assert "instantiate" in run(osm, "ns-op-list", "vpn", "--long")
-    assert "server" in run(osm, "vnf-list", "--ns", "vpn")
-    run(osm, "ns-delete", "vpn", "--wait")
-    assert " vpn " not in run(osm, "ns-list")
-    run(osm, "nspkg-delete", "vpn_basic_ns")
-    [vnfd] = re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", run(osm, "vnfpkg-list"))
-    run(osm, "vnfpkg-delete", vnfd)
-    run(osm, "vim-delete", "north", "--wait")
+    osm.run("ns-create", *made, "--config_file", params, "--wait")
+    assert "READY" in osm.run("ns-list", "--long")
+    assert "vpn_basic_ns" in osm.run("ns-show", "vpn", "--literal")
+    action = ("--vnf_name", "server", "--action_name")
+    identity = osm.run("ns-action", "vpn", *action, "show-status", "--wait").split()[-1]
+    assert "vpn-server" in osm.run("ns-op-show", identity)
+    assert "no-such" in osm.refused("ns-action", "vpn", *action, "no-such", "--wait")
+    assert "instantiate" in osm.run("ns-op-list", "vpn", "--long")
+    assert "server" in osm.run("vnf-list", "--ns", "vpn")
+    scaling = ("vnf-scale", "vpn", "server", "--scaling-group", "x", "--wait")
+    assert "is not present at vnf" in osm.refused(*scaling)
+    [vnf, *_] = osm.ids("vnf-list", "--ns", "vpn", "--filter", "member-vnf-index-ref=client")
+    assert "client" in osm.run("vnf-show", vnf)
+    if osm.has("ns-heal"):
+        osm.run("ns-heal", "vpn", "--vnf", vnf, "--wait")
+        change = f"{{changeVnfPackageData: [{{vnfInstanceId: {vnf}, vnfdId: {vnfd}}}]}}"
+        update = ("ns-update", "vpn", "--updatetype", "CHANGE_VNFPKG")
+        osm.run(*update, "--config", change, "--wait")
+    osm.run("ns-delete", "vpn", "--wait")
+    assert " vpn " not in osm.run("ns-list")
+    osm.run("nst-create", dist / "vpn_basic_nst.tar.gz")
+    made = ("--nsi_name", "s", "--nst_name", "vpn_basic_nst", "--vim_account", "north")
+    osm.run("nsi-create", *made, "--config_file", dist / "params" / "vpn_slice.yaml", "--wait")
+    assert "running" in osm.run("nsi-list")
+    assert "instantiate" in osm.run("nsi-op-list", "s")
+    osm.run("nsi-delete", "s", "--wait")
+    osm.run("nst-delete", "vpn_basic_nst")
+    osm.run("nspkg-delete", "vpn_basic_ns")
+    osm.run("vnfpkg-delete", vnfd)
+    osm.run("vim-delete", "north", "--wait")
 
 
 class Served(Api):
