@@ -144,9 +144,9 @@ def watch(
             live.update(board.table())
             return False
 
-        def tick(seconds: float) -> object:
+        def tick(seconds: float) -> None:
             board.after(seconds)
-            return live.update(board.table())
+            live.update(board.table())
 
         return _follow(tail, alive, timeout, until, draw, tick)
 
