@@ -16,7 +16,7 @@ from builder import charms
 from builder.tree import Tree
 from lab.vca.python import choose_python
 
-CHARMS = ("access", "hss", "mme", "spgwc")
+CHARMS = ("hss", "mme", "spgwc")
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flavours import WAIT, Flavour, once
 from vdus import TAG, Site, site
 
+from builder import charms
+from builder.tree import Tree
 from lab.vim import PortSpec, ServerSpec
 
-pytestmark = [pytest.mark.lab, once]
+pytestmark = [pytest.mark.lab, pytest.mark.long, once]
 
 OUTSIDE, DATA = "192.168.60.0/24", "10.254.2.0/24"
 SERVER, ACCESS = "10.254.2.10", "10.254.2.250"
@@ -67,6 +70,7 @@ class Service(Site):
 
 @pytest.fixture(scope="module")
 def service(flavour: Flavour, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    charms.assemble(Tree.find(Path(__file__).parent), "access", flavour.charm("access"))
     nics = {"access": [("outside", "192.168.60.1"), ("data", ACCESS)]}
     nets = {"outside": OUTSIDE, "data": DATA}
     with site(tmp_path_factory.mktemp("access"), flavour, nets, nics) as made:
