@@ -231,9 +231,14 @@ def test_a_device_whose_time_is_over_is_out_without_a_hook(service: Service) -> 
     assert service.table() == ""
 
 
-def test_the_end_of_the_vnf_leaves_nothing(service: Service) -> None:
+def test_the_end_of_the_vnf_leaves_nothing_of_devices(service: Service) -> None:
+    service.action("configure-access", data_interface="ens5")
+    service.action("enrol-device", name="x", public_key=service.key("any"), expires="30d")
+    look = ("sh", "-c", "nft list tables; ip -br link; find /etc/systemd/system /etc/osm-vpnaas")
+    for name in ("osm_vpnaas_devices", "osm-vpnaas-expiry.timer", "wg-access"):
+        assert name in service.out("access", *look)
     service.model.remove_application("access")
     service.model.wait_idle(WAIT)
-    left = service.out("access", "sh", "-c", "nft list tables; ip -br link; ls /etc/systemd/system")
-    assert "osm" not in left, left
-    assert "wg-access" not in left
+    left = service.out("access", *look)
+    for name in ("table ", "devices", "expiry", "wg-access@", "wg-access "):
+        assert name not in left, left
