@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from oai import n3iwf
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_firewall, guard, monitoring, standby
@@ -171,21 +172,27 @@ def test_wireguard_tells_of_handshakes_and_bytes() -> None:
         assert value(meter, "vpnaas_peer_up", **mme) == 0
 
 
-def test_an_n3iwf_tells_its_ues_and_what_the_wifi_sends() -> None:
+def nwu_rules() -> str:
+    """The rules of an N3IWF's firewall, with packets that they counted."""
+
     def rule(comment: str, packets: int, verdict: str) -> dict[str, Any]:
         expr = [{"counter": {"packets": packets, "bytes": 1}}, {verdict: None}]
         return {"rule": {"chain": "input", "comment": comment, "expr": expr}}
 
     rules = [rule("nwu-ike", 8, "accept"), rule("nwu-esp", 21, "accept")]
     rules += [rule("nwu-dropped", 3, "drop"), rule("nwu-dropped", 4, "drop")]
+    return json.dumps({"nftables": rules})
+
+
+def test_an_n3iwf_tells_its_ues_and_what_the_wifi_sends() -> None:
     row = "0 0 10.45.0.1:20000 10.45.0.2:4000\n"
     meter = Meter()
-    meter.update(seen(firewall={"osm_vpnaas_nf": json.dumps({"nftables": rules})}, nas=row * 2))
+    meter.update(seen(firewall={n3iwf.TABLE: nwu_rules()}, nas=row * 2))
     assert value(meter, "vpnaas_wifi_ues") == 2
     for kind, packets in (("ike", 8), ("esp", 21), ("dropped", 7)):
         assert value(meter, "vpnaas_nwu_packets_total", kind=kind) == packets
-    assert value(meter, "vpnaas_dropped_packets_total", table="osm_vpnaas_nf") == 7
-    meter.update(seen(firewall={"osm_vpnaas_nf": "{}"}))
+    assert value(meter, "vpnaas_dropped_packets_total", table=n3iwf.TABLE) == 7
+    meter.update(seen(firewall={n3iwf.TABLE: "{}"}))
     assert value(meter, "vpnaas_wifi_ues") is None
 
 
@@ -212,7 +219,7 @@ def test_garbage_is_no_metric_and_no_crash(text: str) -> None:
 
 def test_the_exporter_looks_where_the_charm_writes() -> None:
     assert standby.RECORD_FILE == exporter.STANDBY
-    assert set(exporter.TABLES) == {gateway_firewall.TABLE, guard.TABLE}
+    assert set(exporter.TABLES) == {gateway_firewall.TABLE, guard.TABLE, n3iwf.TABLE}
 
 
 def test_peers_that_share_a_label_stay_apart() -> None:
@@ -303,7 +310,7 @@ def exported() -> set[str]:
             records={"s1u": record("ipsec", "cell"), "s1c": record("wireguard", "mme")},
             sas=sas(child(1, 1, 1)),
             handshakes="wg-s1c\tkey1=\t980\n",
-            firewall={"osm_vpnaas_gateway": FIREWALL},
+            firewall={"osm_vpnaas_gateway": FIREWALL, n3iwf.TABLE: nwu_rules()},
             standby="active 1 1",
         )
     )
