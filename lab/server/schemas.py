@@ -200,8 +200,20 @@ NS_SCALE = _body(
 NS_UPDATE = _body(
     {
         "timeout_ns_update": _POSITIVE,
-        "updateType": _STRING,
-        "changeVnfPackageData": _OBJECT,
+        "updateType": {
+            "enum": [
+                "CHANGE_VNFPKG",
+                "REMOVE_VNF",
+                "MODIFY_VNF_INFORMATION",
+                "OPERATE_VNF",
+                "VERTICAL_SCALE",
+            ]
+        },
+        "changeVnfPackageData": {
+            "type": "object",
+            "properties": {"vnfInstanceId": _ID, "vnfdId": _ID},
+            "required": ["vnfInstanceId", "vnfdId"],
+        },
         "removeVnfInstanceId": _ID,
         "operateVnfData": _OBJECT,
     },

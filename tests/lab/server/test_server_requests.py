@@ -384,6 +384,14 @@ def test_heal_scale_and_update(api: Api, service: dict[str, Any]) -> None:
         assert (answer.status_code, answer.json()["nsName"]) == (202, "vpn"), answer.text
         operation = api.get(f"/nslcm/v1/ns_lcm_op_occs/{answer.json()['id']}").json()
         assert operation["lcmOperationType"] == verb
+    for change, text in (
+        ({"updateType": "PAINT"}, "Format error at 'updateType' ''PAINT' is not one of"),
+        (
+            {"updateType": "CHANGE_VNFPKG", "changeVnfPackageData": {}},
+            "'vnfInstanceId' is a required",
+        ),
+    ):
+        refused(api.post(f"{place}/update", change), 422, "UNPROCESSABLE_ENTITY", text)
     none = "scaling-group-descriptor='more' is not present"
     refused(api.post(f"{place}/scale", bodies["scale"]), 400, "BAD_REQUEST", none)
     for verb, key in (("heal", "healVnfData"), ("scale", "scaleType"), ("update", "updateType")):
