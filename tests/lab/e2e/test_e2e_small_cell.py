@@ -2,7 +2,7 @@
 
 (a) a tunnel each, that of LTE through the NR box's NAT; (b) both tunnels end on the NR box, which
 hands an inner address of LTE inside; (c) one tunnel with two inner addresses; (d) one tunnel whose
-inner address is the outer one.
+inner address is the outer one; (e) one tunnel whose inner address stands for private ones by NAT.
 """
 
 from __future__ import annotations
@@ -114,6 +114,26 @@ def test_c_one_tunnel_has_two_inner_addresses(cell: Service, tmp_path: Path) -> 
     for address in ("10.44.0.2", "10.52.0.11"):
         assert cell["core"].pings(address, "-I", MME)
     assert cell["gateway"].status("lte")["state"] == "off"
+
+
+@topology("one_nat")
+def test_e_private_addresses_become_the_inner_one_before_ipsec(
+    cell: Service, tmp_path: Path
+) -> None:
+    only_ipsec(cell, tmp_path / "backhaul.pcap")
+    lte, nr, core = cell["lte"], cell["nr"], cell["core"]
+    assert (links(nr), links(lte)) == ({"nr"}, set())
+    assert heard(core, tmp_path / "lte.pcap", lambda: lte.pings(MME)) == {"10.52.0.11"}
+    # GTP-U, too (TS 29.281): a packet of LTE comes from the tunnel's address, and no other one.
+    gtpu = "import socket; s = socket.socket(2, 2); s.bind(('10.44.0.2', 2152)); "
+    gtpu += f"s.sendto(bytes.fromhex('30ff000000000001'), ('{MME}', 2152))"
+    with captured(cell, "trusted", tmp_path / "gtpu.pcap") as capture:
+        lte.out("python3", "-c", gtpu)
+        assert lte.pings(MME)
+    assert capture.count("udp dst port 2152 and src 10.52.0.11") == 1
+    assert capture.count("src net 10.44.0.0/16") == 0
+    # Nobody outside reaches the private address.
+    assert not core.pings("10.44.0.2", "-I", MME, tries=3)
 
 
 @topology("one_address")
