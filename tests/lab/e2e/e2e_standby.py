@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,20 @@ def active(service: Service) -> str:
 def is_active(service: Service, names: str, seconds: float = 60.0) -> None:
     """Wait until exactly these gateways hold the virtual address."""
     service.wait(lambda: active(service) == names, f"active is {names or 'none'}", seconds)
+
+
+def carriers(service: Service) -> str:
+    """Return the gateways whose tunnels carry what cells send now, "1", "2" or "12"."""
+
+    def heard(number: str) -> int:
+        listed = service[f"gateway{number}"].out("swanctl", "--list-sas", "--raw")
+        return sum(int(count) for count in re.findall(r"packets-in=(\d+)", listed))
+
+    before = {number: heard(number) for number in "12"}
+    for cell, own, target in FLOWS:
+        words = ("ping", "-n", "-q", "-c", "5", "-i", "0.05", "-I", own, target)
+        service[cell].run(*words)
+    return "".join(number for number in "12" if heard(number) > before[number])
 
 
 def whole(service: Service) -> None:
