@@ -60,8 +60,8 @@ def test_an_invalid_package_is_named_and_nothing_of_it_is_kept(sources, tmp_path
 def test_a_parameter_nobody_supplies_fails_the_build(sources, tmp_path, monkeypatch):
     path = sources.root / "params/vpn_basic.yaml"
     path.write_text(path.read_text().replace("    vpn_gateway: auto\n", "", 1))
-    other = sources.root / "params/variants.yaml"
-    other.write_text("{}\n")
+    for name in ("variants", "slices"):
+        (sources.root / f"params/{name}.yaml").write_text("{}\n")
     monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
     result = run("build", "vpn_basic_ns", "--out", str(tmp_path / "o" / "out"))
     assert result.exit_code == 1
