@@ -23,6 +23,7 @@ Json = Dict[str, Any]
 RUN = "/run/osm-vpnaas-nf"
 SINCE = RUN + "/not-ready-since"
 LOG_LIMIT = 4 << 20
+ENGINE_SECONDS = 20
 SHOWN = ("ActiveState", "SubState", "NRestarts", "Result")
 
 
@@ -131,14 +132,19 @@ def _pulling(request: Json) -> List[str]:
     missing = []
     for name, image in sorted(request["images"].items()):
         command = [request["engine"], "image", "inspect", "--format", "{{.Id}}", image]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=20,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=ENGINE_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            # podman keeps its store locked while it unpacks a layer.
+            missing.append("the container engine is busy, an image may be on its way")
+            break
         if done.returncode:
             missing.append("image {} of {} is not pulled yet".format(image, name))
     return missing
