@@ -38,7 +38,7 @@ _LISTING = """
 import sys
 from pathlib import Path
 for root in sys.path[:0:-1]:
-    if root.startswith("/usr"):
+    if not root or root.startswith("/usr"):  # "" is this folder, which is lent by its path
         continue
     for top in sorted({name.partition(".")[0] for name in sys.modules}):
         found = [p for p in (Path(root, top), Path(root, top + ".py")) if p.exists()]
