@@ -37,7 +37,7 @@ _INSIDE = (
 _LISTING = """
 import sys
 from pathlib import Path
-for root in sys.path[:0:-1]:
+for root in reversed(sys.path):
     if not root or root.startswith("/usr"):  # "" is this folder, which is lent by its path
         continue
     for top in sorted({name.partition(".")[0] for name in sys.modules}):
