@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -25,9 +26,11 @@ DNNS = {ONE: "internet", TWO: "factory"}
 POOLS = {ONE: "12.1.1.", TWO: "12.2.1."}
 #: 4 addresses are in the second slice, so that they end.
 LAST = {ONE: "12.1.4.254", TWO: "12.2.1.5"}
-NRF, UDR, UDM, AUSF, AMF, GNB, UU = (f"127.9.4.{number}" for number in range(1, 8))
-SMFS = {ONE: "127.9.4.11", TWO: "127.9.4.12"}
-UPFS = {ONE: "127.9.4.21", TWO: "127.9.4.22"}
+# Addresses of a worker's own: modules run beside each other, with the same ports.
+HOST = f"127.{20 + int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0')[2:])}"
+NRF, UDR, UDM, AUSF, AMF, GNB, UU = (f"{HOST}.4.{number}" for number in range(1, 8))
+SMFS = {ONE: f"{HOST}.4.11", TWO: f"{HOST}.4.12"}
+UPFS = {ONE: f"{HOST}.4.21", TWO: f"{HOST}.4.22"}
 SESSIONS = [
     {"sst": one.sst, "sd": f"{one.sd:06x}", "dnn": DNNS[one], "five_qi": 9, "priority": 90}
     for one in (ONE, TWO)

@@ -12,6 +12,7 @@ import pytest
 from core_5g_support import (
     DNNS,
     GNB,
+    HOST,
     ONE,
     PLMN,
     POOLS,
@@ -158,7 +159,7 @@ def test_a_gnb_of_another_network_is_refused(
     async def go(core: Core) -> None:
         said: list[str] = []
         monkeypatch.setattr(gnb.Gnb.log, "error", lambda text, *words: said.append(text % words))
-        other = "127.9.4.99"
+        other = f"{HOST}.4.99"
         strange = gnb.Gnb(gnb_config(control=other, user=other, uu=other, **changes))
         await strange.start()
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_5g_support import AMF, DNNS, ONE, PLMN, TAI, TWO, Core, imsi, wanted
+from core_5g_support import AMF, DNNS, HOST, ONE, PLMN, TAI, TWO, Core, imsi, wanted
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -36,9 +36,9 @@ from simulators.usim import Usim
 
 Run = Callable[[Callable[[Any], Awaitable[None]]], None]
 
-NWU, N3 = "127.9.6.1", "127.9.4.31"
+NWU, N3 = f"{HOST}.6.1", f"{HOST}.4.31"
 QFI = 9
-POOL, INNER = "127.9.7.0/24", "127.9.7.1"
+POOL, INNER = f"{HOST}.7.0/24", f"{HOST}.7.1"
 FQDN = "n3iwf.5gc.mnc088.mcc242.pub.3gppnetwork.org"
 
 
@@ -111,7 +111,7 @@ class Town:
 
     def config(self, number: int = 0, **changes: Any) -> n3ue.Config:
         usim = Usim(imsi(number), K, OPC)
-        address = f"127.9.6.{next(self.numbers)}"
+        address = f"{HOST}.6.{next(self.numbers)}"
         plain = n3ue.Config(usim, (PLMN,), NWU, (), address=address, root=ROOT, liveness=0)
         return replace(plain, **changes)
 
@@ -487,8 +487,8 @@ def test_noise_on_nwu_changes_nothing(town: Run) -> None:
 
 def test_an_n3iwf_of_another_network_is_refused(town: Run) -> None:
     async def go(town: Town) -> None:
-        config = replace(town.n3iwf.config, plmns=(Plmn("001", "01"),), control="127.9.4.32")
-        other = n3iwf.N3iwf(replace(config, user="127.9.4.32", nwu="127.9.6.9", nas_port=20001))
+        config = replace(town.n3iwf.config, plmns=(Plmn("001", "01"),), control=f"{HOST}.4.32")
+        other = n3iwf.N3iwf(replace(config, user=f"{HOST}.4.32", nwu=f"{HOST}.6.9", nas_port=20001))
         association = await other._associate()
         other._answer = asyncio.get_running_loop().create_future()
         association.on_message = other._received
