@@ -22,6 +22,7 @@ ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 PACKET_STATISTICS = 6
 IP_FREEBIND = 15
+SO_RCVBUFFORCE = 33
 MOST = 200000
 """Datagrams of one stream whose number and delay are kept."""
 SHARES = (0, 1, 2, 5, *range(10, 95, 5), 95, 98, 99, 99.5, 99.9, 100)
@@ -150,12 +151,20 @@ def digits(text: str) -> List[bytes]:
     return forms
 
 
+def _hold(sock: socket.socket, size: int) -> None:
+    """Let so many octets wait, past net.core.rmem_max where this VDU's root may (socket(7))."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, size)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+
+
 class Link:
     """Frames below one link by direction and kind, and how many of them tell an identity."""
 
     def __init__(self, interface: str, identities: List[str]) -> None:
         self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 20)
+        _hold(self.tap, 16 << 20)
         self.tap.bind((interface, 0))
         self.kinds: Dict[str, Dict[str, int]] = {"sent": {}, "received": {}}
         self.fragments: Tuple[Fragments, Fragments] = ({}, {})
@@ -286,7 +295,7 @@ class Arrivals:
             ):
                 sock = socket.socket(family, kind)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+                _hold(sock, 4 << 20)
                 # It goes on waiting while the tunnel's address is away.
                 sock.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
                 sock.bind((address, request["port"]))
