@@ -121,21 +121,25 @@ main()
 """
 
 
+@pytest.mark.parametrize(
+    "names",
+    [("confidentiality", "reach"), pytest.param(("dependability",), marks=pytest.mark.long)],
+    ids=" ".join,
+)
 def test_slices_by_name_with_the_api_alone(
-    pairs: Testbed, outside: on_the_lab.Lab, tmp_path: Path
+    pairs: Testbed, outside: on_the_lab.Lab, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
+    only = [word for name in names for word in ("--only", name)]
     told = subprocess.run(
         [sys.executable, "-c", WITHOUT_THE_LAB, "run", "--slice", "basic", "--slice", "second",
          "--osm", outside.osm.nbi.url, "--ca", outside.certificate, "--out", str(tmp_path / "c"),
-         "--only", "confidentiality", "--only", "reach", "--only", "dependability"],
+         *only],
         env={**os.environ, "OSM_PASSWORD": outside.password},
         capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
     made = [json.loads(file.read_text()) for file in (tmp_path / "c" / "runs").glob("*.json")]
-    assert {(run["experiment"], run["passed"]) for run in made} == {
-        ("confidentiality", True), ("reach", True), ("dependability", True)
-    }  # fmt: skip
+    assert {(run["experiment"], run["passed"]) for run in made} == {(name, True) for name in names}
     page = (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
     assert "basic and second" in page
 
