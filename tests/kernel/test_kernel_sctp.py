@@ -113,7 +113,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) 
 
 def test_a_ue_attaches_over_sctp_of_the_kernel(told: dict[str, Any]) -> None:
     assert told["associations"] == {"mme": 1, "enb": 1}
-    assert "\nsctp " in told["modules"]
+    assert "\nsctp " in "\n" + told["modules"]
     assert " 5 received" in told["ping"]
 
 
@@ -124,4 +124,4 @@ def test_the_association_comes_back_with_the_enb(told: dict[str, Any]) -> None:
 def test_no_sctp_is_on_the_wire_outside_the_tunnel(told: dict[str, Any]) -> None:
     clear, tunnel = told["sctp, udp"]
     assert clear == 0
-    assert tunnel > 20
+    assert tunnel > 10

@@ -37,6 +37,8 @@ _INSIDE = (
 _LISTING = """
 import sys
 from pathlib import Path
+if "scapy" in sys.modules:
+    import scapy.libs.manuf  # read where a machine has no Wireshark
 for root in reversed(sys.path):
     if not root or root.startswith("/usr"):  # "" is this folder, which is lent by its path
         continue
