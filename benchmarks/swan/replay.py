@@ -19,8 +19,12 @@ BURST = 60
 
 
 def is_esp(frame: bytes) -> bool:
-    """Tell whether a frame holds ESP in UDP (RFC 3948: IKE starts with four zeros)."""
-    udp = frame[12:14] == b"\x08\x00" and frame[23] == socket.IPPROTO_UDP
+    """Tell whether a frame holds ESP, bare or in UDP (RFC 3948: IKE starts with four zeros)."""
+    if frame[12:14] != b"\x08\x00":
+        return False
+    if frame[23] == socket.IPPROTO_ESP:
+        return True
+    udp = frame[23] == socket.IPPROTO_UDP
     return udp and frame[36:38] == PORT and len(frame) > 80 and frame[HEADERS:][:4] != bytes(4)
 
 
@@ -31,7 +35,10 @@ def redirected(frame: bytes, station: bytes, address: bytes) -> bytes:
     total = (total >> 16) + (total & 0xFFFF)
     total = ~(total + (total >> 16)) & 0xFFFF
     header = header[:10] + struct.pack("!H", total) + header[12:]
-    return station + frame[6:14] + header + frame[34:40] + bytes(2) + frame[42:]
+    head = station + frame[6:14] + header
+    if frame[23] == socket.IPPROTO_ESP:
+        return head + frame[34:]
+    return head + frame[34:40] + bytes(2) + frame[42:]
 
 
 def replay(seconds: float, pause: float, mac: str, address: str) -> dict[str, int]:

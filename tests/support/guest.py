@@ -37,8 +37,11 @@ _INSIDE = (
 _LISTING = """
 import sys
 from pathlib import Path
+# What these import later, or only where a machine has no Wireshark.
 if "scapy" in sys.modules:
-    import scapy.libs.manuf  # read where a machine has no Wireshark
+    import scapy.libs.bluetoothids, scapy.libs.ethertypes, scapy.libs.manuf
+if "cryptography" in sys.modules:
+    import cryptography.hazmat.backends.openssl.backend
 for root in reversed(sys.path):
     if not root or root.startswith("/usr"):  # "" is this folder, which is lent by its path
         continue
