@@ -20,6 +20,34 @@ _WINDOW = 1024  # sequence numbers behind the newest that are still taken (secti
 _header = struct.Struct("!II")
 
 
+class Protection:
+    """The keys of one direction; IKE messages here have the same algorithms."""
+
+    def __init__(self, encryption: bytes, integrity: bytes) -> None:
+        """Keep the keys."""
+        self._cipher = algorithms.AES(encryption)
+        self._integrity = integrity
+
+    def seal(self, head: bytes, plain: bytes) -> bytes:
+        """The head in clear, then whole blocks encrypted, then the integrity check value of all."""
+        iv = os.urandom(IV)
+        encryptor = Cipher(self._cipher, modes.CBC(iv)).encryptor()
+        octets = head + iv + encryptor.update(plain)
+        return octets + self._check_value(octets)
+
+    def is_genuine(self, octets: bytes) -> bool:
+        """True if the integrity check value at the end is right."""
+        return hmac.compare_digest(self._check_value(octets[:-ICV]), octets[-ICV:])
+
+    def decrypt(self, octets: bytes, start: int) -> bytes:
+        """The encrypted blocks behind a head of ``start`` octets."""
+        decryptor = Cipher(self._cipher, modes.CBC(octets[start : start + IV])).decryptor()
+        return decryptor.update(octets[start + IV : -ICV])
+
+    def _check_value(self, octets: bytes) -> bytes:
+        return hmac.digest(self._integrity, octets, hashlib.sha256)[:ICV]
+
+
 class Outbound:
     """A security association that sends."""
 
@@ -27,18 +55,14 @@ class Outbound:
         """Set up by the receiver's SPI and the keys."""
         self.spi = spi
         self.packets = 0
-        self._cipher = algorithms.AES(encryption)
-        self._integrity = integrity
+        self._protection = Protection(encryption, integrity)
 
     def seal(self, packet: bytes) -> bytes:
         """The octets of an ESP packet around an IPv4 packet."""
         self.packets += 1
         pad = -(len(packet) + 2) % IV
         plain = packet + bytes(range(1, pad + 1)) + bytes([pad, _IPV4])
-        iv = os.urandom(IV)
-        encryptor = Cipher(self._cipher, modes.CBC(iv)).encryptor()
-        octets = _header.pack(self.spi, self.packets) + iv + encryptor.update(plain)
-        return octets + hmac.digest(self._integrity, octets, hashlib.sha256)[:ICV]
+        return self._protection.seal(_header.pack(self.spi, self.packets), plain)
 
 
 class Inbound:
@@ -48,8 +72,7 @@ class Inbound:
         """Set up by our SPI and the keys."""
         self.spi = spi
         self.packets = 0
-        self._cipher = algorithms.AES(encryption)
-        self._integrity = integrity
+        self._protection = Protection(encryption, integrity)
         self._newest = 0
         self._seen = 0  # bit 0 is the newest number
 
@@ -62,12 +85,10 @@ class Inbound:
         size = len(octets) - ICV
         if size < 8 + 2 * IV or (size - 8) % IV:
             raise ProtocolError("An ESP packet is cut off.")
-        right = hmac.digest(self._integrity, octets[:size], hashlib.sha256)[:ICV]
-        if not hmac.compare_digest(right, octets[size:]):
+        if not self._protection.is_genuine(octets):
             raise ProtocolError("The integrity check value of an ESP packet is wrong.")
         self._check(_header.unpack_from(octets)[1])
-        decryptor = Cipher(self._cipher, modes.CBC(octets[8 : 8 + IV])).decryptor()
-        plain = decryptor.update(octets[8 + IV : size])
+        plain = self._protection.decrypt(octets, _header.size)
         pad, kind = plain[-2:]
         if kind != _IPV4 or pad + 22 > len(plain):
             raise ProtocolError("There is no IPv4 packet in an ESP packet.")

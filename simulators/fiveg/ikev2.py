@@ -11,12 +11,11 @@ import hmac
 import os
 import secrets
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA1
 from scapy.contrib import ikev2 as codec
 from scapy.packet import NoPayload, Packet
@@ -66,9 +65,9 @@ _PRIME = int(
 )
 _PRIME_SIZE = 256
 _header = struct.Struct("!8s8sBBBBII")
+_generic = struct.Struct("!BBH")  # generic payload header, section 3.2
 _INITIATOR, _RESPONSE = 0x08, 0x20
 _ENCRYPTED = 46
-_ICV = 16
 
 P = TypeVar("P", bound=Packet)
 
@@ -171,37 +170,33 @@ def header(octets: bytes) -> Message:
     return Message(initiator, responder, exchange, number, original, response)
 
 
-def _packed(message: Message, first: int, body: bytes) -> bytes:
+def _head(message: Message, first: int, size: int) -> bytes:
+    """The header of a message with payloads of ``size`` octets, the first of a type."""
     flags = _INITIATOR * message.original | _RESPONSE * message.response
     ids = message.initiator, message.responder
-    size = _header.size + len(body)
-    return _header.pack(*ids, first, 0x20, message.exchange, flags, message.number, size) + body
+    end = _header.size + size
+    return _header.pack(*ids, first, 0x20, message.exchange, flags, message.number, end)
 
 
 def encode(message: Message) -> bytes:
     """The octets of a message without protection, as IKE_SA_INIT has them."""
-    return _packed(message, *_chain(message.payloads))
+    first, body = _chain(message.payloads)
+    return _head(message, first, len(body)) + body
 
 
 def decode(octets: bytes) -> Message:
     """A message without protection."""
-    found = header(octets)
-    return Message(
-        *(found.initiator, found.responder, found.exchange, found.number),
-        *(found.original, found.response, _split(octets[16], octets[_header.size :])),
-    )
+    return replace(header(octets), payloads=_split(octets[16], octets[_header.size :]))
 
 
 def seal(message: Message, encryption: bytes, integrity: bytes) -> bytes:
     """The octets of a message in an Encrypted payload (section 3.14)."""
     first, plain = _chain(message.payloads)
     pad = -(len(plain) + 1) % esp.IV
-    iv = os.urandom(esp.IV)
-    encryptor = Cipher(algorithms.AES(encryption), modes.CBC(iv)).encryptor()
-    inside = iv + encryptor.update(plain + bytes(pad) + bytes([pad]))
-    body = struct.pack("!BBH", first, 0, 4 + len(inside) + _ICV) + inside + bytes(_ICV)
-    octets = _packed(message, _ENCRYPTED, body)[:-_ICV]
-    return octets + hmac.digest(integrity, octets, hashlib.sha256)[:_ICV]
+    plain += bytes(pad) + bytes([pad])
+    size = _generic.size + esp.IV + len(plain) + esp.ICV
+    head = _head(message, _ENCRYPTED, size) + _generic.pack(first, 0, size)
+    return esp.Protection(encryption, integrity).seal(head, plain)
 
 
 def unseal(octets: bytes, encryption: bytes, integrity: bytes) -> Message:
@@ -210,21 +205,17 @@ def unseal(octets: bytes, encryption: bytes, integrity: bytes) -> Message:
     Raises:
         ProtocolError: it has none, or is changed.
     """
-    found = header(octets)
-    start, end = _header.size + 4 + esp.IV, len(octets) - _ICV
-    if octets[16] != _ENCRYPTED or end - start < esp.IV or (end - start) % esp.IV:
+    message = header(octets)
+    start = _header.size + _generic.size
+    size = len(octets) - start - esp.IV - esp.ICV
+    if octets[16] != _ENCRYPTED or size < esp.IV or size % esp.IV:
         raise ProtocolError("An IKE message is not protected.")
-    right = hmac.digest(integrity, octets[:end], hashlib.sha256)[:_ICV]
-    if not hmac.compare_digest(right, octets[end:]):
+    protection = esp.Protection(encryption, integrity)
+    if not protection.is_genuine(octets):
         raise ProtocolError("The integrity checksum of an IKE message is wrong.")
-    iv = octets[start - esp.IV : start]
-    decryptor = Cipher(algorithms.AES(encryption), modes.CBC(iv)).decryptor()
-    plain = decryptor.update(octets[start:end])
+    plain = protection.decrypt(octets, start)
     plain = plain[: max(0, len(plain) - 1 - plain[-1])]
-    return Message(
-        *(found.initiator, found.responder, found.exchange, found.number),
-        *(found.original, found.response, _split(octets[_header.size], plain)),
-    )
+    return replace(message, payloads=_split(octets[_header.size], plain))
 
 
 # -- payloads -------------------------------------------------------------------------------------
