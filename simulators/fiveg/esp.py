@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from simulators.errors import ProtocolError
 
-#: Lengths in octets of a key, an initialisation vector and the integrity check value.
-KEY, IV, ICV = 32, 16, 16
+#: Lengths in octets of an initialisation vector and the integrity check value.
+IV, ICV = 16, 16
 #: Octets that ESP adds to an inner IPv4 packet at most, with the outer header and UDP's.
 OVERHEAD = 20 + 8 + 8 + IV + 17 + ICV
 _IPV4 = 4  # next header of an IPv4 packet in a tunnel

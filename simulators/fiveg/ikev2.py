@@ -350,6 +350,10 @@ class Keys:
         """Keys of the IKE SA that replaces this one (section 2.18)."""
         return self.derive(prf(self.d, secret + nonces), nonces, spis)
 
+    def pair(self, initiator: bool) -> tuple[bytes, bytes]:
+        """Encryption and integrity key of the initiator's messages, or of the responder's."""
+        return (self.ei, self.ai) if initiator else (self.er, self.ar)
+
     def child(self, nonces: bytes) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
         """Encryption and integrity key of the initiator's packets, and of the responder's."""
         material = prf_plus(self.d, nonces, 4 * 32)

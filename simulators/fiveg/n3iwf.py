@@ -123,7 +123,7 @@ class UeLink(nwu.Link):
 
     async def _start(self, message: ikev2.Message) -> tuple[Packet, ...]:
         """The first request, without AUTH: the UE wants EAP (RFC 7296 section 2.16)."""
-        config, ike = self.station.config, self.ike
+        config = self.station.config
         if message.find(codec.IKEv2_AUTH) is not None or config.key is None:
             return self._refused("A UE must authenticate by EAP")
         self._identity = message.need(codec.IKEv2_IDi)
@@ -133,9 +133,8 @@ class UeLink(nwu.Link):
             return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
         self._spi = spi
         identity = codec.IKEv2_IDr(IDtype=ikev2.FQDN, ID=config.fqdn.encode())
-        assert ike.keys is not None  # noqa: S101
         assert config.certificate is not None  # noqa: S101
-        octets = ikev2.signed(ike.first_octets[True], ike.nonces[False], ike.keys.pr, identity)
+        octets = self.ike.signed(True, identity)
         self.state = self._eap
         return (
             identity,
@@ -199,23 +198,18 @@ class UeLink(nwu.Link):
     async def _key_proof(self, message: ikev2.Message) -> tuple[Packet, ...]:
         """The last request: both ends prove that they have KN3IWF, the MSK of EAP."""
         ike, config = self.ike, self.station.config
-        assert ike.keys is not None  # noqa: S101
         assert self._identity is not None  # noqa: S101
-        theirs = ikev2.signed(
-            ike.first_octets[False], ike.nonces[True], ike.keys.pi, self._identity
-        )
+        theirs = ike.signed(False, self._identity)
         auth = message.need(codec.IKEv2_AUTH)
         if auth.auth_type != ikev2.SHARED_KEY or auth.load != ikev2.shared_auth(self._key, theirs):
             self.received(uu.RELEASE, 1, b"")
             return self._refused("Its AUTH is not by KN3IWF")
-        identity = codec.IKEv2_IDr(IDtype=ikev2.FQDN, ID=config.fqdn.encode())
-        ours = ikev2.signed(ike.first_octets[True], ike.nonces[False], ike.keys.pr, identity)
+        ours = ike.signed(True, codec.IKEv2_IDr(IDtype=ikev2.FQDN, ID=config.fqdn.encode()))
         self.user = self.station.take_address(self)
         local = ipaddress.IPv4Address(config.inner).packed
         self.inner = local, ipaddress.IPv4Address(self.user).packed
         self.signalling = self.station.device
-        draft = ike.draft(*self.inner)
-        child = ike.keyed(draft, self._spi, ike._nonces(), initiator=False)
+        child = ike.first_child(ike.draft(*self.inner), self._spi)
         self.state = self._settled
         self.station.spawn(self._ready())
         mask = str(ipaddress.IPv4Network(config.pool).netmask)
@@ -247,7 +241,7 @@ class UeLink(nwu.Link):
 
     # -- child SAs --------------------------------------------------------------------------------
 
-    def child_wanted(self, message: ikev2.Message) -> nwu.Child | None:
+    def requested_child(self, message: ikev2.Message) -> nwu.Draft | None:
         """Refuse: only the N3IWF makes child SAs for user data (TS 24.502 clause 7.5)."""
         return None
 
@@ -393,8 +387,7 @@ class N3iwf(gnb.Gnb):
     def _place(self, ue: Connection) -> dict[str, Any]:
         assert isinstance(ue.link, UeLink)  # noqa: S101
         peer = ue.link.ike.peer
-        address = int(ipaddress.IPv4Address(peer.host)), 32
-        where = {"iPAddress": address, "portNumber": peer.port.to_bytes(2, "big")}
+        where = {"iPAddress": asn1.address(peer.host), "portNumber": peer.port.to_bytes(2, "big")}
         kind = "userLocationInformationN3IWF-with-PortNumber"
         return {"UserLocationInformation": (kind, where)}
 

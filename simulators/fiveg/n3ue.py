@@ -86,7 +86,7 @@ class Access(nwu.Link):
         self._identity = codec.IKEv2_IDi(IDtype=ikev2.KEY_ID, ID=b"UE")
         self._theirs: Packet | None = None
         self._identifier = 0
-        self._draft: nwu.Child | None = None
+        self._draft: nwu.Draft | None = None
         self._up: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._settled = False
@@ -155,9 +155,7 @@ class Access(nwu.Link):
         if self.config.root is None:
             raise ProtocolError("The UE knows no authority of N3IWFs.")
         verify(leaf, self.config.root, name)
-        ike = self.ike
-        assert ike.keys is not None  # noqa: S101
-        octets = ikev2.signed(ike.first_octets[False], ike.nonces[True], ike.keys.pr, self._theirs)
+        octets = self.ike.signed(False, self._theirs)
         ikev2.verify_rsa(leaf.public_key(), bytes(auth.load), octets)
 
     def _eap(self, answer: ikev2.Message) -> eap5g.Eap:
@@ -185,16 +183,15 @@ class Access(nwu.Link):
     async def _settle(self) -> None:
         """Prove that we have KN3IWF, and connect to where NAS goes from now on."""
         ike, key = self.ike, self.radio.ues[1].access_key
-        assert ike.keys is not None  # noqa: S101
         assert self._theirs is not None  # noqa: S101
         assert self._draft is not None  # noqa: S101
-        ours = ikev2.signed(ike.first_octets[True], ike.nonces[False], ike.keys.pi, self._identity)
+        ours = ike.signed(True, self._identity)
         answer = await ike.request(
             ikev2.AUTH,
             codec.IKEv2_AUTH(auth_type=ikev2.SHARED_KEY, load=ikev2.shared_auth(key, ours)),
             nwu.configuration(ikev2.CFG_REQUEST, address=""),
         )
-        theirs = ikev2.signed(ike.first_octets[False], ike.nonces[True], ike.keys.pr, self._theirs)
+        theirs = ike.signed(False, self._theirs)
         if answer.need(codec.IKEv2_AUTH).load != ikev2.shared_auth(key, theirs):
             await ike.close(ikev2.notify(ikev2.AUTHENTICATION_FAILED))
             raise ProtocolError("The N3IWF does not have KN3IWF.")
@@ -206,8 +203,7 @@ class Access(nwu.Link):
             raise ProtocolError("The N3IWF does not say where NAS goes.")
         address = eap5g.address_of(bytes(place.notify))
         self.inner = own, ipaddress.IPv4Address(address).packed
-        self._draft.local, self._draft.remote = self.inner
-        ike.keyed(self._draft, spi, ike._nonces(), initiator=True)
+        ike.first_child(self._draft._replace(local=own, remote=self.inner[1]), spi)
         inner = str(ipaddress.IPv4Address(own))
         name = f"{self.config.device}-default"
         self.signalling = nwu.Device(name, f"{inner}/32", self.send_signalling)
@@ -260,8 +256,8 @@ class Access(nwu.Link):
         else:
             self._up.put_nowait(None)
 
-    def child_wanted(self, message: ikev2.Message) -> nwu.Child | None:
-        """Take a child SA of a PDU session."""
+    def requested_child(self, message: ikev2.Message) -> nwu.Draft | None:
+        """The child SA of a PDU session."""
         info, place = message.notified(eap5g.QOS_INFO), message.notified(eap5g.UP_IP4_ADDRESS)
         if info is None or place is None or not self._settled:
             return None

@@ -44,6 +44,16 @@ class Peer(NamedTuple):
     encapsulated: bool = False
 
 
+class Draft(NamedTuple):
+    """A child SA that is to be made: our SPI, and what :class:`Child` has."""
+
+    spi: bytes
+    local: bytes
+    remote: bytes
+    session: int
+    qfis: tuple[int, ...]
+
+
 @dataclass(eq=False)
 class Child:
     """A child SA: a pair of ESP SAs, between two inner addresses.
@@ -103,11 +113,11 @@ class Endpoint:
             made.close()
         self._sockets.clear()
 
-    def new_spi(self) -> int:
+    def new_spi(self) -> bytes:
         """An SPI of a child SA that none has (below 256 is reserved, RFC 4303 section 2.1)."""
         while (spi := int.from_bytes(os.urandom(4), "big")) < 256 or spi in self.children:
             pass
-        return spi
+        return spi.to_bytes(4, "big")
 
     def _readable(self, made: socket.socket, port: int) -> None:
         for _ in range(_BATCH):
@@ -182,8 +192,8 @@ class Owner(ABC):
         """Answer an IKE_AUTH request."""
 
     @abstractmethod
-    def child_wanted(self, message: ikev2.Message) -> Child | None:
-        """Tell what a new child SA is for, by one that lacks its keys; None to refuse."""
+    def requested_child(self, message: ikev2.Message) -> Draft | None:
+        """The child SA that a CREATE_CHILD_SA request asks for; None refuses it."""
 
     @abstractmethod
     def child_gone(self, child: Child) -> None:
@@ -243,7 +253,7 @@ class Association:
         self.other_spi = answer.responder
         self.nonces = {True: nonce, False: bytes(answer.need(codec.IKEv2_Nonce).nonce)}
         secret = made.secret(answer.need(codec.IKEv2_KE))
-        self.keys = ikev2.Keys.first(secret, self._nonces(), self.spi + self.other_spi)
+        self.keys = ikev2.Keys.first(secret, self._nonces(), b"".join(self._spis()))
         if self._translated(answer):
             self.peer = Peer(self.peer.host, ikev2.NAT_PORT, encapsulated=True)
 
@@ -265,7 +275,7 @@ class Association:
         made, nonce = ikev2.Exchange(), ikev2.nonce()
         secret = made.secret(message.need(codec.IKEv2_KE))
         self.nonces = {True: nonce, False: bytes(message.need(codec.IKEv2_Nonce).nonce)}
-        self.keys = ikev2.Keys.first(secret, self._nonces(), self.other_spi + self.spi)
+        self.keys = ikev2.Keys.first(secret, self._nonces(), b"".join(self._spis()))
         payloads = (
             *(ikev2.proposal(ikev2.IKE), made.payload(), codec.IKEv2_Nonce(nonce=nonce)),
             *self._located(),
@@ -282,10 +292,15 @@ class Association:
     def _nonces(self) -> bytes:
         return self.nonces[self.initiator] + self.nonces[not self.initiator]
 
+    def signed(self, own: bool, identity: Packet) -> bytes:
+        """What we sign in IKE_AUTH, or what the other end signs, with its identity."""
+        assert self.keys is not None  # noqa: S101
+        key = self.keys.pi if own == self.initiator else self.keys.pr
+        return ikev2.signed(self.first_octets[own], self.nonces[not own], key, identity)
+
     def _hashed(self, host: str, port: int) -> bytes:
-        spis = (self.spi, self.other_spi) if self.initiator else (self.other_spi, self.spi)
         place = ipaddress.IPv4Address(host).packed + port.to_bytes(2, "big")
-        return hashlib.sha1(b"".join(spis) + place).digest()  # noqa: S324 - RFC 7296 section 2.23
+        return hashlib.sha1(b"".join(self._spis()) + place).digest()  # noqa: S324 - RFC 7296 section 2.23
 
     def _located(self) -> tuple[Packet, Packet]:
         own = self._hashed(self.endpoint.address, ikev2.PORT)
@@ -314,14 +329,12 @@ class Association:
     def _sealed(self, message: ikev2.Message) -> bytes:
         if self.keys is None:
             return ikev2.encode(message)
-        pairs = (self.keys.ei, self.keys.ai), (self.keys.er, self.keys.ar)
-        return ikev2.seal(message, *pairs[0 if self.initiator else 1])
+        return ikev2.seal(message, *self.keys.pair(self.initiator))
 
     def _opened(self, octets: bytes) -> ikev2.Message:
         if self.keys is None:
             return ikev2.decode(octets)
-        pairs = (self.keys.ei, self.keys.ai), (self.keys.er, self.keys.ar)
-        return ikev2.unseal(octets, *pairs[1 if self.initiator else 0])
+        return ikev2.unseal(octets, *self.keys.pair(not self.initiator))
 
     async def request(self, exchange: int, *payloads: Packet, times: int = TIMES) -> ikev2.Message:
         """Send a request and wait for its response.
@@ -431,34 +444,40 @@ class Association:
             self.children.remove(child)
         self.endpoint.children.pop(child.inbound.spi, None)
 
-    def keyed(self, wanted: Child, theirs: bytes, nonces: bytes, initiator: bool) -> Child:
-        """A child SA with its keys, like one that has none."""
+    def keyed(self, draft: Draft, theirs: bytes, nonces: bytes, initiator: bool) -> Child:
+        """Take a new child SA into use; ``theirs`` is the SPI at the other end."""
         assert self.keys is not None  # noqa: S101
         pairs = self.keys.child(nonces)
         own, other = pairs if initiator else pairs[::-1]
         outbound = esp.Outbound(int.from_bytes(theirs, "big"), *own)
-        inbound = esp.Inbound(wanted.inbound.spi, *other)
-        ends = wanted.local, wanted.remote
-        return self.install(Child(inbound, outbound, *ends, wanted.session, wanted.qfis))
+        inbound = esp.Inbound(int.from_bytes(draft.spi, "big"), *other)
+        ends = draft.local, draft.remote
+        return self.install(Child(inbound, outbound, *ends, draft.session, draft.qfis))
 
-    def draft(self, local: bytes, remote: bytes, session: int = 0, *qfis: int) -> Child:
-        """A child SA without keys."""
-        nothing = bytes(esp.KEY), bytes(esp.KEY)
-        inbound = esp.Inbound(self.endpoint.new_spi(), *nothing)
-        return Child(inbound, esp.Outbound(0, *nothing), local, remote, session, qfis)
+    def first_child(self, draft: Draft, theirs: bytes) -> Child:
+        """Take the child SA of IKE_AUTH into use; its keys come from the nonces of IKE_SA_INIT."""
+        return self.keyed(draft, theirs, self._nonces(), self.initiator)
 
-    async def create_child(self, wanted: Child, *notifies: Packet) -> Child:
+    def draft(self, local: bytes, remote: bytes, session: int = 0, *qfis: int) -> Draft:
+        """A child SA that is to be made, with a new SPI."""
+        return Draft(self.endpoint.new_spi(), local, remote, session, qfis)
+
+    def _draft_like(self, child: Child) -> Draft:
+        """A child SA that is to replace another."""
+        return self.draft(child.local, child.remote, child.session, *child.qfis)
+
+    async def create_child(self, draft: Draft, *notifies: Packet) -> Child:
         """Exchange CREATE_CHILD_SA.
 
         Raises:
             EpcError: the other end refuses, or does not answer.
         """
         nonce = ikev2.nonce()
-        ends = (str(ipaddress.IPv4Address(one)) for one in (wanted.local, wanted.remote))
+        ends = (str(ipaddress.IPv4Address(one)) for one in (draft.local, draft.remote))
         answer = await self.request(
             ikev2.CREATE_CHILD_SA,
             *notifies,
-            ikev2.proposal(ikev2.ESP, wanted.spi),
+            ikev2.proposal(ikev2.ESP, draft.spi),
             codec.IKEv2_Nonce(nonce=nonce),
             *ikev2.selectors(*ends),
         )
@@ -466,7 +485,7 @@ class Association:
         if theirs is None:
             raise ProtocolError("The peer chose another suite for a child SA.")
         nonces = nonce + bytes(answer.need(codec.IKEv2_Nonce).nonce)
-        return self.keyed(wanted, theirs, nonces, initiator=True)
+        return self.keyed(draft, theirs, nonces, initiator=True)
 
     def _created(self, message: ikev2.Message) -> tuple[Packet, ...]:
         """Answer CREATE_CHILD_SA: a new child SA, or one in place of another or of this IKE SA."""
@@ -482,14 +501,14 @@ class Association:
             old = next((one for one in self.children if one.outbound.spi == spi), None)
             if old is None:
                 return (ikev2.notify(ikev2.CHILD_SA_NOT_FOUND, b"", ikev2.ESP, rekeyed.SPI),)
-            wanted: Child | None = self.draft(old.local, old.remote, old.session, *old.qfis)
+            draft: Draft | None = self._draft_like(old)
         else:
-            wanted = self.owner.child_wanted(message)
-        if wanted is None:
+            draft = self.owner.requested_child(message)
+        if draft is None:
             return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
         nonce = ikev2.nonce()
         nonces = bytes(message.need(codec.IKEv2_Nonce).nonce) + nonce
-        child = self.keyed(wanted, theirs, nonces, initiator=False)
+        child = self.keyed(draft, theirs, nonces, initiator=False)
         ends = (str(ipaddress.IPv4Address(one)) for one in (child.remote, child.local))
         made = ikev2.proposal(ikev2.ESP, child.spi), codec.IKEv2_Nonce(nonce=nonce)
         return (*made, *ikev2.selectors(*ends))
@@ -500,9 +519,8 @@ class Association:
         Raises:
             EpcError: the other end refuses, or does not answer.
         """
-        wanted = self.draft(child.local, child.remote, child.session, *child.qfis)
         rekeyed = ikev2.notify(ikev2.REKEY_SA, b"", ikev2.ESP, child.spi)
-        made = await self.create_child(wanted, rekeyed)
+        made = await self.create_child(self._draft_like(child), rekeyed)
         await self.delete_child(child)
         return made
 
