@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import os
 import shutil
-import tarfile
 import tempfile
 import time
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from rich.table import Table
 
 from benchmarks.__main__ import Bench
 from benchmarks.report import Goal, header, show_goals, write
+from builder import archive
 from experiments.model import processor_seconds
 from lab.vim import probe
 
@@ -89,10 +89,10 @@ def package(dist: Path, folder: Path, count: int) -> Path:
     (file,) = (folder / name).glob("*.yaml")
     document = descriptor(yaml.safe_load(file.read_text(encoding="utf-8")), count)
     file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-    archive = folder / f"{name}.tar.gz"
-    with tarfile.open(archive, "w:gz") as stream:
-        stream.add(folder / name, name)
-    return archive
+    (folder / name / "checksums.txt").write_text(archive.checksums(folder / name), encoding="utf-8")
+    target = folder / f"{name}.tar.gz"
+    archive.write(folder / name, target)
+    return target
 
 
 def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:

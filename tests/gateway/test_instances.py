@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmarks import instances
-from builder import packages, variants
+from builder import archive, packages, variants
 from builder.tree import Tree
 
 TREE = Tree.find(Path(__file__).parent)
@@ -38,6 +40,18 @@ def test_each_cell_has_its_relations_and_addresses(count: int) -> None:
              for network in made["vld"] for p in network["vnfd-connection-point-ref"]
              if p["vnfd-connection-point-ref"] == "backhaul-ext"}  # fmt: skip
     assert outer == {cell: f"192.168.120.{10 + n}" for n, cell in enumerate(cells, 1)}
+
+
+def test_a_package_is_as_the_build_makes_it(tmp_path: Path) -> None:
+    dist, folder = tmp_path / "dist", tmp_path / "cells"
+    packages.build(TREE, dist, [instances.SERVICE])
+    folder.mkdir()
+    shutil.unpack_archive(instances.package(dist, folder, 3), tmp_path / "unpacked")
+    (top,) = (tmp_path / "unpacked").iterdir()
+    assert top.name == "cells3_ns"
+    assert (top / "checksums.txt").read_text(encoding="utf-8") == archive.checksums(top)
+    (file,) = top.glob("*.yaml")
+    assert yaml.safe_load(file.read_text(encoding="utf-8"))["nsd"]["nsd"][0]["id"] == "cells3_ns"
 
 
 def test_a_curve_that_grows_faster_than_its_cells_is_told() -> None:
