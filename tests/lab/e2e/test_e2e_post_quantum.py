@@ -14,19 +14,14 @@ from pathlib import Path
 
 import pytest
 from e2e_basic import LINKS, SERVER, configure
-from e2e_support import BASIC, Lab, Service, Vnf, gone, scan
+from e2e_support import BASIC, Service, Vnf, own_service, scan
 from support.flow import Flow
 from vpnaas.vdu.programs.kem import FOLDER
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
-@pytest.fixture(scope="module")
-def quantum(lab: Lab) -> Iterator[Service]:
-    lab.onboard(*BASIC)
-    service = lab.create("quantum", "vpn_basic_ns", "vpn_basic_quantum")
-    yield service
-    gone(service)
+quantum = own_service(BASIC, "quantum", "vpn_basic_ns", "vpn_basic_quantum")
 
 
 @pytest.fixture(scope="module")
