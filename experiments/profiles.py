@@ -37,7 +37,10 @@ class Profile:
 
 
 def _performance(
-    links: Sequence[str], seconds: int, names: Sequence[str] = (EMBB, URLLC)
+    names: Sequence[str],
+    links: Sequence[str],
+    seconds: int,
+    loads: Sequence[str] = ("", "saturated"),
 ) -> list[Cell]:
     return [
         Cell(
@@ -47,20 +50,13 @@ def _performance(
         for name in names
         for link in links
         for path in ("underlay", "tunnel")
-        for load in ("", "saturated")
+        for load in loads
     ]
 
 
 def _beside(name: str, links: Sequence[str], seconds: int) -> list[Cell]:
     """Return the cells of a service outside the slices; it has no neighbour."""
-    return [
-        Cell(
-            "performance",
-            {"slice": name, "link": link, "path": path, "neighbour": "", "seconds": seconds},
-        )
-        for link in links
-        for path in ("underlay", "tunnel")
-    ]
+    return _performance([name], links, seconds, [""])
 
 
 def _faults(victims: Sequence[tuple[str, str]], faults: Sequence[str], seconds: int) -> list[Cell]:
@@ -103,7 +99,7 @@ PROFILES = {
             name="quick",
             first=[*_confidentiality(), Cell("reach", {"patience": 0.5})],
             # What a tunnel costs the slice that must be fast, alone and beside a saturated one.
-            measured=_performance(["s6a"], 1, (URLLC,)),
+            measured=_performance([URLLC], ["s6a"], 1),
             repetitions=3,
             last=[
                 *_qos(4),
@@ -121,7 +117,7 @@ PROFILES = {
                 *_qos(10),
             ],
             measured=[
-                *_performance(["s6a", "s1u"], 2),
+                *_performance([EMBB, URLLC], ["s6a", "s1u"], 2),
                 *_beside(DOUBLE, ["s6a", "s1u"], 2),
                 *_beside(SITES, ["s6a"], 4),
                 # As published: of one slice. A run without the tunnel is most of all reconnecting.
