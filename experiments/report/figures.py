@@ -90,8 +90,9 @@ class Book:
             file = folder / f"figure-{number}.svg"
             file.write_text(figure.svg + "\n", encoding="utf-8")
             with pyplot.rc_context(STYLE):
-                said = {"CreationDate": None, "Creator": None}
-                figure.drawn.savefig(file.with_suffix(".pdf"), metadata=said)
+                # The same runs give the same bytes.
+                metadata = {"CreationDate": None, "Creator": None}
+                figure.drawn.savefig(file.with_suffix(".pdf"), metadata=metadata)
             with open(file.with_suffix(".csv"), "w", newline="", encoding="utf-8") as stream:
                 csv.writer(stream).writerows(figure.rows)
 
@@ -122,23 +123,23 @@ def marks(low: float, high: float, room: float) -> list[float]:
         low, high: ends of the axis.
         room: what a label takes of the axis' length, 0 to 1.
     """
-    taken: list[float] = []
+    chosen: list[float] = []
     whole = math.log(high / low)
     for group in _MARKS:
         for mark in group:
             if low <= mark <= high and all(
-                abs(math.log(mark / other)) / whole >= room for other in taken
+                abs(math.log(mark / other)) / whole >= room for other in chosen
             ):
-                taken.append(mark)
-        if len(taken) >= 5:
+                chosen.append(mark)
+        if len(chosen) >= 5:
             break
-    return sorted(taken)
+    return sorted(chosen)
 
 
 def _logarithmic(axis: Any, low: float, high: float, room: float) -> None:
     """Mark a logarithmic axis."""
-    found = marks(low, high, room)
-    axis.set_ticks(found, [f"{mark:g}" for mark in found])
+    places = marks(low, high, room)
+    axis.set_ticks(places, [f"{mark:g}" for mark in places])
     axis.set_minor_locator(ticker.NullLocator())
 
 
@@ -175,11 +176,11 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
         # Under the row names too, for which there is room; centred it would be cut off.
         axes.set_xlabel(axis, loc="right")
         figure.tight_layout()
-        rows_of = [
+        numbers = [
             (one.label, one.source or "this campaign", one.value.mean, *_ends(one.value))
             for one in (*ours, *published)
         ]
-        return _made(figure, title, [("row", "source", "ratio", "low", "high"), *rows_of])
+        return _made(figure, title, [("row", "source", "ratio", "low", "high"), *numbers])
 
 
 def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Figure:
@@ -211,12 +212,12 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Fi
         axes.legend(frameon=False, fontsize=9)
         figure.tight_layout()
         head = ("curve", axes_names[0], axes_names[1], "low", "high")
-        told = [
+        numbers = [
             (name, size, value.mean, *_ends(value))
             for name, points in rows
             for size, value in points
         ]
-        return _made(figure, title, [head, *told])
+        return _made(figure, title, [head, *numbers])
 
 
 Distribution = tuple[str, Sequence[tuple[float, float]]]
@@ -247,8 +248,8 @@ def distributions(
         # Above the plot: a curve may pass anywhere inside.
         axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
         figure.tight_layout()
-        told = [(name, share, ms) for name, points in rows for share, ms in points]
-        return _made(figure, title, [("curve", "percent", "ms"), *told])
+        numbers = [(name, share, ms) for name, points in rows for share, ms in points]
+        return _made(figure, title, [("curve", "percent", "ms"), *numbers])
 
 
 @dataclass(frozen=True)
@@ -305,8 +306,10 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
                     bbox_to_anchor=(1, 1))  # fmt: skip
         figure.tight_layout()
         head = ("fault", "at s", "link back s", "streams ended s", "silent from s", "silent to s")
-        told = [(row.label, row.at, row.back, row.ended, *(row.silent or ("", ""))) for row in rows]
-        return _made(figure, title, [head, *told])
+        numbers = [
+            (row.label, row.at, row.back, row.ended, *(row.silent or ("", ""))) for row in rows
+        ]
+        return _made(figure, title, [head, *numbers])
 
 
 #: Where an EPC's VNFs stand in its box, 0 to 1 each way; others stand on a circle.
@@ -342,8 +345,8 @@ def topology(drawn: Drawn, names: Mapping[str, str], title: str) -> Figure:
                           zorder=3, bbox={"facecolor": "white", "edgecolor": "#333333",
                                           "boxstyle": "round,pad=0.35"})  # fmt: skip
         figure.tight_layout(pad=0.2)
-        told = [(name, *link) for name, links in drawn.items() for link in links]
-        return _made(figure, title, [("slice", "link", "from", "to"), *told])
+        numbers = [(name, *link) for name, links in drawn.items() for link in links]
+        return _made(figure, title, [("slice", "link", "from", "to"), *numbers])
 
 
 def _spots(members: Sequence[str]) -> dict[str, tuple[float, float]]:
