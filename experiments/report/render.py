@@ -119,7 +119,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         signalling=_response(signalling, book),
         qos=_qos(made.get("qos", []), book),
         requirements=[
-            dataclasses.replace(one, figure=_TWO.sub(_two, one.figure))
+            dataclasses.replace(one, figure=_TWO.sub(lambda two: _where(*two.groups()), one.figure))
             for one in summary.requirements(measured, signalling, made.get("qos", []))
         ],
         revocation=[
@@ -173,14 +173,14 @@ def _topology(
 
 def _excerpts(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return frames as dissected, per link with the tunnel and in the control."""
-    found = []
+    excerpts = []
     for run in runs:
         way = "with the tunnel" if run.params["path"] == "tunnel" else "control, no VPN"
         for where, seen in run.result.get("outside", {}).items():
             if seen.get("excerpt"):
                 title = " ".join(_worded(part) for part in reversed(where.split("/")))
-                found.append({"title": f"{title}, {way}", "lines": seen["excerpt"]})
-    return sorted(found, key=lambda one: str(one["title"]))
+                excerpts.append({"title": f"{title}, {way}", "lines": seen["excerpt"]})
+    return sorted(excerpts, key=lambda one: str(one["title"]))
 
 
 def _who(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any] | None:
@@ -300,12 +300,13 @@ _TWO = re.compile(r"^(\w+) (\w+)")
 """Link and slice at the beginning of a figure in words."""
 
 
-def _two(found: re.Match[str]) -> str:
-    return f"{_worded(found[1])} {_worded(found[2])}"
-
-
 def _worded(part: str) -> str:
     return _LINKS.get(part) or _WORDS.get(part) or part
+
+
+def _where(link: str, name: str) -> str:
+    """Return a link and its slice, service or set-up in words."""
+    return f"{_worded(link)} {_worded(name)}"
 
 
 def readable(found: Ratio) -> Ratio:
@@ -406,22 +407,23 @@ def _cost(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
 
 def _trips(runs: Sequence[Run]) -> list[figures.Distribution]:
     """Return the distributions of round trips on the first link of the first slice or service."""
-    found: dict[str, list[Run]] = {}
+    name, link = runs[0].params["slice"], runs[0].params["link"]
+    where = _where(link, name)
+    by_path: dict[str, list[Run]] = {}
     for run in runs:
         p = run.params
-        first = (runs[0].params["slice"], runs[0].params["link"], "")
-        if (p["slice"], p["link"], p["neighbour"]) == first and run.result.get("rtt_within"):
-            found.setdefault(p["path"], []).append(run)
+        first = (p["slice"], p["link"], p["neighbour"]) == (name, link, "")
+        if first and run.result.get("rtt_within"):
+            by_path.setdefault(p["path"], []).append(run)
     curves: list[figures.Distribution] = []
     for path, words in (("underlay", "no VPN"), ("tunnel", "tunnel")):
-        if made := found.get(path):
+        if made := by_path.get(path):
             table = [run.result["rtt_within"] for run in made]
             points = [
                 (float(at[0][0]), statistics.fmean(ms for _, ms in at))
                 for at in zip(*table, strict=True)
             ]
-            link, name = made[0].params["link"], made[0].params["slice"]
-            curves.append((f"{_LINKS.get(link, link)} {_WORDS.get(name, name)}, {words}", points))
+            curves.append((f"{where}, {words}", points))
     return curves
 
 
@@ -467,7 +469,7 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
         tunnel = (name, link, path, load)
         rows.append(
             {
-                "where": f"{_LINKS.get(link, link)} {_WORDS.get(name, name)}",
+                "where": _where(link, name),
                 "neighbour": load or "idle",
                 "costs": [
                     _figure(value)
@@ -503,13 +505,13 @@ def _timeline(runs: Sequence[Run], book: Book) -> dict[str, str] | None:
     rows = [
         figures.Fault(
             f"{run.params['fault']}, {_WORDS.get(run.params['victim'], run.params['victim'])}",
-            told["fault_s"],
-            told["back_s"],
-            told["ended_s"],
-            tuple(told["silent"]) if told["silent"] else None,
+            moments["fault_s"],
+            moments["back_s"],
+            moments["ended_s"],
+            tuple(moments["silent"]) if moments["silent"] else None,
         )
         for run in runs
-        if (told := run.result.get("timeline"))
+        if (moments := run.result.get("timeline"))
     ]
     if not rows:
         return None
