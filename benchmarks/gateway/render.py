@@ -155,20 +155,20 @@ def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curv
 def _flows(table: Sequence[Row]) -> list[dict[str, Any]]:
     """Return rates of the path by frame size with 1, 2 and 4 tunnels, ours and published."""
     rates = {(r.backend, r.load, r.tunnels): r.figures["gbps"].mean for r in table}
-    sentences = [
+    lines = [
         {"whose": name, "size": size,
          "cells": [f"{rates[name, str(size), n]:.3f}" for n in _COUNTS]}
         for name in dict.fromkeys(r.backend for r in table)
         for size in FLOW_SIZES
         if all((name, str(size), n) in rates for n in _COUNTS)
     ]  # fmt: skip
-    if sentences:
-        sentences += [
+    if lines:
+        lines += [
             {"whose": item["id"], "size": size, "cells": [f"{rate:g}" for rate in given]}
             for item in reference()
             for size, given in item.get("sizes", {}).items()
         ]
-    return sentences
+    return lines
 
 
 def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:

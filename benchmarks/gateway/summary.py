@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,9 @@ def curve(
     return sorted(points, key=lambda point: point[0])
 
 
+@cache
 def reference() -> list[dict[str, Any]]:
-    """Return the published figures."""
+    """Return the published figures; nobody changes them."""
     loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
     return loaded
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +130,9 @@ def published_signalling() -> list[Ratio]:
     return found
 
 
+@cache
 def reference() -> list[dict[str, Any]]:
-    """Return the published figures."""
+    """Return the published figures; nobody changes them."""
     loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
     return loaded
 
@@ -208,7 +210,7 @@ class Verdict:
 
     Attributes:
         what: The requirement.
-        goal: What is wanted, in words.
+        goal: What it asks for, in words.
         figure: What is compared, in words with its unit.
         met: Whether it is met.
         source: Whose figure; "" is this campaign.
@@ -230,42 +232,42 @@ def requirements(
     """
     item = next(item for item in reference() if "kpi" in item)
     kpi = item["kpi"]
-    found = []
+    results = []
     rates, trips = estimates(measured, "mbps"), estimates(measured, "rtt_ms")
-    rate, wanted = kpi["user-data-rate-mbps"], f"at least {kpi['user-data-rate-mbps']} Mbit/s"
+    rate, goal = kpi["user-data-rate-mbps"], f"at least {kpi['user-data-rate-mbps']} Mbit/s"
     for (name, link, path, load), value in rates.items():
         if path == "tunnel" and link in ("s1u", "data"):
             words = f"{link} {name}{_BESIDE if load else ''}, one flow: {value.mean:.0f} Mbit/s"
-            found.append(Verdict("user data rate", wanted, words, value.mean >= rate))
+            results.append(Verdict("user data rate", goal, words, value.mean >= rate))
     ue = item["ue-mbps"]["vpn"]
-    found.append(
-        Verdict("user data rate", wanted, f"UE, end to end: {ue} Mbit/s", ue >= rate, item["id"])
+    results.append(
+        Verdict("user data rate", goal, f"UE, end to end: {ue} Mbit/s", ue >= rate, item["id"])
     )
-    most, wanted = kpi["urllc-ms"], f"at most {kpi['urllc-ms']} ms"
+    limit, goal = kpi["urllc-ms"], f"at most {kpi['urllc-ms']} ms"
     for (name, link, path, load), value in trips.items():
         if (name, path) == (URLLC, "tunnel"):
             words = f"{link} {name}{_BESIDE if load else ''}, round trip: {value.mean:.2f} ms"
-            found.append(Verdict("URLLC delay", wanted, words, value.mean <= most))
+            results.append(Verdict("URLLC delay", goal, words, value.mean <= limit))
     for run in qos:
         if run.params["enforced"] and run.result["urllc"]["delay_p99_ms"] is not None:
             tail = run.result["urllc"]["delay_p99_ms"]
             words = f"s1u {URLLC}, one way on a congested link, 99 %: {tail:.2f} ms"
-            found.append(Verdict("URLLC delay", wanted, words, tail <= most))
+            results.append(Verdict("URLLC delay", goal, words, tail <= limit))
     for link, value in item["rtt-ms"]["urllc-simultaneous"].items():
         words = f"{link} {URLLC}, round trip: {value} ms"
-        found.append(Verdict("URLLC delay", wanted, words, value <= most, item["id"]))
-    most, wanted = kpi["control-plane-ms"], f"at most {kpi['control-plane-ms']} ms"
+        results.append(Verdict("URLLC delay", goal, words, value <= limit, item["id"]))
+    limit, goal = kpi["control-plane-ms"], f"at most {kpi['control-plane-ms']} ms"
     for name in dict.fromkeys(str(run.params["slice"]) for run in signalling):
         made = [r for r in signalling if (r.params["slice"], r.params["path"]) == (name, "tunnel")]
         for metric in ("air", "ulr"):
             if made:
                 time = mean([float(run.result[f"{metric}_mean_ms"]) for run in made]).mean
                 words = f"{metric.upper()} {name}, with its answer: {time:.2f} ms"
-                found.append(Verdict("control plane delay", wanted, words, time <= most))
+                results.append(Verdict("control plane delay", goal, words, time <= limit))
     for metric, value in item["service-response-ms"]["vpn"].items():
         words = f"{metric.upper()}, with its answer: {value} ms"
-        found.append(Verdict("control plane delay", wanted, words, value <= most, item["id"]))
-    return found
+        results.append(Verdict("control plane delay", goal, words, value <= limit, item["id"]))
+    return results
 
 
 def loaded(runs: Sequence[Run], cpus: int) -> tuple[int, int, float]:
