@@ -11,6 +11,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError
 from vpnaas.base.fields import IPNetwork
+from vpnaas.tunnels.technology import Given
+from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 
 from .model import TLS, Check, Container, Ends, File, Software, conf, first_peer
@@ -31,7 +33,6 @@ AUTHORITY = TLS + "/n3iwf-ca.cert.pem"
 _AUTHORITY_KEY = TLS + "/n3iwf-ca.key.pem"
 _DAYS, _AUTHORITY_DAYS = "825", "3650"
 _CHECK = TLS + "/n3iwf-check"
-Given = Tuple[x509.Certificate, x509.Certificate]
 
 RULES = """table inet {table}
 delete table inet {table}
@@ -137,22 +138,12 @@ def given_certificate(params: N3iwf, given: Mapping[str, Any], results: Results)
     own = x509.request("VDU", results.output("nf/request"))
     x509.matching(where + "certificate", leaf, own.key, fqdn(params.plmn))
     x509.in_force(where + "certificate", leaf, int(results.output("nf/now")))
-    return leaf, root
+    return Given(leaf, root)
 
 
 def verify_steps(brought: Given) -> List[Step]:
     """Return the steps that let openssl check the signature."""
-    leaf, root = brought
-    alone = ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null")
-    return [
-        write("nf/check/trust", _CHECK + "-ca.pem", root.pem, 0o600),
-        write("nf/check/text", _CHECK + ".pem", leaf.pem, 0o600),
-        run(
-            "nf/check",
-            *(alone + ("openssl", "verify", "-CAfile", _CHECK + "-ca.pem", _CHECK + ".pem")),
-            any_exit=True,
-        ),
-    ]
+    return openssl.verify("nf/check", _CHECK, brought.certificate.pem, brought.root)
 
 
 def install_steps(params: N3iwf, brought: Given, results: Results) -> List[Step]:
@@ -165,10 +156,9 @@ def install_steps(params: N3iwf, brought: Given, results: Results) -> List[Step]
         where = "set-nwu-certificate: certificate"
         raise InputError(where, "openssl does not verify it", "one that ca-certificate signed")
     certificate, _, trust = files(params)
-    leaf, root = brought
     return [
-        write("nf/certificate/brought", certificate, leaf.pem, 0o600),
-        write("nf/trust/brought", trust, root.pem, 0o600),
+        write("nf/certificate/brought", certificate, brought.certificate.pem, 0o600),
+        write("nf/trust/brought", trust, brought.root.pem, 0o600),
     ]
 
 

@@ -26,7 +26,7 @@ from vpnaas.tunnels.ipsec import cmp, est
 from vpnaas.tunnels.ipsec.authority import Entry
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
 from vpnaas.tunnels.technology import CharmState, LinkInputs
-from vpnaas.vdu import facts
+from vpnaas.vdu import facts, openssl
 from vpnaas.vdu.steps import Results, Step, read, run, write
 
 AUTHORITY, SUBJECT, OPERATOR = "authority", "subject", "operator"
@@ -366,19 +366,8 @@ def _check(
     link: str, text: str, root: Certificate, others: Sequence[Certificate] = ()
 ) -> List[Step]:
     """Return the steps that check signature and dates under one authority and no other."""
-    at = check_id(link, text, root)
-    path, trust = directory(link) + "/check.pem", directory(link) + "/check-ca.pem"
-    alone = ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null")
-    verify = [*alone, "openssl", "verify", "-CAfile", trust]
-    steps = [
-        write(at + "/trust", trust, root.pem, 0o600),
-        write(at + "/text", path, x509.armour(text, x509.CERTIFICATE), 0o600),
-    ]
-    if others:
-        more = directory(link) + "/check-chain.pem"
-        steps.append(write(at + "/chain", more, "".join(each.pem for each in others), 0o600))
-        verify += ["-untrusted", more]
-    return steps + [run(at, *verify, path, any_exit=True)]
+    pem = x509.armour(text, x509.CERTIFICATE)
+    return openssl.verify(check_id(link, text, root), directory(link) + "/check", pem, root, others)
 
 
 def verdict(inputs: LinkInputs, id: str, where: str) -> str:

@@ -7,12 +7,13 @@ operator's root vouches for who signed it, and so does the certificate in it.
 """
 
 import re
-from typing import List, Tuple
+from typing import List
 
 from vpnaas.base import fields
 from vpnaas.base.links import directory
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file
+from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, remove, run, write
 
 VENDOR_KEY = "/etc/osm-vpnaas/vendor/key.pem"
@@ -35,11 +36,6 @@ def chain_file(link: str) -> str:
 def root_file(link: str) -> str:
     """Return the root that vouches for the server."""
     return directory(link) + "/enrolment-ca.pem"
-
-
-def _alone(*words: str) -> Tuple[str, ...]:
-    """Return an openssl command that trusts nobody but whom it names."""
-    return ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null", "openssl") + words
 
 
 def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
@@ -69,7 +65,7 @@ def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step
     return [
         remove(at + "/stale", path),
         write(at + "/root", root, enrolment.root.pem, 0o600),
-        run(at, *_alone(*words), any_exit=True, timeout=SECONDS + 10),
+        run(at, *openssl.alone(*words), any_exit=True, timeout=SECONDS + 10),
     ]
 
 

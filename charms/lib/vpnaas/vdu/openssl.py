@@ -1,0 +1,39 @@
+"""openssl on the VDU, as the judge of certificates."""
+
+from typing import List, Sequence, Tuple
+
+from vpnaas.base.x509 import Certificate
+from vpnaas.vdu.steps import Step, run, write
+
+
+def alone(*words: str) -> Tuple[str, ...]:
+    """Return an openssl command that trusts nobody but whom it names."""
+    return ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null", "openssl") + words
+
+
+def verify(
+    id: str,
+    path: str,
+    certificate: str,
+    root: Certificate,
+    others: Sequence[Certificate] = (),
+) -> List[Step]:
+    """Return the steps that check signature and dates under one authority and no other.
+
+    Args:
+        id: Name of the result; its exit code is 0 if openssl accepts the certificate.
+        path: How the names of the files begin that openssl reads.
+        certificate: What to check, PEM.
+        root: The authority.
+        others: Intermediate authorities that may stand between.
+    """
+    file, trust, chain = path + ".pem", path + "-ca.pem", path + "-chain.pem"
+    words = ["verify", "-CAfile", trust]
+    steps = [
+        write(id + "/trust", trust, root.pem, 0o600),
+        write(id + "/text", file, certificate, 0o600),
+    ]
+    if others:
+        steps.append(write(id + "/chain", chain, "".join(each.pem for each in others), 0o600))
+        words += ["-untrusted", chain]
+    return steps + [run(id, *alone(*words, file), any_exit=True)]
