@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import attr
 import pytest
 import yaml
 from oai import model, n3iwf, n3ue, nssai, plan, provision_5g, shown_5g, sql, units
+from oai.functions_5g import NrUeCharm
 from oai.milenage import opc
 from oai.params import N3iwf, expect
 from oai.part import decode, disagreements, encode, of
@@ -29,7 +31,7 @@ from test_oai_plan import Vdu, reconcile
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import guard
-from vpnaas.vdu.steps import Results
+from vpnaas.vdu.steps import Results, Step
 
 BASE = "/etc/osm-vpnaas/nf/"
 
@@ -406,6 +408,29 @@ def test_devices_of_sessions_are_found_by_their_identity() -> None:
         1: ("gretun-id-2-6", "10.46.0.2"),
         2: ("gretun-id-3-82", "10.47.0.2"),
     }
+
+
+def test_all_sessions_of_a_ue_are_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = params("nr-ue", sessions="1-000001/internet,2-000002/factory")
+    charm = NrUeCharm.__new__(NrUeCharm)
+    monkeypatch.setattr(charm, "_configured", lambda: asked)
+    trips: list[list[str]] = []
+
+    def execute(steps: list[Step], exclusive: bool) -> Results:
+        trips.append([step.id for step in steps])
+        shown = json.dumps([{"addr_info": [{"local": "10.46.0.2"}]}])
+        gone = {"code": 1, "out": "", "err": "Device does not exist"}
+        return Results({"oaitun_ue1": {"code": 0, "out": shown}, "oaitun_ue1p2": gone})
+
+    vdu: Any = SimpleNamespace(execute=execute)
+    assert charm._devices(vdu) == {1: ("oaitun_ue1", "10.46.0.2"), 2: ("oaitun_ue1p2", "")}
+    for slice in ("first", "1-000001"):
+        assert charm._connection(vdu, {"slice": slice}) == ("oaitun_ue1", "10.46.0.2")
+    assert trips == [["oaitun_ue1", "oaitun_ue1p2"]] * 3
+    with pytest.raises(VpnaasError, match="not attached: oaitun_ue1p2 has no address"):
+        charm._connection(vdu, {"slice": "2-000002"})
+    with pytest.raises(InputError, match="slice: no session in 3"):
+        charm._connection(vdu, {"slice": "3"})
 
 
 def test_connections_of_nas_are_the_registered_ues() -> None:

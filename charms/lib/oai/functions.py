@@ -1,6 +1,6 @@
 """The charm class of each network function, with the actions that only it has."""
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Tuple
 
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
@@ -182,17 +182,20 @@ class EnbCharm(CellCharm):
 class EquipmentCharm(NfCharm):
     """User equipment; it measures through its PDN connection or PDU session, not through a link."""
 
-    def _device(self, vdu: Vdu, given: Params) -> str:
-        """Return the tun device of the connection that an action names."""
-        return pdn.DEVICE
+    def _connection(self, vdu: Vdu, given: Params) -> Tuple[str, str]:
+        """Return device and address of the connection that an action names.
+
+        Raises:
+            VpnaasError: The UE has no such connection.
+        """
+        return pdn.DEVICE, self._address(vdu, pdn.DEVICE, pdn.not_attached(pdn.DEVICE))
 
     @action("measure-throughput")
     def _measure_throughput(self, given: Params) -> Dict[str, Any]:
         test = pdn.Throughput.parse(given)
         self._configured()
         with self._vdu() as vdu:
-            device = self._device(vdu, given)
-            own = self._address(vdu, device, pdn.not_attached(device))
+            device, own = self._connection(vdu, given)
             results = vdu.execute([pdn.throughput_step(test, own)], exclusive=False)
         return dict(pdn.throughput(test, own, results), interface=device)
 
@@ -201,8 +204,7 @@ class EquipmentCharm(NfCharm):
         test = pdn.Latency.parse(given)
         self._configured()
         with self._vdu() as vdu:
-            device = self._device(vdu, given)
-            own = self._address(vdu, device, pdn.not_attached(device))
+            device, own = self._connection(vdu, given)
             results = vdu.execute([pdn.latency_step(test, own)], exclusive=False)
         return dict(pdn.latency(test, own, results), interface=device)
 

@@ -198,17 +198,19 @@ class SessionsCharm(EquipmentCharm):
             listed.append(dict(shown, slice=str(one.slice), dnn=one.dnn))
         return {"sessions": listed}
 
-    def _device(self, vdu: Vdu, given: Params) -> str:
+    def _connection(self, vdu: Vdu, given: Params) -> Tuple[str, str]:
         asked, text = self._ue(), str(given.get("slice", "first"))
-        wanted = asked.requested[0].slice if text == "first" else nssai.snssai("slice", text)
+        slice = asked.requested[0].slice if text == "first" else nssai.snssai("slice", text)
         devices = self._devices(vdu)
         for number, one in enumerate(asked.requested, start=1):
-            if one.slice == wanted:
-                device, _ = devices.get(number, ("", ""))
+            if one.slice == slice:
+                device, address = devices.get(number, ("", ""))
                 if not device:
-                    raise VpnaasError("no PDU session in slice {} yet".format(wanted))
-                return device
-        raise InputError("slice", "no session in {}".format(wanted), asked.sessions)
+                    raise VpnaasError("no PDU session in slice {} yet".format(slice))
+                if not address:
+                    raise VpnaasError(pdn.not_attached(device))
+                return device, address
+        raise InputError("slice", "no session in {}".format(slice), asked.sessions)
 
 
 class NrUeCharm(SessionsCharm):
@@ -220,15 +222,10 @@ class NrUeCharm(SessionsCharm):
         return params.expect(NrUe, self._configured())
 
     def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
-        devices = {}
-        for number, _ in enumerate(self._ue().requested, start=1):
-            device = nr_ue.device(number)
-            try:
-                address = self._address(vdu, device, "")
-            except VpnaasError:
-                address = ""
-            devices[number] = device, address
-        return devices
+        numbers = range(1, len(self._ue().requested) + 1)
+        steps = [pdn.address_step(nr_ue.device(n), nr_ue.device(n)) for n in numbers]
+        results = vdu.execute(steps, exclusive=False)
+        return {n: (nr_ue.device(n), pdn.address(results, nr_ue.device(n))) for n in numbers}
 
 
 class N3iwfCharm(NfCharm):

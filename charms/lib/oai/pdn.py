@@ -81,17 +81,16 @@ class Latency(measure.Ping):
         return cls(server=server, **measure.Ping.common(params))
 
 
-def address_step(interface: str) -> Step:
+def address_step(interface: str, id: str = "address") -> Step:
     """Return the step that reads an interface's IPv4 address."""
-    return run(
-        "address", "ip", "-j", "-4", "address", "show", "dev", interface, any_exit=True, timeout=20
-    )
+    words = ("ip", "-j", "-4", "address", "show", "dev", interface)
+    return run(id, *words, any_exit=True, timeout=20)
 
 
-def address(results: Results) -> str:
+def address(results: Results, id: str = "address") -> str:
     """Return the address that `address_step` read, "" where there is none."""
     try:
-        for entry in json.loads(results.output("address") or "[]"):
+        for entry in json.loads(results.output(id) or "[]"):
             for row in entry.get("addr_info", ()):
                 return values.ipv4("address", row["local"])
     except (ValueError, KeyError, TypeError, AttributeError):
