@@ -255,8 +255,8 @@ def connected_step() -> Step:
 def connected(results: Results) -> List[Dict[str, str]]:
     """Return the inner addresses of registered UEs."""
     rows = [row.split() for row in results.output("nf/nas").splitlines()]
-    found = {row[3].rpartition(":")[0] for row in rows if len(row) >= 4}
-    return [{"inner-address": one} for one in sorted(found, key=ipaddress.ip_address)]
+    addresses = {row[3].rpartition(":")[0] for row in rows if len(row) >= 4}
+    return [{"inner-address": one} for one in sorted(addresses, key=ipaddress.ip_address)]
 
 
 def shown_steps(params: N3iwf) -> List[Step]:
@@ -268,7 +268,7 @@ def shown_steps(params: N3iwf) -> List[Step]:
 
 
 def shown(params: N3iwf, results: Results) -> Dict[str, Any]:
-    """Return it."""
+    """Return what `show-nwu` tells, but for our address."""
     return {
         "name": fqdn(params.plmn),
         "ca-certificate": authority(results),

@@ -10,6 +10,7 @@ from vpnaas.vdu.steps import Results, Step, run
 from .model import Check, Container, File, Software, conf
 from .n3iwf import LEVELS
 from .params import N3ue, Secrets
+from .part import Part
 
 VERSION = "1.0.1"
 HOME = "/n3iwue"
@@ -19,18 +20,17 @@ FIRST_ID = 1
 _ADDRESS = re.compile(r"^\d+: (gretun-id-(\d+)-\d+)(?:@\S+)?\s+inet ([0-9.]+)[/ ]", re.MULTILINE)
 
 
-def configuration(params: N3ue, own: str, n3iwf: str, inner: str, keys: Secrets, opc: str) -> str:
+def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> str:
     """Return n3ue.yaml; JSON is YAML.
 
     Args:
         params: What was asked for.
         own: Our address in the Wi-Fi.
-        n3iwf: That of the N3IWF's NWu.
-        inner: That of the N3IWF inside IPsec.
+        n3iwf: What the N3IWF tells in the relation.
         keys: K and OP.
-        opc: What OPc follows from them.
+        opc: OPc, which follows from K and OP.
     """
-    wanted = [
+    sessions = [
         {"DNN": s.dnn, "SNSSAI": {"SST": "{:x}".format(s.slice.sst), "SD": s.slice.differentiator}}
         for s in params.requested
     ]
@@ -38,7 +38,10 @@ def configuration(params: N3ue, own: str, n3iwf: str, inner: str, keys: Secrets,
     content = {
         "info": {"version": VERSION},
         "configuration": {
-            "N3IWFInformation": {"IPSecIfaceAddr": n3iwf, "IPsecInnerAddr": inner},
+            "N3IWFInformation": {
+                "IPSecIfaceAddr": n3iwf.address,
+                "IPsecInnerAddr": n3iwf.inner,
+            },
             "N3UEInformation": {
                 "IMSI": {"PLMNID": plmn, "MSIN": params.imsi[len(str(params.plmn)) :]},
                 "AMFID": "010041",
@@ -49,7 +52,7 @@ def configuration(params: N3ue, own: str, n3iwf: str, inner: str, keys: Secrets,
                 "GreIfaceName": TUNNELS,
                 "IkeSaSPI": "0x{:016x}".format(int(params.imsi)),
                 "IPSecSA3gppControlPlaneSPI": "0x{:08x}".format(0x100 + int(params.imsi) % 10**9),
-                "SmPolicy": wanted,
+                "SmPolicy": sessions,
                 "DpdInterval": "60s",
                 "IkeRetransmit": {
                     "enable": True,
@@ -73,11 +76,9 @@ def configuration(params: N3ue, own: str, n3iwf: str, inner: str, keys: Secrets,
     return json.dumps(content, indent=1) + "\n"
 
 
-def software(
-    params: N3ue, own: str, n3iwf: str, inner: str, authority: str, *, keys: Secrets, opc: str
-) -> Software:
-    """Render everything; `authority` is that of the N3IWF's certificate, base64 of DER."""
-    root = x509.armour(authority, x509.CERTIFICATE)
+def software(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> Software:
+    """Render everything, see `configuration`."""
+    root = x509.armour(n3iwf.authority, x509.CERTIFICATE)
     return Software(
         containers=(
             Container(
@@ -91,7 +92,7 @@ def software(
             ),
         ),
         files=(
-            File(conf("n3ue.yaml"), configuration(params, own, n3iwf, inner, keys, opc)),
+            File(conf("n3ue.yaml"), configuration(params, own, n3iwf, keys, opc)),
             # free5GC's UE looks at no certificate; others do (TS 33.501 clause 7.2.1).
             File(conf("n3iwf-ca.pem"), root),
         ),
@@ -114,5 +115,5 @@ def devices_step() -> Step:
 
 def devices(results: Results) -> Dict[int, Tuple[str, str]]:
     """Return name and address of the device of each PDU session, by its identity from 1 on."""
-    found = _ADDRESS.findall(results.output("nf/devices"))
-    return {int(number) - FIRST_ID: (name, address) for name, number, address in found}
+    rows = _ADDRESS.findall(results.output("nf/devices"))
+    return {int(number) - FIRST_ID: (name, address) for name, number, address in rows}

@@ -518,14 +518,14 @@ def _n3iwf(reader: _Reader) -> N3iwf:
 def _n3ue(reader: _Reader) -> N3ue:
     at, common = reader.at, _common_5g(reader)
     wifi = fields.network_interface(at("wifi-interface"), reader.text("wifi-interface"))
-    wanted = nssai.parse(at("sessions"), reader.text("sessions"), 2)
-    for one in wanted:
+    sessions = nssai.parse(at("sessions"), reader.text("sessions"), 2)
+    for one in sessions:
         if one.slice.sst > 15:
             what = "slice {}: the UE's configuration has one digit for SST".format(one.slice)
             raise InputError(at("sessions"), what, "SST 1 to 15")
     return N3ue(
         imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
-        sessions=nssai.text(wanted),
+        sessions=nssai.text(sessions),
         wifi_interface=wifi,
         **common,
     )
@@ -577,8 +577,8 @@ def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optio
 
 def fetched_key(text: Optional[str]) -> str:
     """Return K of the file that a fetch wrote, "" without one."""
-    found = fields.json_object("VDU: key", text) if text else {}
-    return str(found.get("subscriber_key", ""))
+    keys = fields.json_object("VDU: key", text) if text else {}
+    return str(keys.get("subscriber_key", ""))
 
 
 def with_key(secrets: Secrets, where: str, key: str) -> Secrets:

@@ -249,19 +249,17 @@ def build(function_state: FunctionState, secrets: Secrets, opc: str, own: str) -
     if kind == "n3iwf":
         return n3iwf.software(expect(N3iwf, params), ends, own)
     if kind == "n3ue":
-        told = _station(function_state)
-        ends_of_it = (told.address, told.inner, told.authority)
-        return n3ue.software(expect(N3ue, params), own, *ends_of_it, keys=secrets, opc=opc)
+        return n3ue.software(expect(N3ue, params), own, _station(function_state), secrets, opc)
     return nr_ue.software(expect(NrUe, params), station(function_state), secrets, opc)
 
 
 def _station(function_state: FunctionState) -> Part:
     """Return what the eNB, gNB or N3IWF of a UE told; it has an address where that is known."""
     _, link = STATIONS[function_state.kind]
-    told = [part for _, part in function_state.parts.get(link, ()) if part.address]
+    stations = [part for _, part in function_state.parts.get(link, ()) if part.address]
     if function_state.kind == "n3ue":
-        told = [part for part in told if part.inner and part.authority]
-    return told[0] if told else Part("", "", "", False)
+        stations = [part for part in stations if part.inner and part.authority]
+    return stations[0] if stations else Part("", "", "", False)
 
 
 def station(function_state: FunctionState) -> str:
