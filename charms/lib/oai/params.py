@@ -229,18 +229,24 @@ class Upf(SliceOfDnn):
 
 
 @attr.frozen
-class Gnb(Common):
-    """5G base station with a simulated radio; UEs reach it by the network of `uu_interface`."""
+class AccessNode(Common):
+    """What gives UEs access to a 5G core, by N2 and N3 (TS 23.501 clause 4.2.8.2)."""
 
     tac: int = 0
-    gnb_id: int = 0
-    uu_interface: str = ""
     slices: str = ""
 
     @property
     def snssais(self) -> Tuple[nssai.Snssai, ...]:
         """Return the slices it supports."""
         return tuple(one.slice for one in nssai.parse("slices", self.slices, 1))
+
+
+@attr.frozen
+class Gnb(AccessNode):
+    """5G base station with a simulated radio; UEs reach it by the network of `uu_interface`."""
+
+    gnb_id: int = 0
+    uu_interface: str = ""
 
 
 @attr.frozen
@@ -262,7 +268,7 @@ class NrUe(Equipment):
 
 
 @attr.frozen
-class N3iwf(Common):
+class N3iwf(AccessNode):
     """Non-3GPP interworking function; UEs reach it by the network of `nwu_interface`.
 
     Attributes:
@@ -270,17 +276,10 @@ class N3iwf(Common):
         liveness_seconds: Between two looks whether a UE is there; 0 for none.
     """
 
-    tac: int = 0
     n3iwf_id: int = 0
     nwu_interface: str = ""
-    slices: str = ""
     inner_pool: str = ""
     liveness_seconds: int = 60
-
-    @property
-    def snssais(self) -> Tuple[nssai.Snssai, ...]:
-        """Return the slices it supports."""
-        return tuple(one.slice for one in nssai.parse("slices", self.slices, 1))
 
     @property
     def inner_pool_network(self) -> fields.IPNetwork:

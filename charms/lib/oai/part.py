@@ -13,7 +13,19 @@ from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
 
 from . import n3iwf, nssai, values
-from .params import Amf, Common, Enb, Equipment, Gnb, Hss, Mme, N3iwf, SliceOfDnn, SpgwC, SpgwU
+from .params import (
+    AccessNode,
+    Amf,
+    Common,
+    Enb,
+    Equipment,
+    Hss,
+    Mme,
+    N3iwf,
+    SliceOfDnn,
+    SpgwC,
+    SpgwU,
+)
 from .spgwc import gateway_name
 
 PREFIX = "nf-"
@@ -111,7 +123,7 @@ def of(kind: str, params: Common, ready: bool) -> Part:
         realm=params.realm,
         plmn=str(params.plmn),
         ready=ready,
-        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb, Amf, Gnb, N3iwf)) else "",
+        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb, Amf, AccessNode)) else "",
         apn=params.apn if isinstance(params, (Hss, SpgwC)) else "",
         ue_pool=params.ue_pool if isinstance(params, (SpgwC, SpgwU, SliceOfDnn)) else "",
         gateway=gateway,
@@ -127,7 +139,7 @@ def _slices(params: Common) -> str:
         served = tuple(attr.evolve(one, five_qi=0) for one in params.sessions)
     elif isinstance(params, SliceOfDnn):
         served = (nssai.Session(params.snssai, params.dnn),)
-    elif isinstance(params, (Gnb, N3iwf)):
+    elif isinstance(params, AccessNode):
         served = tuple(nssai.Session(one) for one in params.snssais)
     elif isinstance(params, Equipment):
         served = params.requested
