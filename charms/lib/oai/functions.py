@@ -5,8 +5,9 @@ from typing import Any, Dict, List, Mapping, Tuple
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import read, remove, which
+from vpnaas.vdu.steps import read, which
 
 from . import cql, hss, meters, params, pdn, plan, provision, statistics, values
 from .charm import NfCharm
@@ -38,8 +39,7 @@ class KeyedCharm(NfCharm):
 
     def _added(self, vdu: Vdu, imsi: str) -> None:
         """Remove the key that was fetched for a subscriber; the database has it now."""
-        files = (subscriber_file(imsi) + end for end in ("", ".for", ".state"))
-        vdu.execute([remove(file, file) for file in files], exclusive=False).check()
+        vdu.execute(secret_store.forget(subscriber_file(imsi)), exclusive=False).check()
 
     def _engine(self, vdu: Vdu) -> str:
         return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))

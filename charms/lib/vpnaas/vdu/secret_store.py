@@ -1,11 +1,11 @@
 """The step by which a VDU fetches a secret from a store, and what it says."""
 
 import json
-from typing import Mapping, Tuple
+from typing import List, Mapping, Tuple
 
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, run
+from vpnaas.vdu.steps import Results, Step, read, remove, run
 
 SECONDS = 60
 Form = Tuple[str, str, str]
@@ -42,6 +42,11 @@ def fetch(
     return run(id, *program, stdin=json.dumps(request), any_exit=True, timeout=SECONDS)
 
 
+def forget(file: str) -> List[Step]:
+    """Return the steps that remove a file that was fetched, with what lies beside it."""
+    return [remove(path, path) for path in (file, file + ".for", state_file(file))]
+
+
 def refusal(id: str, results: Results) -> str:
     """Return why a fetch brought nothing, "" if it did."""
     if results.exit_code(id) == 0:
@@ -56,7 +61,7 @@ def observe(id: str, file: str) -> Step:
 
 def last_refusal(id: str, results: Results) -> str:
     """Return the sentence for the status, "" if the last fetch brought the secret."""
-    told = (results.text(id) or "").strip()
-    return (
-        "the last fetch from the secret store failed, what was there stays: " + told if told else ""
-    )
+    reason = (results.text(id) or "").strip()
+    if not reason:
+        return ""
+    return "the last fetch from the secret store failed, what was there stays: " + reason
