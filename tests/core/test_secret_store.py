@@ -70,6 +70,8 @@ def test_the_vdu_unwraps_the_token_and_gets_the_keys(bao: Bao, tmp_path: Path) -
     assert {path.name for path in done.file.parent.iterdir()} == {
         "secrets.json", "secrets.json.for", "secrets.json.state",
     }  # fmt: skip
+    forgotten = {step.body["path"] for step in secret_store.forget(str(done.file))}
+    assert forgotten == {str(path) for path in done.file.parent.iterdir()}
 
 
 def test_a_token_that_was_used_before_is_an_alarm(bao: Bao, tmp_path: Path) -> None:

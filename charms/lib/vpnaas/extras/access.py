@@ -5,9 +5,8 @@ timer of the VDU removes it at that moment. At boot the same program runs before
 up. Every reconcile looks too, so a device whose time is over does not come back.
 """
 
-import ipaddress
 import time
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import attr
 
@@ -20,7 +19,7 @@ from vpnaas.params.intent import LinkParams, ManualPeer
 from vpnaas.tunnels.technology import CharmState
 from vpnaas.tunnels.wireguard.interface import conf_path, unit
 from vpnaas.vdu.facts import VduFacts
-from vpnaas.vdu.nftables import BootTable, nft_table
+from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -29,9 +28,9 @@ INTERFACE = wireguard_interface(LINK)
 BOOT = BootTable("devices", "osm_vpnaas_devices", "What devices of a slice may reach")
 PROGRAM = "/usr/local/lib/osm-vpnaas/expire"
 DATES = directory(LINK) + "/expiry"
-NAME = "osm-vpnaas-expiry"
-SERVICE_FILE = "/etc/systemd/system/{}.service".format(NAME)
-TIMER_FILE = "/etc/systemd/system/{}.timer".format(NAME)
+TIMER, SERVICE = "osm-vpnaas-expiry.timer", "osm-vpnaas-expiry.service"
+SERVICE_FILE = "/etc/systemd/system/" + SERVICE
+TIMER_FILE = "/etc/systemd/system/" + TIMER
 _FILES = (PROGRAM, DATES, SERVICE_FILE, TIMER_FILE)
 
 _SERVICE = """[Unit]
@@ -73,8 +72,7 @@ def firewall(link: LinkParams, params: AccessParams) -> str:
     """Return the nft(8) script. Before `configure-access` it lets nothing pass."""
     pool = link.inner_address.network
     family = "ip6" if pool.version == 6 else "ip"
-    reached = _set(networks(link))
-    own = _set(networks(link) + (fields.host_network(link.inner_address),))
+    own = prefix_set(networks(link) + (fields.host_network(link.inner_address),))
     lines = [
         # Of the VDU itself devices reach its echo only, at addresses of this slice.
         "    chain input {",
@@ -89,7 +87,7 @@ def firewall(link: LinkParams, params: AccessParams) -> str:
     ]
     if params.interface and networks(link):
         match = '        iifname "{}" oifname "{}" {f} saddr {} {f} daddr {} accept'
-        here, there = str(pool), reached
+        here, there = str(pool), prefix_set(networks(link))
         lines += [
             match.format(INTERFACE, params.interface, here, there, f=family),
             match.format(params.interface, INTERFACE, there, here, f=family),
@@ -103,12 +101,6 @@ def firewall(link: LinkParams, params: AccessParams) -> str:
             "    }",
         ]
     return nft_table(BOOT.table, "\n".join(lines) + "\n")
-
-
-def _set(prefixes: Sequence[fields.IPNetwork]) -> str:
-    """Return a set of nft(8), whose members must not overlap."""
-    collapsed: List[Any] = list(prefixes)
-    return "{{ {} }}".format(", ".join(map(str, ipaddress.collapse_addresses(collapsed))))
 
 
 def timer(ends: Sequence[int]) -> str:
@@ -126,13 +118,12 @@ def _calendar(seconds: int) -> str:
 
 def observe() -> List[Step]:
     """Return the steps that look at the firewall and the timer."""
-    names = (NAME + ".timer", NAME + ".service")
     return (
         BOOT.observe()
         + [read("expiry" + path, path) for path in _FILES]
         + [
-            run("expiry/active", "systemctl", "is-active", names[0], any_exit=True),
-            run("expiry/enabled", "systemctl", "is-enabled", *names, any_exit=True),
+            run("expiry/active", "systemctl", "is-active", TIMER, any_exit=True),
+            run("expiry/enabled", "systemctl", "is-enabled", TIMER, SERVICE, any_exit=True),
         ]
     )
 
@@ -172,24 +163,22 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
         make_directory("expiry/apply/dates", directory(LINK)),
     ]
     steps += [write("expiry/apply" + path, path, *wanted[path]) for path in changed]
-    units = (NAME + ".timer", NAME + ".service")
     reload = SERVICE_FILE in changed or TIMER_FILE in changed
     if reload:
         steps.append(run("expiry/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("expiry/enabled").split() == ["enabled", "enabled"]
     if not enabled:
-        steps.append(run("expiry/apply/enable", "systemctl", "enable", *units, timeout=90))
+        steps.append(run("expiry/apply/enable", "systemctl", "enable", TIMER, SERVICE, timeout=90))
     active = (results.out("expiry/active") or "").strip() == "active"
     if reload or not active:
-        steps.append(run("expiry/apply/timer", "systemctl", "restart", units[0], timeout=60))
+        steps.append(run("expiry/apply/timer", "systemctl", "restart", TIMER, timeout=60))
     return steps if changed or not enabled or not active else []
 
 
 def _no_expiry() -> List[Step]:
-    units = (NAME + ".timer", NAME + ".service")
-    disable = ("systemctl", "disable", "--now")
+    disable = ("systemctl", "disable", "--now", TIMER, SERVICE)
     return [
-        run("expiry/no-expiry", *disable, *units, any_exit=True, timeout=60),
+        run("expiry/no-expiry", *disable, any_exit=True, timeout=60),
         remove("expiry/no-timer", TIMER_FILE),
         remove("expiry/no-service", SERVICE_FILE),
         remove("expiry/no-dates", DATES),
@@ -206,14 +195,12 @@ def absent() -> List[Step]:
 def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
     """Raise InputError where an interface cannot be that of the slice's data network."""
     params = charm_state.intent.links.get(LINK)
-    wanted = params.underlay_interface if params is not None else ""
-    taken = {"lo"}
-    for underlay in {"", wanted}:
-        taken.add(vdu.underlay(underlay, charm_state.management).name)
+    underlays = {"", params.underlay_interface if params is not None else ""}
+    used = {"lo"} | {vdu.underlay(name, charm_state.management).name for name in underlays}
     free = [
         other
         for other in sorted(vdu.interfaces)
-        if other not in taken and not other.startswith(OWN_INTERFACES)
+        if other not in used and not other.startswith(OWN_INTERFACES)
     ]
     if name not in free:
         reason = "is used already" if name in vdu.interfaces else "is not there"

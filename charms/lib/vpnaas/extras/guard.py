@@ -18,8 +18,7 @@ The guard is loaded at boot before the network comes up, and stays when the tunn
 in clear have no rules. Links with an unknown application have no rules by port.
 """
 
-import ipaddress
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 import attr
 
@@ -29,7 +28,7 @@ from vpnaas.params.intent import LinkParams
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.same_address import split
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu.nftables import BootTable, nft_table
+from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.steps import Results, Step
 
 #: Numbers of IP protocols (IANA). nft looks names up in /etc/protocols, which an image may lack.
@@ -163,12 +162,10 @@ def _out(guard: Guarded) -> List[str]:
     for version, family in ((4, "ip"), (6, "ip6")):
         # The outer subnet is where the tunnel's own packets go.
         subnet = () if guard.outer else (guard.inner.network,)
-        there: List[Any] = [p for p in subnet + guard.behind if p.version == version]
+        there = [p for p in subnet + guard.behind if p.version == version]
         if there:
-            # Members of a set must not overlap.
-            names = ", ".join(str(prefix) for prefix in ipaddress.collapse_addresses(there))
-            line = "        {} {} daddr {{ {} }} counter drop"
-            lines.append(line.format(elsewhere, family, names))
+            line = "        {} {} daddr {} counter drop"
+            lines.append(line.format(elsewhere, family, prefix_set(there)))
     return lines
 
 

@@ -1,9 +1,11 @@
 """Tables of nftables: the script that replaces one, and one in force from boot on."""
 
-from typing import List
+import ipaddress
+from typing import Any, List, Sequence
 
 import attr
 
+from vpnaas.base import fields
 from vpnaas.vdu.generated import HEAD
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
@@ -117,3 +119,9 @@ def nft_table(name: str, body: str) -> str:
     return "{0}table inet {1}\ndelete table inet {1}\ntable inet {1} {{\n{2}}}\n".format(
         HEAD, name, body
     )
+
+
+def prefix_set(prefixes: Sequence[fields.IPNetwork]) -> str:
+    """Return a set of nft(8) of prefixes of one IP version; its members must not overlap."""
+    collapsed: List[Any] = list(prefixes)
+    return "{{ {} }}".format(", ".join(map(str, ipaddress.collapse_addresses(collapsed))))
