@@ -17,7 +17,6 @@ from simulators.errors import EpcError
 #: Streams asked for in each direction, as OAI's eNB and MME do.
 STREAMS = 8
 IPPROTO_SCTP = 132
-_PPID = 18  # S1AP (TS 36.412 section 7)
 #: Messages that wait for room in the stack's buffer before the association counts as stuck.
 QUEUE = 1 << 14
 
@@ -37,7 +36,7 @@ class Association(ABC):
         ppid: payload protocol identifier of what we send.
     """
 
-    ppid = _PPID
+    ppid: int
 
     def __init__(self, peer: str) -> None:
         """Be the association with a peer."""
@@ -101,14 +100,14 @@ def kernel_has_sctp() -> bool:
     return True
 
 
-def listen(address: str, port: int, accepted: Accepted, ppid: int = _PPID) -> Listener:
+def listen(address: str, port: int, accepted: Accepted, ppid: int) -> Listener:
     """Listen; ``accepted`` is called with each new association.
 
     Raises:
         EpcError: that is not possible; the text says why.
     """
 
-    def taken(association: Association) -> None:
+    def connected(association: Association) -> None:
         association.ppid = ppid
         accepted(association)
 
@@ -116,16 +115,16 @@ def listen(address: str, port: int, accepted: Accepted, ppid: int = _PPID) -> Li
         if kernel_has_sctp():
             from simulators import sctp_kernel
 
-            return sctp_kernel.Listener(address, port, taken)
+            return sctp_kernel.Listener(address, port, connected)
         from simulators import sctp_userspace
 
-        return sctp_userspace.Listener(address, port, taken)
+        return sctp_userspace.Listener(address, port, connected)
     except OSError as error:
         raise EpcError(f"SCTP {address}:{port}: {error.strerror or error}.") from None
 
 
 async def connect(
-    local: str, address: str, port: int, timeout: float = 5.0, ppid: int = _PPID
+    local: str, address: str, port: int, ppid: int, timeout: float = 5.0
 ) -> Association:
     """Set up an association from a local address.
 

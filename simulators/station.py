@@ -175,7 +175,7 @@ class Station(ABC):
     async def _associate(self) -> sctp.Association:
         config, protocol = self.config, self.protocol
         local, core, port = config.control, config.core, protocol.port
-        return await sctp.connect(local, core, port, ppid=protocol.ppid)
+        return await sctp.connect(local, core, port, protocol.ppid)
 
     async def _set_up(self, association: sctp.Association) -> None:
         """Set the interface with the core up.
