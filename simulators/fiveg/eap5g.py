@@ -18,9 +18,7 @@ START, NAS, STOP = 1, 2, 4
 _TYPE = bytes([254]) + (10415).to_bytes(3, "big") + (3).to_bytes(4, "big")
 # AN-parameters (section 9.3.2.2.2).
 _GUAMI, _PLMN, _NSSAI, _CAUSE = 1, 2, 3, 4
-#: Establishment causes, and what NGAP calls them.
-CAUSES = {0: "emergency", 1: "highPriorityAccess", 3: "mo-Signalling", 4: "mo-Data"}
-MO_SIGNALLING = 3
+MO_SIGNALLING = 3  # establishment cause
 
 # Notify message types (section 9.2.4.1).
 QOS_INFO, NAS_IP4_ADDRESS, UP_IP4_ADDRESS, NAS_TCP_PORT = 55501, 55502, 55504, 55506
@@ -105,16 +103,16 @@ class Parameters:
         Raises:
             ProtocolError: they are cut off, or there is no PLMN.
         """
-        found: dict[int, bytes] = {}
+        values: dict[int, bytes] = {}
         while octets:
             if len(octets) < 2 or len(octets) < 2 + octets[1]:
                 raise ProtocolError("AN-parameters are cut off.")
-            found[octets[0]] = octets[2 : 2 + octets[1]]
+            values[octets[0]] = octets[2 : 2 + octets[1]]
             octets = octets[2 + octets[1] :]
-        if len(found.get(_PLMN, b"")) != 3:
+        if len(values.get(_PLMN, b"")) != 3:
             raise ProtocolError("AN-parameters name no network.")
-        cause = (found.get(_CAUSE) or bytes([MO_SIGNALLING]))[0] & 0x0F
-        return cls(Plmn.decode(found[_PLMN]), tuple(_snssais(found.get(_NSSAI, b""))), cause)
+        cause = (values.get(_CAUSE) or bytes([MO_SIGNALLING]))[0] & 0x0F
+        return cls(Plmn.decode(values[_PLMN]), tuple(_snssais(values.get(_NSSAI, b""))), cause)
 
 
 def _snssai(one: Snssai) -> bytes:
@@ -123,13 +121,13 @@ def _snssai(one: Snssai) -> bytes:
 
 
 def _snssais(octets: bytes) -> list[Snssai]:
-    found = []
+    slices = []
     while octets:
         value, octets = octets[1 : 1 + octets[0]], octets[1 + octets[0] :]
         if not value:
             raise ProtocolError("An S-NSSAI is cut off.")
-        found.append(Snssai(value[0], int.from_bytes(value[1:4], "big") if value[3:] else NO_SD))
-    return found
+        slices.append(Snssai(value[0], int.from_bytes(value[1:4], "big") if value[3:] else NO_SD))
+    return slices
 
 
 def qos_info(session: int, *qfis: int) -> bytes:

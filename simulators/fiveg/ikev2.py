@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import os
 import secrets
 import struct
@@ -29,17 +30,10 @@ SA_INIT, AUTH, CREATE_CHILD_SA, INFORMATIONAL = 34, 35, 36, 37
 # Protocols of a proposal or an SPI, section 3.3.1.
 IKE, ESP = 1, 3
 # Notify message types, section 3.10.1; those of 3GPP are in TS 24.502 section 9.2.4.1.
-NO_PROPOSAL_CHOSEN, AUTHENTICATION_FAILED, CHILD_SA_NOT_FOUND = 14, 24, 44
+INVALID_SYNTAX, NO_PROPOSAL_CHOSEN, AUTHENTICATION_FAILED, CHILD_SA_NOT_FOUND = 7, 14, 24, 44
 NAT_SOURCE, NAT_DESTINATION, REKEY_SA = 16388, 16389, 16393
 #: Notify message types below this one are errors.
 STATUS = 16384
-ERRORS = {
-    5: "INVALID_MAJOR_VERSION",
-    7: "INVALID_SYNTAX",
-    NO_PROPOSAL_CHOSEN: "NO_PROPOSAL_CHOSEN",
-    AUTHENTICATION_FAILED: "AUTHENTICATION_FAILED",
-    CHILD_SA_NOT_FOUND: "CHILD_SA_NOT_FOUND",
-}
 # Authentication methods, section 3.8.
 RSA_SIGNATURE, SHARED_KEY = 1, 2
 # Configuration payload, section 3.15.
@@ -103,14 +97,14 @@ class Message:
         Raises:
             ProtocolError: there is none; the text is the error that the peer notified of.
         """
-        found = self.find(kind)
-        if found is None:
+        payload = self.find(kind)
+        if payload is None:
             error = self.error()
-            name = ERRORS.get(error, str(error)) if error is not None else ""
-            raise ProtocolError(
-                f"The peer answers {name}." if name else f"An IKE message lacks {kind.__name__}."
-            )
-        return found
+            if error is None:
+                raise ProtocolError(f"An IKE message lacks {kind.__name__}.")
+            name = codec.IKEv2NotifyMessageTypes.get(error, error)
+            raise ProtocolError(f"The peer answers {name}.")
+        return payload
 
     def notified(self, kind: int) -> Any:
         """The first Notify payload of a type, or None."""
@@ -146,13 +140,13 @@ def _split(first: int, octets: bytes) -> tuple[Packet, ...]:
     total = _header.size + len(octets)
     fields = (bytes(8), bytes(8), first, 0x20, INFORMATIONAL, 0, 0, total)
     one: Packet = codec.IKEv2(_header.pack(*fields) + octets).payload
-    found = []
+    payloads = []
     while not isinstance(one, NoPayload):
         if not isinstance(one, codec._IKEv2_Packet):
             raise ProtocolError("An IKE payload is malformed.")
-        found.append(one)
+        payloads.append(one)
         one = one.payload
-    return tuple(found)
+    return tuple(payloads)
 
 
 def header(octets: bytes) -> Message:
@@ -265,11 +259,13 @@ def delete(protocol: int, *spis: bytes) -> Packet:
 
 
 def selectors(initiator: str, responder: str) -> tuple[Packet, Packet]:
-    """Traffic selectors of two hosts."""
+    """Traffic selectors of two hosts or prefixes."""
 
-    def one(address: str) -> list[Packet]:
+    def one(prefix: str) -> list[Packet]:
+        network = ipaddress.IPv4Network(prefix)
         made = codec.IPv4TrafficSelector(IP_protocol_ID=0)
-        made.starting_address_v4 = made.ending_address_v4 = address
+        made.starting_address_v4 = str(network.network_address)
+        made.ending_address_v4 = str(network.broadcast_address)
         return [made]
 
     return (
@@ -305,7 +301,7 @@ class Exchange:
         """
         public = int.from_bytes(payload.ke)
         if payload.group != _MODP2048 or not 1 < public < _PRIME - 1:
-            raise ProtocolError(f"The peer's key of group {payload.group} is not taken.")
+            raise ProtocolError(f"The peer's key of group {payload.group} is not accepted.")
         return pow(public, self._key, _PRIME).to_bytes(_PRIME_SIZE)
 
 

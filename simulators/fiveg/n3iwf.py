@@ -154,18 +154,18 @@ class UeLink(nwu.Link):
 
     async def _eap(self, message: ikev2.Message) -> tuple[Packet, ...]:
         """A NAS message to the AMF, and what comes back."""
-        found = eap5g.Eap.decode(bytes(message.need(codec.IKEv2_EAP).load))
-        if found.code != eap5g.RESPONSE or found.identifier != self._identifier:
+        eap = eap5g.Eap.decode(bytes(message.need(codec.IKEv2_EAP).load))
+        if eap.code != eap5g.RESPONSE or eap.identifier != self._identifier:
             raise ProtocolError("An EAP response is of no request.")
-        if found.message != eap5g.NAS:
+        if eap.message != eap5g.NAS:
             self.received(uu.RELEASE, 1, b"")
             return self._failure("The UE stops EAP-5G")
         if not self._offered:
-            asked = eap5g.Parameters.decode(found.parameters)
+            plmn = eap5g.Parameters.decode(eap.parameters).plmn
             self._offered = True
-            if asked.plmn not in self.station.config.plmns:
-                return self._failure(f"The UE selects {asked.plmn}, which has no AMF here")
-        self.received(uu.NAS, 1, found.nas)
+            if plmn not in self.station.config.plmns:
+                return self._failure(f"The UE selects {plmn}, which has no AMF here")
+        self.received(uu.NAS, 1, eap.nas)
         try:
             octets = await asyncio.wait_for(self._down.get(), ANSWER)
         except TimeoutError:
@@ -212,10 +212,13 @@ class UeLink(nwu.Link):
         child = ike.first_child(ike.draft(*self.inner), self._spi)
         self.state = self._settled
         self.station.spawn(self._ready())
-        mask = str(ipaddress.IPv4Network(config.pool).netmask)
+        values = {
+            ikev2.INTERNAL_ADDRESS: self.inner[1],
+            ikev2.INTERNAL_NETMASK: ipaddress.IPv4Network(config.pool).netmask.packed,
+        }
         return (
             codec.IKEv2_AUTH(auth_type=ikev2.SHARED_KEY, load=ikev2.shared_auth(self._key, ours)),
-            nwu.configuration(ikev2.CFG_REPLY, address=self.user, netmask=mask),
+            nwu.configuration(ikev2.CFG_REPLY, values),
             ikev2.proposal(ikev2.ESP, child.spi),
             *ikev2.selectors(self.user, config.inner),
             ikev2.notify(eap5g.NAS_IP4_ADDRESS, local),
@@ -244,9 +247,6 @@ class UeLink(nwu.Link):
     def requested_child(self, message: ikev2.Message) -> nwu.Draft | None:
         """Refuse: only the N3IWF makes child SAs for user data (TS 24.502 clause 7.5)."""
         return None
-
-    def child_gone(self, child: nwu.Child) -> None:
-        """A child SA was deleted, as rekeying does."""
 
     async def open_session(self, session: int, qfi: int) -> None:
         """Make the child SA of a PDU session's QoS flow.

@@ -7,7 +7,7 @@ import contextlib
 import datetime
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from cryptography import exceptions, x509
@@ -91,10 +91,10 @@ class Access(nwu.Link):
         self._tasks: set[asyncio.Task[None]] = set()
         self._settled = False
 
-    def _spawn(self, work: Callable[[], object]) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
             try:
-                await work()  # type: ignore[misc]
+                await work()
             except EpcError as error:
                 log.error("%s", error)
                 self.ike.end("")
@@ -117,23 +117,19 @@ class Access(nwu.Link):
             raise EpcError(f"NWu on {self.config.address}: {error.strerror}.") from None
         await self.ike.initiate()
         self._draft = self.ike.draft(b"", b"")
-        everything = [codec.IPv4TrafficSelector(IP_protocol_ID=0)]
-        everything[0].starting_address_v4 = "0.0.0.0"  # noqa: S104
-        everything[0].ending_address_v4 = "255.255.255.255"
         answer = await self.ike.request(
             ikev2.AUTH,
             self._identity,
             ikev2.proposal(ikev2.ESP, self._draft.spi),
-            codec.IKEv2_TSi(number_of_TSs=1, traffic_selector=everything),
-            codec.IKEv2_TSr(number_of_TSs=1, traffic_selector=everything),
+            *ikev2.selectors("0.0.0.0/0", "0.0.0.0/0"),
         )
         try:
             self._trust(answer)
         except ProtocolError:
             await self.ike.close(ikev2.notify(ikev2.AUTHENTICATION_FAILED))
             raise
-        found = self._eap(answer)
-        if (found.code, found.message) != (eap5g.REQUEST, eap5g.START):
+        eap = self._eap(answer)
+        if (eap.code, eap.message) != (eap5g.REQUEST, eap5g.START):
             raise ProtocolError("The N3IWF does not start EAP-5G.")
         self._spawn(self._signal)
 
@@ -159,9 +155,9 @@ class Access(nwu.Link):
         ikev2.verify_rsa(leaf.public_key(), bytes(auth.load), octets)
 
     def _eap(self, answer: ikev2.Message) -> eap5g.Eap:
-        found = eap5g.Eap.decode(bytes(answer.need(codec.IKEv2_EAP).load))
-        self._identifier = found.identifier
-        return found
+        eap = eap5g.Eap.decode(bytes(answer.need(codec.IKEv2_EAP).load))
+        self._identifier = eap.identifier
+        return eap
 
     async def _signal(self) -> None:
         """Exchange NAS in EAP, until the N3IWF has KN3IWF."""
@@ -172,12 +168,12 @@ class Access(nwu.Link):
             made = eap5g.Eap(eap5g.RESPONSE, self._identifier, message, octets or b"", parameters)
             parameters = b""
             payload = codec.IKEv2_EAP(load=made.encode())
-            found = self._eap(await self.ike.request(ikev2.AUTH, payload))
-            if found.code == eap5g.SUCCESS:
+            eap = self._eap(await self.ike.request(ikev2.AUTH, payload))
+            if eap.code == eap5g.SUCCESS:
                 break
-            if found.code == eap5g.FAILURE:
+            if eap.code == eap5g.FAILURE:
                 raise EpcError("The N3IWF says that EAP-5G failed.")
-            self.received(uu.NAS, 1, found.nas)
+            self.received(uu.NAS, 1, eap.nas)
         await self._settle()
 
     async def _settle(self) -> None:
@@ -189,7 +185,7 @@ class Access(nwu.Link):
         answer = await ike.request(
             ikev2.AUTH,
             codec.IKEv2_AUTH(auth_type=ikev2.SHARED_KEY, load=ikev2.shared_auth(key, ours)),
-            nwu.configuration(ikev2.CFG_REQUEST, address=""),
+            nwu.configuration(ikev2.CFG_REQUEST, {ikev2.INTERNAL_ADDRESS: b""}),
         )
         theirs = ike.signed(False, self._theirs)
         if answer.need(codec.IKEv2_AUTH).load != ikev2.shared_auth(key, theirs):
@@ -266,9 +262,6 @@ class Access(nwu.Link):
             return None
         self.qfis[session] = qfis[0]
         return self.ike.draft(*self.inner, session, *qfis)
-
-    def child_gone(self, child: nwu.Child) -> None:
-        """A child SA was deleted, as rekeying does; NAS tells of a session that ended."""
 
     def ended(self, why: str) -> None:
         """The IKE SA is gone."""

@@ -12,7 +12,6 @@ import ipaddress
 import logging
 import os
 import socket
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -145,16 +144,16 @@ class Endpoint:
             self._esp(octets[4 * (octets[0] & 0x0F) :])
 
     def _ike(self, octets: bytes, peer: Peer) -> None:
-        found = ikev2.header(octets)
-        if found.exchange == ikev2.SA_INIT and found.original and not any(found.responder):
+        header = ikev2.header(octets)
+        if header.exchange == ikev2.SA_INIT and header.original and not any(header.responder):
             if self.accept is not None:
                 self.accept(octets, peer)
             return
-        own = found.responder if found.original else found.initiator
+        own = header.responder if header.original else header.initiator
         association = self.associations.get(own)
         if association is None:
             raise ProtocolError("An IKE message is of no IKE SA.")
-        association.received(octets, found, peer)
+        association.received(octets, header, peer)
 
     def _esp(self, octets: bytes) -> None:
         known = self.children.get(int.from_bytes(octets[:4], "big"))
@@ -194,10 +193,6 @@ class Owner(ABC):
     @abstractmethod
     def requested_child(self, message: ikev2.Message) -> Draft | None:
         """The child SA that a CREATE_CHILD_SA request asks for; None refuses it."""
-
-    @abstractmethod
-    def child_gone(self, child: Child) -> None:
-        """The other end deleted a child SA."""
 
     @abstractmethod
     def packet(self, child: Child, packet: bytes) -> None:
@@ -313,8 +308,8 @@ class Association:
             ikev2.NAT_SOURCE: self._hashed(self.peer.host, self.peer.port),
             ikev2.NAT_DESTINATION: self._hashed(self.endpoint.address, ikev2.PORT),
         }
-        told = ((message.notified(kind), right) for kind, right in expected.items())
-        return any(one is not None and one.notify != right for one, right in told)
+        hashes = ((message.notified(kind), right) for kind, right in expected.items())
+        return any(one is not None and one.notify != right for one, right in hashes)
 
     # -- exchanges --------------------------------------------------------------------------------
 
@@ -366,17 +361,17 @@ class Association:
         self.end(why)
         raise PeerTimeoutError(why)
 
-    def received(self, octets: bytes, found: ikev2.Message, peer: Peer) -> None:
-        """Take a message; only one that is authentic changes anything.
+    def received(self, octets: bytes, header: ikev2.Message, peer: Peer) -> None:
+        """Take a message, whose header is read; only one that is authentic changes anything.
 
         Raises:
             ProtocolError: it is not authentic, or malformed.
         """
-        if found.response:
-            if self._waiting is None or self._waiting[0] != found.number:
+        if header.response:
+            if self._waiting is None or self._waiting[0] != header.number:
                 return
             message = self._opened(octets)
-            if found.exchange == ikev2.SA_INIT:
+            if header.exchange == ikev2.SA_INIT:
                 self.first_octets[False] = octets
             if not self._waiting[1].done():
                 self._waiting[1].set_result(message)
@@ -385,9 +380,9 @@ class Association:
             raise ProtocolError("A request came before the keys.")
         message = self._opened(octets)
         self.peer = peer  # a NAT may have given it another address (section 2.23)
-        if found.number == self._expected - 1 and self._answered:
+        if header.number == self._expected - 1 and self._answered:
             self.endpoint.send_ike(self._answered, peer)
-        elif found.number == self._expected and not self._answering:
+        elif header.number == self._expected and not self._answering:
             self._answering = True
             task = asyncio.create_task(self._answer(message))
             self._tasks.add(task)
@@ -404,7 +399,7 @@ class Association:
                 payloads, after = self._informed(message)
         except EpcError as error:
             log.error("IKE, from %s: %s", self.peer.host, error)
-            payloads = (ikev2.notify(7),)  # INVALID_SYNTAX
+            payloads = (ikev2.notify(ikev2.INVALID_SYNTAX),)
         self._answered = self._sealed(self._message(message, payloads))
         self._expected += 1
         self._answering = False
@@ -427,7 +422,6 @@ class Association:
         theirs = [c for c in self.children if c.outbound.spi.to_bytes(4, "big") in spis]
         for child in theirs:
             self.remove(child)
-            self.owner.child_gone(child)
         return ((ikev2.delete(ikev2.ESP, *(c.spi for c in theirs)),) if theirs else ()), None
 
     # -- child SAs --------------------------------------------------------------------------------
@@ -582,18 +576,18 @@ class Association:
     async def close(self, *payloads: Packet) -> None:
         """Delete the IKE SA, or say why there is none."""
         with contextlib.suppress(EpcError):
-            told = payloads or (ikev2.delete(ikev2.IKE),)
-            await self.request(ikev2.INFORMATIONAL, *told, times=2)
+            content = payloads or (ikev2.delete(ikev2.IKE),)
+            await self.request(ikev2.INFORMATIONAL, *content, times=2)
         self.end("")
 
     def leave(self) -> None:
         """Delete the IKE SA, and let the other end hear of it or not."""
         if self.keys is not None and not self.gone:
             spis, gone = self._spis(), (ikev2.delete(ikev2.IKE),)
-            told = ikev2.Message(
+            message = ikev2.Message(
                 *spis, ikev2.INFORMATIONAL, self._sent, self.initiator, False, gone
             )
-            self.endpoint.send_ike(self._sealed(told), self.peer)
+            self.endpoint.send_ike(self._sealed(message), self.peer)
 
     def end(self, why: str) -> None:
         """Forget the IKE SA and all of it."""
@@ -636,8 +630,8 @@ class Link(Owner):
 
     def child_of(self, session: int) -> Child | None:
         """The newest child SA of a PDU session, or the signalling SA."""
-        found = [one for one in self.ike.children if one.session == session]
-        return found[-1] if found else None
+        children = reversed(self.ike.children)
+        return next((one for one in children if one.session == session), None)
 
     def send_packets(self, packets: list[tuple[int, bytes]]) -> None:
         """Send packets, each with the number that its PDU session has on a link."""
@@ -736,27 +730,23 @@ class Device:
 
 def configured(payload: Packet) -> dict[int, bytes]:
     """Attributes of a configuration payload."""
-    found = {}
+    values = {}
     for one in payload.attributes:
         value = one.value
-        found[one.type] = (
+        values[one.type] = (
             ipaddress.IPv4Address(value).packed if isinstance(value, str) else bytes(value)
         )
-    return found
+    return values
 
 
-def configuration(kind: int, **attributes: str) -> Packet:
-    """A configuration payload with addresses; an empty one asks."""
-    known = {"address": ikev2.INTERNAL_ADDRESS, "netmask": ikev2.INTERNAL_NETMASK}
-    listed = []
-    for name, text in attributes.items():
-        value = ipaddress.IPv4Address(text).packed if text else b""
-        listed.append(codec.ConfigurationAttribute(type=known[name], value=value))
-    return codec.IKEv2_CP(CFGType=kind, attributes=listed)
+def configuration(kind: int, values: dict[int, bytes]) -> Packet:
+    """A configuration payload with attributes; one that asks has empty values."""
+    attributes = [codec.ConfigurationAttribute(type=of, value=one) for of, one in values.items()]
+    return codec.IKEv2_CP(CFGType=kind, attributes=attributes)
 
 
 def port_of(content: bytes) -> int:
     """The port of NAS_TCP_PORT."""
     if len(content) != 2:
         raise ProtocolError("A notified port has not two octets.")
-    return int(struct.unpack("!H", content)[0])
+    return int.from_bytes(content, "big")
