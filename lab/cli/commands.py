@@ -20,7 +20,7 @@ from lab.cli.serve import serve
 from lab.cli.slice_verbs import SLICE_VERBS
 from lab.cli.watching import watched
 from lab.errors import LcmError, NbiError
-from lab.nbi.params import load_mapping, public_keys, yaml_options
+from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
 from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
 
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
@@ -248,7 +248,7 @@ def ns_create(
     config = yaml_options(config_text, config_file)
     keys = public_keys(ssh_keys)
     started = lab.engine.ns_create(
-        ns_name, nsd_name, vim_account, config, keys, description, timeout
+        InstanceRequest(ns_name, nsd_name, vim_account, config, keys, description, timeout)
     )
     if not wait:
         lab.follow(started, wait, timeout)

@@ -9,7 +9,7 @@ import click
 from lab.cli.context import Lab, pass_lab
 from lab.cli.options import instantiation_options, literally
 from lab.cli.watching import watched
-from lab.nbi.params import public_keys, yaml_options
+from lab.nbi.params import InstanceRequest, public_keys, yaml_options
 from lab.records.store import NSIS, NSRS, Document
 
 
@@ -33,7 +33,9 @@ def nsi_create(
     """Instantiate a network slice: its services start side by side."""
     config = yaml_options(config_text, config_file)
     keys = public_keys(ssh_keys)
-    started = lab.slices.create(nsi_name, nst_name, vim_account, config, keys, description)
+    started = lab.slices.create(
+        InstanceRequest(nsi_name, nst_name, vim_account, config, keys, description)
+    )
     lab.follow(started, wait, None)
     lab.out.identity(started.nsr)
 

@@ -14,7 +14,7 @@ from lab.descriptors.service import Service, members, service, shared_parameters
 from lab.errors import LcmError, NbiError
 from lab.nbi import validation
 from lab.nbi.catalogue import Catalogue
-from lab.nbi.params import check_references, client_params
+from lab.nbi.params import InstanceRequest, check_references, client_params
 from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
@@ -126,45 +126,23 @@ class Engine:
         self.reap()
         return self.store.resolve(NSRS, name_or_id, id_field="_id")
 
-    def ns_create(
-        self,
-        ns_name: str,
-        nsd_name: str,
-        vim_account: str,
-        config: Mapping[str, Any],
-        ssh_keys: list[str],
-        description: str = "",
-        timeout: int | None = None,
-    ) -> Started:
+    def ns_create(self, request: InstanceRequest) -> Started:
         """Check a request as osmclient and NBI do, record the service and start it.
 
         Raises:
             NbiError: refused; nothing is recorded.
         """
-        prepared = self._checked(
-            ns_name, nsd_name, vim_account, config, ssh_keys, description, timeout
-        )
+        prepared = self._checked(request)
         self.record([prepared])
         return self._start(prepared.operation, prepared.nsr, prepared.warnings)
 
-    def ns_record(
-        self,
-        ns_name: str,
-        nsd_name: str,
-        vim_account: str,
-        config: Mapping[str, Any],
-        ssh_keys: list[str],
-        description: str = "",
-        timeout: int | None = None,
-    ) -> Document:
+    def ns_record(self, request: InstanceRequest) -> Document:
         """Record a service for :meth:`ns_instantiate`; return its record.
 
         Raises:
             NbiError: refused; nothing is recorded.
         """
-        prepared = self._checked(
-            ns_name, nsd_name, vim_account, config, ssh_keys, description, timeout
-        )
+        prepared = self._checked(request)
         self.record([prepared], operations=False)
         return prepared.nsr
 
@@ -182,7 +160,7 @@ class Engine:
             NbiError: refused; the record stays as it was.
         """
         nsr = self.ns(name)
-        if nsr["_admin"]["nsState"] != "NOT_INSTANTIATED" or self._busy(nsr):
+        if not self.only_recorded(nsr):
             raise NbiError(
                 f"ns_instance '{nsr['_id']}' cannot be 'instantiate' because it is already "
                 "instantiated",
@@ -191,7 +169,7 @@ class Engine:
         before = nsr["instantiate_params"]
         fixed = {key: before[key] for key in _AT_CREATION if key in before}
         rest = {key: value for key, value in config.items() if key not in _AT_CREATION}
-        prepared = self._checked(
+        request = InstanceRequest(
             nsr["name"],
             nsr["nsd-ref"],
             vim_account,
@@ -199,8 +177,8 @@ class Engine:
             ssh_keys,
             nsr["description"],
             timeout,
-            nsr["_id"],
         )
+        prepared = self._checked(request, nsr["_id"])
         ids = {v["member-vnf-index-ref"]: v["_id"] for v in self.vnfs(nsr["_id"])}
         for vnfr in prepared.vnfrs:
             vnfr["_id"] = ids.get(vnfr["member-vnf-index-ref"], vnfr["_id"])
@@ -217,7 +195,7 @@ class Engine:
             NbiError: it is.
         """
         nsr = self.ns(name)
-        if nsr["_admin"]["nsState"] != "NOT_INSTANTIATED" or self._busy(nsr):
+        if not self.only_recorded(nsr):
             raise NbiError(
                 f"nsr '{nsr['_id']}' cannot be deleted because it is in 'INSTANTIATED' state. "
                 "Launch 'terminate' operation first; or force deletion",
@@ -226,43 +204,36 @@ class Engine:
         self._no_part_of_a_slice(nsr)
         remove_service(self.store, nsr["_id"])
 
-    def _busy(self, nsr: Document) -> bool:
-        return any(o["operationState"] == "PROCESSING" for o in self._operations(nsr["_id"]))
+    def only_recorded(self, nsr: Document) -> bool:
+        """Say whether a service is neither instantiated nor being so."""
+        return nsr["_admin"]["nsState"] == "NOT_INSTANTIATED" and all(
+            o["operationState"] != "PROCESSING" for o in self._operations(nsr["_id"])
+        )
 
-    def _checked(
-        self,
-        ns_name: str,
-        nsd_name: str,
-        vim_account: str,
-        config: Mapping[str, Any],
-        ssh_keys: list[str],
-        description: str,
-        timeout: int | None,
-        key: str | None = None,
-    ) -> Prepared:
-        """Return the records of a service as osmclient and NBI check it.
+    def _checked(self, asked: InstanceRequest, key: str | None = None) -> Prepared:
+        """Return the records of a service, of id ``key``, as osmclient and NBI check it.
 
         Raises:
             NbiError: refused.
         """
-        nsd = self.store.resolve(NSDS, nsd_name)
+        nsd = self.store.resolve(NSDS, asked.descriptor)
         request = client_params(
-            config,
-            ns_name=ns_name,
+            asked.config,
+            ns_name=asked.name,
             nsd_key=nsd["_id"],
-            vim_account=vim_account,
-            ssh_keys=ssh_keys,
+            vim_account=asked.vim_account,
+            ssh_keys=asked.ssh_keys,
             resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
         )
-        if timeout is not None:
-            request["timeout_ns_deploy"] = timeout
+        if asked.timeout is not None:
+            request["timeout_ns_deploy"] = asked.timeout
         vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd["descriptor"]).values()}
         warnings = validation.sort_findings(
-            validation.ns_params(config, nsd["descriptor"], vnfds),
+            validation.ns_params(asked.config, nsd["descriptor"], vnfds),
             strict=False,
             what="parameters",
         )
-        return replace(self.prepare(nsd, request, description, key), warnings=warnings)
+        return replace(self.prepare(nsd, request, asked.description, key), warnings=warnings)
 
     def prepare(
         self,

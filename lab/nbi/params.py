@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,29 @@ from lab.errors import NbiError
 
 Resolve = Callable[[str], str]
 """VIM account name or id -> id; raises NbiError."""
+
+
+@dataclass(frozen=True)
+class InstanceRequest:
+    """What a user gives to make a service or a slice.
+
+    Attributes:
+        name: of the service or the slice.
+        descriptor: name or id of its NSD or its template.
+        vim_account: name or id.
+        config: instantiation parameters, as the user wrote them.
+        ssh_keys: public keys for the VDUs.
+        description: free text.
+        timeout: seconds that the deployment of a service may take.
+    """
+
+    name: str
+    descriptor: str
+    vim_account: str
+    config: Mapping[str, Any]
+    ssh_keys: list[str] = field(default_factory=list)
+    description: str = ""
+    timeout: int | None = None
 
 
 def load_mapping(text: str, what: str) -> dict[str, Any]:

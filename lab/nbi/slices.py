@@ -15,7 +15,7 @@ from typing import Any
 from lab.errors import NbiError
 from lab.nbi import validation
 from lab.nbi.engine import Engine, Prepared, Started
-from lab.nbi.params import slice_params
+from lab.nbi.params import InstanceRequest, slice_params
 from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
@@ -72,50 +72,34 @@ class Slices:
 
     # -- create -------------------------------------------------------------------------------
 
-    def create(
-        self,
-        nsi_name: str,
-        nst_name: str,
-        vim_account: str,
-        config: Mapping[str, Any],
-        ssh_keys: list[str],
-        description: str = "",
-    ) -> Started:
+    def create(self, request: InstanceRequest) -> Started:
         """Check a request as osmclient and NBI do, record the slice and start it.
 
         Raises:
             NbiError: refused; nothing is recorded.
         """
-        nsi, warnings = self.record(nsi_name, nst_name, vim_account, config, ssh_keys, description)
+        nsi, warnings = self.record(request)
         return replace(self.instantiate(nsi["_id"]), warnings=tuple(warnings))
 
-    def record(
-        self,
-        nsi_name: str,
-        nst_name: str,
-        vim_account: str,
-        config: Mapping[str, Any],
-        ssh_keys: list[str],
-        description: str = "",
-    ) -> tuple[Document, list[str]]:
+    def record(self, asked: InstanceRequest) -> tuple[Document, list[str]]:
         """Record a slice with its services for :meth:`instantiate`; return it and the warnings.
 
         Raises:
             NbiError: refused; nothing is recorded.
         """
-        nst = self.store.resolve(NSTS, nst_name)
+        nst = self.store.resolve(NSTS, asked.descriptor)
         request = slice_params(
-            config,
-            nsi_name=nsi_name,
+            asked.config,
+            nsi_name=asked.name,
             nst_key=nst["_id"],
-            vim_account=vim_account,
-            ssh_keys=ssh_keys,
+            vim_account=asked.vim_account,
+            ssh_keys=asked.ssh_keys,
             resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
         )
         template: Document = copy.deepcopy(nst["descriptor"])
         warnings = validation.sort_findings(
             validation.nsi_params(
-                config,
+                asked.config,
                 template,
                 {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
                 {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)},
@@ -125,12 +109,12 @@ class Slices:
         )
         _check_subnets(request, template)
         with self.store.lock(NSIS):
-            if any(n["name"] == nsi_name for n in self.store.all(NSIS)):
+            if any(n["name"] == asked.name for n in self.store.all(NSIS)):
                 raise NbiError(
-                    f"nsi with name '{nsi_name}' already exists for this project",
+                    f"nsi with name '{asked.name}' already exists for this project",
                     HTTPStatus.CONFLICT,
                 )
-            nsi = _new_nsi(request, nst["_id"], template, description)
+            nsi = _new_nsi(request, nst["_id"], template, asked.description)
             services: list[Prepared] = []
             for subnet in template.get("netslice-subnet") or ():
                 entry, params = self._subnet(subnet, request, services, warnings)

@@ -42,23 +42,28 @@ TOKEN = {
     },
 }
 
+_VIM = {
+    "name": _NAME,
+    "description": _DESCRIPTION,
+    "vim": _NAME,
+    "datacenter": _NAME,
+    "vim_type": _SHORT_NAME,
+    "vim_url": _DESCRIPTION,
+    "vim_tenant_name": _NAME,
+    "vim_user": _STRING,
+    "vim_password": {"type": "string", "minLength": 1, "maxLength": 60},
+    "vca": _ID,
+    "config": _OBJECT,
+    "prometheus-config": _OBJECT,
+}
+
+_SCHEMA = {
+    "schema_version": {"type": "string", "enum": ["1.0"]},
+    "schema_type": {"type": "string"},
+}
+
 VIM_ACCOUNT = _body(
-    {
-        "schema_version": {"type": "string", "enum": ["1.0"]},
-        "schema_type": {"type": "string"},
-        "name": _NAME,
-        "description": _DESCRIPTION,
-        "vim": _NAME,
-        "datacenter": _NAME,
-        "vim_type": _SHORT_NAME,
-        "vim_url": _DESCRIPTION,
-        "vim_tenant_name": _NAME,
-        "vim_user": _STRING,
-        "vim_password": {"type": "string", "minLength": 1, "maxLength": 60},
-        "vca": _ID,
-        "config": _OBJECT,
-        "prometheus-config": _OBJECT,
-    },
+    _SCHEMA | _VIM,
     "name",
     "vim_url",
     "vim_type",
@@ -67,22 +72,7 @@ VIM_ACCOUNT = _body(
     "vim_tenant_name",
 )
 
-VIM_EDIT = _body(
-    {
-        "name": _NAME,
-        "description": _DESCRIPTION,
-        "vim": _NAME,
-        "datacenter": _NAME,
-        "vim_type": _SHORT_NAME,
-        "vim_url": _DESCRIPTION,
-        "vim_tenant_name": _NAME,
-        "vim_user": _STRING,
-        "vim_password": {"type": "string", "minLength": 1, "maxLength": 60},
-        "vca": _ID,
-        "config": _OBJECT,
-        "prometheus-config": _OBJECT,
-    }
-)
+VIM_EDIT = _body(_VIM)
 
 _VCA = {
     "name": _NAME,
@@ -99,8 +89,7 @@ _VCA = {
 }
 
 VCA = _body(
-    {"schema_version": {"type": "string", "enum": ["1.0"]}, "schema_type": {"type": "string"}}
-    | _VCA,
+    _SCHEMA | _VCA,
     *(name for name in _VCA if name not in ("description", "model-config")),
 )
 

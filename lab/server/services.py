@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 from lab.errors import NbiError
+from lab.nbi.engine import Started
+from lab.nbi.params import InstanceRequest
 from lab.records.store import (
     NSDS,
     NSRS,
@@ -48,30 +50,19 @@ def service(resources: Resources, call: Call) -> Answer:
 
 def new_service(resources: Resources, call: Call) -> Answer:
     """Record a service and instantiate it."""
-    body = _checked_service(resources, call)
-    started = resources.engine.ns_create(
-        body["nsName"],
-        body["nsdId"],
-        body["vimAccountId"],
-        *_ordered(body),
-        body.get("nsDescription") or "",
-        body.get("timeout_ns_deploy"),
-    )
+    started = resources.engine.ns_create(_checked_service(resources, call))
     key = started.nsr["_id"]
     more = {"nslcmop_id": started.operation["_id"], "nsName": started.nsr["name"]}
     return made(call, "nslcm/v1/ns_instances_content", key, **more)
 
 
-def _ordered(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return what an operator wrote into a request for a service, and the keys."""
-    apart = ("nsName", "nsdId", "nsDescription", "vimAccountId", "ssh_keys", "timeout_ns_deploy")
-    if "nsConfigTemplateId" in body:
-        raise not_found("nsconfigtemps", body["nsConfigTemplateId"])
-    config = {key: value for key, value in body.items() if key not in apart}
-    return config, body.get("ssh_keys") or []
+def create_service(resources: Resources, call: Call) -> Answer:
+    """Record a service, to be instantiated later (SOL005, clause 6.4.2)."""
+    nsr = resources.engine.ns_record(_checked_service(resources, call))
+    return made(call, "nslcm/v1/ns_instances", nsr["_id"], _id=nsr["_id"])
 
 
-def _checked_service(resources: Resources, call: Call) -> dict[str, Any]:
+def _checked_service(resources: Resources, call: Call) -> InstanceRequest:
     body = check(call.body, schemas.NS_INSTANTIATE)
     step = f"getting nsd id='{body['nsdId']}' from database"
     try:
@@ -79,32 +70,34 @@ def _checked_service(resources: Resources, call: Call) -> dict[str, Any]:
     except NbiError as error:
         raise NbiError(f"{error} while '{step}'", error.status) from None
     known_vim(resources, body["vimAccountId"])
-    return body
-
-
-def create_service(resources: Resources, call: Call) -> Answer:
-    """Record a service, to be instantiated later (SOL005, clause 6.4.2)."""
-    body = _checked_service(resources, call)
-    nsr = resources.engine.ns_record(
+    return InstanceRequest(
         body["nsName"],
         body["nsdId"],
         body["vimAccountId"],
-        *_ordered(body),
+        *_config_and_keys(body),
         body.get("nsDescription") or "",
         body.get("timeout_ns_deploy"),
     )
-    return made(call, "nslcm/v1/ns_instances", nsr["_id"], _id=nsr["_id"])
+
+
+def _config_and_keys(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the instantiation parameters in a request for a service, and the public keys."""
+    apart = ("nsName", "nsdId", "nsDescription", "vimAccountId", "ssh_keys", "timeout_ns_deploy")
+    if "nsConfigTemplateId" in body:
+        raise not_found("nsconfigtemps", body["nsConfigTemplateId"])
+    config = {key: value for key, value in body.items() if key not in apart}
+    return config, body.get("ssh_keys") or []
 
 
 def instantiate(resources: Resources, call: Call) -> Answer:
     """Instantiate a service that was recorded (SOL005, clause 6.4.4)."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_INSTANTIATE)
     known_vim(resources, body["vimAccountId"])
     started = resources.engine.ns_instantiate(
-        call.key, body["vimAccountId"], *_ordered(body), body.get("timeout_ns_deploy")
+        call.key, body["vimAccountId"], *_config_and_keys(body), body.get("timeout_ns_deploy")
     )
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+    return _accepted(started)
 
 
 def forget_service(resources: Resources, call: Call) -> Answer:
@@ -116,9 +109,13 @@ def forget_service(resources: Resources, call: Call) -> Answer:
     return Answer(None, HTTPStatus.NO_CONTENT)
 
 
+def _accepted(started: Started, key: str = "id") -> Answer:
+    return accepted(started, "nslcm/v1/ns_lcm_op_occs", key, nsName=started.nsr["name"])
+
+
 def action(resources: Resources, call: Call) -> Answer:
     """Run a day-2 primitive."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_ACTION)
     if "kdu_name" in body:
         text = f"Invalid parameter kdu_name='{body['kdu_name']}' not present at vnfd:kdu:name"
@@ -132,20 +129,20 @@ def action(resources: Resources, call: Call) -> Answer:
         body.get("vdu_count_index"),
         body.get("timeout_ns_action"),
     )
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+    return _accepted(started)
 
 
 def heal(resources: Resources, call: Call) -> Answer:
     """Recreate VDUs of a service."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_HEAL)
     started = resources.engine.ns_heal(call.key, body["healVnfData"], body.get("timeout_ns_heal"))
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+    return _accepted(started)
 
 
 def scale(resources: Resources, call: Call) -> Answer:
     """Scale a VNF of a service."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_SCALE)
     data = body["scaleVnfData"]
     step = data["scaleByStepData"]
@@ -156,57 +153,50 @@ def scale(resources: Resources, call: Call) -> Answer:
         data["scaleVnfType"] == "SCALE_IN",
         body.get("timeout_ns_scale"),
     )
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+    return _accepted(started)
 
 
 def update(resources: Resources, call: Call) -> Answer:
     """Update a service."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_UPDATE)
     started = resources.engine.ns_update(
         call.key, body["updateType"], body, body.get("timeout_ns_update")
     )
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+    return _accepted(started)
 
 
 def migrate(resources: Resources, call: Call) -> Answer:
     """Migrate VDUs of a VNF; the operation fails, as a VIM of the lab is one host."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_MIGRATE)
     started = resources.engine.ns_migrate(call.key, body)
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
+    return _accepted(started)
 
 
 def terminate(resources: Resources, call: Call) -> Answer:
     """Terminate a service; with ``autoremove`` its records are deleted too."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     body = check(call.body, schemas.NS_TERMINATE)
-    if _never_instantiated(resources, nsr):
+    if resources.engine.only_recorded(resources.engine.ns(call.key)):
         text = f"ns_instance '{call.key}' cannot be 'terminate' because it is not instantiated"
         raise NbiError(text, HTTPStatus.CONFLICT)
     skip = bool(body.get("skip_terminate_primitives"))
     remove = bool(body.get("autoremove"))
     started = resources.engine.ns_delete(call.key, False, skip, remove)
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "id", nsName=nsr["name"])
-
-
-def _never_instantiated(resources: Resources, nsr: Document) -> bool:
-    if nsr["_admin"]["nsState"] != "NOT_INSTANTIATED":
-        return False
-    operations = resources.engine.operations(nsr["_id"])
-    return all(o["operationState"] != "PROCESSING" for o in operations)
+    return _accepted(started)
 
 
 def delete_service(resources: Resources, call: Call) -> Answer:
     """Terminate a service and delete it; parameters stand in the query string."""
-    nsr = resources.get(NSRS, call.key)
+    resources.get(NSRS, call.key)
     given = {k: yaml.safe_load(v) for k, v in call.query if k in schemas.NS_TERMINATE["properties"]}
     skip = bool(check(given, schemas.NS_TERMINATE).get("skip_terminate_primitives"))
-    if not call.force and _never_instantiated(resources, nsr):
+    if not call.force and resources.engine.only_recorded(resources.engine.ns(call.key)):
         resources.engine.ns_forget(call.key)
         return Answer(None, HTTPStatus.NO_CONTENT)
     started = resources.engine.ns_delete(call.key, call.force, skip)
-    return accepted(started, "nslcm/v1/ns_lcm_op_occs", "_id", nsName=nsr["name"])
+    return _accepted(started, "_id")
 
 
 def delete_services(resources: Resources, call: Call) -> Answer:

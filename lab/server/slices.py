@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
 
 from lab.errors import NbiError
+from lab.nbi.params import InstanceRequest
 from lab.records.store import (
     NSIOPS,
     NSIS,
@@ -35,13 +35,12 @@ def one_slice(resources: Resources, call: Call) -> Answer:
     return Answer(records.nsi(resources.get(NSIS, call.key)))
 
 
-def _checked_slice(resources: Resources, call: Call) -> tuple[Any, ...]:
-    """Return the arguments for the engine from a request for a slice."""
+def _checked_slice(resources: Resources, call: Call) -> InstanceRequest:
     body = check(call.body, schemas.NSI_INSTANTIATE)
     resources.get(NSTS, body["nstId"])
     known_vim(resources, body["vimAccountId"])
     apart = ("nsiName", "nstId", "nsiDescription", "vimAccountId", "ssh_keys", "timeout_nsi_deploy")
-    return (
+    return InstanceRequest(
         body["nsiName"],
         body["nstId"],
         body["vimAccountId"],
@@ -53,7 +52,7 @@ def _checked_slice(resources: Resources, call: Call) -> tuple[Any, ...]:
 
 def new_slice(resources: Resources, call: Call) -> Answer:
     """Record a slice and instantiate it."""
-    started = resources.slices.create(*_checked_slice(resources, call))
+    started = resources.slices.create(_checked_slice(resources, call))
     key = started.nsr["_id"]
     place = "nsilcm/v1/netslice_instances_content"
     return made(call, place, key, nsilcmop_id=started.operation["_id"])
@@ -61,7 +60,7 @@ def new_slice(resources: Resources, call: Call) -> Answer:
 
 def create_slice(resources: Resources, call: Call) -> Answer:
     """Record a slice, to be instantiated later."""
-    nsi, _ = resources.slices.record(*_checked_slice(resources, call))
+    nsi, _ = resources.slices.record(_checked_slice(resources, call))
     return made(call, "nsilcm/v1/netslice_instances", nsi["_id"], _id=nsi["_id"])
 
 

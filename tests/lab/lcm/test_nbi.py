@@ -24,7 +24,7 @@ from lab.errors import NbiError
 from lab.nbi import validation
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine
-from lab.nbi.params import client_params, load_mapping
+from lab.nbi.params import InstanceRequest, client_params, load_mapping
 from lab.nbi.primitives import check_action
 from lab.records import jobs
 from lab.records.ids import admin
@@ -85,7 +85,7 @@ CONFIG = {
 
 
 def create(engine: Engine, name: str = "demo", **config: Any) -> Any:
-    return engine.ns_create(name, "an_ns", "north", {**CONFIG, **config}, [])
+    return engine.ns_create(InstanceRequest(name, "an_ns", "north", {**CONFIG, **config}))
 
 
 # -- store -----------------------------------------------------------------------------------------
@@ -540,7 +540,7 @@ def test_vdu_level_action(engine: Engine, tmp_path: Path) -> None:
     top.update(id="b_ns", name="b_ns")
     top["ns-configuration"] = {}
     add_package(engine.catalogue, NSDS, top, tmp_path / "b")
-    nsr = engine.ns_create("vdu", "b_ns", "north", CONFIG, []).nsr
+    nsr = engine.ns_create(InstanceRequest("vdu", "b_ns", "north", CONFIG)).nsr
     engine.store.update(NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
     operation = engine.ns_action("vdu", "touch", {"file": "x"}, "1", "box").operation
     assert operation["operationParams"]["vdu_count_index"] == 0

@@ -18,6 +18,7 @@ from lab.lcm.slices import SliceOperations, deployed_links, service_links
 from lab.lcm.timeouts import Timeouts
 from lab.nbi import validation
 from lab.nbi.engine import Engine
+from lab.nbi.params import InstanceRequest
 from lab.nbi.slices import Slices
 from lab.records import jobs
 from lab.records.ids import admin
@@ -98,7 +99,7 @@ def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slices:
 
 
 def make(slices: Slices, name: str, **more: Any) -> Any:
-    return slices.create(name, "an_nst", "north", config("hub", "spoke", **more), [])
+    return slices.create(InstanceRequest(name, "an_nst", "north", config("hub", "spoke", **more)))
 
 
 def entries(nsi: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -208,7 +209,7 @@ def test_what_nbi_refuses_leaves_no_record(
     slices: Slices, given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(NbiError) as caught:
-        slices.create("one", "an_nst", "north", given, [])
+        slices.create(InstanceRequest("one", "an_nst", "north", given))
     assert words in str(caught.value)
     assert [slices.store.all(kind) for kind in (NSIS, NSIOPS, NSRS, OPS)] == [[], [], [], []]
 
@@ -249,7 +250,10 @@ def test_names_and_descriptors_in_use_are_protected(slices: Slices) -> None:
         (lambda: make(slices, "one"), "already exists"),
         (lambda: slices.engine.ns_delete("one.hub"), "is a part of nsi 'one'"),
         (lambda: slices.engine.catalogue.delete(NSTS, "an_nst"), "Netslice Instance using"),
-        (lambda: slices.create("two", "none", "north", {}, []), "nst 'none' not found"),
+        (
+            lambda: slices.create(InstanceRequest("two", "none", "north", {})),
+            "nst 'none' not found",
+        ),
     ):
         with pytest.raises(NbiError, match=words):
             act()
