@@ -160,14 +160,14 @@ def _follow(
     tick: Callable[[float], object],
 ) -> Outcome:
     """Follow events; ``show`` says whether one was news, ``tick`` is called in long silence."""
-    started = told = time.monotonic()
+    started = last_news = time.monotonic()
     deadline = None if timeout is None else started + timeout
     outcome = Outcome(None)
     while True:
         running = alive()  # checked before reading, so that its last lines are still read
         for event in tail.new_events():
             if show(event):
-                told = time.monotonic()
+                last_news = time.monotonic()
             if event["kind"] == "end":
                 outcome = Outcome(event["state"], event.get("detail"))
             if event["kind"] == until:
@@ -177,7 +177,7 @@ def _follow(
         now = time.monotonic()
         if deadline is not None and now > deadline:
             return outcome
-        if now - told >= _SILENCE:
-            told = now
+        if now - last_news >= _SILENCE:
+            last_news = now
             tick(now - started)
         time.sleep(_POLL)

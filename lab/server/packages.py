@@ -129,8 +129,8 @@ def _content(kind: str, resources: Resources, call: Call) -> Answer:
 def _artifact(kind: str, resources: Resources, call: Call) -> Answer:
     document = _onboarded_package(kind, resources, call)
     parts = [part for part in call.path.get("path", "").split("/") if part]
-    found = contents.artifact(resources.engine.catalogue, document, parts, call.accept)
-    return Answer(found) if isinstance(found, list) else Answer(None, file=found)
+    content = contents.artifact(resources.engine.catalogue, document, parts, call.accept)
+    return Answer(content) if isinstance(content, list) else Answer(None, file=content)
 
 
 def _delete_package(kind: str, resources: Resources, call: Call) -> Answer:

@@ -169,10 +169,10 @@ def load(source: Path, name: str | None = None, store: Path = STORE) -> list[Loa
         raise VimError(f"{source} has {len(images)} images: one name cannot be for all.")
     loaded = []
     with locked(store.with_name(f"{store.name}.lock"), 1800), _writable(store) as address:
-        for words, wanted in images:
+        for words, image in images:
             with tempfile.NamedTemporaryFile("r") as digest:
-                _copy(words, f"docker://{address}/{wanted}", digest.name)
-                loaded.append(Loaded(f"{_SOURCE}/{wanted}", digest.read().strip()))
+                _copy(words, f"docker://{address}/{image}", digest.name)
+                loaded.append(Loaded(f"{_SOURCE}/{image}", digest.read().strip()))
     return loaded
 
 
@@ -221,9 +221,9 @@ def _contents(source: Path) -> list[tuple[str, str]]:
         files, kind = _archived(source), "oci-archive"
         if "manifest.json" in files:  # newer archives of docker are archives of OCI, too
             kind = "docker-archive"
-    wanted = "manifest.json" if kind == "docker-archive" else "index.json"
+    listing = "manifest.json" if kind == "docker-archive" else "index.json"
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-        return _listed(kind, source, json.loads(files[wanted]))
+        return _listed(kind, source, json.loads(files[listing]))
     raise VimError(f"{source} is no archive of images (docker, OCI) and no directory of them.")
 
 
