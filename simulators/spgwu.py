@@ -14,7 +14,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 
-from simulators import association, gtpu, pfcp, tun, udp
+from simulators import association, gtpu, pfcp, sockets, tun, udp
 from simulators.errors import EpcError, ProtocolError
 from simulators.pfcp import Pdr
 from simulators.tlv import Ie, Message, MissingError, number, packed
@@ -107,11 +107,7 @@ class Spgwu:
         tun.ip("link", "set", config.device, "mtu", str(config.mtu), "up", "txqueuelen", "1000")
         if config.sgi:
             _masquerade(config.pools, config.sgi)
-        self._s1u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._s1u.setblocking(False)
-        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            self._s1u.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
-        self._s1u.bind((config.s1u, gtpu.PORT))
+        self._s1u = sockets.bound(config.s1u, gtpu.PORT)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._s1u.fileno(), self._uplink)
         loop.add_reader(self._tun, self._downlink)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from simulators import asn1, gtpu, sctp, uu
+from simulators import asn1, gtpu, sctp, sockets, uu
 from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Plmn
 
@@ -110,11 +110,7 @@ class Station(ABC):
     async def start(self) -> None:
         """Open the user plane and Uu, and keep the association with the core."""
         loop = asyncio.get_running_loop()
-        self._user = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._user.setblocking(False)
-        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            self._user.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
-        self._user.bind((self.config.user, gtpu.PORT))
+        self._user = sockets.bound(self.config.user, gtpu.PORT)
         loop.add_reader(self._user.fileno(), self._downlink)
         await self._open_radio()
         self._task = asyncio.create_task(self._run())

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from scapy.contrib import ikev2 as codec
 from scapy.packet import Packet
 
-from simulators import tun, uu
+from simulators import sockets, tun, uu
 from simulators.errors import EpcError, PeerTimeoutError, ProtocolError
 from simulators.fiveg import eap5g, esp, ikev2
 
@@ -94,12 +94,8 @@ class Endpoint:
         """
         loop = asyncio.get_running_loop()
         for port in (ikev2.PORT, ikev2.NAT_PORT, 0):
-            kind = socket.SOCK_DGRAM if port else socket.SOCK_RAW
-            made = socket.socket(socket.AF_INET, kind, 0 if port else socket.IPPROTO_ESP)
-            made.setblocking(False)
-            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-                made.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
-            made.bind((self.address, port))
+            kind = (socket.SOCK_DGRAM, 0) if port else (socket.SOCK_RAW, socket.IPPROTO_ESP)
+            made = sockets.bound(self.address, port, *kind)
             self._sockets[port] = made
             loop.add_reader(made.fileno(), self._readable, made, port)
 
