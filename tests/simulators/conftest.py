@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from simulators_support import Epc, running
+from simulators_support import Epc, hurry, running
 
-from simulators import association, diameter, mme, sctp, spgwu, station, tun, udp
+from simulators import sctp, tun
 
 
 @pytest.fixture
@@ -22,17 +22,7 @@ def epc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     inside.setblocking(False)
     monkeypatch.setattr(tun, "open_tun", lambda name: os.dup(inside.fileno()))
-    monkeypatch.setattr(tun, "ip", lambda *words: None)
-    for module, name in (
-        (association, "HEARTBEAT"),
-        (diameter, "RECONNECT"),
-        (station, "RETRY"),
-        (association, "RETRY"),
-        (spgwu, "RETRY"),
-        (mme, "ECHO"),
-    ):
-        monkeypatch.setattr(module, name, 0.2)
-    monkeypatch.setattr(udp, "REPEAT", 0.5)
+    hurry(monkeypatch)
 
     def run(go: Callable[[Epc], Awaitable[None]], **options: Any) -> None:
         async def main() -> None:

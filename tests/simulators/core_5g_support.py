@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from oai import provision_5g
-from simulators_support import OPC, K
+from simulators_support import OPC, K, hurry
 
-from simulators import spgwc, spgwu, ue
+from simulators import spgwc, spgwu, tun, ue
 from simulators.fiveg import amf, database, gnb, home, nas, nrf, sbi, smf
 from simulators.fiveg.slices import Snssai
 from simulators.fiveg.ue import SessionRequest, Ue
@@ -154,6 +156,23 @@ class Core:
                 return
             await asyncio.sleep(0.05)
         raise AssertionError("it did not come true")
+
+
+#: Runs a coroutine function with what a module's tests share.
+Run = Callable[[Callable[[Any], Awaitable[None]]], None]
+
+
+def shared(kind: type[Any], open_tun: Callable[[str], int], seconds: float) -> Iterator[Run]:
+    """Start a core, or what has one, for all tests of a module; a test has ``seconds``."""
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        patch.setattr(tun, "open_tun", open_tun)
+        hurry(patch)
+        made = kind()
+        runner.run(made.start())
+        try:
+            yield lambda go: runner.run(asyncio.wait_for(go(made), seconds))  # type: ignore[arg-type]
+        finally:
+            runner.run(made.stop())
 
 
 def wanted(one: Snssai, number: int = 1, dnn: str | None = None) -> SessionRequest:

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulators import enb, hss, mme, spgwc, spgwu, station, ue
+import pytest
+
+from simulators import association, diameter, enb, hss, mme, spgwc, spgwu, station, tun, udp, ue
 from simulators.diameter import Identity
 from simulators.identity import Gummei, Plmn, Tai, tbcd
 from simulators.subscribers import Subscriber
@@ -20,6 +22,21 @@ TAI = Tai(PLMN, 600)
 K, OPC = bytes.fromhex("449c4b91aeacd0ace182cf3a5a72bfa1"), bytes(range(16))
 IMSI = "242881234500000"
 HSS, MME, S11, SGW, SX, UP, S1C, UU = (f"127.9.3.{number}" for number in range(1, 9))
+
+
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """Shorten the times between attempts; ip(8) does not change this machine."""
+    patch.setattr(tun, "ip", lambda *words: None)
+    for module, name in (
+        (association, "HEARTBEAT"),
+        (diameter, "RECONNECT"),
+        (station, "RETRY"),
+        (association, "RETRY"),
+        (spgwu, "RETRY"),
+        (mme, "ECHO"),
+    ):
+        patch.setattr(module, name, 0.2)
+    patch.setattr(udp, "REPEAT", 0.5)
 
 
 class Memory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -20,14 +20,16 @@ from core_5g_support import (
     TWO,
     UU,
     Core,
+    Run,
     gnb_config,
     imsi,
+    shared,
     wanted,
 )
 from oai import provision_5g
 from simulators_support import OPC, K
 
-from simulators import association, sctp, spgwu, station, tun, udp
+from simulators import sctp
 from simulators import ue as radios
 from simulators.errors import ProtocolError
 from simulators.fiveg import gnb, nas, ngap
@@ -36,29 +38,13 @@ from simulators.fiveg.ue import RefusedError, Ue
 from simulators.identity import Plmn
 from simulators.load import Load
 
-Run = Callable[[Callable[[Core], Awaitable[None]]], None]
-
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[Run]:
     """Run coroutine functions with a core that all tests of this file share."""
     if os.geteuid() and not sctp.kernel_has_sctp():
         pytest.skip("SCTP outside the kernel needs root for its raw socket")
-    patch = pytest.MonkeyPatch()
-    patch.setattr(tun, "open_tun", lambda name: os.eventfd(0, os.EFD_NONBLOCK))
-    patch.setattr(tun, "ip", lambda *words: None)
-    for module, name in ((association, "HEARTBEAT"), (association, "RETRY"), (station, "RETRY")):
-        patch.setattr(module, name, 0.2)
-    patch.setattr(spgwu, "RETRY", 0.2)
-    patch.setattr(udp, "REPEAT", 0.5)
-    with asyncio.Runner() as runner:
-        made = Core()
-        runner.run(made.start())
-        try:
-            yield lambda go: runner.run(asyncio.wait_for(go(made), 100))  # type: ignore[arg-type]
-        finally:
-            runner.run(made.stop())
-            patch.undo()
+    yield from shared(Core, lambda name: os.eventfd(0, os.EFD_NONBLOCK), 100)
 
 
 async def left(core: Core, one: Ue) -> None:

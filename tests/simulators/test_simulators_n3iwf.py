@@ -10,13 +10,13 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from core_5g_support import AMF, DNNS, HOST, ONE, PLMN, TAI, TWO, Core, imsi, wanted
+from core_5g_support import AMF, DNNS, HOST, ONE, PLMN, TAI, TWO, Core, Run, imsi, shared, wanted
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -27,14 +27,12 @@ from scapy.layers.l2 import GRE
 from scapy.utils import wrpcap
 from simulators_support import OPC, K
 
-from simulators import association, gtpu, spgwu, station, tun, udp, uu
+from simulators import gtpu, uu
 from simulators.errors import EpcError, ProtocolError
 from simulators.fiveg import eap5g, esp, ikev2, keys, n3iwf, n3ue, nwu
 from simulators.fiveg.ue import RefusedError, Ue
 from simulators.identity import Plmn
 from simulators.usim import Usim
-
-Run = Callable[[Callable[[Any], Awaitable[None]]], None]
 
 NWU, N3 = f"{HOST}.6.1", f"{HOST}.4.31"
 QFI = 9
@@ -138,24 +136,11 @@ class Town:
 def town() -> Iterator[Run]:
     if os.geteuid():
         pytest.skip("ports of IKE and raw sockets need root")
-    patch = pytest.MonkeyPatch()
     PDNS.clear()
-    patch.setattr(tun, "open_tun", open_tun)
-    patch.setattr(tun, "ip", lambda *words: None)
-    patch.setattr(nwu, "Device", Device)
-    patch.setattr(nwu, "REPEAT", 0.1)
-    for module, name in ((association, "HEARTBEAT"), (association, "RETRY"), (station, "RETRY")):
-        patch.setattr(module, name, 0.2)
-    patch.setattr(spgwu, "RETRY", 0.2)
-    patch.setattr(udp, "REPEAT", 0.5)
-    with asyncio.Runner() as runner:
-        made = Town()
-        runner.run(made.start())
-        try:
-            yield lambda go: runner.run(asyncio.wait_for(go(made), 60))  # type: ignore[arg-type]
-        finally:
-            runner.run(made.stop())
-            patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nwu, "Device", Device)
+        patch.setattr(nwu, "REPEAT", 0.1)
+        yield from shared(Town, open_tun, 60)
 
 
 def link_of(one: Ue) -> n3ue.Access:
@@ -185,7 +170,7 @@ def user_packet(source: str, destination: str, text: bytes) -> bytes:
     return bytes(IP(src=source, dst=destination) / UDP(sport=7, dport=7) / text)
 
 
-async def taken(far: socket.socket) -> bytes:
+async def arrived(far: socket.socket) -> bytes:
     return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(far, 65535), 5)
 
 
@@ -205,7 +190,7 @@ async def passes(one: Ue, address: str, text: bytes) -> None:
     )
     number = uu.numbered(1, 1)
     one.link.send_packets([(number, packet)])
-    assert await taken(PDNS[0]) == packet
+    assert await arrived(PDNS[0]) == packet
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     link_of(one).radio.packets[number] = came.set_result
     PDNS[0].send(back)
@@ -477,7 +462,7 @@ def test_noise_on_nwu_changes_nothing(town: Run) -> None:
                 other.sendto(octets, (NWU, ikev2.PORT))
         await town.core.until(lambda: town.n3iwf.nwu.dropped >= before + 6)
         link.endpoint.send_esp(sealed, peer)
-        assert await taken(PDNS[0])
+        assert await arrived(PDNS[0])
         link.endpoint.send_esp(sealed, peer)  # a replay
         await passes(one, address, b"goes on")
         await left(town, one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -145,8 +146,6 @@ class Town:
             time.sleep(0.1)
 
     def provision(self, subscribers: int = 20) -> None:
-        import json
-
         document = json.loads((self.directory / "provision.json").read_text(encoding="utf-8"))
         document["subscribers"] = subscribers
         text = "\n".join(provision.statements(document))
@@ -179,6 +178,16 @@ class Town:
     def ping(self, server: str, count: int = 3, device: str = "") -> bool:
         words = ["ping", "-c", str(count), "-i", "0.2", "-W", "2", "-I", device or self.device]
         return ", 0% packet loss" in self.run(self.terminal, *words, server, check=False)
+
+    def transfer(self, server: str, source: str, *words: str) -> None:
+        """Send data by TCP from the UE's address to a server in the first packet data network."""
+        argv = ["ip", "netns", "exec", self.netns("pdn"), "iperf3", "-s", "-1"]
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
+            self.until("iperf3 listens", lambda: ":5201" in self.run("pdn", "ss", "-Hltn"))
+            client = ["iperf3", "-J", "-c", server, "-B", source, *words]
+            report = json.loads(self.run(self.terminal, *client))
+            assert report["end"]["sum_received"]["bytes"] > 1_000_000
+            running.wait(20)
 
     def close(self) -> None:
         for name in list(self.processes):
