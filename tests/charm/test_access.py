@@ -157,7 +157,7 @@ def test_enrolling_again_changes_nothing_but_the_end(service: Service) -> None:
     ("given", "reason"),
     [
         ({"name": "laptop", "public_key": ZERO}, "is not a WireGuard key"),
-        ({"name": "laptop", "public_key": "PHONE"}, "it is that of phone"),
+        ({"name": "laptop", "public_key": "PHONE"}, "it is the key of phone"),
         ({"name": "laptop", "public_key": "OURS"}, "its key is already in use by this VNF"),
         ({"name": "phone"}, "phone is enrolled with another key"),
         ({"name": "$(reboot)"}, "enrol-device: name: "),

@@ -203,7 +203,7 @@ def test_the_same_again_changes_nothing(vnf):
     ("name", "key", "expires", "reason"),
     [
         ("laptop", "A" * 43 + "=", "never", "is not a WireGuard key"),
-        ("laptop", KEYS[0], "never", "it is that of phone"),
+        ("laptop", KEYS[0], "never", "it is the key of phone"),
         ("laptop", "ours", "never", "its key is already in use by this VNF"),
         ("phone", KEYS[1], "never", "phone is enrolled with another key"),
         ("$(reboot)", KEYS[1], "never", "enrol-device: name: "),

@@ -100,7 +100,7 @@ def test_a_device_keeps_its_address_and_gets_another_end():
 def test_no_two_devices_have_one_key_and_a_revoked_one_stays_out():
     first, _ = devices.enrolled(intent(), asking(), NOW)
     for asked, reason in (
-        (asking("laptop", 1), "it is that of phone"),
+        (asking("laptop", 1), "it is the key of phone"),
         (asking("phone", 2), "phone is enrolled with another key"),
     ):
         with pytest.raises(InputError, match=reason):

@@ -114,7 +114,7 @@ def test_a_charm_of_before_hybrid_keys_is_refused_or_taken_as_the_operator_says(
         ask(juju, options, new)
         new.reconcile()  # It looks again, as by update-status.
         told = "; ".join(new.plans["s6a"].problems + new.plans["s6a"].waiting)
-        assert "its charm knows none" in told
+        assert "its charm has no post-quantum keys" in told
         assert (new.states()["s6a"] == "up") == up
         assert bool(new.interface("s6a").peers) == up
 

@@ -200,11 +200,11 @@ def test_a_file_that_is_no_key_opens_nothing() -> None:
 @pytest.mark.parametrize("options", [{"credentials": "pubkey"}, {"credentials": "cert-external"}])
 def test_only_a_link_with_preshared_keys_takes_one_of_a_store(options: dict[str, str]) -> None:
     _, hss, _, _ = pair("ipsec", **options)
-    with pytest.raises(InputError, match="s6a has no preshared key of a store; allowed: a link"):
+    with pytest.raises(InputError, match="s6a has no preshared key from a store; allowed: a link"):
         hss.intent.with_peer(manual_peer(CELL))
 
 
 def test_wireguard_takes_no_preshared_key_of_a_store() -> None:
     _, hss, _, _ = pair()
-    with pytest.raises(InputError, match="s6a has no preshared key of a store"):
+    with pytest.raises(InputError, match="s6a has no preshared key from a store"):
         hss.intent.with_peer(manual_peer(CELL))

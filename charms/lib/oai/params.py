@@ -569,7 +569,7 @@ def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optio
     if any(reader.text(name) == STORE for name in SECRET_NAMES):
         for name in SECRET_NAMES:
             if reader.text(name) != STORE:
-                raise InputError(reader.at(name), "the other key is of a store", STORE)
+                raise InputError(reader.at(name), "the other key comes from a store", STORE)
         return None
     return Secrets(*(values.key(reader.at(n), reader.text(n)) for n in SECRET_NAMES))
 

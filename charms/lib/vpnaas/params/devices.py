@@ -179,7 +179,7 @@ def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, Manual
         if other.name != asked.name and other.public_key == asked.public_key:
             raise InputError(
                 "enrol-device: public-key",
-                "it is that of {}".format(other.name),
+                "it is the key of {}".format(other.name),
                 "a key of the device's own",
             )
     prefixes = before.allowed_prefixes if before else (_free(params, intent),)

@@ -53,7 +53,7 @@ class Enrolment:
             raise InputError(
                 where + ": server",
                 "{} is not a server".format(fields.shown(server)),
-                "host:port, or with the path of CMP or the label of EST, ra.example:8080/cmp",
+                "host:port, or host:port/path with the path of CMP or the label of EST",
             )
         if recipient not in ("", AUTO) and not _NAME.match(recipient):
             raise InputError(

@@ -246,7 +246,7 @@ class Intent:
         if peer.stored and (params.technology, params.ipsec.credentials) != (IPSEC, PSK):
             raise InputError(
                 "add-peer: public-key",
-                "{} has no preshared key of a store".format(peer.link),
+                "{} has no preshared key from a store".format(peer.link),
                 "a link with credentials {}".format(PSK),
             )
         if params.technology == IPSEC:

@@ -224,7 +224,7 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
         proof = (context.proofs or {}).get(name, Proof())
         if manual.stored and context.params.ipsec.credentials != PSK:
             raise InputError(
-                manual.name, "its preshared key is of a store", "credentials psk; add it again"
+                manual.name, "its preshared key comes from a store", "credentials psk; add it again"
             )
         if bool(manual.public_key or manual.stored) != (context.proofs is None):
             raise InputError(

@@ -262,7 +262,7 @@ def lacking(wanted: str, able: bool, theirs: str) -> Tuple[bool, str]:
         return True, "this VDU has no ML-KEM"
     if theirs == UNABLE:
         return True, "its VDU has no ML-KEM"
-    return True, "" if theirs else "its charm knows none"
+    return True, "" if theirs else "its charm has no post-quantum keys"
 
 
 def agreement(

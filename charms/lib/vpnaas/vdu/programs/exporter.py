@@ -319,7 +319,7 @@ class Meter:
         dropped = counter("vpnaas_dropped_packets", "Packets dropped by rules", ["table", "chain"])
         for (table, chain), packets in sorted(drops(self.last.firewall).items()):
             dropped.add_metric([table, chain], packets)
-        passed = counter("vpnaas_nwu_packets", "Packets on NWu by what the rule takes", ["kind"])
+        passed = counter("vpnaas_nwu_packets", "Packets on NWu by kind", ["kind"])
         ues = gauge("vpnaas_wifi_ues", "UEs registered by untrusted Wi-Fi", [])
         counted = nwu(self.last.firewall)
         for kind, packets in sorted(counted.items()):

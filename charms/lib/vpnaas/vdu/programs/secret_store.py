@@ -70,7 +70,7 @@ def _unwrapped(store: Store, token: str) -> str:
     status, document = store.ask("POST", "sys/wrapping/unwrap", token)
     if status in (400, 403):
         raise StoreError(
-            "ALARM: the store does not know the wrapping token. It has ended, was mistyped, or was"
+            "ALARM: the store does not know the wrapping token. It has expired, was mistyped, or was"
             " used before. If it is new, somebody else has used it: revoke it and change the secret"
         )
     found = document.get("auth") or {}
