@@ -15,6 +15,7 @@ from support.helm import Environment, Namespace, certificates
 from support.juju import Juju
 from support.model import ModelVdu
 from support.over_model import OverModel
+from support.ports import free_port
 from vpnaas import reconciling
 from vpnaas.charm import VnfCharm
 
@@ -25,12 +26,6 @@ MANAGEMENT = {"server": "10.0.0.1", "client": "10.0.0.2"}
 INNER = {"server": "10.77.0.1", "client": "10.77.0.2"}
 OTHER = {"server": "client", "client": "server"}
 PATIENCE = 20.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from support.ports import free_port
 
 pytestmark = pytest.mark.lab
 
@@ -103,9 +104,7 @@ def sshd(tmp_path: Path, login: Run) -> Iterator[Callable[[dict[str, str]], int]
 
     def start(options: dict[str, str]) -> int:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
+        port = free_port()
         lines = [f"Port {port}", "ListenAddress 127.0.0.1", "UsePAM no", "LogLevel DEBUG1"]
         lines += ["PermitRootLogin prohibit-password", "StrictModes no", "PidFile none"]
         lines.append(f"AuthorizedKeysFile {login.key}.pub")  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,16 +11,16 @@ from pathlib import Path
 
 import pytest
 from support import authority as made
-from support.ends_certs import moved
+from support.ends_certs import do, moved
 from support.juju import pair
 from support.model_world import spki
+from support.ports import free_port
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.tunnels.ipsec import cmp
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file
-from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Results
 
 LINK = "s6a"
@@ -251,9 +250,7 @@ class Pki:
     @contextmanager
     def server(self, trusts: str = "vendor", ra: str = "ra", *more: str) -> Iterator[str]:
         """Run openssl's mock server, which has the certificate `new.pem` for who asks."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         words = [
             "openssl", "cmp", "-config", "", "-port", str(port), "-srv_cert", f"{ra}.pem",
             "-srv_key", f"{ra}.key", "-srv_trusted", f"{trusts}.pem", "-rsp_cert", "new.pem", *more,
@@ -271,20 +268,12 @@ class Pki:
     def enrol(self, server: str, own: str = "", more: str = "") -> tuple[str, str]:
         """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
         enrolment = Enrolment.parse({"server": server, "ca-certificate": self.root})
-        steps = [step.to_json() for step in cmp.enrol(LINK, "s6a-1", enrolment, own)]
-        for step in steps:
-            for key, value in step.items():
-                if isinstance(value, str):
-                    step[key] = self.at(value)
-                elif isinstance(value, list):
-                    step[key] = [self.at(each) for each in value]
-        if more:
-            steps[-1]["argv"] += more.split()
-        done = agent.execute(steps, exclusive=False)
-        assert done["failed"] is None, done["failed"]
-        found = Path(self.at(cmp.enrolled_file(LINK)))
-        text = found.read_text() if found.exists() else ""
-        return text, cmp.refusal(LINK, Results(done["results"]))
+        steps = cmp.enrol(LINK, "s6a-1", enrolment, own)
+        steps[-1].body["argv"] += more.split()
+        results = do(self.folder, "vdu", steps)
+        file = Path(self.at(cmp.enrolled_file(LINK)))
+        text = file.read_text() if file.exists() else ""
+        return text, cmp.refusal(LINK, Results(results))
 
 
 @pytest.fixture(scope="module")

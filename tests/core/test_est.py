@@ -15,17 +15,18 @@ from typing import Any
 
 import pytest
 from support import authority as made
-from support.ends_certs import moved
+from support.ends_certs import do, moved
 from support.juju import pair
 from support.model_world import spki
 from support.operator_ca import KEY, Authority
+from support.ports import free_port
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError
 from vpnaas.extras.certificate_actions import given
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.tunnels.ipsec import certificates, cmp, est
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
-from vpnaas.vdu.programs import agent, source
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results
 
 LINK = "s6a"
@@ -214,9 +215,7 @@ class Cell:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ca = folder, Authority(folder / "ca")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.ca.make("127.0.0.1", port)
         self.server = f"127.0.0.1:{port}"
         for part in ("vdu/own/vendor", f"vdu/own/{LINK}", "vdu/swanctl/private"):
@@ -246,20 +245,10 @@ class Cell:
     ) -> tuple[str, str]:
         """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
         words = {"server": server or self.server, "ca-certificate": self.ca.text(f"{root}.pem")}
-        steps = [s.to_json() for s in enrol(LINK, "s6a-1", Enrolment.parse(words), own)]
-        for step in steps:
-            for name, value in step.items():
-                if isinstance(value, str):
-                    step[name] = str(self.at(value))
-                elif isinstance(value, list):
-                    step[name] = [str(self.at(each)) for each in value]
-        done = agent.execute(steps, exclusive=False)
-        assert done["failed"] is None, done["failed"]
-        found = self.at(cmp.enrolled_file(LINK))
-        return (
-            found.read_text() if found.exists() else "",
-            cmp.refusal(LINK, Results(done["results"])),
-        )
+        results = do(self.folder, "vdu", enrol(LINK, "s6a-1", Enrolment.parse(words), own))
+        file = self.at(cmp.enrolled_file(LINK))
+        text = file.read_text() if file.exists() else ""
+        return text, cmp.refusal(LINK, Results(results))
 
 
 def reached(server: str) -> None:

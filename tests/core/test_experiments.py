@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.ports import free_port
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import experiments
 from vpnaas.vdu.programs import send, watch
@@ -134,9 +135,7 @@ def test_an_answer_stays_bounded_whatever_arrives() -> None:
 
 def test_the_programs_reach_each_other(tmp_path: Path) -> None:
     """Both programs as systemd starts them, over loopback."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notified.bind(str(tmp_path / "notify"))
     notified.settimeout(20)

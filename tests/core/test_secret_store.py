@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from oai.params import KEY_FORMS, Secrets
 from support import openbao
 from support.juju import pair
 from support.openbao import Bao
+from support.ports import free_port
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.params.secret_store import SecretReference
@@ -28,10 +28,8 @@ OP, K = "1006020f0a478bf6b699f15c062e42b3", "449C4B91AEACD0ACE182CF3A5A72BFA1"
 
 @pytest.fixture(scope="module")
 def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bao]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with openbao.running(tmp_path_factory.mktemp("bao"), f"127.0.0.1:{port}") as server:
+    folder = tmp_path_factory.mktemp("bao")
+    with openbao.running(folder, f"127.0.0.1:{free_port()}") as server:
         server.put("core/epc", **{"operator-key": OP, "subscriber-key": K})
         server.put("core/short", **{"operator-key": OP, "subscriber-key": "44"})
         server.put("core/half", **{"operator-key": OP, "other": "x"})
