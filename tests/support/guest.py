@@ -22,39 +22,35 @@ import pytest
 from lab.vim import Vim
 
 ROOT = Path(__file__).resolve().parents[2]
+_OWN_NETWORK = ("unshare", "--mount", "--net")
 #: All that a program starts and makes ends with it.
-_ALONE = (
-    "unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child",
-)  # fmt: skip
+_ALONE = (*_OWN_NETWORK, "--pid", "--fork", "--mount-proc", "--kill-child")
 _INSIDE = (
     "mount -t tmpfs none /run && mkdir /run/netns && ip link set lo up && cd {folder} && "
-    "exec {python} -I program"
+    "exec /usr/bin/python3 -I program"
 )
 
 
-#: What of the packages in use lies outside the distribution: the project's whole, which have
-#: programs as files, of others the modules that are in use.
+#: Packages and modules in use that are not the distribution's. They are lent whole: some import
+#: parts of themselves only when these are needed.
 _LISTING = """
 import sys
 from pathlib import Path
-# What these import later, or only where a machine has no Wireshark.
-if "scapy" in sys.modules:
-    import scapy.libs.bluetoothids, scapy.libs.ethertypes, scapy.libs.manuf
-if "cryptography" in sys.modules:
-    import cryptography.hazmat.backends.openssl.backend
-for root in reversed(sys.path):
-    if not root or root.startswith("/usr"):  # "" is this folder, which is lent by its path
-        continue
-    for top in sorted({name.partition(".")[0] for name in sys.modules}):
-        found = [p for p in (Path(root, top), Path(root, top + ".py")) if p.exists()]
-        if found and "site-packages" not in root:
-            print(root, found[0])
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None) or ""
-        if "site-packages" in root and file.startswith(root + "/"):
-            print(root, file)
+names = {name.partition(".")[0] for name in sys.modules}
+for root in sys.path:
+    if root and not root.startswith("/usr"):  # "" is this folder, which is lent by its path
+        for name in names:
+            for path in (Path(root, name), *Path(root).glob(name + ".*")):
+                if path.exists():
+                    print(root, path)
 """
 _OWN = (str(ROOT), str(ROOT / "charms/lib"))
+
+
+def _sent(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out the bytecode of libraries, which is more than the libraries themselves."""
+    library = "/site-packages/" in entry.name
+    return None if library and "/__pycache__" in entry.name else entry
 
 
 @dataclass(frozen=True)
@@ -70,16 +66,16 @@ class Done:
     output: str
 
 
-def _words(folder: Path, python: str) -> Sequence[str]:
-    inside = _INSIDE.format(folder=shlex.quote(str(folder)), python=shlex.quote(python))
-    return (*_ALONE, "sh", "-c", inside)
+def _words(folder: Path, unshare: Sequence[str] = _ALONE) -> Sequence[str]:
+    inside = _INSIDE.format(folder=shlex.quote(str(folder)))
+    return (*unshare, "sh", "-c", inside)
 
 
 def run_here(folder: Path, program: str, timeout: float) -> Done:
     """Run a Python program on this machine's kernel, in its folder."""
     (folder / "program").write_text(program, encoding="utf-8")
     done = subprocess.run(
-        _words(folder, "/usr/bin/python3"),
+        _words(folder),
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -112,7 +108,7 @@ class GuestMachine:
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz") as tar:
             for path in paths:
-                tar.add(path)
+                tar.add(path, filter=_sent)
         self.out("tar", "-xzf", "-", "-C", "/", input=packed.getvalue())
 
     def lend(self, imports: str) -> str:
@@ -134,12 +130,18 @@ class GuestMachine:
         paths = [*_OWN, *sorted({root for root, _ in rows} - set(_OWN))]
         return f"import sys; sys.path[:0] = {paths!r}\n{imports}\n"
 
-    def run(self, folder: Path, program: str, timeout: float) -> Done:
-        """Run a Python program in it, in its folder, and bring the folder back."""
+    def run(
+        self, folder: Path, program: str, timeout: float, sees_kernel_threads: bool = False
+    ) -> Done:
+        """Run a Python program in it, in its folder, and bring the folder back.
+
+        A program that must see the kernel's threads in /proc has to end its own processes.
+        """
+        unshare = _OWN_NETWORK if sees_kernel_threads else _ALONE
         (folder / "program").write_text(program, encoding="utf-8")
         self.put(folder)
         try:
-            done = self.console(*_words(folder, "/usr/bin/python3"), timeout=timeout)
+            done = self.console(*_words(folder, unshare), timeout=timeout)
             packed = base64.b64decode(
                 self.out("sh", "-c", 'tar -czf - -C / "$0" | base64', str(folder).lstrip("/"))
             )

@@ -15,6 +15,7 @@ import base64
 import http.server
 import json
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -222,8 +223,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Quiet(http.server.ThreadingHTTPServer):
     """A server that does not tell who broke a connection off."""
 
-    def handle_error(self, *_: object) -> None:
-        """Stay silent."""
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Stay silent, and let the client read the alert: unread data would reset the connection."""
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_WR)
+            request.settimeout(5)
+            while request.recv(4096):
+                pass
 
 
 def serve(authority: Authority) -> None:
