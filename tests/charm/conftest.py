@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from barejuju import charm_pythons
 from flavours import Flavour
+from support.pip import fetched
 
 from builder import charms
 from builder.tree import Tree
@@ -33,17 +32,7 @@ def vendored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_current_ops(vendored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the same charms with the current ops in place of the vendored one."""
     cache = Tree.find(Path(__file__).resolve().parent).cache
-    target = cache / f"ops-current-{sys.version_info[0]}.{sys.version_info[1]}"
-    if not target.is_dir():
-        partial = target.with_name(f"{target.name}.{os.getpid()}")
-        words = ["install", "--quiet", "--no-compile", "--target", str(partial), "ops>=2.17"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            shutil.rmtree(partial, ignore_errors=True)
-            pytest.skip(f"the current ops cannot be had: {done.stderr.strip()[-200:]}")
-        partial.rename(target)
+    target = fetched(cache, "ops-current", "ops>=2.17")
     base = tmp_path_factory.mktemp("current")
     for name in CHARMS:
         shutil.copytree(vendored / name, base / name, symlinks=True)

@@ -16,6 +16,7 @@ from support.juju import Juju
 from support.model import ModelVdu
 from support.over_model import OverModel
 from support.ports import free_port
+from support.waiting import PATIENCE, listens, wait_until
 from vpnaas import reconciling
 from vpnaas.charm import VnfCharm
 
@@ -25,7 +26,6 @@ from lab.cluster.errors import ClusterError
 MANAGEMENT = {"server": "10.0.0.1", "client": "10.0.0.2"}
 INNER = {"server": "10.77.0.1", "client": "10.77.0.2"}
 OTHER = {"server": "client", "client": "server"}
-PATIENCE = 20.0
 
 
 @pytest.fixture(autouse=True)
@@ -333,7 +333,7 @@ def test_only_lcm_is_let_in(
             context = ssl.create_default_context(cafile=str(lcm / "ca.crt"))
             context.check_hostname = False
             context.maximum_version = ssl.TLSVersion.TLSv1_2
-            wait_for(port)
+            wait_until(lambda: listens("127.0.0.1", port), "the server listens")
             plain = socket.create_connection(("127.0.0.1", port))
             with plain, pytest.raises((ssl.SSLError, ConnectionError)):
                 context.wrap_socket(plain)
@@ -352,10 +352,3 @@ def test_lcm_does_not_speak_with_a_pod_of_a_wrong_authority(
     tls = server.Tls(str(pod), str(pod))
     with ee.serving(free_port(), tls, lcm) as frontend, pytest.raises(ClusterError, match="verify"):
         frontend.ssh_key(10)
-
-
-def wait_for(port: int) -> None:
-    for _ in range(100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return

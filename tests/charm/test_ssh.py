@@ -17,6 +17,7 @@ from pathlib import Path
 import paramiko
 import pytest
 from support.ports import free_port
+from support.waiting import listens, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -117,13 +118,10 @@ def sshd(tmp_path: Path, login: Run) -> Iterator[Callable[[dict[str, str]], int]
         words = ["/usr/sbin/sshd", "-D", "-f", str(tmp_path / "sshd_config")]
         words += ["-E", str(tmp_path / "sshd.log")]
         started.append(subprocess.Popen(words))
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return port
-            assert started[-1].poll() is None, (tmp_path / "sshd.log").read_text()
-            threading.Event().wait(0.02)
-        raise AssertionError("sshd does not listen")
+        log = tmp_path / "sshd.log"
+        wait_until(lambda: listens("127.0.0.1", port) or started[-1].poll() is not None, "sshd")
+        assert started[-1].poll() is None, log.read_text()
+        return port
 
     yield start
     for process in started:

@@ -20,6 +20,7 @@ from support.juju import pair
 from support.model_world import spki
 from support.operator_ca import KEY, Authority
 from support.ports import free_port
+from support.waiting import listens, wait_until
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError
 from vpnaas.extras.certificate_actions import given
@@ -251,24 +252,13 @@ class Cell:
         return text, cmp.refusal(LINK, Results(results))
 
 
-def reached(server: str) -> None:
-    """Wait until a server takes connections."""
-    host, _, port = server.partition(":")
-    until = time.monotonic() + 20
-    while True:
-        with socket.socket() as probe:
-            if not probe.connect_ex((host, int(port))):
-                return
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     cell = Cell(tmp_path_factory.mktemp("est"))
     program = Path(made.__file__).with_name("operator_ca.py")
     with subprocess.Popen([sys.executable, str(program), str(cell.ca.folder), "serve"]) as server:
-        reached(cell.server)
+        host, _, port = cell.server.partition(":")
+        wait_until(lambda: listens(host, int(port)), "the server listens")
         yield cell
         server.terminate()
 
@@ -295,7 +285,7 @@ def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(cell: Cell) -> None:
         ({"server": "127.0.0.1:{}/nothing"}, "cacerts: HTTP 403 Forbidden"),
         ({"own": "device"}, "simplereenroll: HTTP 403 Forbidden"),
         ({"own": "nothing"}, "No such file or directory"),
-        ({"own": "root"}, "ALERT"),
+        ({"own": "root"}, "_ssl.c"),  # an alert, or the connection ends before it
     ],
     ids=["false CA", "other name", "down", "no such label", "not the one in use", "no file", "CA"],
 )

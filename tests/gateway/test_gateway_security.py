@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 from vpnaas.base.errors import InputError
 from vpnaas.extras.gateway_firewall import TABLE, GatewayFirewall, render
 from vpnaas.vdu.programs.exporter import Look, Meter
@@ -137,12 +138,8 @@ def test_metrics_follow_a_real_daemon_over_a_rekeying(site: Site) -> None:
     assert site.carries(PEERS) == PEERS
     between = metrics()
     told("--rekey", "--child", "s1")
-    for _ in range(100):
-        if metrics()["vpnaas_rekeys_totalchild"] >= before["vpnaas_rekeys_totalchild"] + PEERS:
-            break
-        time.sleep(0.2)
-    else:
-        raise AssertionError("the rekeying is not told")
+    due = before["vpnaas_rekeys_totalchild"] + PEERS
+    wait_until(lambda: metrics()["vpnaas_rekeys_totalchild"] >= due, "the rekeying is told")
     assert site.carries(PEERS) == PEERS
     after = metrics()
     for name in ("vpnaas_received_bytes_total", "vpnaas_sent_bytes_total"):

@@ -151,7 +151,7 @@ class Core:
         return made
 
     async def until(self, true: Any) -> None:
-        for _ in range(400):
+        for _ in range(2400):
             if true():
                 return
             await asyncio.sleep(0.05)

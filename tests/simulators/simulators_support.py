@@ -118,7 +118,7 @@ class Epc:
         def seen() -> dict[str, int]:
             return {name: self.mme.statistics.current[rows[name]] for name in wanted}
 
-        for _ in range(200):
+        for _ in range(1200):
             if seen() == wanted:
                 return
             await asyncio.sleep(0.05)

@@ -7,11 +7,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from oai import provision
+from support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/core/golden"
@@ -138,12 +138,11 @@ class Town:
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(encoding="utf-8")
 
-    def until(self, what: str, true: Callable[[], object], seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not true():
-            logs = "\n".join(f"--- {n}\n{self.log(n)[-1500:]}" for n in self.processes)
-            assert time.monotonic() < end, f"{what} in {seconds} s:\n{logs}"
-            time.sleep(0.1)
+    def until(self, what: str, true: Callable[[], object], seconds: float = PATIENCE) -> None:
+        def told() -> str:
+            return "\n".join([what, *(f"--- {n}\n{self.log(n)[-1500:]}" for n in self.processes)])
+
+        wait_until(true, told, seconds)
 
     def provision(self, subscribers: int = 20) -> None:
         document = json.loads((self.directory / "provision.json").read_text(encoding="utf-8"))

@@ -6,7 +6,6 @@ import json
 import ssl
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from support.operator_ca import Authority
+from support.waiting import wait_until
 
 ROOT_TOKEN = "root-of-the-test"
 POLICY = 'path "secret/data/core/*" { capabilities = ["read"] }'
@@ -96,14 +96,15 @@ class Bao:
 
     def wait(self) -> None:
         """Wait until it answers."""
-        until = time.monotonic() + 60
-        while True:
+
+        def answers() -> bool:
             try:
                 self.ask("GET", "sys/health")
-                return
             except OSError:
-                assert time.monotonic() < until, "OpenBao does not answer"
-                time.sleep(0.1)
+                return False
+            return True
+
+        wait_until(answers, "OpenBao answers")
 
 
 def ask(method: str, url: str, headers: dict[str, str], body: Any, root: str) -> dict[str, Any]:

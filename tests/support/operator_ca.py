@@ -224,7 +224,7 @@ class Quiet(http.server.ThreadingHTTPServer):
     """A server that does not tell who broke a connection off."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stay silent, and let the client read the alert: unread data would reset the connection."""
+        """Stay silent and let the client read the alert; unread data would reset the connection."""
         with suppress(OSError):
             request.shutdown(socket.SHUT_WR)
             request.settimeout(5)

@@ -44,7 +44,7 @@ def probe(service: Service, seconds: float, action: Callable[[], object], what: 
         core.out("systemd-run", "--quiet", f"--unit=echo{number}", "-p", file, *words)
     try:
         for _, _, target in FLOWS:
-            wait(lambda target=target: f"{target}:{PORT}" in core.out("ss", "-Hlnu"), "echo", 30)
+            wait(lambda target=target: f"{target}:{PORT}" in core.out("ss", "-Hlnu"), "echo")
         senders = [
             InBackground(
                 lambda flow=flow: service[flow[0]].out(
@@ -56,7 +56,7 @@ def probe(service: Service, seconds: float, action: Callable[[], object], what: 
         ]  # fmt: skip
         before = received(core)
         # Both flows run before anything happens to them.
-        wait(lambda: received(core) > before + 400, "the probe reaches the core", 30)
+        wait(lambda: received(core) > before + 400, "the probe reaches the core")
         action()
         flows = [json.loads(sender.result(seconds + 90))["flows"][0] for sender in senders]
     finally:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import waiting
+from support.waiting import wait_until as wait
 from vpnaas.params.monitoring import PORT
 
 from experiments import background
@@ -327,7 +329,9 @@ class Service:
             for name, text in secret_files(vnf).items():
                 self.lab.secrets.add(text, f"{self.name}/{vnf.index}:{name}")
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    def wait(
+        self, condition: Callable[[], bool], what: str, seconds: float = waiting.PATIENCE
+    ) -> None:
         """Wait until something holds."""
         wait(condition, f"{self.name}: {what}", seconds)
 
@@ -419,14 +423,6 @@ def scan(lab: Lab, needles: Mapping[str, str]) -> list[str]:
     )
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.splitlines()
-
-
-def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    """Wait until something holds, and say what did not."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.1)
 
 
 class InBackground(background.InBackground):

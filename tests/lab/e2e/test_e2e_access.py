@@ -199,7 +199,7 @@ def test_a_revoked_device_is_cut_at_once_and_the_other_slice_is_not(
     key = slices.device.out("wg", "show", "embb", "public-key").strip()
     endless = ("ping", "-q", "-i", "0.05", "-w", "60", "-I", ADDRESSES["embb"], SERVER)
     pinging = InBackground(lambda: slices.device.run(*endless, timeout=120.0))
-    wait(lambda: slices.pings("embb"), "the device is in", 30)
+    wait(lambda: slices.pings("embb"), "the device is in")
     answer = embb["access"].action("revoke-device", name="phone-embb")
     with captured(embb, "data", tmp_path / "after.pcap") as after:
         time.sleep(5)

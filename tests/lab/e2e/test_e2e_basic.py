@@ -89,8 +89,8 @@ def test_update_status_comes_by_itself_and_mends_the_vdu(
     monkeypatch.setenv(keeper.VARIABLE, "2")
     keeper.ensure(basic.lab.home)
     try:
-        wait(lambda: server.run(*listens).returncode == 0, "the responder listens again", 60)
-        wait(lambda: server.run("systemctl", "is-enabled", socket).returncode == 0, "is on", 10)
+        wait(lambda: server.run(*listens).returncode == 0, "the responder listens again")
+        wait(lambda: server.run("systemctl", "is-enabled", socket).returncode == 0, "is on")
         # There is one process per lab, whoever asks for it.
         (mark,) = basic.lab.home.glob("lcm/keeper.json")
         first = mark.read_text()
@@ -116,7 +116,7 @@ def nothing_left(basic: Service) -> Iterator[None]:
     yield
     for vnf in basic.vnfs.values():
         # The far end's server ends by itself, a moment after its only client.
-        wait(lambda vnf=vnf: vnf.run("pgrep", "iperf3").returncode == 1, "iperf3 has ended", 10)
+        wait(lambda vnf=vnf: vnf.run("pgrep", "iperf3").returncode == 1, "iperf3 has ended")
         assert vnf.listening() == before[vnf.index]
 
 

@@ -124,7 +124,7 @@ def test_rotation_and_renewal_do_not_break_a_tcp_stream(
             assert status["key-generation"] > before[index]["key-generation"]  # type: ignore[operator]
             assert status["certificate-serial"] != before[index]["certificate-serial"]
         due = max(_seconds(status["certificate-renewal"]) for status in rotated.values())
-        wait(lambda: int(server.out("date", "+%s")) > due, "certificates are to be renewed", 90)
+        wait(lambda: int(server.out("date", "+%s")) > due, "certificates are to be renewed")
         configure_both(service, technology="ipsec", credentials="cert")
         with service.controller() as controlled:
             controlled.update_status()
@@ -178,12 +178,12 @@ def _seconds(date: object) -> int:
 def test_a_clock_that_is_wrong(service: Service, server: Vnf, client: Vnf) -> None:
     wrong = "the clock of this VDU shows "
     with Clock(client) as clock:
-        service.wait(lambda: client.pings(SERVER), "the tunnel is up again", 90)
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up again")
         # A boot with a clock from before the certificates.
         clock.set("-2d")
         mark = len(journal(client))
         clock.restart()
-        service.wait(lambda: REFUSED in journal(client)[mark:], "the certificate is refused", 90)
+        service.wait(lambda: REFUSED in journal(client)[mark:], "the certificate is refused")
         assert not client.pings(SERVER, tries=5)
         status = client.status("vpn-client")
         assert status["state"] == "down"
@@ -191,7 +191,7 @@ def test_a_clock_that_is_wrong(service: Service, server: Vnf, client: Vnf) -> No
         assert status["reason"].endswith(f"only; no handshake with {server.application}")
         assert server.status("vpn-server")["reason"] == f"no handshake with {client.application}"
         clock.set("+0")
-        service.wait(lambda: client.pings(SERVER), "the tunnel is up with the right clock", 90)
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up with the right clock")
         # What runs goes on when the clock jumps; the charm wants to renew, and cannot.
         clock.set("+40d")
         with service.controller() as controlled:
@@ -204,10 +204,10 @@ def test_a_clock_that_is_wrong(service: Service, server: Vnf, client: Vnf) -> No
         assert client.pings(SERVER)
         mark = len(journal(client))
         clock.restart()
-        service.wait(lambda: REFUSED in journal(client)[mark:], "the certificate is refused", 90)
+        service.wait(lambda: REFUSED in journal(client)[mark:], "the certificate is refused")
         clock.set("+0")
-        service.wait(lambda: client.pings(SERVER), "the tunnel is up with the right clock", 90)
-    service.wait(lambda: client.pings(SERVER), "the tunnel is up", 90)
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up with the right clock")
+    service.wait(lambda: client.pings(SERVER), "the tunnel is up")
     with service.controller() as controlled:
         for _ in range(3):
             controlled.update_status()

@@ -71,7 +71,7 @@ def test_a_ue_at_the_edge_attaches_and_its_packets_stay_there(sites: Sites, tmp_
         words = f"ping -n -q -c 3 -i 0.2 -W 2 -I oaitun_ue1 -p {MARKER.hex()} -s 64 {SGI}"
         return " 0% packet loss" in sites.out("epc", "ue", *shlex.split(words))
 
-    wait(reaches, "the UE reaches SGi", 120)
+    wait(reaches, "the UE reaches SGi")
     capture = Capture(tmp_path / "uplink.pcap")
     with sites.vim("site-b").capture_uplink(capture.path):
         assert reaches()

@@ -200,7 +200,7 @@ def test_nothing_leaves_in_clear_while_the_daemon_is_down(
     finally:
         client.out("systemctl", "start", "strongswan.service")
     # The keeper opens the tunnel, no charm.
-    service.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
+    service.wait(lambda: client.pings(SERVER), "the tunnel is up again")
 
 
 def test_link_comes_back_with_the_vdu_and_without_the_charm(
@@ -210,7 +210,7 @@ def test_link_comes_back_with_the_vdu_and_without_the_charm(
     with service.controller() as controlled:
         service.vim.reboot(client.server_id)
         service.vim.wait_active(client.server_id, PATIENCE)
-        service.wait(lambda: client.pings(SERVER), "the tunnel is up again", 60)
+        service.wait(lambda: client.pings(SERVER), "the tunnel is up again")
         assert server.pings(CLIENT)
         assert service.hook_log() == logged
         controlled.update_status()
@@ -252,7 +252,7 @@ def by_hand(service: Service, server: Vnf, client: Vnf) -> None:
             endpoint=endpoint,
         )
         assert answer["ike-identity"] == told[index]["ike-identity"]
-    service.wait(lambda: client.pings(SERVER, tries=5), "the keeper opens the tunnel", 60)
+    service.wait(lambda: client.pings(SERVER, tries=5), "the keeper opens the tunnel")
     assert server.status("vpn-server")["peers"][0]["state"] == "up"
     name = told["client"]["ike-identity"]
     server.action("delete-peer", link="vpn-server", name=name)

@@ -60,7 +60,7 @@ def sites(six: Service, request: pytest.FixtureRequest) -> Service:
                 allowed_prefixes=BEHIND[member],
                 accept_prefixes=BEHIND[other],
             )
-    wait(lambda: whole(six, SPOKE_HOST, 100), "the sites reach each other", 60)
+    wait(lambda: whole(six, SPOKE_HOST, 100), "the sites reach each other")
     return six
 
 
@@ -112,7 +112,7 @@ def test_parts_of_a_packet_go_through_and_the_outer_one_is_whole(
     with only_tunnel(sites, tmp_path / "wan.pcap"):
         # The first parts are as large as the LAN takes; the gateway says what fits.
         host = sites["hub-host"]
-        wait(lambda: host.pings(SPOKE_HOST, "-s", "4000"), "the host learns what fits", 30)
+        wait(lambda: host.pings(SPOKE_HOST, "-s", "4000"), "the host learns what fits")
         assert sites["spoke-host"].pings(HUB_HOST, "-s", "1200")
         assert sites["hub"].action("measure-latency", link=LINKS["hub"], size=3000, count=5)
 
@@ -129,7 +129,7 @@ def test_a_host_is_told_what_fits_into_the_tunnel(sites: Service) -> None:
 
 def test_a_gateway_that_reboots_forwards_again(sites: Service) -> None:
     sites.vim.reboot(sites["hub"].server_id)
-    wait(lambda: sites["hub-host"].pings(SPOKE_HOST), "the hub forwards again", 120)
+    wait(lambda: sites["hub-host"].pings(SPOKE_HOST), "the hub forwards again")
     forwarding = ("sysctl", "-n", "net.ipv6.conf.all.forwarding")
     assert sites["hub"].out(*forwarding).strip() == "1"
     assert sites["hub-host"].run(*forwarding).stdout.strip() == "0"

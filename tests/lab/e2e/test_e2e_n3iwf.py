@@ -72,7 +72,7 @@ def inside(vnf: Vnf, interface: str, file: str) -> Iterator[None]:
     unit = f"--unit=capture-{interface}"
     words = ("tcpdump", "-U", "--immediate-mode", "-i", interface, "-w", file)
     vnf.out("systemd-run", "--quiet", unit, *words)
-    wait(lambda: vnf.run("test", "-s", file).returncode == 0, "tcpdump runs", 30)
+    wait(lambda: vnf.run("test", "-s", file).returncode == 0, "tcpdump runs")
     try:
         yield
     finally:

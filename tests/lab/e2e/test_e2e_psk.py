@@ -157,7 +157,7 @@ def test_terminated_member_is_forgotten_and_leaves_no_link(psk: Service) -> None
     psk.note_secrets()
     with psk.controller() as controlled:
         controlled.model.remove_application(client.application)
-        wait(lambda: not server.peers("wg-vpn-server"), "the server forgets the client", 20)
+        wait(lambda: not server.peers("wg-vpn-server"), "the server forgets the client")
         controlled.model.wait_for(
             lambda status: client.application not in status.applications, 60, "the end"
         )

@@ -105,7 +105,7 @@ def test_an_instance_joins_and_leaves(scaled: tuple[Service, str]) -> None:
         End("scaled", "server", "vpn-server", address, (), (vdu, 0)),
     )
     join(osm, *ends)
-    service.wait(lambda: added.pings(SERVER), "the added instance reaches the server", 60)
+    service.wait(lambda: added.pings(SERVER), "the added instance reaches the server")
     assert client.pings(SERVER)
     assert len(server.peers("wg-vpn-server")) == len(keys) + 1
     assert "(max-instance-count)" in lab.refused(*scale)

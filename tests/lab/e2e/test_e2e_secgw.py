@@ -276,7 +276,7 @@ def test_a_gateway_without_its_daemon_lets_nothing_out_in_clear(
         for inner, _ in routes:
             gateway.out("ip", "route", "del", inner)
         gateway.out("systemctl", "start", "strongswan")
-    secgw.wait(lambda: len(associations(gateway)) == 4, "all tunnels are back", 90)
+    secgw.wait(lambda: len(associations(gateway)) == 4, "all tunnels are back")
     assert core.pings("10.42.0.11", "-I", SGW, tries=25)
 
 
@@ -284,7 +284,7 @@ def test_a_gateway_that_reboots_is_closed_before_it_is_open(secgw: Service) -> N
     gateway = secgw["gateway"]
     secgw.vim.reboot(gateway.server_id)
     secgw.vim.wait_active(gateway.server_id, PATIENCE)
-    secgw.wait(lambda: len(associations(gateway)) == 4, "all tunnels are back", 120)
+    secgw.wait(lambda: len(associations(gateway)) == 4, "all tunnels are back")
     assert tried(secgw["cell1"], UNTRUSTED, 22) == {"22": "silence"}
     assert secgw["cell1"].pings(SGW, tries=25)
     assert gateway.boot_cycles() == ""
@@ -302,4 +302,4 @@ def test_without_its_daemon_a_cell_sends_nothing_in_clear(secgw: Service, tmp_pa
         assert secgw["cell1"].pings(MME)
     finally:
         cell.out("systemctl", "start", "strongswan", "osm-vpnaas-ipsec-keeper")
-    secgw.wait(lambda: cell.pings(MME), "the cell's tunnel is back", 60)
+    secgw.wait(lambda: cell.pings(MME), "the cell's tunnel is back")

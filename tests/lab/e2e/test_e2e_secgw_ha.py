@@ -159,7 +159,7 @@ def scraped_roles(service: Service) -> list[tuple[int, int]]:
             print(f"scrapes tell {told}, actions {shown}")
         return told == shown
 
-    service.wait(agree, "scrapes and actions tell the same of both gateways", 60)
+    service.wait(agree, "scrapes and actions tell the same of both gateways")
     return told
 
 

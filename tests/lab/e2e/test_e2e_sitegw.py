@@ -79,7 +79,7 @@ def test_a_link_of_two_hosts_runs_inside_the_tunnel_of_the_gateways(
     capture = Capture(tmp_path / "lan.pcap")
     with sites.vim("site-a").capture(lan.id, capture.path):
         far = NESTED["spoke-host"]
-        wait(lambda: sites.whole("gw", "hub-host", far, 1420 - 80), "the tunnel inside", 60)
+        wait(lambda: sites.whole("gw", "hub-host", far, 1420 - 80), "the tunnel inside")
         assert not sites.whole("gw", "hub-host", far, 1420 - 79)
     assert capture.count(wireguard_only(51820)) >= 6
     assert capture.count("ip[6:2] & 0x3fff != 0 or icmp") == 0
@@ -100,4 +100,4 @@ def test_while_the_tunnel_is_down_nothing_goes_another_way(sites: Sites, tmp_pat
     # Whoever sends to the closed port is told so, between outer addresses.
     inside = "net 10.80.0.0/14"
     assert capture.count(inside) == 0, capture.sample(inside)
-    wait(lambda: sites.whole("gw", "spoke-host", HUB_HOST, 100), "the tunnel is back", 60)
+    wait(lambda: sites.whole("gw", "spoke-host", HUB_HOST, 100), "the tunnel is back")

@@ -163,8 +163,8 @@ def test_over_management_the_floating_address_is_found(sites: Sites) -> None:
         (peer,) = sites.status("vpn", member, ends[member][0])["peers"]
         return (peer["state"], peer["endpoint"]) == ("up", f"{floating[other]}:51820")
 
-    wait(lambda: calls("client", "server"), "the client calls the server's floating address", 60)
-    wait(lambda: calls("server", "client"), "the server calls the client's floating address", 60)
+    wait(lambda: calls("client", "server"), "the client calls the server's floating address")
+    wait(lambda: calls("server", "client"), "the server calls the client's floating address")
     assert sites.round_trip("vpn", "client", "10.77.0.1") >= 18.0
 
 

@@ -161,4 +161,4 @@ def test_d_the_one_inner_address_is_the_outer_one(cell: Service, tmp_path: Path)
         assert capture.count("net 10.43.0.0/16") == 0, capture.sample("net 10.43.0.0/16")
     finally:
         nr.out("systemctl", "start", "strongswan", "osm-vpnaas-ipsec-keeper")
-    cell.wait(lambda: lte.pings(MME), "the tunnel is back", 60)
+    cell.wait(lambda: lte.pings(MME), "the tunnel is back")

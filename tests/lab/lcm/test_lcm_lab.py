@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from support.lcm_fakes import day12_of, nsd, vnfd
+from support.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.lab,
@@ -415,7 +416,7 @@ def _worker(verbs: Verbs, name: str) -> int:
     return int(worker["pid"]) if worker else 0
 
 
-def until(found: Callable[[], int], limit: float = 60.0) -> int:
+def until(found: Callable[[], int], limit: float = PATIENCE) -> int:
     """Return what a function finds once it finds something."""
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
+from support.waiting import wait_until
 
 from lab.descriptors import service as model
 from lab.lcm.backends import ActionOutcome
@@ -227,9 +227,7 @@ def test_instantiation_that_takes_too_long_is_given_up(world: World) -> None:
     thread = threading.Thread(target=world.run)
     thread.start()
     try:
-        deadline = time.monotonic() + 20
-        while not world.aborted and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: world.aborted, "it is aborted")
         assert world.aborted == [1]
         assert world.op["operationState"] == "FAILED"
         assert world.op["detailed-status"].endswith("Detail: Timeout after 1 s")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from support.pip import fetched
 from vca_support import WAIT, databag, log_text, new_model
 
 from lab.vca import Controller, Model
 
-CACHE = Path(__file__).resolve().parents[3] / ".cache" / "test-ops"
+CACHE = Path(__file__).resolve().parents[3] / ".cache"
 PLATFORM = [
     "--only-binary=:all:",
     "--implementation=cp",
@@ -124,45 +123,13 @@ if __name__ == "__main__":
 """
 
 
-def install(name: str, requirements: tuple[str, ...], options: list[str]) -> Path:
-    """Return a folder with the requirements, fetched once."""
-    digest = hashlib.sha256(repr((requirements, options, sys.version_info[:2])).encode())
-    folder = CACHE / f"{name}-{digest.hexdigest()[:12]}"
-    if not folder.is_dir():
-        partial = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-compile",
-                "--target",
-                str(partial),
-                *options,
-                *requirements,
-            ],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            shutil.rmtree(partial, ignore_errors=True)
-            pytest.skip(
-                f"{' '.join(requirements)} cannot be installed: {done.stderr.strip()[-200:]}"
-            )
-        partial.rename(folder)
-    return folder
-
-
 @pytest.fixture(params=["ops-1.5.5", "ops-current"])
 def charm(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A charm folder laid out as the packages' are, with ops in venv/."""
     if request.param == "ops-1.5.5":
-        libraries = install("old", OLD, PLATFORM)
+        libraries = fetched(CACHE, "old", *PLATFORM, *OLD)
     else:
-        libraries = install("current", CURRENT, [])
+        libraries = fetched(CACHE, "current", *CURRENT)
         monkeypatch.setenv("OSMLAB_CHARM_PYTHON", sys.executable)
     folder = tmp_path / "charm"
     (folder / "src").mkdir(parents=True)

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 from vca_support import (
     QUICK,
     WAIT,
@@ -58,11 +59,8 @@ class OtherProcess:
             self.process.stdout.close()
 
 
-def wait_until(what: Path, seconds: float = WAIT) -> None:
-    deadline = time.monotonic() + seconds
-    while not (what.exists() and what.read_text()):
-        assert time.monotonic() < deadline, f"{what} did not appear"
-        time.sleep(0.02)
+def wait_written(what: Path) -> None:
+    wait_until(lambda: what.exists() and what.read_text(), f"{what} appears")
 
 
 def test_a_hook_cut_off_by_a_kill_is_run_again_by_the_next_process(tmp_path: Path) -> None:
@@ -80,7 +78,7 @@ def test_a_hook_cut_off_by_a_kill_is_run_again_by_the_next_process(tmp_path: Pat
     model.deploy("b", write_charm(tmp_path / "b", "b", requires="db"))
     model.add_relation("a:db", "b:db")
     other = OtherProcess(home)
-    wait_until(mark)
+    wait_written(mark)
     other.kill()
     orphans = [int(pid) for pid in pids.read_text().split()]
     assert all(alive(pid) for pid in orphans), "the hook should have outlived its controller"
@@ -100,7 +98,7 @@ def test_an_action_cut_off_by_a_kill_has_failed_and_is_not_repeated(tmp_path: Pa
     script = on("slow", f"echo $$ > {mark}", "sleep 600")
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script, actions={"slow": {}}))
     other = OtherProcess(home, "model.wait_idle(30); model.enqueue_action('a', 'slow')")
-    wait_until(mark)
+    wait_written(mark)
     other.kill()
     with model:
         model.wait_idle(WAIT)
@@ -188,13 +186,13 @@ def test_stop_lets_hooks_finish_and_kill_does_not(tmp_path: Path) -> None:
     )
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
     model.start()
-    wait_until(mark)
+    wait_written(mark)
     model.stop()
     assert logged(model, "a/0", "finished") == ["1"]
     mark.unlink()
     model.start()
     model.update_status()
-    wait_until(mark)
+    wait_written(mark)
     begun = time.monotonic()
     model.stop(kill=True)
     assert time.monotonic() - begun < 5
@@ -235,7 +233,7 @@ def test_destroy_after_a_kill_leaves_no_process_and_no_file(tmp_path: Path) -> N
     script = on("install", f"setsid sleep 600 & echo $! > {pids}", "sleep 600")
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
     other = OtherProcess(home)
-    wait_until(pids)
+    wait_written(pids)
     other.kill()
     Controller(home, settings=QUICK).destroy_model("m", timeout=0.5)
     assert not any(alive(int(pid)) for pid in pids.read_text().split())
@@ -289,7 +287,7 @@ def test_signals_to_the_controller_do_not_reach_hooks(tmp_path: Path) -> None:
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
     other = OtherProcess(home)
     try:
-        wait_until(mark)
+        wait_written(mark)
         hook = int(mark.read_text())
         assert os.getpgid(hook) != os.getpgid(other.process.pid)
     finally:

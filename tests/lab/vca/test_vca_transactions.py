@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import socket
-import time
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 from vca_support import (
     QUICK,
     WAIT,
@@ -139,10 +139,9 @@ def test_a_hook_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
         in_error(model)
         assert 'hook "install" failed: killed after 0.5 s' in log_text(model, "a/0")
     # A process that was killed may take a moment to go on a busy machine.
-    until = time.monotonic() + WAIT
-    while left := [pid for pid in pids.read_text().split() if alive(int(pid))]:
-        assert time.monotonic() < until, left
-        time.sleep(0.02)
+    wait_until(
+        lambda: not any(alive(int(pid)) for pid in pids.read_text().split()), "all have ended"
+    )
 
 
 def test_a_background_child_does_not_hold_up_its_hook(model: Model, tmp_path: Path) -> None:

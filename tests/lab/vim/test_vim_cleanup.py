@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from vim_support import ping_command, wait_until
+from support.waiting import wait_until
+from vim_support import ping_command
 
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
 from lab.vim.cgroups import cgroup2_mounts, cpu1_mount
@@ -82,11 +83,11 @@ def start_verb(home: Path) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("delay", [0.0, 0.25, 0.4, 0.6, 1.2])
 def test_killed_verb_leaves_nothing_after_clean(own_home: Path, delay: float) -> None:
     with start_verb(own_home) as verb:
-        wait_until(lambda: (own_home / "vims").exists(), 10, "the verb begins")
+        wait_until(lambda: (own_home / "vims").exists(), "the verb begins")
         time.sleep(delay)  # what is being made at that moment differs with the delay
         verb.send_signal(signal.SIGKILL)
     clean(own_home)
-    wait_until(lambda: traces(own_home) == NOTHING, 5, f"nothing left: {traces(own_home)}")
+    wait_until(lambda: traces(own_home) == NOTHING, lambda: f"left: {traces(own_home)}")
     assert not (own_home / "vims").exists()
     clean(own_home)
 
@@ -99,7 +100,7 @@ def test_killed_verb_leaves_nothing_after_destroy(own_home: Path) -> None:
     vim = Vim.open(own_home, "v")
     assert traces(own_home)["processes"]
     vim.destroy()
-    wait_until(lambda: traces(own_home) == NOTHING, 5, f"nothing left: {traces(own_home)}")
+    wait_until(lambda: traces(own_home) == NOTHING, lambda: f"left: {traces(own_home)}")
     vim.destroy()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from vim_support import wait_until
+from support.waiting import wait_until
 
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError
 
@@ -108,7 +108,7 @@ def test_boot_that_fails_is_told(vim: Vim, spec: Callable[..., ServerSpec]) -> N
     config = vim.directory / "servers" / server.id / "vdu.json"
     config.write_text(config.read_text().replace("/systemd", "/no-systemd"))
     vim.start(server.id)
-    wait_until(lambda: vim.server(server.id).status == "ERROR", 10, "the failure is told")
+    wait_until(lambda: vim.server(server.id).status == "ERROR", "the failure is told")
     with pytest.raises(VimError, match="did not become active: No such file or directory"):
         vim.wait_active(server.id, 5)
     vim.delete_tag("broken")

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from vim_support import Boot, ping_command, wait_until
+from support.waiting import wait_until
+from vim_support import Boot, ping_command
 
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, VimError, probe
 from lab.vim.addresses import link_local
@@ -128,7 +129,6 @@ def test_console_input_and_timeout(vim: Vim, pair: list[Server]) -> None:
         vim.console(pair[0].id, ["sh", "-c", "sleep 986 & sleep 987; true"], timeout=1)
     wait_until(
         lambda: vim.console(pair[0].id, ["pgrep", "-f", "^sleep 98"]).returncode == 1,
-        5,
         "a command that took too long is gone with its children",
     )
 
@@ -144,9 +144,7 @@ def test_reboot_keeps_disk_and_units(vim: Vim, pair: list[Server], ssh: Ssh) -> 
     vim.reboot(server.id)
     again = vim.wait_active(server.id, 60)
     assert again.ports == server.ports
-    wait_until(
-        lambda: vim.console(server.id, ["test", "-e", "/run/mark"]).returncode == 0, 10, "unit"
-    )
+    wait_until(lambda: vim.console(server.id, ["test", "-e", "/run/mark"]).returncode == 0, "unit")
     assert vim.console(server.id, ["ip", "link", "show", "scratch0"]).returncode != 0
     assert output(vim, server, "cat", "/etc/ssh/ssh_host_ed25519_key.pub") == key
     assert ssh(again, "true").returncode == 0
@@ -166,7 +164,7 @@ def test_reboot_from_inside(vim: Vim, pair: list[Server], ssh: Ssh) -> None:
             return False
         return done.returncode == 0 and done.stdout.strip() != before
 
-    wait_until(rebooted, 20, "the system restarts")
+    wait_until(rebooted, "the system restarts")
     assert vim.wait_active(server.id, 60).status == "ACTIVE"
 
 
@@ -247,7 +245,7 @@ def test_wireguard_unit(vim: Vim, pair: list[Server], tmp_path: Path) -> None:
     # The enabled unit brings the tunnel back after a restart.
     vim.reboot(pair[0].id)
     vim.wait_active(pair[0].id, 60)
-    wait_until(lambda: pings(vim, pair[0], "10.99.0.2", 1), 15, "tunnel after the restart")
+    wait_until(lambda: pings(vim, pair[0], "10.99.0.2", 1), "tunnel after the restart")
 
 
 def test_services_that_start_together_share_one_network(vim: Vim) -> None:

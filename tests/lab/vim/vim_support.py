@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-
-import pytest
 
 from lab.vim import Server
 
 #: The fixture ``boot``: specs and a tag to booted servers.
 Boot = Callable[..., list[Server]]
-
-
-def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
-    """Poll until a condition holds; fails the test when it does not in ``timeout`` seconds."""
-    end = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > end:
-            pytest.fail(f"not within {timeout} s: {what}")
-        time.sleep(0.05)
-
 
 #: Sends ICMP echo requests (RFC 792) until one is answered; exit code 1 when none is. The
 #: arguments are the target, the number of requests and, if not "-", the source address.

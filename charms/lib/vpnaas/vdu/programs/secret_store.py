@@ -70,8 +70,8 @@ def _unwrapped(store: Store, token: str) -> str:
     status, document = store.ask("POST", "sys/wrapping/unwrap", token)
     if status in (400, 403):
         raise StoreError(
-            "ALARM: the store does not know the wrapping token. It has expired, was mistyped, or was"
-            " used before. If it is new, somebody else has used it: revoke it and change the secret"
+            "ALARM: the store does not know the wrapping token. It has expired, was mistyped, or"
+            " was used before. If it is new, somebody else used it: revoke it and change the secret"
         )
     found = document.get("auth") or {}
     if status != 200 or not isinstance(found.get("client_token"), str):

@@ -1,0 +1,34 @@
+"""Waiting for something to become true, as long as a busy machine may need."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+#: Seconds within which what a test awaits comes on any machine, however busy. A test that shows
+#: how fast something is says its own limit.
+PATIENCE = 120.0
+
+
+def wait_until(
+    condition: Callable[[], object], what: str | Callable[[], str], seconds: float = PATIENCE
+) -> None:
+    """Wait until a condition holds.
+
+    ``what`` says what the condition is, or is a function that says it afterwards.
+
+    Raises AssertionError when it does not hold in time, in seconds.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            told = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds:.0f} s: {told}")
+        time.sleep(0.05)
+
+
+def listens(host: str, port: int) -> bool:
+    """Return whether a server takes TCP connections."""
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
