@@ -36,6 +36,7 @@ class _Declaration(BaseModel):
     description: str
     network_function: bool = Field(alias="network-function", default=False)
     gateway: bool = False
+    pdu_sessions: bool = Field(alias="pdu-sessions", default=False)
     links: dict[Link, Literal["provider", "requirer"]]
     relations: dict[Link, Literal["provider", "requirer"]] = Field(default_factory=dict)
 
@@ -98,6 +99,8 @@ def load(tree: Tree, name: str) -> Charm:
         actions |= _yaml(tree.common / "nf-actions.yaml")
     if declared.gateway:
         actions |= _yaml(tree.common / "gateway-actions.yaml")
+    if declared.pdu_sessions:
+        actions = _merged(actions, _yaml(tree.common / "session-actions.yaml"))
     actions = _merged(actions, _yaml(source / "actions.yaml", missing={}))
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})

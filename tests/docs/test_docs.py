@@ -223,7 +223,8 @@ def nf_actions() -> dict[str, dict[str, Any]]:
         file = ROOT / f"charms/{kind}/actions.yaml"
         own = yaml.safe_load(file.read_text()) if file.is_file() else {}
         found |= {f"{kind} {name}": action for name, action in own.items()}
-    return dict(found)
+    shared = yaml.safe_load((COMMON / "session-actions.yaml").read_text())
+    return found | {f"nr-ue and n3ue {name}": action for name, action in shared.items()}
 
 
 def test_actions_of_network_functions_are_documented_with_their_parameters() -> None:

@@ -73,6 +73,9 @@ def test_the_readme_of_a_charm_names_its_actions_and_users(folder: Path) -> None
     text = text_of(folder)
     own = folder / "actions.yaml"
     actions = yaml.safe_load(own.read_text(encoding="utf-8")) if own.is_file() else {}
+    if "pdu-sessions: true" in (folder / "charm.yaml").read_text(encoding="utf-8"):
+        sessions = ROOT / "charms/common/session-actions.yaml"
+        actions |= yaml.safe_load(sessions.read_text(encoding="utf-8"))
     shared = {"measure-throughput", "measure-latency", "serve-throughput"}
     assert [name for name in set(actions) - shared if f"`{name}`" not in text] == []
     users = set(re.findall(r"vnf-packages/(\w+)/README", text))
