@@ -275,19 +275,16 @@ def _validate_operated(
                 keep=False,
             )
         )
-    by = "by set-certificate" if server is None else "by {}: {}".format(_protocol(inputs), told)
+    protocol = "CMPv2" if inputs.params.ipsec.credentials == CMP else "EST"
+    by = "by set-certificate" if server is None else "by {}: {}".format(protocol, told)
     lacking = (by,) if keys[1] and following is None else ()
     roots = {"": root} if root is not None else {}
     between: Tuple[Certificate, ...] = ()
-    for one in (mine, following) if root is not None else ():
+    for one in (mine, following):
         if root is not None and isinstance(one, Certificate):
             between += x509.path_to(root, one, held.chain) or ()
     chain = tuple(dict.fromkeys(between))
     return Validation(proofs, own, following, {}, files, lacking, roots, chain)
-
-
-def _protocol(inputs: LinkInputs) -> str:
-    return "CMPv2" if inputs.params.ipsec.credentials == CMP else "EST"
 
 
 def _enrolled(
@@ -296,7 +293,7 @@ def _enrolled(
     """Return the certificate that an enrolment brought, or None and why there is none."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
     reason = cmp.refusal(inputs.link, results)
-    server = "the {} server".format(_protocol(inputs).replace("v2", ""))
+    server = "the {} server".format(inputs.params.ipsec.credentials.upper())
     where = "the certificate of " + server
     if reason or held.enrolled is None:
         return None, "{} gave none: {}".format(server, reason or "not asked yet")
