@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import socket
 import subprocess
 import sys
@@ -285,7 +286,7 @@ def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(cell: Cell) -> None:
         ({"server": "127.0.0.1:{}/nothing"}, "cacerts: HTTP 403 Forbidden"),
         ({"own": "device"}, "simplereenroll: HTTP 403 Forbidden"),
         ({"own": "nothing"}, "No such file or directory"),
-        ({"own": "root"}, "_ssl.c"),  # an alert, or the connection ends before it
+        ({"own": "root"}, "ALERT|EOF occurred"),
     ],
     ids=["false CA", "other name", "down", "no such label", "not the one in use", "no file", "CA"],
 )
@@ -305,7 +306,7 @@ def test_an_enrolment_that_is_not_in_order_brings_nothing(
         if "own" in options:
             cell.at(key_file(LINK)).write_bytes(kept)
     assert text == ""
-    assert sentence in refusal
+    assert re.search(sentence, refusal)
 
 
 @pytest.mark.parametrize(
