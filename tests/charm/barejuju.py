@@ -248,7 +248,7 @@ def charm_pythons() -> dict[str, Path]:
                 [candidate, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
                 capture_output=True,
                 text=True,
-                timeout=20,
+                timeout=120,
                 check=True,
             )
         except (OSError, subprocess.SubprocessError):

@@ -29,7 +29,7 @@ class Service(Site):
     def ping(self, vnf: str, address: str) -> bool:
         """Say whether an address answers one of a few echo requests."""
         words = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", "5", address]
-        return self.vim.console(self.servers[vnf], words, timeout=30).returncode == 0
+        return self.vim.console(self.servers[vnf], words, timeout=120).returncode == 0
 
     def told(self, unit: str, endpoint: str, app: str) -> dict[str, str]:
         """Return the databag `app` writes, as `unit` sees it."""

@@ -126,7 +126,7 @@ def sshd(tmp_path: Path, login: Run) -> Iterator[Callable[[dict[str, str]], int]
     yield start
     for process in started:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -170,7 +170,7 @@ def test_slow_server_is_called_slow(login: Run, sends: bytes) -> None:
         thread = threading.Thread(target=accept)
         thread.start()
         done = login(server.getsockname()[1], 1)
-        thread.join(10)
+        thread.join(120)
         held[0].close()
     assert done.returncode == 3, done.stdout + done.stderr
     assert done.stdout.strip() == "127.0.0.1 did not finish the SSH key exchange within 1.0 s"
@@ -210,5 +210,5 @@ def test_slow_session_after_the_login_is_waited_for(login: Run) -> None:
         thread.start()
         # The time for a login is over by then; the command's own is what counts.
         done = login(server.getsockname()[1], 3)
-        thread.join(10)
+        thread.join(120)
     assert done.returncode == 0, done.stdout + done.stderr

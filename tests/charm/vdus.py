@@ -34,7 +34,7 @@ class Site:
 
     def out(self, vnf: str, *argv: str) -> str:
         """Run a command as root in a VDU; return what it printed."""
-        done = self.vim.console(self.servers[vnf], list(argv), timeout=30)
+        done = self.vim.console(self.servers[vnf], list(argv), timeout=120)
         assert done.returncode == 0, (argv, done.stdout, done.stderr)
         return str(done.stdout)
 

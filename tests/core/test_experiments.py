@@ -150,14 +150,14 @@ def test_the_programs_reach_each_other(tmp_path: Path) -> None:
                   "seconds": 1, "result": str(tmp_path / "sent")}  # fmt: skip
         (tmp_path / "stream").write_text(json.dumps(stream))
         sender = [sys.executable, "-I", str(send.__file__)]
-        subprocess.run([*sender, str(tmp_path / "stream")], check=True, timeout=30)
+        subprocess.run([*sender, str(tmp_path / "stream")], check=True, timeout=120)
         one = attempt(to="10.0.0.1", ports=[port, 1], datagram=port, token="t", say="00")
         tried = {"attempts": [{**one, "to": "127.0.0.1"}], "patience": 1.0, "interface": "lo"}
         done = subprocess.run(
             sender, input=json.dumps(tried), capture_output=True, text=True, check=True, timeout=30
         )
         listener.terminate()
-        assert listener.wait(20) == 0
+        assert listener.wait(120) == 0
     told = json.loads((tmp_path / "arrived").read_text())
     assert json.loads((tmp_path / "sent").read_text())["sent"] == 200
     assert told["streams"]["s"]["received"] == 200

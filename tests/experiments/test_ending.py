@@ -35,6 +35,6 @@ def test_finally_runs_when_ended(number: signal.Signals) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
         assert (out, process.returncode) == ("cleaned\n", 1)
         assert "Aborted" in err

@@ -35,7 +35,7 @@ def test_lines_come_also_while_the_state_is_being_found_out() -> None:
     out, asked = io.StringIO(), threading.Event()
 
     def slow() -> str:
-        asked.wait(5)
+        asked.wait(120)
         return "ready"
 
     with ticking(Console(file=out), slow, period=0.05):

@@ -152,7 +152,7 @@ def test_without_claiming_peers_would_be_lost(tmp_path: Path) -> None:
         text = configuration.read_text().replace("--rekey --child s1", "--rekey --child none")
         configuration.write_text(text)
         pair.keepaliveds["b"].terminate()
-        pair.keepaliveds["b"].wait(10)
+        pair.keepaliveds["b"].wait(120)
         pair.start_keepalived("b", keep=True)
         scenarios.settle(pair)
         told = pair.probe(4, (1, lambda: pair.lose("a")))

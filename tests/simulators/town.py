@@ -130,7 +130,7 @@ class Town:
         process = self.processes.pop(name)
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -186,7 +186,7 @@ class Town:
             client = ["iperf3", "-J", "-c", server, "-B", source, *words]
             report = json.loads(self.run(self.terminal, *client))
             assert report["end"]["sum_received"]["bytes"] > 1_000_000
-            running.wait(20)
+            running.wait(120)
 
     def close(self) -> None:
         for name in list(self.processes):

@@ -122,7 +122,7 @@ sniff.wait()
 for daemon in daemons.values():
     daemon.terminate()
     try:
-        daemon.wait(20)
+        daemon.wait(120)
     except subprocess.TimeoutExpired:
         daemon.kill()
 json.dump(told, open("told.json", "w"))

@@ -118,7 +118,9 @@ class Flow:
         self._receiver = InBackground(lambda: _python(far, RECEIVE, receive, limit + 20))
         send = {"address": address, "port": port, "rate": rate, "seconds": seconds, "size": size,
                 "linger": 0.5, "stop": self._stop}  # fmt: skip
-        far.out("sh", "-c", f"until ss -Hlnu | grep -q ':{port} '; do sleep 0.02; done", timeout=20)
+        far.out(
+            "sh", "-c", f"until ss -Hlnu | grep -q ':{port} '; do sleep 0.02; done", timeout=120
+        )
         self._sender = InBackground(lambda: _python(near, SEND, send, limit + 20))
 
     def stop(self) -> None:

@@ -126,7 +126,7 @@ class Environment:
             yield Frontend("127.0.0.1", f"{self.name}.ns.svc", trust, port)
         finally:
             loop.call_soon_threadsafe(lambda: task[0].cancel())
-            thread.join(10)
+            thread.join(120)
 
 
 def certificates(folder: Path, authority: Authority, client: bool = True) -> tuple[Path, Path]:

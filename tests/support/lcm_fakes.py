@@ -232,7 +232,7 @@ class FakeCloud:
         return str(server.key)
 
     def wait_active(self, server_id: str, timeout: float) -> BootedServer:
-        assert self.gate.wait(10)
+        assert self.gate.wait(120)
         if self.fail_server == server_id:
             raise LcmError("No valid host was found.")
         with self._lock:

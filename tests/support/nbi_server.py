@@ -37,7 +37,7 @@ class Site:
 
     def stop(self) -> None:
         self._listener.stop()
-        self._thread.join(10)
+        self._thread.join(120)
 
 
 class Api:

@@ -112,7 +112,7 @@ def ask(method: str, url: str, headers: dict[str, str], body: Any, root: str) ->
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - https
     context = ssl.create_default_context(cadata=root)
-    with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=120, context=context) as answer:  # noqa: S310
         text = answer.read()
     found: dict[str, Any] = json.loads(text) if text else {}
     return found

@@ -363,7 +363,7 @@ class Controlled:
         return [f"{e.unit}:{e.name}" for e in self.events if e.kind == "hook-started"]
 
 
-GET = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=30).read().decode())"
+GET = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=120).read().decode())"
 
 
 def scraped(by: Vdu, vnf: Vdu, port: int = PORT) -> dict[tuple[str, ...], float]:

@@ -392,7 +392,7 @@ def test_capture_sees_the_link(verbs: Verbs, ns: str, tmp_path: Path) -> None:
         assert "capturing data" in process.stderr.readline()
         verbs.run("lab", "console", ns, "1", "--", "ping", "-c", "2", "-i", "0.2", address)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     shown = subprocess.run(
         ["tcpdump", "-nr", str(path), "icmp"], capture_output=True, text=True, check=True
     ).stdout

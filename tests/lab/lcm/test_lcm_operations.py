@@ -165,7 +165,7 @@ def test_relations_and_keys_do_not_wait_for_the_vms(world: World) -> None:
         assert not world.log.of("config")
     finally:
         backends.gate.set()
-        thread.join(20)
+        thread.join(120)
     assert not thread.is_alive()
     assert world.ns["nsState"] == "READY"
 
@@ -234,7 +234,7 @@ def test_instantiation_that_takes_too_long_is_given_up(world: World) -> None:
         assert world.ns["nsState"] == "BROKEN"
     finally:
         world.backends.gate.set()
-        thread.join(20)
+        thread.join(120)
 
 
 def test_vim_failure(world: World) -> None:
@@ -552,7 +552,7 @@ def test_terminate_runs_primitives_then_deletes_model_and_vim_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.run()
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=120)
     for fake, name in (
         (world.backends.the_charms, "destroy"),
         (world.backends.the_cloud, "delete_tag"),

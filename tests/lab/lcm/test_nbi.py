@@ -105,7 +105,7 @@ def test_updates_of_several_processes_are_not_lost(tmp_path: Path) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(120)
     assert store.get(VIMS, "v")["n"] == 150
     assert [p.name for p in (tmp_path / "nbi" / VIMS).iterdir()] == ["v.json"]
 
@@ -449,7 +449,7 @@ def test_delete_cancels_a_running_create(engine: Engine) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         jobs.record_worker(engine.store, operation["_id"], process.pid)
         started = engine.ns_delete("demo")
-        assert process.wait(5) == -15
+        assert process.wait(120) == -15
     assert engine.operation(operation["_id"])["errorMessage"] == "Operation was cancelled"
     assert started.operation["lcmOperationType"] == "terminate"
 

@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(20)
+            process.wait(120)
         finally:
             process.kill()
             subprocess.run([*LAB, "lab", "clean"], env=env, check=False)

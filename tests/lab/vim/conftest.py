@@ -90,7 +90,7 @@ def ssh(home: Path, vim: Vim, key: Path) -> Callable[..., subprocess.CompletedPr
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=120,
         )
 
     return run

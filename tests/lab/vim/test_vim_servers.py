@@ -22,13 +22,13 @@ Ssh = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def output(vim: Vim, server: Server, *argv: str) -> str:
-    done = vim.console(server.id, list(argv), timeout=30)
+    done = vim.console(server.id, list(argv), timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def pings(vim: Vim, server: Server, address: str, count: int = 2, source: str = "-") -> bool:
-    done = vim.console(server.id, ping_command(address, count, source), timeout=30)
+    done = vim.console(server.id, ping_command(address, count, source), timeout=120)
     assert done.returncode in (0, 1), done.stderr
     assert not done.stderr
     return done.returncode == 0

@@ -180,7 +180,7 @@ def test_the_rate_is_that_of_the_uplink(hosts: Any) -> None:
         argv = [*hosts["a", "routed"], "iperf3", "-c", "10.8.2.5", "-t", "3", "-f", "m"]
         said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     finally:
-        server.wait(20)
+        server.wait(120)
     (line,) = [row for row in said.splitlines() if row.endswith("receiver")]
     rate = float(re.search(r"([\d.]+) Mbits/sec", line)[1])  # type: ignore[index]
     assert 15 < rate < 50
