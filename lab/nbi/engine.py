@@ -159,33 +159,37 @@ class Engine:
         Raises:
             NbiError: refused; the record stays as it was.
         """
-        nsr = self.ns(name)
-        if not self.only_recorded(nsr):
-            raise NbiError(
-                f"ns_instance '{nsr['_id']}' cannot be 'instantiate' because it is already "
-                "instantiated",
-                HTTPStatus.CONFLICT,
+        key = self.ns(name)["_id"]
+        with self.store.lock(NSRS):
+            # Of two requests at the same time the second finds the operation of the first.
+            nsr = self.store.get(NSRS, key)
+            if not self.only_recorded(nsr):
+                raise NbiError(
+                    f"ns_instance '{key}' cannot be 'instantiate' because it is already "
+                    "instantiated",
+                    HTTPStatus.CONFLICT,
+                )
+            before = nsr["instantiate_params"]
+            fixed = {field: before[field] for field in _AT_CREATION if field in before}
+            rest = {field: value for field, value in config.items() if field not in _AT_CREATION}
+            request = InstanceRequest(
+                nsr["name"],
+                nsr["nsd-ref"],
+                vim_account,
+                {**rest, **fixed},
+                ssh_keys,
+                nsr["description"],
+                timeout,
             )
-        before = nsr["instantiate_params"]
-        fixed = {key: before[key] for key in _AT_CREATION if key in before}
-        rest = {key: value for key, value in config.items() if key not in _AT_CREATION}
-        request = InstanceRequest(
-            nsr["name"],
-            nsr["nsd-ref"],
-            vim_account,
-            {**rest, **fixed},
-            ssh_keys,
-            nsr["description"],
-            timeout,
-        )
-        prepared = self._checked(request, nsr["_id"])
-        ids = {v["member-vnf-index-ref"]: v["_id"] for v in self.vnfs(nsr["_id"])}
-        for vnfr in prepared.vnfrs:
-            vnfr["_id"] = ids.get(vnfr["member-vnf-index-ref"], vnfr["_id"])
-            self.store.put(VNFRS, vnfr)
-        prepared.nsr["constituent-vnfr-ref"] = [v["_id"] for v in prepared.vnfrs]
-        self.store.put(OPS, prepared.operation)
-        self.store.put(NSRS, prepared.nsr)
+            prepared = self._checked(request, key)
+            there = [v for v in self.store.all(VNFRS) if v["nsr-id-ref"] == key]
+            ids = {v["member-vnf-index-ref"]: v["_id"] for v in there}
+            for vnfr in prepared.vnfrs:
+                vnfr["_id"] = ids.get(vnfr["member-vnf-index-ref"], vnfr["_id"])
+                self.store.put(VNFRS, vnfr)
+            prepared.nsr["constituent-vnfr-ref"] = [v["_id"] for v in prepared.vnfrs]
+            self.store.put(OPS, prepared.operation)
+            self.store.put(NSRS, prepared.nsr)
         return self._start(prepared.operation, prepared.nsr, prepared.warnings)
 
     def ns_forget(self, name: str) -> None:
@@ -194,15 +198,17 @@ class Engine:
         Raises:
             NbiError: it is.
         """
-        nsr = self.ns(name)
-        if not self.only_recorded(nsr):
-            raise NbiError(
-                f"nsr '{nsr['_id']}' cannot be deleted because it is in 'INSTANTIATED' state. "
-                "Launch 'terminate' operation first; or force deletion",
-                HTTPStatus.CONFLICT,
-            )
-        self._no_part_of_a_slice(nsr)
-        remove_service(self.store, nsr["_id"])
+        key = self.ns(name)["_id"]
+        with self.store.lock(NSRS):
+            nsr = self.store.get(NSRS, key)
+            if not self.only_recorded(nsr):
+                raise NbiError(
+                    f"nsr '{key}' cannot be deleted because it is in 'INSTANTIATED' state. "
+                    "Launch 'terminate' operation first; or force deletion",
+                    HTTPStatus.CONFLICT,
+                )
+            self._no_part_of_a_slice(nsr)
+            remove_service(self.store, key)
 
     def only_recorded(self, nsr: Document) -> bool:
         """Say whether a service is neither instantiated nor being so."""

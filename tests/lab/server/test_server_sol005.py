@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from conftest import VIM
 from support.nbi_server import Api, instantiation
 from test_server_requests import nothing_made, refused
 
+from lab.nbi.engine import Engine
 from lab.records.operations import fail_operation
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, VNFRS
 
@@ -58,6 +63,30 @@ def test_service_in_two_steps(api: Api, dist: Path) -> None:
     refused(api.post(place, body), 409, "CONFLICT", again)
     busy = "cannot be deleted because it is in 'INSTANTIATED' state"
     refused(api.delete(f"{SERVICES}/{key}"), 409, "CONFLICT", busy)
+
+
+def test_two_requests_at_the_same_time_instantiate_once(
+    api: Api, dist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, body = created(api, dist)
+    checked, both = Engine._checked, threading.Barrier(2)
+
+    def together(engine: Engine, *arguments: Any) -> Any:
+        # Both requests are past the first look at the record, if nothing keeps the second out.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(1)
+        return checked(engine, *arguments)
+
+    monkeypatch.setattr(Engine, "_checked", together)
+    with ThreadPoolExecutor(2) as pool:
+        place = f"{SERVICES}/{key}/instantiate"
+        answers = list(pool.map(lambda _: api.post(place, body), range(2)))
+    accepted, late = sorted(answers, key=lambda answer: answer.status_code)
+    assert accepted.status_code == 202, accepted.text
+    again = "cannot be 'instantiate' because it is already instantiated"
+    refused(late, 409, "CONFLICT", again)
+    [operation] = api.engine.store.all(OPS)
+    assert operation["_id"] == accepted.json()["id"]
 
 
 def test_service_that_was_never_instantiated(api: Api, dist: Path) -> None:
