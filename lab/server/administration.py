@@ -60,6 +60,11 @@ def log_out(resources: Resources, call: Call) -> Answer:
     return Answer(f"token '{key}' deleted")
 
 
+def domains(resources: Resources, call: Call) -> Answer:
+    """Tell the domains of Keystone: none, for the users are the lab's own."""
+    return Answer({"user_domain_name": None, "project_domain_name": None})
+
+
 def _administration(resources: Resources) -> dict[str, Document]:
     when = {"created": resources.started, "modified": resources.started}
     mapping = {"project": PROJECT_ID, "project_name": NAME, "role": ROLE_ID}
@@ -67,8 +72,9 @@ def _administration(resources: Resources) -> dict[str, Document]:
         "users": {
             "_id": USER_ID,
             "username": NAME,
+            "projects": [NAME],
             "project_role_mappings": [{**mapping, "role_name": "system_admin"}],
-            "_admin": when,
+            "_admin": {**when, "user_status": "always-active"},
         },
         "projects": {"_id": PROJECT_ID, "name": NAME, "admin": True, "_admin": when},
         "roles": {

@@ -11,9 +11,11 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lab.errors import LcmError, NbiError
 from lab.nbi.engine import Engine
@@ -49,8 +51,23 @@ def create_app(engine: Engine, tokens: Tokens, vca: bool = True) -> Starlette:
     ]
     return Starlette(
         routes=[Mount("/osm", Router(routes, redirect_slashes=False))],
+        middleware=[Middleware(_OneSlash)],
         exception_handlers={HTTPException: _no_such_path, Exception: _broken},
     )
+
+
+class _OneSlash:
+    """Finds a path with a slash at its end or two in a row without them, as NBI's server does."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            parts = [part for part in scope["path"].split("/") if part]
+            if len(parts) > 1:
+                scope = {**scope, "path": "/" + "/".join(parts)}
+        await self._app(scope, receive, send)
 
 
 def _endpoint(

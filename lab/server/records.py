@@ -84,6 +84,7 @@ def ns(document: Document, vnfrs: Iterable[Document]) -> Document:
         "ssh-authorized-key": document["instantiate_params"].get("ssh_keys"),
         "vnfd-id": sorted({vnfr["vnfd-id"] for vnfr in members}),
         **document,
+        "vld": _links(document["nsd"]),
         "deploymentStatus": _deployment(members),
         "_admin": {
             **_admin(document),
@@ -91,6 +92,25 @@ def ns(document: Document, vnfrs: Iterable[Document]) -> Document:
             "current-operation": document["currentOperation"],
         },
     }
+
+
+def _links(nsd: Document) -> list[Document]:
+    """Return the virtual links of an NSD with the connection points on each."""
+    links = {
+        link["id"]: {**link, "name": link["id"], "vnfd-connection-point-ref": []}
+        for link in nsd.get("virtual-link-desc") or ()
+    }
+    for profile in nsd["df"][0].get("vnf-profile") or ():
+        for connection in profile.get("virtual-link-connectivity") or ():
+            links[connection["virtual-link-profile-id"]]["vnfd-connection-point-ref"] += [
+                {
+                    "member-vnf-index-ref": end["constituent-base-element-id"],
+                    "vnfd-connection-point-ref": end["constituent-cpd-id"],
+                    "vnfd-id-ref": profile["vnfd-id"],
+                }
+                for end in connection.get("constituent-cpd-id") or ()
+            ]
+    return list(links.values())
 
 
 def _deployment(vnfrs: Iterable[Document]) -> Document:

@@ -14,6 +14,7 @@ from lab.server.administration import (
     administration,
     delete_vca,
     delete_vim,
+    domains,
     edit_vca,
     edit_vim,
     log_in,
@@ -69,7 +70,9 @@ ROUTES: list[Route] = [
         Route("GET", "/tokens", tokens),
         Route("DELETE", "/tokens", log_out),
         Route("GET", "/tokens/{id}", token),
-        Route("DELETE", "/tokens/{id}", log_out),
+        # Who knows a token may end it; OSM's GUI sends no other header than its name.
+        Route("DELETE", "/tokens/{id}", log_out, open=True),
+        Route("GET", "/domains", domains),
         Route("GET", "/vim_accounts", vims),
         Route("POST", "/vim_accounts", new_vim),
         Route("GET", "/vim_accounts/{id}", vim),

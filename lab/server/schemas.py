@@ -33,6 +33,11 @@ def _body(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     }
 
 
+def _operation(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    """Return the form of an operation; clients may repeat what stands in the path."""
+    return _body({"lcmOperationType": _STRING, "nsInstanceId": _ID, **properties}, *required)
+
+
 TOKEN = {
     "type": "object",
     "properties": {
@@ -95,7 +100,7 @@ VCA = _body(
 
 VCA_EDIT = _body({"port": _POSITIVE} | _VCA)
 
-NS_INSTANTIATE = _body(
+NS_INSTANTIATE = _operation(
     {
         "nsName": _NAME,
         "nsDescription": _DESCRIPTION,
@@ -120,7 +125,7 @@ NS_INSTANTIATE = _body(
     "vimAccountId",
 )
 
-NS_ACTION = _body(
+NS_ACTION = _operation(
     {
         "member_vnf_index": _NAME,
         "vnf_member_index": _NAME,
@@ -137,7 +142,7 @@ NS_ACTION = _body(
 
 _HEALED_VDU = _body({"run-day1": _BOOLEAN, "vdu-id": _NAME, "count-index": _COUNT}, "vdu-id")
 
-NS_HEAL = _body(
+NS_HEAL = _operation(
     {
         "timeout_ns_heal": _POSITIVE,
         "healVnfData": {
@@ -160,7 +165,7 @@ NS_HEAL = _body(
     "healVnfData",
 )
 
-NS_SCALE = _body(
+NS_SCALE = _operation(
     {
         "scaleType": {"enum": ["SCALE_VNF"]},
         "timeout_ns_scale": _POSITIVE,
@@ -186,7 +191,7 @@ NS_SCALE = _body(
     "scaleVnfData",
 )
 
-NS_UPDATE = _body(
+NS_UPDATE = _operation(
     {
         "timeout_ns_update": _POSITIVE,
         "updateType": {
@@ -209,7 +214,7 @@ NS_UPDATE = _body(
     "updateType",
 )
 
-NS_TERMINATE = _body(
+NS_TERMINATE = _operation(
     {
         "autoremove": _BOOLEAN,
         "timeout_ns_terminate": _POSITIVE,
@@ -217,7 +222,7 @@ NS_TERMINATE = _body(
     }
 )
 
-NS_MIGRATE = _body(
+NS_MIGRATE = _operation(
     {
         "vnfInstanceId": _ID,
         "migrateToHost": _STRING,
@@ -227,10 +232,14 @@ NS_MIGRATE = _body(
     "vnfInstanceId",
 )
 
-CANCEL = _body({"cancelMode": {"enum": ["GRACEFUL", "FORCEFUL"]}}, "cancelMode")
+CANCEL = _body(
+    {"nsLcmOpOccId": _ID, "cancelMode": {"enum": ["GRACEFUL", "FORCEFUL"]}}, "cancelMode"
+)
 
 NSI_INSTANTIATE = _body(
     {
+        "lcmOperationType": _STRING,
+        "netsliceInstanceId": _ID,
         "nsiName": _NAME,
         "nsiDescription": _DESCRIPTION,
         "nstId": _STRING,

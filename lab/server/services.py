@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -28,6 +29,12 @@ from lab.server.calls import (
     made,
 )
 from lab.server.problems import check, not_found
+
+
+def _checked(call: Call, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checked body; which operation and service it is for, the path says."""
+    body = check(call.body, schema)
+    return {key: body[key] for key in body if key not in ("lcmOperationType", "nsInstanceId")}
 
 
 def services(resources: Resources, call: Call) -> Answer:
@@ -63,7 +70,7 @@ def create_service(resources: Resources, call: Call) -> Answer:
 
 
 def _checked_service(resources: Resources, call: Call) -> InstanceRequest:
-    body = check(call.body, schemas.NS_INSTANTIATE)
+    body = _checked(call, schemas.NS_INSTANTIATE)
     step = f"getting nsd id='{body['nsdId']}' from database"
     try:
         resources.get(NSDS, body["nsdId"])
@@ -92,7 +99,7 @@ def _config_and_keys(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 def instantiate(resources: Resources, call: Call) -> Answer:
     """Instantiate a service that was recorded (SOL005, clause 6.4.4)."""
     resources.get(NSRS, call.key)
-    body = check(call.body, schemas.NS_INSTANTIATE)
+    body = _checked(call, schemas.NS_INSTANTIATE)
     known_vim(resources, body["vimAccountId"])
     started = resources.engine.ns_instantiate(
         call.key, body["vimAccountId"], *_config_and_keys(body), body.get("timeout_ns_deploy")
@@ -116,7 +123,7 @@ def _accepted(started: Started, key: str = "id") -> Answer:
 def action(resources: Resources, call: Call) -> Answer:
     """Run a day-2 primitive."""
     resources.get(NSRS, call.key)
-    body = check(call.body, schemas.NS_ACTION)
+    body = _checked(call, schemas.NS_ACTION)
     if "kdu_name" in body:
         text = f"Invalid parameter kdu_name='{body['kdu_name']}' not present at vnfd:kdu:name"
         raise NbiError(text)
@@ -135,7 +142,7 @@ def action(resources: Resources, call: Call) -> Answer:
 def heal(resources: Resources, call: Call) -> Answer:
     """Recreate VDUs of a service."""
     resources.get(NSRS, call.key)
-    body = check(call.body, schemas.NS_HEAL)
+    body = _checked(call, schemas.NS_HEAL)
     started = resources.engine.ns_heal(call.key, body["healVnfData"], body.get("timeout_ns_heal"))
     return _accepted(started)
 
@@ -143,7 +150,7 @@ def heal(resources: Resources, call: Call) -> Answer:
 def scale(resources: Resources, call: Call) -> Answer:
     """Scale a VNF of a service."""
     resources.get(NSRS, call.key)
-    body = check(call.body, schemas.NS_SCALE)
+    body = _checked(call, schemas.NS_SCALE)
     data = body["scaleVnfData"]
     step = data["scaleByStepData"]
     started = resources.engine.vnf_scale(
@@ -159,7 +166,7 @@ def scale(resources: Resources, call: Call) -> Answer:
 def update(resources: Resources, call: Call) -> Answer:
     """Update a service."""
     resources.get(NSRS, call.key)
-    body = check(call.body, schemas.NS_UPDATE)
+    body = _checked(call, schemas.NS_UPDATE)
     started = resources.engine.ns_update(
         call.key, body["updateType"], body, body.get("timeout_ns_update")
     )
@@ -169,7 +176,7 @@ def update(resources: Resources, call: Call) -> Answer:
 def migrate(resources: Resources, call: Call) -> Answer:
     """Migrate VDUs of a VNF; the operation fails, as a VIM of the lab is one host."""
     resources.get(NSRS, call.key)
-    body = check(call.body, schemas.NS_MIGRATE)
+    body = _checked(call, schemas.NS_MIGRATE)
     started = resources.engine.ns_migrate(call.key, body)
     return _accepted(started)
 
@@ -177,7 +184,7 @@ def migrate(resources: Resources, call: Call) -> Answer:
 def terminate(resources: Resources, call: Call) -> Answer:
     """Terminate a service; with ``autoremove`` its records are deleted too."""
     resources.get(NSRS, call.key)
-    body = check(call.body, schemas.NS_TERMINATE)
+    body = _checked(call, schemas.NS_TERMINATE)
     if resources.engine.only_recorded(resources.engine.ns(call.key)):
         text = f"ns_instance '{call.key}' cannot be 'terminate' because it is not instantiated"
         raise NbiError(text, HTTPStatus.CONFLICT)

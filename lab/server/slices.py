@@ -39,7 +39,10 @@ def _checked_slice(resources: Resources, call: Call) -> InstanceRequest:
     body = check(call.body, schemas.NSI_INSTANTIATE)
     resources.get(NSTS, body["nstId"])
     known_vim(resources, body["vimAccountId"])
-    apart = ("nsiName", "nstId", "nsiDescription", "vimAccountId", "ssh_keys", "timeout_nsi_deploy")
+    apart = (
+        "lcmOperationType", "netsliceInstanceId", "nsiName", "nstId", "nsiDescription",
+        "vimAccountId", "ssh_keys", "timeout_nsi_deploy",
+    )  # fmt: skip
     return InstanceRequest(
         body["nsiName"],
         body["nstId"],

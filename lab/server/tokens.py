@@ -63,6 +63,11 @@ class Tokens:
             "project_name": NAME,
             "admin": True,
             "roles": [{"name": "system_admin", "id": ROLE_ID}],
+            # Of OSM's user management, which a lab has not: no notices at the login.
+            "login_count": None,
+            "last_login": None,
+            "admin_show": False,
+            "user_show": False,
         }
         with self._lock:
             self._drop_old(now)
