@@ -21,6 +21,7 @@ os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
 #: What takes longest begins first, so that no worker is left with it alone at the end.
 LONGEST = (
+    "lab/e2e/test_e2e_shipped",
     "lab/e2e/test_e2e_oai",
     "lab/e2e/test_e2e_machines",
     "lab/e2e",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import ipaddress
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from support.juju import Juju
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER, REQUIRER
-from vpnaas.params.intent import ManualPeer, link_params
+from vpnaas.params.intent import LinkParams, ManualPeer, link_params
 from vpnaas.peers.admission import Admission, Context, admit
 from vpnaas.peers.offer import KeyOffer, Offer, Remote, encode
 from vpnaas.peers.peer import Peer
@@ -83,22 +84,28 @@ class Asked:
         )
 
 
+@functools.cache
+def parsed(technology: str, role: str) -> LinkParams:
+    """Return the parameters of the link, the same in every case."""
+    given: dict[str, Any] = {
+        "link": "s1c",
+        "technology": technology,
+        "inner-address": "172.16.0.1/24",
+        "accept-prefixes": "10.45.0.0/16",
+        "underlay-interface": "ens4",
+    }
+    if role == REQUIRER and technology != "wireguard":
+        given["standby-gateways"] = ",".join(PAIR)
+    return link_params(given)
+
+
 class Link:
     """One link of a VDU, and what was applied last."""
 
     def __init__(self, technology: str, role: str = PROVIDER) -> None:
-        given: dict[str, Any] = {
-            "link": "s1c",
-            "technology": technology,
-            "inner-address": "172.16.0.1/24",
-            "accept-prefixes": "10.45.0.0/16",
-            "underlay-interface": "ens4",
-        }
-        if role == REQUIRER and technology != "wireguard":
-            given["standby-gateways"] = ",".join(PAIR)
         self.technology = technology
         self.role = role
-        self.params = link_params(given)
+        self.params = parsed(technology, role)
         self.applied: tuple[Peer, ...] = ()
 
     def meet(

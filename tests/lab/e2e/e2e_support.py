@@ -28,7 +28,7 @@ from experiments import background
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records import jobs
-from lab.records.store import NSRS, OPS
+from lab.records.store import NSDS, NSRS, NSTS, OPS, VNFDS
 from lab.vca import Event, Model
 from lab.vim import PortSpec, Server, ServerSpec, Vim
 
@@ -124,10 +124,9 @@ class Lab:
     def onboard(self, *packages: str) -> None:
         """Onboard packages of dist/, VNFs first; those that are in stay."""
         for package in packages:
-            kind = {"ns": "nspkg", "nst": "nst"}.get(package.rpartition("_")[2], "vnfpkg")
-            known = json.loads(self.done("--json", f"{kind}-list"))
-            if package not in {row["id"] for row in known}:
-                self.done(f"{kind}-create", str(self.dist / f"{package}.tar.gz"))
+            kind = {"ns": NSDS, "nst": NSTS}.get(package.rpartition("_")[2], VNFDS)
+            if package not in {row["id"] for row in self.engine.store.all(kind)}:
+                self.engine.catalogue.onboard(kind, self.dist / f"{package}.tar.gz")
 
     def create(self, name: str, nsd: str, params: str, experiments: bool = False) -> Service:
         """Instantiate a service from the command line and wait for it."""

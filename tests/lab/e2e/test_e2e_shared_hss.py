@@ -55,7 +55,9 @@ def leave(lab: Lab, client: Client, hss: End, name: str) -> None:
 def test_a_ue_attaches_in_each_slice_of_a_shared_hss(lab: Lab) -> None:
     lab.onboard(*SHARED_HSS)
     make_together(
-        lab, *((name, f"{name}_shared_nst", f"{name}_shared_oai") for name in ("embb", "urllc"))
+        lab,
+        ("embb", "embb_shared_nst", "embb_shared_oai"),
+        ("urllc", "urllc_shared_nst", "urllc_shared_oai"),
     )
     names = {row["name"] for row in lab.engine.store.all("nsrs")}
     (hub,) = names & {"embb.hss", "urllc.hss"}

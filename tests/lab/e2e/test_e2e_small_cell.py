@@ -27,8 +27,8 @@ IPSEC = "(udp port 4500 or ip proto 50)"
 @pytest.fixture
 def cell(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Service]:
     """The service with the parameter file the test names."""
-    params = f"small_cell_{request.param}"
-    with with_core(lab, "cell", "small_cell_ns", params, SMALL_CELL, (MME, AMF)) as service:
+    packages, addresses = SMALL_CELL, (MME, AMF)
+    with with_core(lab, "cell", "small_cell_ns", request.param, packages, addresses) as service:
         yield service
 
 
@@ -76,7 +76,7 @@ def links(vnf: Vnf) -> set[str]:
     return set(re.findall(r"^\d+: xf-([a-z]+)", listed, re.MULTILINE))
 
 
-@topology("two_boxes")
+@topology("small_cell_two_boxes")
 def test_a_tunnel_each_and_that_of_lte_through_nat(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
     assert (links(cell["nr"]), links(cell["lte"])) == ({"nr"}, {"lte"})
@@ -91,7 +91,7 @@ def test_a_tunnel_each_and_that_of_lte_through_nat(cell: Service, tmp_path: Path
     assert (shown["state"], shown["reason"]) == ("up", "")
 
 
-@topology("two_tunnels")
+@topology("small_cell_two_tunnels")
 def test_b_the_nr_box_hands_the_address_of_lte_inside(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
     assert (links(cell["nr"]), links(cell["lte"])) == ({"lte", "nr"}, set())
@@ -103,7 +103,7 @@ def test_b_the_nr_box_hands_the_address_of_lte_inside(cell: Service, tmp_path: P
     assert not cell["core"].pings("10.44.0.2", "-I", AMF, tries=5)
 
 
-@topology("one_tunnel")
+@topology("small_cell_one_tunnel")
 def test_c_one_tunnel_has_two_inner_addresses(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
     assert (links(cell["nr"]), links(cell["lte"])) == ({"nr"}, set())
@@ -116,7 +116,7 @@ def test_c_one_tunnel_has_two_inner_addresses(cell: Service, tmp_path: Path) -> 
     assert cell["gateway"].status("lte")["state"] == "off"
 
 
-@topology("one_nat")
+@topology("small_cell_one_nat")
 def test_e_private_addresses_become_the_inner_one_before_ipsec(
     cell: Service, tmp_path: Path
 ) -> None:
@@ -136,7 +136,7 @@ def test_e_private_addresses_become_the_inner_one_before_ipsec(
     assert not core.pings("10.44.0.2", "-I", MME, tries=3)
 
 
-@topology("one_address")
+@topology("small_cell_one_address")
 def test_d_the_one_inner_address_is_the_outer_one(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
     nr, lte, core = cell["nr"], cell["lte"], cell["core"]
