@@ -21,13 +21,14 @@ S6A, S11 = "172.16.6.1", "172.16.7.1"
 ESN = "esn=yes,replay-window=256"
 LINKS = (
     Link("s6a", {"left": f"{S6A}/24", "right": "172.16.6.2/24"}, {"ipsec-options": ESN}, {}),
-    # Opened by the first packet, ESP in UDP though no NAT is there.
+    # Opened by the first packet, ESP in UDP though no NAT is there. The left end copies the DSCP of
+    # the outer header inwards too.
     Link(
         "s11",
         {"left": f"{S11}/24", "right": "172.16.7.2/24"},
         {},
         {
-            "left": {"ipsec-options": ESN},
+            "left": {"ipsec-options": ESN + ",copy-dscp=yes"},
             "right": {"ipsec-options": "esn=yes,start=trap,encap=yes"},
         },
     ),
@@ -61,7 +62,21 @@ def told(guest: Guest) -> dict[str, str]:
         ("trapped", f"ping -n -q -c 5 -W 5 -Q 0xb8 {S11}", False),
         ("in-udp", "swanctl --list-sas --raw", True),
     ]
-    return guest.run({}, [(label, "right", command, must) for label, command, must in steps])
+    # A router on the way marks the outer headers of one end, and of one tunnel only.
+    inwards = [
+        ("marked", "right", table("postrouting", "udp dport 4500 ip dscp set af41"), True),
+        ("counted", "left", table("input", "icmp type echo-request ip dscp af41 counter"), True),
+        ("inwards", "right", f"ping -n -q -c 5 -i 0.2 {S11}", False),
+        ("seen", "left", "nft list table ip test", True),
+    ]
+    there = [(label, "right", command, must) for label, command, must in steps]
+    return guest.run({}, [*there, *inwards])
+
+
+def table(hook: str, rule: str) -> str:
+    """Return the command that adds a table of nftables with one rule."""
+    chain = f"{{ type filter hook {hook} priority 0; {rule}; }}"
+    return f"sh -c \"echo 'table ip test {{ chain c {chain}; }}' | nft -f -\""
 
 
 def test_the_kernel_carries_the_packets(told: dict[str, str]) -> None:
@@ -116,6 +131,14 @@ def test_the_outer_header_has_the_dscp_of_the_inner_one(guest: Guest, told: dict
     assert told["ping"]
     for kind in ("ip proto 50", "udp port 4500"):
         assert guest.count(f"{kind} and ip[1] & 0xfc = 0xb8") >= 8
+
+
+def test_the_inner_header_gets_the_dscp_of_the_outer_one_where_it_is_to(
+    told: dict[str, str],
+) -> None:
+    assert re.search(r" [45] received", told["inwards"]), told["inwards"]
+    (count,) = re.findall(r"counter packets (\d+)", told["seen"])
+    assert int(count) >= 4
 
 
 def _results(text: str) -> Results:
