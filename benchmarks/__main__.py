@@ -293,6 +293,7 @@ SUITES = {
     "ipsec-scale": "benchmarks.ipsec_scale",
     "machines": "benchmarks.machines",
     "peers": "benchmarks.peers",
+    "rotation": "benchmarks.rotation",
 }
 
 

@@ -4,13 +4,16 @@ import base64
 import hashlib
 import json
 
+import attr
 import pytest
 from support.juju import Juju
+from support.model_world import public_of
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import manual_peer
-from vpnaas.peers.peer import in_turn
+from vpnaas.peers.peer import Peer, in_turn
 from vpnaas.status import bounded, of_peer, statuses
+from vpnaas.tunnels.wireguard import interface
 from vpnaas.vdu import steps
 from vpnaas.vdu.file_cache import FileCache, difference
 from vpnaas.vdu.steps import Results
@@ -90,6 +93,33 @@ def test_a_thousand_peers_come_at_once_and_go(technology):
     gateway.become()
     loaded = vdu.charon.connections if technology == "ipsec" else vdu.interfaces["wg-s1c"].peers
     assert len(loaded) == 0
+
+
+def test_one_watch_serves_the_rotations_of_all_peers():
+    gateway = Counted("wireguard")
+    peers = [gateway.peer(index) for index in range(300)]
+    peers = [
+        Peer(p.name, p.name, p.allowed_prefixes, "wireguard", None, p.public_key, public_of(p.name))
+        for p in peers
+    ]
+    before = [attr.evolve(peer, next_public_key="") for peer in peers]
+    params = gateway.charm.intent.links["s1c"]
+    gateway.become()
+    for wanted in (before, peers):
+        seen = gateway.vdu.execute(interface.observe(["s1c"])).check()
+        state = interface.parse(["s1c"], "s1c", seen)
+        steps = interface.steps_to(interface.Configuration.of(params, 1400, wanted), state)
+        gateway.vdu.execute(steps).check()
+    assert len(steps) < 15
+    assert len(gateway.vdu.interfaces["wg-s1c"].peers) == 600
+    assert len(json.loads(gateway.vdu.files["/etc/osm-vpnaas/s1c/handover.json"])) == 300
+    assert [c for c in gateway.vdu.commands if c[0] == "systemd-run"] == [
+        [
+            "systemd-run", "--collect", "--quiet", "--nice=-10",
+            "--unit=osm-vpnaas-handover-s1c.service", "/usr/local/lib/osm-vpnaas/handover",
+            "wg-s1c", "/etc/osm-vpnaas/s1c/handover.json", "1800",
+        ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("technology", ["ipsec", "wireguard"])

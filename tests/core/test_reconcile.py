@@ -1,8 +1,10 @@
 """The pure reconcile, end to end on the model."""
 
+import json
+
 import pytest
 from support.juju import pair
-from support.model_world import public_of
+from support.model_world import WgPeer, public_of
 
 
 def test_two_related_vnfs_bring_their_link_up_by_themselves():
@@ -82,6 +84,48 @@ def test_a_peer_that_proved_its_next_key_gets_its_prefixes_before_the_databag_sa
     mme.interface("s6a").peers[staged].handshake = juju.world.clock
     mme.reconcile()
     assert mme.interface("s6a").peers[staged].allowed == {"172.16.6.129/32"}
+
+
+def watches(vnf):
+    return len([c for c in vnf.vdu.commands if c[0] == "systemd-run"])
+
+
+def test_a_next_key_has_a_preshared_key_that_nobody_knows_until_it_is_used():
+    juju, hss, mme, _ = pair()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()
+    peers = mme.interface("s6a").peers
+    (staged,) = [key for key, peer in peers.items() if not peer.allowed]
+    gate = mme.vdu.files["/etc/osm-vpnaas/s6a/gate.psk"].strip()
+    assert peers[staged].preshared == gate
+    waiting = json.loads(mme.vdu.files["/etc/osm-vpnaas/s6a/handover.json"])
+    assert waiting == {staged: ["172.16.6.129/32", "", "0"]}
+    mme.reconcile()
+    assert (watches(mme), peers[staged].preshared) == (1, gate)
+    # The key is used, and the watch does not do what it is for.
+    peers[staged].received = 148
+    mme.reconcile()
+    assert (watches(mme), peers[staged].allowed) == (2, set())
+    # The offer tells of the switch before any watch did.
+    juju.settle()
+    peer = mme.interface("s6a").peers[staged]
+    assert (peer.preshared, peer.allowed) == ("", {"172.16.6.129/32"})
+    assert mme.states() == {"s6a": "up"}
+
+
+def test_what_the_watch_let_in_is_not_touched_again():
+    juju, hss, mme, _ = pair()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()
+    peers = mme.interface("s6a").peers
+    (staged,) = [key for key, peer in peers.items() if not peer.allowed]
+    peers[staged] = let_in = WgPeer({"172.16.6.129/32"}, peers[staged].endpoint)
+    (old,) = [key for key in peers if key != staged]
+    peers[old].allowed.clear()
+    mme.reconcile()
+    juju.settle()
+    assert mme.interface("s6a").peers == {staged: let_in}
+    assert mme.interface("s6a").peers[staged] is let_in
 
 
 def test_both_ends_may_rotate_at_the_same_time():

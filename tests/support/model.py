@@ -418,7 +418,7 @@ class ModelVdu:
             "endpoints": [f"{key}\t{p.endpoint}" for key, p in peers],
             "allowed-ips": [f"{k}\t{' '.join(sorted(p.allowed)) or '(none)'}" for k, p in peers],
             "latest-handshakes": [f"{key}\t{p.handshake}" for key, p in peers],
-            "transfer": [f"{key}\t0\t0" for key, _ in peers],
+            "transfer": [f"{key}\t{p.received}\t0" for key, p in peers],
             "persistent-keepalive": [f"{key}\t{p.keepalive}" for key, p in peers],
         }[what]
         if what == "endpoints":

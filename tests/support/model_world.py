@@ -40,6 +40,7 @@ class WgPeer:
     endpoint: str = "(none)"
     keepalive: str = "off"
     handshake: int = 0
+    received: int = 0
     preshared: str = ""
 
 
@@ -98,7 +99,10 @@ class World:
                 if not any(a.split("/")[0] == target for a in far.addresses):
                     continue
                 back = far.peers.get(public_of(interface.private))
-                if back is None or back.preshared != peer.preshared:
+                if back is None:
+                    return False
+                back.received += 148
+                if back.preshared != peer.preshared:
                     return False
                 peer.handshake = back.handshake = self.clock
                 inner = {a.split("/")[0] + "/32" for a in interface.addresses}

@@ -236,14 +236,33 @@ class Configuration:
         return cls(params.link, params.inner_address, params.listen_port, mtu, tuple(peers))
 
 
+def gate_file(link: str) -> str:
+    """Return the file of the preshared key that no peer knows: a next key has it until it is used.
+
+    See `handover.py`.
+    """
+    return directory(link) + "/gate.psk"
+
+
+def staged_file(link: str) -> str:
+    """Return the file of the next keys that the handover watch waits for."""
+    return directory(link) + "/handover.json"
+
+
+def watch_unit(link: str) -> str:
+    """Return the transient systemd unit of the handover watch."""
+    return "osm-vpnaas-handover-{}.service".format(link)
+
+
 def handed_over(peer: Peer, live: Optional[Live]) -> bool:
     """Tell whether a rotating peer already uses its next key.
 
-    A handshake under the next key is proof: only the holder of that private key can make it
-    (Noise IKpsk2). Then its prefixes belong to that key, whatever the databag still says.
+    The first message of a handshake under the next key is proof: only the holder of that private
+    key can make it (Noise IKpsk2). The watch then gives the key the prefixes, whatever the databag
+    still says.
     """
     staged = live.peers.get(peer.next_public_key) if live and peer.next_public_key else None
-    return staged is not None and staged.handshake > 0
+    return staged is not None and (staged.handshake > 0 or bool(staged.allowed))
 
 
 def allowed_by_key(wanted: Configuration, live: Optional[Live]) -> Dict[str, Tuple[Peer, bool]]:
@@ -335,18 +354,34 @@ def _peer_changes(wanted: Configuration, state: State, live: Live, interface: st
     keys = allowed_by_key(wanted, live)
     removals: List[str] = []
     changes: List[str] = []
+    gated = False
     for key in sorted(set(live.peers) - set(keys)):
         removals += ["peer", key, "remove"]
     for key, (peer, carries) in sorted(keys.items()):
         now, old = live.peers.get(key), before.get(key)
         words: List[str] = []
+        endpoint = fields.show_endpoint(*peer.endpoint) if peer.endpoint else ""
+        if key == peer.next_public_key and not carries:
+            # No keepalive: the answer to one would keep the peer from beginning a handshake.
+            if now is None:
+                gated = True
+                words += ["peer", key, "preshared-key", gate_file(link)]
+            if endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
+                words += ([] if words else ["peer", key]) + ["endpoint", endpoint]
+            changes += words
+            continue
+        if now and not now.allowed and carries and old is not None and old.next_public_key == key:
+            # Its handover was not seen, so it may still have the preshared key that nobody knows.
+            changes += ["peer", key, "remove"]
+            endpoint = now.endpoint or endpoint
+            now = None
         if peer.preshared and (now is None or old is None or old.preshared != peer.preshared):
             words += ["preshared-key", preshared_file(link, peer.name)]
         elif not peer.preshared and now is not None and old is not None and old.preshared:
             words += ["preshared-key", "/dev/null"]
         # A live endpoint may have roamed (wg(8)); only a changed offer may overrule it.
-        if peer.endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
-            words += ["endpoint", fields.show_endpoint(*peer.endpoint)]
+        if endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
+            words += ["endpoint", endpoint]
         if (now.keepalive if now else 0) != peer.keepalive:
             words += ["persistent-keepalive", str(peer.keepalive)]
         prefixes = frozenset(peer.prefixes if carries else ())
@@ -358,6 +393,9 @@ def _peer_changes(wanted: Configuration, state: State, live: Live, interface: st
     # Removal comes first and alone: a peer that must go, goes even if a later change fails.
     if removals:
         steps.append(run(link + "/apply/remove", "wg", "set", interface, *removals))
+    if gated:
+        gate = gate_file(link)
+        steps.append(run(link + "/apply/gate", "wg", "genpsk", stdout_file=gate, unless=gate))
     if changes:
         steps.append(run(link + "/apply/peers", "wg", "set", interface, *changes))
     return steps
@@ -377,33 +415,41 @@ def _route_changes(wanted: Configuration, live: Live, interface: str) -> List[St
 
 
 def _handovers(wanted: Configuration, live: Optional[Live], interface: str) -> List[Step]:
-    """Watch for the moment a rotating peer switches, so that no relation event is waited for."""
-    steps: List[Step] = []
-    for peer in wanted.peers:
-        staged = peer.next_public_key
-        if not staged or (live is not None and staged in live.peers):
-            continue
-        if not steps:
-            steps += [
-                make_directory(wanted.link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755),
-                write(
-                    wanted.link + "/apply/handover", HANDOVER_PROGRAM, source("handover.py"), 0o755
-                ),
-            ]
-        steps.append(
-            run(
-                "{}/apply/handover-{}".format(wanted.link, peer.name),
-                "systemd-run",
-                "--collect",
-                "--quiet",
-                HANDOVER_PROGRAM,
-                interface,
-                staged,
-                fields.show_networks(peer.prefixes),
-                str(HANDOVER_SECONDS),
-            )
-        )
-    return steps
+    """Watch for the moment a rotating peer switches, so that no relation event is waited for.
+
+    One watch serves all peers of the link. It is started again for further keys, and where it ended
+    although a peer has switched.
+    """
+    link = wanted.link
+    waiting = {p.next_public_key: p for p in wanted.peers if p.next_public_key}
+    known = live.peers if live is not None else {}
+    if not any(key not in known or _missed(known[key]) for key in waiting):
+        return []
+    staged = {
+        key: [
+            fields.show_networks(peer.prefixes),
+            preshared_file(link, peer.name) if peer.preshared else "",
+            str(peer.keepalive),
+        ]
+        for key, peer in waiting.items()
+    }
+    text = json.dumps(staged, indent=1, sort_keys=True) + "\n"
+    # Others of the VDU may take all of its processor time; this takes little, and packets wait.
+    how = ("--collect", "--quiet", "--nice=-10", "--unit=" + watch_unit(link))
+    words = (HANDOVER_PROGRAM, interface, staged_file(link), str(HANDOVER_SECONDS))
+    at = link + "/apply/handover"
+    return [
+        make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755),
+        write(at, HANDOVER_PROGRAM, source("handover.py"), 0o755),
+        write(at + "-keys", staged_file(link), text, 0o600),
+        run(at + "-stop", "systemctl", "stop", watch_unit(link), any_exit=True),
+        run(at + "-watch", "systemd-run", *how, *words),
+    ]
+
+
+def _missed(staged: LivePeer) -> bool:
+    """Tell whether a peer uses its next key and the watch has not noticed."""
+    return staged.received > 0 and not staged.allowed and not staged.handshake
 
 
 def stage_key(link: str) -> List[Step]:

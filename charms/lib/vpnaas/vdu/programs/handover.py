@@ -1,30 +1,124 @@
 #!/usr/bin/python3
-"""Give a rotating peer's prefixes to its next key as soon as a handshake proves it is in use.
+"""Let rotating peers of a WireGuard interface in under their next keys, with their prefixes.
 
-Usage: handover INTERFACE KEY PREFIXES SECONDS
-Ends by itself after SECONDS, or when the interface or the key is gone.
+Usage: handover INTERFACE FILE SECONDS
+FILE is JSON, by next key: [PREFIXES, FILE OF THE PRESHARED KEY or "", KEEPALIVE SECONDS].
+
+The preshared key of a next key is a wrong one at first. So the first message of a handshake is
+accepted, which proves that the peer uses the key (received bytes are counted), but our answer is
+not, and no packet comes yet. Then the key becomes a new peer that has the prefixes and the right
+preshared key, and we open the session ourselves. Packets of either end wait in its queue meanwhile.
+
+Ends when no key is left, when the interface is gone, or after SECONDS.
 """
 
+import ctypes
+import json
+import select
+import socket
+import struct
 import subprocess
 import sys
 import time
+from typing import Dict, List, Optional
+
+PERIOD = 0.1
+SHARE = 10
+"""Times as long as a look takes, nothing is looked at unless a packet comes."""
+INITIATION = 148
+"""Bytes of the first message of a handshake; no packet of data has this length."""
+SO_ATTACH_FILTER = 26
+ETH_P_IP, ETH_P_IPV6 = 0x0800, 0x86DD
 
 
-def main(interface: str, key: str, prefixes: str, seconds: str) -> int:
-    """Watch for the handshake; return an exit code."""
+def ear(protocol: int, length: int) -> socket.socket:
+    """Return a socket that hears packets of one length, none of which is delivered by it."""
+    hears = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(protocol))
+    # load the length; equal: take two bytes of it; otherwise nothing (classic BPF)
+    rows = ((0x80, 0, 0, 0), (0x15, 0, 1, length), (0x06, 0, 0, 2), (0x06, 0, 0, 0))
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in rows))
+    filter = struct.pack("HL", len(rows), ctypes.addressof(program))
+    hears.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter)
+    hears.setblocking(False)
+    return hears
+
+
+def ears() -> List[socket.socket]:
+    """Return what hears the first messages of handshakes, nothing where that is not allowed."""
+    try:
+        return [ear(ETH_P_IP, 28 + INITIATION), ear(ETH_P_IPV6, 48 + INITIATION)]
+    except OSError:
+        return []
+
+
+def wait(hearing: List[socket.socket], took: float) -> None:
+    """Wait for a handshake, or for some time."""
+    heard, _, _ = select.select(hearing, [], [], max(PERIOD, SHARE * took))
+    if heard:
+        time.sleep(max(0.005, took))  # WireGuard reads the packet, too.
+    for each in heard:
+        try:
+            while True:
+                each.recv(2)
+        except OSError:
+            continue
+
+
+def shown(interface: str, what: str) -> Optional[Dict[str, List[str]]]:
+    """Return the columns of `wg show` by key, None without the interface."""
+    done = subprocess.run(
+        ["wg", "show", interface, what],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
+    return None if done.returncode else {row[0]: row[1:] for row in rows}
+
+
+def let_in(interface: str, keys: List[str], staged: Dict[str, List[str]]) -> None:
+    """Make keys peers with their prefixes, and open their sessions."""
+    endpoints = shown(interface, "endpoints") or {}
+    allowed = shown(interface, "allowed-ips") or {}
+    now: List[str] = []
+    after: List[str] = []
+    for key in keys:
+        if allowed.get(key) != ["(none)"]:
+            continue  # It was let in before.
+        prefixes, preshared, keepalive = staged[key]
+        # A new peer may begin a handshake at once; one that has just answered waits five seconds.
+        now += ["peer", key, "remove", "peer", key, "preshared-key", preshared or "/dev/null"]
+        endpoint = endpoints.get(key, ["(none)"])[0]
+        now += [] if endpoint == "(none)" else ["endpoint", endpoint]
+        # The first keepalive leaves at once.
+        seconds = keepalive if int(keepalive) else "1"
+        now += ["persistent-keepalive", seconds, "allowed-ips", prefixes]
+        after += [] if int(keepalive) else ["peer", key, "persistent-keepalive", "0"]
+    for words in (now, after):
+        if words:
+            subprocess.run(["wg", "set", interface] + words, check=False)
+
+
+def main(interface: str, path: str, seconds: str) -> int:
+    """Watch; return an exit code."""
+    with open(path) as stream:
+        staged: Dict[str, List[str]] = json.load(stream)
     deadline = time.monotonic() + float(seconds)
-    while time.monotonic() < deadline:
-        shown = subprocess.run(
-            ["wg", "show", interface, "latest-handshakes"], stdout=subprocess.PIPE, check=False
-        )
-        times = dict(line.split("\t") for line in shown.stdout.decode().splitlines())
-        if shown.returncode or key not in times:
+    hearing = ears()
+    while staged and time.monotonic() < deadline:
+        began = time.monotonic()
+        heard = shown(interface, "transfer")
+        if heard is None:
             return 0
-        if times[key] != "0":
-            command = ["wg", "set", interface, "peer", key, "allowed-ips", prefixes]
-            return subprocess.run(command, check=False).returncode
-        time.sleep(0.1)
-    return 1
+        took = time.monotonic() - began
+        staged = {key: words for key, words in staged.items() if key in heard}
+        proven = [key for key in staged if heard[key][0] != "0"]
+        if proven:
+            let_in(interface, proven, staged)
+            staged = {key: words for key, words in staged.items() if key not in proven}
+        else:
+            wait(hearing, took)
+    return 1 if staged else 0
 
 
 if __name__ == "__main__":

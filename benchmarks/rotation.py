@@ -1,0 +1,479 @@
+"""`./run bench rotation`: all peers of a WireGuard link rotate their keys under load.
+
+The gateway does what the charm library renders for it: the next keys, and the watch that lets them
+in. Each peer is a WireGuard device with a key of its own. It switches as its own charm would, one
+after the other, and then sends a packet, as the charm's probe does. Through some of them a stream
+of numbered datagrams passes both ways. Nothing here needs packages of `dist/`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ipaddress
+import os
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from attr import evolve
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from rich.console import Console
+from rich.table import Table
+from vpnaas.base.links import directory
+from vpnaas.params.intent import Intent
+from vpnaas.peers.peer import Peer
+from vpnaas.tunnels.wireguard import interface as wireguard
+from vpnaas.vdu import programs
+from vpnaas.vdu.steps import Step
+
+from benchmarks.report import Goal, header, show_goals, write
+from benchmarks.swan.netns import Block, Namespaces, enter
+from lab.vim import cgroups, probe
+
+OUTER = {"gw": "10.100.0.1", "field": "10.100.0.2"}
+INNER = ipaddress.ip_network("10.64.0.0/10")
+GATEWAY = str(INNER[1])
+PORT, BASE_PORT, STREAM = 51820, 20000, 7000
+LIMIT = 600.0
+NUMBERED = struct.Struct("!IId")
+SIZE = 100
+PERIOD_US = 20_000
+
+
+def _pair() -> tuple[str, str]:
+    key = X25519PrivateKey.generate()
+    raw = (key.private_bytes_raw(), key.public_key().public_bytes_raw())
+    return base64.b64encode(raw[0]).decode(), base64.b64encode(raw[1]).decode()
+
+
+class Field(Block):
+    """A gateway and `count` peers in two namespaces, all tunnels configured.
+
+    Attributes:
+        watch: The handover watch, once the next keys are staged.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder, self.count = folder, count
+        self.link = f"r{uuid.uuid4().hex[:5]}"
+        self.gateway = f"wg-{self.link}"
+        self.spaces = Namespaces("gw", "field")
+        self.own = _pair()
+        self.keys = [_pair() for _ in range(count)]
+        self.next = [_pair() for _ in range(count)]
+        self.inner = [str(INNER[256 + number]) for number in range(count)]
+        self.watch: subprocess.Popen[bytes] | None = None
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def set_up(self) -> None:
+        """Make namespaces and devices, and bring all links up."""
+        self.spaces.set_up()
+        self.spaces.wire("gw", "field", names=("u0", "u0"))
+        for name, address in OUTER.items():
+            self.spaces.ip(name, "address", "add", f"{address}/24", "dev", "u0")
+        self._devices("gw", [self.gateway])
+        self._devices("field", [self.device(number) for number in range(self.count)])
+        self._key("own", self.own[0])
+        self._wg("gw", "set", self.gateway, "private-key", str(self.folder / "own"),
+                 "listen-port", str(PORT))  # fmt: skip
+        self.spaces.ip("gw", "address", "add", f"{GATEWAY}/{INNER.prefixlen}", "dev", self.gateway)
+        self.spaces.ip("gw", "link", "set", self.gateway, "mtu", "1400", "up")
+        self.gateway_to(self._peers(staged=False), None)
+        lines = []
+        for number, inner in enumerate(self.inner):
+            self._key(f"{number}", self.keys[number][0])
+            self._key(f"{number}-next", self.next[number][0])
+            device = self.device(number)
+            words = ("private-key", str(self.folder / f"{number}"), "listen-port")
+            ends = ("endpoint", f"{OUTER['gw']}:{PORT}", "allowed-ips", f"{GATEWAY}/32")
+            port = str(BASE_PORT + number)
+            self._wg("field", "set", device, *words, port, "peer", self.own[1], *ends)
+            lines += [
+                f"address add {inner}/32 dev {device}",
+                f"link set {device} mtu 1400 up",
+                f"rule add from {inner} lookup {1000 + number}",
+                f"route add {GATEWAY}/32 dev {device} table {1000 + number}",
+            ]
+        self.spaces.batch("field", lines)
+
+    def take_down(self) -> None:
+        """End all of it."""
+        for process in self._running:
+            process.terminate()
+        for process in self._running:
+            process.wait()
+        self.spaces.take_down()
+
+    def device(self, number: int) -> str:
+        """Return the device of a peer."""
+        return f"{self.link}{number}"
+
+    def _devices(self, name: str, devices: Sequence[str]) -> None:
+        binary = probe().binary
+        for device in devices:
+            if binary is None:
+                self.spaces.ip(name, "link", "add", device, "type", "wireguard")
+                continue
+            self._start(name, str(binary), "-f", device)
+        deadline = time.monotonic() + LIMIT
+        waiting = list(devices) if binary is not None else []
+        while waiting:
+            sockets = {path.stem for path in Path("/run/wireguard").glob("*.sock")}
+            waiting = [device for device in waiting if device not in sockets]
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"wireguard-go made no {waiting[0]}")
+            time.sleep(0.05)
+
+    def _start(self, name: str, *argv: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "GOMAXPROCS": "2"}
+        process = subprocess.Popen(
+            self.spaces.argv(name, *argv),
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._running.append(process)
+        return process
+
+    def gateway_pids(self) -> list[int]:
+        """Return the gateway's wireguard-go; what it starts later is beside it."""
+        return [self._running[0].pid] if probe().binary is not None else []
+
+    def _wg(self, name: str, *words: str) -> str:
+        return self.spaces.run(name, "wg", *words)
+
+    def _key(self, name: str, text: str) -> None:
+        (self.folder / name).touch(mode=0o600)
+        (self.folder / name).write_text(text, encoding="ascii")
+
+    def _peers(self, *, staged: bool) -> list[Peer]:
+        made = []
+        for number, inner in enumerate(self.inner):
+            peer = Peer(
+                name=f"rel-{number}",
+                label=f"cell-{number}",
+                prefixes=(ipaddress.ip_network(inner),),
+                technology="wireguard",
+                public_key=self.keys[number][1],
+                endpoint=(ipaddress.ip_address(OUTER["field"]), BASE_PORT + number),
+            )
+            made.append(evolve(peer, next_public_key=self.next[number][1]) if staged else peer)
+        return made
+
+    def gateway_to(self, peers: Sequence[Peer], before: Sequence[Peer] | None) -> None:
+        """Do what a reconcile does to the gateway's device, from what was `before`."""
+        params = {"link": self.link, "inner-address": f"{GATEWAY}/{INNER.prefixlen}"}
+        link = Intent().configured(params).links[self.link]
+        there = {
+            peer.public_key: wireguard.LivePeer(frozenset(peer.prefixes)) for peer in before or ()
+        }
+        live = wireguard.Live(
+            self.own[1], link.listen_port, there, frozenset([link.inner_address]), 1400, frozenset()
+        )
+        state = wireguard.State(self.own[1], "", 1, tuple(before or ()), live, None, True)
+        for step in wireguard.steps_to(wireguard.Configuration.of(link, 1400, peers), state):
+            self._do(step)
+
+    def _do(self, step: Step) -> None:
+        """Do one step: paths of the VDU are in our folder, and there is no systemd."""
+        body = step.body
+        here = str(self.folder)
+        if body["do"] == "write" and body["path"] == wireguard.staged_file(self.link):
+            (self.folder / Path(body["path"]).name).write_text(body["text"], encoding="utf-8")
+        if body["do"] != "run":
+            return
+        words = [word.replace(directory(self.link), here) for word in body["argv"]]
+        if words[0] == "wg" and "stdout_file" in body:
+            self._key(Path(body["stdout_file"]).name, self._wg("gw", *words[1:]))
+        elif words[0] == "wg":
+            self._wg("gw", *words[1:])
+        elif words[0] == "systemd-run":
+            at = words.index(wireguard.HANDOVER_PROGRAM)
+            program = self.folder / "handover"
+            program.write_text(programs.source("handover.py"), encoding="utf-8")
+            nice = next(word for word in words if word.startswith("--nice"))
+            run = ("nice", "-n", nice.partition("=")[2], "python3", str(program))
+            self.watch = self._start("gw", *run, *words[at + 1 :])
+
+    def wait_up(self) -> None:
+        """Wait until all peers have a session: the first handshakes are not what is measured."""
+        deadline = time.monotonic() + LIMIT
+        while "\t0\n" in self._wg("gw", "show", self.gateway, "latest-handshakes"):
+            if time.monotonic() > deadline:
+                raise RuntimeError("not all peers have a session")
+            time.sleep(0.2)
+
+    def stage(self) -> None:
+        """Let the gateway know the next keys of all peers."""
+        self.gateway_to(self._peers(staged=True), self._peers(staged=False))
+
+    def switch(self, number: int) -> None:
+        """Let a peer use its next key, and send a packet."""
+        words = ("private-key", str(self.folder / f"{number}-next"))
+        self._wg("field", "set", self.device(number), *words)
+
+    def let_in(self) -> int:
+        """Return how many of the next keys have their prefixes."""
+        keys = {public for _, public in self.next}
+        shown = self._wg("gw", "show", self.gateway, "allowed-ips").splitlines()
+        rows = [line.split("\t") for line in shown]
+        return len([row for row in rows if row[0] in keys and row[1] != "(none)"])
+
+
+class Streams:
+    """Numbered datagrams both ways through some of the peers, from threads in the namespaces."""
+
+    def __init__(self, field: Field, sample: Sequence[int], rate: float) -> None:
+        self.field, self.sample, self.rate = field, sample, rate
+        self.sent = {"up": 0, "down": 0}
+        self.seen: dict[str, list[tuple[int, int, float]]] = {"up": [], "down": []}
+        self._stop, self._end = threading.Event(), threading.Event()
+        self._ready = threading.Barrier(3)
+        self._threads = [
+            threading.Thread(target=self._take, args=("gw", [GATEWAY], "up")),
+            threading.Thread(target=self._take, args=("field", self._inner(), "down")),
+            threading.Thread(target=self._give, args=("field", "up")),
+            threading.Thread(target=self._give, args=("gw", "down")),
+        ]
+
+    def _inner(self) -> list[str]:
+        return [self.field.inner[number] for number in self.sample]
+
+    def start(self) -> None:
+        """Begin; receivers are there before the first datagram."""
+        for thread in self._threads[:2]:
+            thread.start()
+        self._ready.wait(60)
+        for thread in self._threads[2:]:
+            thread.start()
+
+    def stop(self, linger: float) -> None:
+        """End; what is under way has some seconds to arrive."""
+        self._stop.set()
+        for thread in self._threads[2:]:
+            thread.join()
+        time.sleep(linger)
+        self._end.set()
+        for thread in self._threads[:2]:
+            thread.join()
+
+    def _take(self, name: str, addresses: Sequence[str], way: str) -> None:
+        enter(self.field.spaces.prefix + name)
+        sockets = []
+        for address in addresses:
+            taking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            # SO_RCVBUFFORCE: what is lost is not to be lost here.
+            taking.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
+            taking.bind((address, STREAM))
+            sockets.append(taking)
+        self._ready.wait(60)
+        while not self._end.is_set():
+            for taking in select.select(sockets, [], [], 0.2)[0]:
+                data = taking.recv(2048)
+                number, peer, sent = NUMBERED.unpack(data[: NUMBERED.size])
+                self.seen[way].append((number, peer, time.monotonic() - sent))
+        for taking in sockets:
+            taking.close()
+
+    def _give(self, name: str, way: str) -> None:
+        enter(self.field.spaces.prefix + name)
+        # Several peers share the field's namespace: the source address tells the tunnel.
+        sockets = {}
+        for peer, inner in zip(self.sample, self._inner(), strict=True):
+            giving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            giving.bind((inner if way == "up" else GATEWAY, 0))
+            giving.connect((GATEWAY if way == "up" else inner, STREAM))
+            sockets[peer] = giving
+        began, number = time.monotonic(), 0
+        while not self._stop.is_set():
+            pause = began + number / self.rate - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+            for peer, giving in sockets.items():
+                head = NUMBERED.pack(number, peer, time.monotonic())
+                giving.send(head + b"\0" * (SIZE - len(head)))
+            number += 1
+            self.sent[way] = number
+        for giving in sockets.values():
+            giving.close()
+
+    def told(self) -> dict[str, Any]:
+        """Return what was sent, lost, doubled, out of order and late, both ways together."""
+        sent = sum(self.sent.values()) * len(self.sample)
+        seen = {(way, n, peer) for way, rows in self.seen.items() for n, peer, _ in rows}
+        arrived = sum(len(rows) for rows in self.seen.values())
+        turned = 0
+        for rows in self.seen.values():
+            last: dict[int, int] = {}
+            for number, peer, _ in rows:
+                turned += number < last.get(peer, 0)
+                last[peer] = max(number, last.get(peer, 0))
+        delays = [delay for rows in self.seen.values() for _, _, delay in rows]
+        return {
+            "sent": sent,
+            "lost": sent - len(seen),
+            "twice": arrived - len(seen),
+            "reordered": turned,
+            "longest-delay-ms": max(delays, default=0.0) * 1000,
+        }
+
+
+def _nudge(field: Field) -> None:
+    """Let each peer send one packet, as the probe of its charm does."""
+    enter(field.spaces.prefix + "field")
+    for inner in field.inner:
+        giving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        giving.bind((inner, 0))
+        giving.sendto(b"", (GATEWAY, 9))
+        giving.close()
+
+
+def _in_thread(work: Any, *args: Any) -> None:
+    thread = threading.Thread(target=work, args=args)
+    thread.start()
+    thread.join()
+
+
+class Starved(Block):
+    """A control group whose processes share some per cent of one processor."""
+
+    def __init__(self, pids: Sequence[int], percent: int) -> None:
+        self.pids, self.percent = pids, percent
+        first, name = cgroups.cpu1_mount(), f"rotation-{uuid.uuid4().hex[:6]}"
+        self._parent = first or cgroups.cgroup2_mounts()[0]
+        self._first, self._group = bool(first), self._parent / name
+
+    def set_up(self) -> None:
+        """Make the group and move the processes there; 0 per cent is no group."""
+        if not self.percent:
+            return
+        quota = self.percent * PERIOD_US // 100
+        if not self._first:
+            (self._parent / "cgroup.subtree_control").write_text("+cpu")
+        self._group.mkdir()
+        if self._first:
+            (self._group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (self._group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (self._group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+        self._move(self._group)
+
+    def add(self, process: subprocess.Popen[bytes] | None) -> None:
+        """Move a process there that was started later."""
+        if process is not None and self.percent:
+            (self._group / "cgroup.procs").write_text(str(process.pid))
+
+    def _move(self, group: Path) -> None:
+        for pid in self.pids:
+            (group / "cgroup.procs").write_text(str(pid))
+
+    def take_down(self) -> None:
+        """Move them back."""
+        if self._group.exists():
+            self._move(self._parent)
+            # What they have started is there too.
+            for pid in (self._group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(OSError):
+                    (self._parent / "cgroup.procs").write_text(pid)
+            with contextlib.suppress(OSError):
+                self._group.rmdir()
+
+
+def measure(count: int, sample: int, rate: float, percent: int) -> dict[str, Any]:
+    """Rotate the keys of `count` peers, with streams of `rate` packets a second through some."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rotation-") as folder,
+        Field(Path(folder), count) as field,
+    ):
+        streams = Streams(field, range(0, count, max(1, count // sample))[:sample], rate)
+        _in_thread(_nudge, field)
+        field.wait_up()
+        streams.start()
+        time.sleep(2)
+        with Starved(field.gateway_pids(), percent) as starved:
+            began = time.monotonic()
+            field.stage()
+            starved.add(field.watch)
+            staged = time.monotonic()
+            for number in range(count):
+                field.switch(number)
+            switched = time.monotonic()
+            nudged = switched
+            _in_thread(_nudge, field)
+            while field.let_in() < count and time.monotonic() - began < LIMIT:
+                time.sleep(0.5)
+                if time.monotonic() - nudged > 10:
+                    nudged = time.monotonic()
+                    _in_thread(_nudge, field)
+            ended = time.monotonic()
+        time.sleep(2)
+        streams.stop(3)
+        return {
+            "peers": count,
+            "streams": len(streams.sample),
+            "rate": rate,
+            "percent": percent,
+            "stage-s": staged - began,
+            "switch-s": switched - staged,
+            "all-s": ended - began,
+            "let-in": field.let_in(),
+            **streams.told(),
+        }
+
+
+def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
+    """Compare each run with what a rotation promises: nothing is lost."""
+    return [
+        Goal(
+            f"packets lost, {r['peers']} peers, {r['percent'] or 'no'} limit",
+            "0 of all sent, all peers in",
+            f"{r['lost']} of {r['sent']}, {r['let-in']} in",
+            r["lost"] == 0 and r["let-in"] == r["peers"],
+        )
+        for r in results
+    ]
+
+
+@click.command(name="rotation")
+@click.option("--peers", default="10,100,1000", show_default=True, help="Counts, ascending.")
+@click.option("--sample", default=10, show_default=True, help="Peers with a stream, both ways.")
+@click.option("--rate", default=50.0, show_default=True, help="Packets a second of each stream.")
+@click.option(
+    "--percent",
+    default="0,20",
+    show_default=True,
+    help="What the gateway has of one processor, 0 for no limit.",
+)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+def main(peers: str, sample: int, rate: float, percent: str, out: Path) -> None:
+    """Let all peers of a link rotate their keys under load, and count what is lost."""
+    if not shutil.which("wg"):
+        raise click.ClickException("this machine needs wg")
+    console = Console()
+    document = header() | {"dataplane": probe().backend, "version": probe().version}
+    results = []
+    for count in sorted(int(part) for part in peers.split(",")):
+        for share in (int(part) for part in percent.split(",")):
+            results.append(measure(count, sample, rate, share))
+            console.print(results[-1], highlight=False)
+    view = Table(title="All peers of a WireGuard link rotate")
+    for heading in results[0]:
+        view.add_column(heading, justify="right")
+    for row in results:
+        view.add_row(*(f"{v:.1f}" if isinstance(v, float) else str(v) for v in row.values()))
+    console.print(view)
+    goals = judge(results)
+    show_goals(goals, console)
+    document |= {"results": results, "goals": goals}
+    console.print(f"everything measured: {write('rotation', document, out)}")

@@ -1,0 +1,26 @@
+"""All peers of a WireGuard link rotate under load, and no packet is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.rotation import judge, measure
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.mark.parametrize(
+    ("count", "percent"),
+    [
+        (4, 0),
+        pytest.param(30, 20, marks=pytest.mark.long),
+        pytest.param(200, 0, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+        pytest.param(200, 20, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+    ],
+)
+def test_all_peers_rotate_without_a_lost_packet(count: int, percent: int) -> None:
+    told = measure(count, min(count, 10), 50.0, percent)
+    assert (told["let-in"], told["lost"], told["twice"]) == (count, 0, 0), told
+    assert told["sent"] > 100 * told["streams"]
+    assert all(goal.met for goal in judge([told]))
+    assert [goal.met for goal in judge([{**told, "lost": 1}, {**told, "let-in": 0}])] == [False] * 2
