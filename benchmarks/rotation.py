@@ -49,6 +49,7 @@ LIMIT = 600.0
 NUMBERED = struct.Struct("!IId")
 SIZE = 100
 PERIOD_US = 20_000
+AT_ONCE = 50
 
 
 def _pair() -> tuple[str, str]:
@@ -82,15 +83,18 @@ class Field(Block):
         self.spaces.wire("gw", "field", names=("u0", "u0"))
         for name, address in OUTER.items():
             self.spaces.ip(name, "address", "add", f"{address}/24", "dev", "u0")
+        # Each wireguard-go hears of each change of an address or a device, so addresses come first.
+        self.spaces.batch("field", [f"address add {inner}/32 dev lo" for inner in self.inner])
         self._devices("gw", [self.gateway])
-        self._devices("field", [self.device(number) for number in range(self.count)])
+        for first in range(0, self.count, AT_ONCE):
+            last = min(first + AT_ONCE, self.count)
+            self._devices("field", [self.device(number) for number in range(first, last)])
         self._key("own", self.own[0])
         self._wg("gw", "set", self.gateway, "private-key", str(self.folder / "own"),
                  "listen-port", str(PORT))  # fmt: skip
         self.spaces.ip("gw", "address", "add", f"{GATEWAY}/{INNER.prefixlen}", "dev", self.gateway)
         self.spaces.ip("gw", "link", "set", self.gateway, "mtu", "1400", "up")
         self.gateway_to(self._peers(staged=False), None)
-        lines = []
         for number, inner in enumerate(self.inner):
             self._key(f"{number}", self.keys[number][0])
             self._key(f"{number}-next", self.next[number][0])
@@ -99,13 +103,12 @@ class Field(Block):
             ends = ("endpoint", f"{OUTER['gw']}:{PORT}", "allowed-ips", f"{GATEWAY}/32")
             port = str(BASE_PORT + number)
             self._wg("field", "set", device, *words, port, "peer", self.own[1], *ends)
-            lines += [
-                f"address add {inner}/32 dev {device}",
+            lines = [
                 f"link set {device} mtu 1400 up",
                 f"rule add from {inner} lookup {1000 + number}",
                 f"route add {GATEWAY}/32 dev {device} table {1000 + number}",
             ]
-        self.spaces.batch("field", lines)
+            self.spaces.batch("field", lines)
 
     def take_down(self) -> None:
         """End all of it."""
@@ -400,7 +403,7 @@ def measure(count: int, sample: int, rate: float, percent: int) -> dict[str, Any
         _in_thread(_nudge, field)
         field.wait_up()
         streams.start()
-        time.sleep(2)
+        time.sleep(1)
         with Starved(field.gateway_pids(), percent) as starved:
             began = time.monotonic()
             field.stage()
@@ -417,8 +420,8 @@ def measure(count: int, sample: int, rate: float, percent: int) -> dict[str, Any
                     nudged = time.monotonic()
                     _in_thread(_nudge, field)
             ended = time.monotonic()
-        time.sleep(2)
-        streams.stop(3)
+        time.sleep(1)
+        streams.stop(2)
         return {
             "peers": count,
             "streams": len(streams.sample),
