@@ -19,7 +19,7 @@ from typing import Any
 
 from vpnaas.extras import standby
 from vpnaas.extras.gateway_tuning import GatewayTuning
-from vpnaas.vdu.programs import source
+from vpnaas.vdu.programs import gateway_loss, source
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces
@@ -49,11 +49,20 @@ class Pair(Block):
     Attributes:
         dpd: Seconds of silence after which an end of a tunnel asks the other one.
         claim: Seconds after which the active gateway claims its peers again.
+        loss: Per cent of lost pings to peers from which on a gateway gives way, 0 for never.
     """
 
     def __init__(
-        self, folder: Path, count: int, *, advert: int = 3, dpd: int = 10, claim: int = 30
+        self,
+        folder: Path,
+        count: int,
+        *,
+        advert: int = 3,
+        dpd: int = 10,
+        claim: int = 30,
+        loss: int = 0,
     ) -> None:
+        self.loss = loss
         self.folder, self.count, self.advert, self.dpd, self.claim = (
             folder,
             count,
@@ -237,6 +246,7 @@ class Pair(Block):
             peers=self.count,
             children=("s1",),
             advert=self.advert,
+            loss=self.loss,
         )
         uri = f"unix://{self.daemons[name].socket}"
         claim = (*standby.claim_command("s1"), "--uri", uri)
@@ -245,9 +255,14 @@ class Pair(Block):
         if not health.exists():
             health.write_text("0\n", encoding="ascii")
         if not keep:
-            (home / "keepalived.conf").write_text(
-                standby.keepalived_conf(gateway, str(health), claim), encoding="ascii"
+            program = home / "loss"
+            program.write_text(source("gateway_loss.py"), encoding="utf-8")
+            program.chmod(0o755)
+            looks = f"{standby.LOSS_PROGRAM} {self.loss} {standby.LOSS_FILE}"
+            text = standby.keepalived_conf(gateway, str(health), claim).replace(
+                looks, f"{program} {self.loss} {home / 'found'} {uri}"
             )
+            (home / "keepalived.conf").write_text(text, encoding="ascii")
         files = ("-f", home / "keepalived.conf", "-p", home / "ka.pid", "-r", home / "vrrp.pid")
         self.keepaliveds[name] = subprocess.Popen(
             self.spaces.argv(name, "keepalived", "-n", "-l", *map(str, files)),
@@ -281,6 +296,18 @@ class Pair(Block):
         """Undo `lose`."""
         for each in ("out", "in") if side == "both" else (side,):
             self.spaces.ip(each, "link", "set", f"g{name}", "master", "br0")
+
+    def degrade(self, name: str, percent: int) -> None:
+        """Let a gateway lose some of the packets that its peers send, at random; 0 ends it."""
+        self.spaces.run(name, "nft", "add table ip lossy; delete table ip lossy")
+        if percent:
+            rule = f"iifname out0 numgen random mod 100 < {percent} drop"
+            chain = f"chain input {{ type filter hook input priority -300; {rule}; }}"
+            self.spaces.run(name, "nft", f"table ip lossy {{ {chain}; }}")
+
+    def found(self, name: str) -> gateway_loss.State:
+        """Return what a gateway found of the loss last."""
+        return gateway_loss.read(str(self.folder / name / "found"))
 
     def unplug(self, name: str) -> None:
         """Take the carrier from a gateway's untrusted interface."""

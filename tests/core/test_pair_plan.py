@@ -227,6 +227,8 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
         ({"router-id": 0}, "router-id"),
         ({"advert-interval-ms": 35}, "a multiple of 10"),
         ({"advert-interval-ms": 5}, "advert-interval-ms"),
+        ({"loss-percent": 91}, "loss-percent"),
+        ({"loss-percent": "much"}, "loss-percent"),
     ],
 )
 def test_what_makes_no_pair_is_refused_in_one_sentence(
@@ -247,8 +249,25 @@ def test_a_pair_needs_ipsec_and_its_programs() -> None:
         reconcile(vdu)
 
 
+def test_a_gateway_that_loses_packets_says_so_and_gives_way() -> None:
+    vdu = Vdu()
+    reconcile(vdu, **{"loss-percent": 20})
+    vdu.files[standby.LOSS_FILE] = "35 1 100 200 60\n"
+    vdu.files[standby.HEALTH_FILE] = "150\n"
+    _, told = reconcile(vdu, **{"loss-percent": 20})
+    assert (told.details["measured-loss-percent"], told.details["degraded"]) == (35, True)
+    assert told.details["priority"] == 110
+    assert told.summary().endswith("35 % lost to peers")
+    # Whatever an earlier measurement left, it counts only where it is asked for.
+    _, told = reconcile(vdu)
+    assert (told.details["measured-loss-percent"], told.details["degraded"]) == (-1, False)
+    vdu.files[standby.LOSS_FILE] = "no state\n"
+    _, told = reconcile(vdu, **{"loss-percent": 20})
+    assert told.details["measured-loss-percent"] == -1
+
+
 def test_parameters_survive_the_peer_relation() -> None:
-    params = PairParams.parse({**GIVEN, "away": True})
+    params = PairParams.parse({**GIVEN, "away": True, "loss-percent": 20})
     assert PairParams.from_json(params.to_json()) == params
     assert PairParams.from_json("").role == gateway_pair.NO_ROLE
     assert PairParams.from_json(PairParams().to_json()) == PairParams()

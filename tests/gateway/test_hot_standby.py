@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 from benchmarks import hot_standby as scenarios
 from benchmarks.swan.pair import Pair
@@ -157,3 +158,33 @@ def test_without_claiming_peers_would_be_lost(tmp_path: Path) -> None:
         scenarios.settle(pair)
         told = pair.probe(4, (1, lambda: pair.lose("a")))
         assert told["gap-ms"] > 2500
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_standby_takes_over_from_a_gateway_that_loses_packets(tmp_path: Path) -> None:
+    """A third of the packets is lost on the way to one gateway; then on the way to both."""
+    with Pair(tmp_path, 3, dpd=30, claim=3600, loss=20) as pair:
+        wait_until(lambda: pair.found("a").loss >= 0 and pair.found("b").loss >= 0, "looks")
+        assert pair.active() == "a"
+        pair.degrade("a", 35)
+        wait_until(lambda: pair.active() == "b", "the standby is active")
+        told = pair.found("a")
+        assert told.degraded and told.loss >= 20 and not pair.found("b").degraded
+        # Peers send by the gateway whose path is good: nothing is lost any more.
+        seen = pair.probe(5)
+        assert seen["duplicates"] == 0
+        assert max(flow["lost"] for flow in seen["flows"]) < seen["sent"] * 0.02, seen["flows"]
+        # A path that has been good for a moment only does not bring the service back.
+        pair.degrade("a", 0)
+        good = pair.found("a").last
+        wait_until(lambda: pair.found("a").loss < 10, "the path is good")
+        assert pair.active() == "b"
+        wait_until(lambda: pair.active() == "a", "the primary is active again")
+        assert time.clock_gettime(time.CLOCK_MONOTONIC) - good >= 60
+        # If both lose packets nothing is gained by moving.
+        pair.degrade("b", 35)
+        wait_until(lambda: pair.found("b").degraded, "the standby is degraded")
+        pair.degrade("a", 35)
+        wait_until(lambda: pair.found("a").degraded, "both are")
+        assert pair.active() == "a"

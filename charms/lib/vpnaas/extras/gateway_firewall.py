@@ -112,8 +112,8 @@ def render(firewall: GatewayFirewall) -> str:
         meta l4proto 50 accept
         # Out of a tunnel, where the kernel has ESP without an interface per link.
         meta ipsec exists jump from_inside
-        icmp type {{ destination-unreachable, time-exceeded, parameter-problem }} accept
-        icmpv6 type {{ destination-unreachable, packet-too-big, time-exceeded, parameter-problem, nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
+        icmp type {{ destination-unreachable, time-exceeded, parameter-problem, echo-reply }} accept
+        icmpv6 type {{ destination-unreachable, packet-too-big, time-exceeded, parameter-problem, echo-reply, nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
         icmp type echo-request limit rate {echoes}/second accept
         icmpv6 type echo-request limit rate {echoes}/second accept
         udp sport 67 udp dport 68 accept

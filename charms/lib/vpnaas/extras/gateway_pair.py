@@ -34,6 +34,7 @@ FILES = (
     standby.NONE_FILE,
     standby.WATCH_PROGRAM,
     standby.TURN_PROGRAM,
+    standby.LOSS_PROGRAM,
     standby.WATCH_UNIT,
     standby.DAEMON_DROPIN,
     standby.KEEPALIVED_DROPIN,
@@ -55,6 +56,7 @@ class PairParams:
         router_id: VRID.
         advert: Advertisement interval in milliseconds, a multiple of ten.
         away: The operator wants the other gateway to have the service.
+        loss: Per cent of lost packets to peers from which on the gateway gives way; 0 for never.
     """
 
     role: str = NO_ROLE
@@ -65,6 +67,7 @@ class PairParams:
     router_id: int = 51
     advert: int = 30
     away: bool = False
+    loss: int = 0
 
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str = "configure-standby") -> "PairParams":
@@ -100,6 +103,7 @@ class PairParams:
             router_id=fields.integer(at("router-id"), params.get("router-id", 51), 1, 255),
             advert=advert,
             away=bool(params.get("away", False)),
+            loss=fields.integer(at("loss-percent"), params.get("loss-percent", 0), 0, 90),
         )
         if parsed.trusted == parsed.untrusted:
             raise InputError(
@@ -122,6 +126,7 @@ class PairParams:
             "router-id": self.router_id,
             "advert-interval-ms": self.advert,
             "away": self.away,
+            "loss-percent": self.loss,
         }
 
     def to_json(self) -> str:
@@ -163,7 +168,12 @@ class PairOutcome(Extra):
 
     def summary(self) -> str:
         """Return the words for the unit status."""
-        return "pair: {}".format(self.problem or self.state)
+        lost = "{}, {} % lost to peers".format(
+            self.state, self.details.get("measured-loss-percent")
+        )
+        return "pair: {}".format(
+            self.problem or (lost if self.details.get("degraded") else self.state)
+        )
 
     def shown(self) -> Dict[str, Any]:
         """Return what `show-status` adds."""
@@ -181,6 +191,7 @@ def _look(prefix: str) -> List[Step]:
         run(prefix + "pair/addresses", "ip", "-j", "address", "show"),
         read(prefix + "pair/health", standby.HEALTH_FILE),
         read(prefix + "pair/record", standby.RECORD_FILE),
+        read(prefix + "pair/loss", standby.LOSS_FILE),
         run(prefix + "pair/active", "systemctl", "is-active", KEEPALIVED, WATCH, any_exit=True),
     ]
 
@@ -254,6 +265,7 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
         children=tuple(sorted(secured)) or ("none",),
         router_id=params.router_id,
         advert=params.advert // 10,
+        loss=params.loss,
     )
 
 
@@ -263,6 +275,7 @@ def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
         standby.NONE_FILE: ("0\n", 0o644),
         standby.WATCH_PROGRAM: (source("gateway_watch.py"), 0o755),
         standby.TURN_PROGRAM: (source("gateway_turn.sh"), 0o755),
+        standby.LOSS_PROGRAM: (source("gateway_loss.py"), 0o755),
         standby.WATCH_UNIT: (standby.watch_unit(pair), 0o644),
         standby.DAEMON_DROPIN: (standby.daemon_dropin(), 0o644),
         standby.KEEPALIVED_DROPIN: (standby.keepalived_dropin(), 0o644),
@@ -349,6 +362,8 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
     elif seen == "fault":
         problem = "an interface of the gateway has no carrier"
     health = (results.text(prefix + "pair/health") or "0").strip()
+    loss, degraded = _loss(results.text(prefix + "pair/loss")) if params.loss else (-1, False)
+    priority = standby.BASE[params.role] + (int(health) if health.isdigit() else 0)
     details = {
         "role": params.role,
         "state": seen,
@@ -359,10 +374,21 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
         "virtual-address": str(params.virtual),
         "other-address": str(params.other),
         "peers": pair.peers,
-        "priority": standby.BASE[params.role] + (int(health) if health.isdigit() else 0),
+        "priority": priority - (standby.DEGRADED if degraded else 0),
+        "loss-percent": params.loss,
+        "measured-loss-percent": loss,
+        "degraded": degraded,
         "given-up": params.away,
     }
     return PairOutcome(seen, problem, details)
+
+
+def _loss(text: Optional[str]) -> Tuple[int, bool]:
+    """Return the loss that was found last, in per cent and -1 for none, and whether it counts."""
+    words = (text or "").split()
+    if len(words) != 5 or not all(word.lstrip("-").isdigit() for word in words):
+        return -1, False
+    return int(words[0]), words[1] == "1"
 
 
 def _record(text: Optional[str]) -> Tuple[str, int, int]:
@@ -386,7 +412,7 @@ def absent() -> List[Step]:
     """Return the steps that take a gateway out of its pair."""
     off = ("systemctl", "disable", "--now", KEEPALIVED, WATCH)
     table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
-    paths = FILES + (standby.AWAY_FILE, standby.HEALTH_FILE)
+    paths = FILES + (standby.AWAY_FILE, standby.HEALTH_FILE, standby.LOSS_FILE)
     return (
         [run("pair/off", *off, any_exit=True, timeout=60)]
         + [remove("pair/no" + path, path) for path in paths]

@@ -5,7 +5,8 @@ CHILD_SA of the two. VRRP (RFC 5798) on the trusted side decides which gateway i
 that becomes active rekeys its CHILD_SAs, so that they are the newest at all peers. The gateways
 share no key and no sequence number, so no packet can be accepted twice; see ADR 0030.
 
-The priority of a gateway is the share of its tunnels that are up. A gateway that lost its tunnels,
+The priority of a gateway is the share of its tunnels that are up, less if the paths to its peers
+lose too many packets. A gateway that lost its tunnels,
 or whose daemon died, gives up the active role at once. A gateway that came back takes over only
 when its peers are back.
 """
@@ -24,9 +25,13 @@ ROLES = (PRIMARY, SECONDARY)
 BASE = {PRIMARY: 60, SECONDARY: 50}
 """VRRP priorities of gateways without a tunnel; all tunnels up add SPAN."""
 SPAN = 150
+DEGRADED = 100
+"""What the priority loses with a loss of packets that is too high; more than roles make up."""
 
 KEEPALIVED_FILE = "/etc/keepalived/keepalived.conf"
 HEALTH_FILE = "/run/osm-vpnaas-tunnels"
+LOSS_FILE = "/run/osm-vpnaas-loss"
+"""What `gateway_loss.py` found last."""
 NONE_FILE = "/usr/local/lib/osm-vpnaas/no-tunnels"
 RECORD_FILE = "/var/lib/osm-vpnaas/standby"
 """What keepalived said last: "STATE SECONDS TAKEOVERS", SECONDS since the epoch."""
@@ -36,6 +41,7 @@ FIREWALL_FILE = "/etc/osm-vpnaas/standby.nft"
 FIREWALL_TABLE = "osm_vpnaas_standby"
 WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
 TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
+LOSS_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-loss"
 TURN_FIFO = "/run/osm-vpnaas-turns"
 WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
 DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
@@ -61,6 +67,7 @@ class Standby:
         router_id: VRID, unique on the trusted subnet.
         advert: Advertisement interval in centiseconds; the other one is found dead after three of
             these and a bit.
+        loss: Per cent of lost packets to peers from which on the gateway gives way; 0 for never.
     """
 
     role: str
@@ -73,6 +80,7 @@ class Standby:
     children: Tuple[str, ...]
     router_id: int = 51
     advert: int = 3
+    loss: int = 0
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot make a pair."""
@@ -80,6 +88,7 @@ class Standby:
             raise InputError("standby: role", fields.shown(self.role), " or ".join(ROLES))
         fields.integer("standby: router-id", str(self.router_id), 1, 255)
         fields.integer("standby: advert-interval", str(self.advert), *ADVERT_RANGE)
+        fields.integer("standby: loss-percent", str(self.loss), 0, 90)
         fields.integer("standby: peers", str(self.peers), 1, 100000)
         if self.own == self.other:
             raise InputError("standby: other", "it is our own address", "the other gateway's")
@@ -90,6 +99,18 @@ class Standby:
                     "{} with the virtual address {}".format(address, self.virtual),
                     "another address of {}".format(self.virtual.network),
                 )
+
+
+_LOSING = """# A look takes eleven seconds, more on a busy machine. It decides by itself what lasts.
+vrrp_script loss {{
+    script "{} {} {}"
+    interval 12
+    timeout 60
+    fall 1
+    rise 1
+    weight -{}
+}}
+"""
 
 
 def keepalived_conf(
@@ -129,7 +150,7 @@ track_file tunnels {{
     file "{health}"
     weight 1
 }}
-vrrp_instance secgw {{
+{losing}vrrp_instance secgw {{
     state BACKUP
     interface {trusted}
     virtual_router_id {router_id}
@@ -148,7 +169,7 @@ vrrp_instance secgw {{
     track_file {{
         tunnels
     }}
-    notify_master "{on_master}"
+{lost}    notify_master "{on_master}"
     # The other one was active as well until now, and peers may still use its CHILD_SAs.
     notify_master_rx_lower_pri "{on_master}"
 }}
@@ -165,6 +186,10 @@ vrrp_instance secgw {{
         virtual=standby.virtual,
         on_master=on_master,
         fifo=fifo,
+        losing=_LOSING.format(LOSS_PROGRAM, standby.loss, LOSS_FILE, DEGRADED)
+        if standby.loss
+        else "",
+        lost="    track_script {\n        loss\n    }\n" if standby.loss else "",
     )
 
 

@@ -31,6 +31,7 @@ from .swanctl_raw import events
 
 RECORDS = "/etc/osm-vpnaas/*/applied.json"
 STANDBY = "/var/lib/osm-vpnaas/standby"
+LOSS = "/run/osm-vpnaas-loss"
 ALERTS = "/run/charon.enfy"
 TABLES = ("osm_vpnaas_gateway", "osm_vpnaas_guard", "osm_vpnaas_nf")
 NAS = ("ss", "-Htn", "state", "established", "sport", "=", ":20000")
@@ -110,6 +111,7 @@ class Look(NamedTuple):
     firewall: Dict[str, str] = {}
     nas: str = ""
     standby: str = ""
+    loss: str = ""
 
 
 def output(*argv: str) -> str:
@@ -150,6 +152,7 @@ def look() -> Look:
         firewall=firewall,
         nas=output(*NAS) if nwu(firewall) else "",
         standby=content(STANDBY),
+        loss=content(LOSS),
     )
 
 
@@ -332,9 +335,16 @@ class Meter:
         if len(words) == 3 and words[2].isdigit():
             active.add_metric([], int(words[0] == "active"))
             takeovers.add_metric([], int(words[2]))
+        loss = gauge("vpnaas_standby_loss_ratio", "Packets lost on the paths to peers", [])
+        degraded = gauge("vpnaas_standby_degraded", "Whether that makes this gateway give way", [])
+        words = self.last.loss.split()
+        if len(words) == 5 and words[0].isdigit():
+            loss.add_metric([], int(words[0]) / 100)
+        if len(words) == 5:
+            degraded.add_metric([], int(words[1] == "1"))
         cost = gauge("vpnaas_exporter_look_seconds", "Duration of the last reading", [])
         cost.add_metric([], self.seconds)
-        yield from (dropped, passed, ues, active, takeovers, cost)
+        yield from (dropped, passed, ues, active, takeovers, loss, degraded, cost)
 
 
 PAIR = ["link", "peer"]
