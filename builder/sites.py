@@ -230,7 +230,7 @@ class Slice(_Model):
     Attributes:
         id: SST-SD, or SST alone.
         dnn: Data network name.
-        five_qi: 5QI of its PDU sessions.
+        five_qi: 5QI of the default QoS flow of its PDU sessions.
         ue_pool: Prefix of its UEs.
         smf: Member that is its SMF, none where another service has it.
         upf: Member that is its UPF, none where another service has it.

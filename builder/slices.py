@@ -76,6 +76,8 @@ class Slice(BaseModel):
     Attributes:
         nst: The template.
         dnn: Data network name, for a slice of a 5G core.
+        default_five_qi: 5QI of subscribers' default QoS flow, that of the template where it is
+            none. It is non-GBR (TS 23.501 clause 5.7.2.7), so a GBR template needs one.
         subnets: Parameters of its services.
     """
 
@@ -83,6 +85,7 @@ class Slice(BaseModel):
 
     nst: str
     dnn: str | None = None
+    default_five_qi: int | None = Field(alias="default-five-qi", default=None)
     subnets: dict[str, Subnet] = Field(min_length=1)
 
 
@@ -144,8 +147,11 @@ def _identify(
     templates: Mapping[str, Template],
 ) -> None:
     """Give the template's S-NSSAI to every network function of 5GS that takes one."""
-    listed = [(templates[one.nst], one.dnn) for one in offered.values()]
-    sessions = ",".join(f"{one.snssai}/{dnn}/{one.five_qi}" for one, dnn in listed)
+    listed = [(templates[one.nst].snssai, one) for one in offered.values()]
+    sessions = ",".join(
+        f"{snssai}/{one.dnn}/{one.default_five_qi or templates[one.nst].five_qi}"
+        for snssai, one in listed
+    )
     for member in document["additionalParamsForVnf"]:
         values = member["additionalParams"]
         if "nf_slice" in values:
@@ -155,7 +161,7 @@ def _identify(
         elif "nf_amf_region" in values:
             values["nf_slices"] = sessions
         elif "nf_slices" in values:
-            values["nf_slices"] = ",".join(one.snssai for one, _ in listed)
+            values["nf_slices"] = ",".join(snssai for snssai, _ in listed)
 
 
 def _enforce(document: dict[str, Any], link: str, five_qi: int, rates: Rates, where: str) -> None:

@@ -238,8 +238,9 @@ def test_the_s_nssai_of_a_template_reaches_every_function_of_its_slice(tree, fil
         given = member(own, kind)
         assert (given["nf_slice"], given["nf_dnn"]) == (slice, dnn)
     assert member(own, "upf")["n3_five_qi"] == five_qi
-    offered = [f"{one}/{its}/{qi}" for one, its, qi in SLICES_5G.values()]
-    assert member(shared, "amf")["nf_slices"] == ",".join(offered)
+    # What the template says is for N3; a subscriber's default QoS flow is non-GBR.
+    offered = "1-000001/internet/6,2-000002/factory/80,3-000003/sensors/9"
+    assert member(shared, "amf")["nf_slices"] == offered
     assert member(shared, "gnb")["nf_slices"] == ",".join(one for one, _, _ in SLICES_5G.values())
     assert member(shared, "ue")["nf_sessions"] == f"{slice}/{dnn}"
     # The whole slice agrees, as a service of all its members would.

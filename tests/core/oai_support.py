@@ -56,7 +56,7 @@ GIVEN_5G: dict[str, dict[str, Any]] = {
         "amf-region": 1,
         "amf-set": 1,
         "amf-pointer": 1,
-        "slices": "1-000001/internet/6,2-000002/factory/82",
+        "slices": "1-000001/internet/6,2-000002/factory/80",
         "first-imsi": "242881234500000",
         "subscribers": 16,
     },

@@ -44,8 +44,8 @@ def test_a_slice_has_one_spelling() -> None:
     for text in ("128", "128-FFFFFF", "128-ffffff"):
         one = nssai.snssai("x", text)
         assert (str(one), one.differentiator) == ("128", "FFFFFF")
-    text = "1-000001/internet/6, 1-000002/factory/82"
-    assert nssai.canonical("x", text, 3) == "1-000001/internet/6,1-000002/factory/82"
+    text = "1-000001/internet/6, 1-000002/factory/80"
+    assert nssai.canonical("x", text, 3) == "1-000001/internet/6,1-000002/factory/80"
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,8 @@ def test_a_slice_has_one_spelling() -> None:
         ("1-000001", 2, "is not SST-SD/DNN"),
         ("1-000001/rac/6", 3, "not an APN"),
         ("1-000001/internet/11", 3, "no standardised 5QI"),
+        ("1-000001/internet/3", 3, "5QI 3 is GBR, and a default QoS flow is non-GBR"),
+        ("2-000002/factory/82", 3, "5QI 82 is delay-critical GBR, and a default"),
         ("1-000001/internet/x", 3, "not a whole number"),
         ("1-000001/internet,1-000002/internet", 2, "one SST and one DNN"),
         (",".join(str(sst) for sst in range(1, 10)), 1, "more than 8 slices"),
@@ -232,7 +234,7 @@ def test_a_text_in_a_statement_cannot_end_it() -> None:
 def test_what_a_subscriber_may_use_is_read_back() -> None:
     sessions = DOCUMENT["sessions"]
     lines = provision_5g.subscription(["242881234500000"], "24288", sessions, 1000)
-    assert '"5qi": 82' in lines[-1]
+    assert '"5qi": 80' in lines[-1]
     assert '"uplink": "1000Mbps"' in lines[-1]
     configuration = provision_5g.dnn_configuration(sessions[0], 1000)
     row = {
@@ -400,13 +402,13 @@ def test_devices_of_sessions_are_found_by_their_identity() -> None:
     shown = (
         "2: ens4    inet 192.168.25.50/24 brd 192.168.25.255 scope global ens4\n"
         "9: ipsec-default    inet 10.45.0.2/32 scope global ipsec-default\n"
-        "10: gretun-id-3-82@NONE    inet 10.47.0.2/32 scope global gretun-id-3-82\n"
+        "10: gretun-id-3-1@NONE    inet 10.47.0.2/32 scope global gretun-id-3-1\n"
         "11: gretun-id-2-6    inet 10.46.0.2/32 scope global gretun-id-2-6\n"
     )
     results = Results({"nf/devices": {"code": 0, "out": shown}})
     assert n3ue.devices(results) == {
         1: ("gretun-id-2-6", "10.46.0.2"),
-        2: ("gretun-id-3-82", "10.47.0.2"),
+        2: ("gretun-id-3-1", "10.47.0.2"),
     }
 
 

@@ -2,7 +2,8 @@
 
 A slice is `SST-SD` or `SST` (TS 23.003 clause 28.4): SST decimal, SD six hexadecimal digits. SD
 FFFFFF means none, so it is not written. A data network in it follows after a `/`, and the 5QI of
-its PDU sessions after another: `1-000001/internet/6`. Commas stand between several.
+the default QoS flow of its PDU sessions after another: `1-000001/internet/6`. Commas stand between
+several.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import List, Optional, Tuple
 import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.params.fiveqi import TABLE
+from vpnaas.params.fiveqi import NON_GBR, TABLE
 
 from . import values
 
@@ -72,11 +73,21 @@ def snssai(where: str, text: str) -> Snssai:
 
 
 def five_qi(where: str, value: object) -> int:
-    """Parse a standardised 5QI (TS 23.501 table 5.7.4-1)."""
+    """Parse the 5QI of a default QoS flow.
+
+    A subscriber's default 5QI is a standardised one (TS 23.501 table 5.7.4-1) that is non-GBR
+    (clause 5.7.2.7).
+    """
     five_qi_value = fields.integer(where, value, 1, 255)
-    if five_qi_value not in TABLE:
-        allowed = ", ".join(str(number) for number in sorted(TABLE))
-        raise InputError(where, "{} is no standardised 5QI".format(five_qi_value), allowed)
+    row = TABLE.get(five_qi_value)
+    if row is None or row.guaranteed:
+        what = "{} is no standardised 5QI".format(five_qi_value)
+        if row is not None:
+            what = "5QI {} is {}, and a default QoS flow is {}".format(
+                five_qi_value, row.resource, NON_GBR
+            )
+        allowed = ", ".join(str(number) for number in sorted(TABLE) if not TABLE[number].guaranteed)
+        raise InputError(where, what, allowed)
     return five_qi_value
 
 

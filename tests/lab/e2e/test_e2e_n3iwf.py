@@ -26,7 +26,8 @@ MEMBERS = ("amf", "smf", "upf", "smf2", "upf2", "n3iwf", "ue")
 IMSI = str(FIRST_IMSI)
 MARKER = b"a UE's own words"
 N6 = {"1-000001": "10.254.2.30", "2-000002": "10.254.2.31"}
-QFI = {"1-000001": 6, "2-000002": 3}
+QFI = {"1-000001": 6, "2-000002": 1}
+"""5QI 80 of the second slice is more than the six bits of a QFI hold."""
 UPF = {"1-000001": "upf", "2-000002": "upf2"}
 NAME = "n3iwf.5gc.mnc088.mcc242.pub.3gppnetwork.org"
 IKE = "(udp port 500)"
