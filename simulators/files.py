@@ -106,13 +106,13 @@ def libconfig(path: str | Path) -> File:
 
 
 def interface_address(name: str) -> str:
-    """The first IPv4 address of an interface.
+    """The first IPv4 address of an interface, or the one with this label (ioctl SIOCGIFADDR).
 
     Raises:
         EpcError: there is none.
     """
     done = subprocess.run(
-        ["ip", "-json", "-4", "address", "show", "dev", name],
+        ["ip", "-json", "-4", "address", "show", "label", name],
         capture_output=True,
         text=True,
         check=False,
@@ -120,7 +120,8 @@ def interface_address(name: str) -> str:
     rows = json.loads(done.stdout or "[]") if done.returncode == 0 else []
     for one in rows:
         for address in one.get("addr_info", []):
-            return str(address["local"])
+            if address:  # those with another label are empty
+                return str(address["local"])
     raise EpcError(f"The interface {name} has no IPv4 address.")
 
 

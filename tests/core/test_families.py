@@ -29,7 +29,7 @@ def test_in_clear_a_route_has_a_next_hop_and_a_source_of_a_family_that_works() -
         "route replace fd00:82::/48 via fd00:131::1 dev ens4 src fd00:81::10",
     ]
     assert lines("10.81.0.10/24") == [
-        "address replace 10.81.0.10/32 dev ens4",
+        "address replace 10.81.0.10/32 dev ens4 label ens4:lan",
         "route replace 10.82.0.0/16 via inet6 fd00:131::1 dev ens4 src 10.81.0.10",
         "route replace fd00:82::/48 via fd00:131::1 dev ens4",
     ]

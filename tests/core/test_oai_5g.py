@@ -31,6 +31,8 @@ from test_oai_plan import Vdu, reconcile
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import guard
+from vpnaas.params.intent import link_params
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.steps import Results, Step
 
 BASE = "/etc/osm-vpnaas/nf/"
@@ -391,6 +393,25 @@ def test_an_n3iwf_and_ike_of_a_link_cannot_have_the_same_ports() -> None:
     assert said.startswith("n2: ipsec takes the ports 500 and 4500")
     six = fields.interface_address("x", "fd00::1/64")
     assert "not IPv4" in plan.unfit("gnb", "n2", "wireguard", six)
+
+
+@pytest.mark.parametrize(
+    ("kind", "technology", "carries", "has"),
+    [
+        ("smf", "wireguard", "wg-n4", "wg-n4"),
+        ("smf", "ipsec", "ipsec0", "xf-n4"),
+        ("smf", "ipsec", "ens4", "xf-n4"),
+        ("smf", "none", "ens4", "ens4:n4"),
+        ("smf", "none", "a-long-one-0", "a-long-one-0:n4"),
+        ("smf", "none", "a-longer-one-0", "a-longer-one-0"),
+        ("gnb", "none", "ens4", "ens4"),
+    ],
+)
+def test_a_function_is_told_the_interface_that_has_its_address(
+    kind: str, technology: str, carries: str, has: str
+) -> None:
+    given = {"link": "n4", "inner-address": "172.16.22.20/24", "technology": technology}
+    assert plan.home(kind, LinkPlan(link_params(given), interface=carries)) == has
 
 
 def test_slices_that_the_wifi_ue_cannot_write_are_refused() -> None:

@@ -10,10 +10,11 @@ import json
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import attr
-from vpnaas.base import fields
+from vpnaas.base import fields, links
 from vpnaas.base.errors import VduError, VpnaasError
 from vpnaas.base.links import IPSEC
 from vpnaas.extras.extra import Extra
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
@@ -45,6 +46,8 @@ from .params import (
 )
 from .part import Part, disagreements, encode, of
 
+FIRST_ADDRESS = ("amf", "smf", "upf")
+"""Functions of OAI that take the first IPv4 address of an interface, and no address."""
 ENGINES = ("podman", "docker")
 DEADLINE = 600
 """Seconds a network function may take to become ready before somebody is called; images to pull and
@@ -221,6 +224,20 @@ def unfit(kind: str, link: str, technology: str, address: fields.IPInterface) ->
         form = "{}: ipsec takes the ports 500 and 4500 that the N3IWF needs; allowed: {}"
         return form.format(link, "wireguard, none")
     return ""
+
+
+def home(kind: str, link: LinkPlan) -> str:
+    """Return the interface that has the inner address of a link.
+
+    With IPsec packets may come in by another one: the underlay, or charon's own. In clear the
+    underlay has an outer address too, and functions of 5GS take the first of an interface.
+    """
+    name = link.params.link
+    if link.params.technology == IPSEC:
+        return links.ipsec_interface(name)
+    if link.params.technology == links.NONE and kind in FIRST_ADDRESS:
+        return links.clear_interface(name, link.interface)
+    return link.interface
 
 
 def build(function_state: FunctionState, secrets: Secrets, opc: str, own: str) -> Software:

@@ -67,6 +67,16 @@ def ipsec_interface(link: str) -> str:
     return "xf-" + link
 
 
+def clear_interface(link: str, underlay: str) -> str:
+    """Return the label of an IPv4 inner address in clear (ip-address(8)), beside the outer one.
+
+    By this name programs find the address where they look for that of an interface. A label has at
+    most 15 characters; where it would be longer there is none but the underlay's name.
+    """
+    label = "{}:{}".format(underlay, link)
+    return label if len(label) <= 15 else underlay
+
+
 OWN_INTERFACES = ("wg-", "xf-")
 """How the names of interfaces begin that links are made of."""
 

@@ -110,7 +110,7 @@ class LinkPlan:
         mtu: MTU of the tunnel in bytes.
         offers: Our offer to each relation, by relation id.
         state: Observed state, in the form of the link's technology; None without a decision.
-        interface: Interface that has the inner address, "" without a decision.
+        interface: Interface that carries the link's packets, "" without a decision.
         underlay: Interface the link runs over.
         owner: systemd unit that brings the link up.
         endpoint: Outer address and port at which peers reach the link, None without a decision.

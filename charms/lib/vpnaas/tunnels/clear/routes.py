@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.links import directory
+from vpnaas.base.links import clear_interface, directory
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer, read_record, record
 from vpnaas.vdu.programs import source
@@ -96,7 +96,10 @@ def render(params: LinkParams, underlay: str, peers: Sequence[Peer], down: bool 
     if down:
         lines = ["address del " + own]
     else:
-        lines = ["address replace " + own + (" nodad" if inner.version == 6 else "")]
+        more = (
+            " nodad" if inner.version == 6 else " label " + clear_interface(params.link, underlay)
+        )
+        lines = ["address replace " + own + more]
     for peer in peers:
         for prefix in peer.prefixes:
             if down:
