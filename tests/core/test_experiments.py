@@ -147,7 +147,7 @@ def test_the_programs_reach_each_other(tmp_path: Path) -> None:
     with notified, subprocess.Popen(words, env=environment) as listener:
         assert notified.recv(100) == b"READY=1"
         stream = {"address": "127.0.0.1", "port": port, "name": "s", "rate": 200, "size": 100,
-                  "seconds": 1, "result": str(tmp_path / "sent")}  # fmt: skip
+                  "senders": 5, "seconds": 1, "result": str(tmp_path / "sent")}  # fmt: skip
         (tmp_path / "stream").write_text(json.dumps(stream))
         sender = [sys.executable, "-I", str(send.__file__)]
         subprocess.run([*sender, str(tmp_path / "stream")], check=True, timeout=120)
@@ -165,6 +165,21 @@ def test_the_programs_reach_each_other(tmp_path: Path) -> None:
     answer = json.loads(done.stdout)
     assert answer["open"] == [[0, port]]
     assert answer["outcomes"] == {"probe": {"tcp open": 1, "tcp refused": 1, "udp sent": 1}}
+
+
+def test_many_senders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send.signal, "signal", lambda *_: None)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(120)
+        given = {"link": "n3", "senders": 5, "rate": 1000}
+        start = next(s for s in experiments.stream(given, "127.0.0.1") if s.id == "request")
+        request = json.loads(str(start.body["text"]))
+        told = send.stream({**request, "port": listener.getsockname()[1], "seconds": 0.02})
+        ports = [listener.recvfrom(2000)[1][1] for _ in range(told["sent"])]
+    assert told["sent"] == 20
+    assert len(set(ports[:5])) == 5
+    assert ports[5:] == ports[:-5]
 
 
 def attempt(**keys: Any) -> dict[str, Any]:

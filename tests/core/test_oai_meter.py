@@ -6,7 +6,7 @@ import random
 import struct
 
 import pytest
-from oai import cql, meters, s6a_meter, statistics
+from oai import cql, meters, signalling_meter, statistics
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.steps import Results
 
@@ -49,7 +49,7 @@ class Wire:
     """Both directions of one connection."""
 
     def __init__(self) -> None:
-        self.meter = s6a_meter.Meter()
+        self.meter = signalling_meter.S6a()
         self.place = {MME: 1000, HSS: 0xFFFFFFF0}  # one wraps around
 
     def send(self, source: bytes, data: bytes, now: float) -> None:
@@ -100,7 +100,7 @@ def test_messages_cut_anywhere_and_segments_out_of_order_are_put_together() -> N
 
 
 def test_an_identifier_belongs_to_its_connection() -> None:
-    meter, air = s6a_meter.Meter(), message(318, 7, True)
+    meter, air = signalling_meter.S6a(), message(318, 7, True)
     for port, at in ((40000, 1.0), (40001, 2.0)):
         meter.packet(packet(MME, HSS, (port, 3868), 5, air), at)
     answer = message(318, 7, False, SUCCESS)
@@ -113,7 +113,7 @@ def test_an_identifier_belongs_to_its_connection() -> None:
 
 
 def test_a_request_sent_again_over_a_new_connection_counts_from_its_first_time() -> None:
-    meter = s6a_meter.Meter()
+    meter = signalling_meter.S6a()
     meter.packet(packet(MME, HSS, (40000, 3868), 5, message(316, 7, True, end=99)), 1.0)
     again = message(316, 1, True, end=99, again=True)
     meter.packet(packet(MME, HSS, (40001, 3868), 5, again), 1.5)
@@ -156,7 +156,7 @@ def test_a_clock_that_is_set_back_gives_no_time() -> None:
 
 
 def test_other_packets_are_nothing() -> None:
-    meter = s6a_meter.Meter()
+    meter = signalling_meter.S6a()
     generator = random.Random(1)  # noqa: S311
     for size in range(0, 200, 7):
         meter.packet(bytes(generator.randrange(256) for _ in range(size)), 1.0)
@@ -167,10 +167,10 @@ def test_other_packets_are_nothing() -> None:
 def test_a_measurement_without_registrations_is_a_sentence() -> None:
     empty = '{"AIR": {"count": 0}, "ULR": {"count": 0}}'
     with pytest.raises(VpnaasError, match="no UE registered"):
-        meters.answer(Results({"s6a-meter": {"code": 0, "out": empty}}))
+        meters.answer("s6a", Results({"meter": {"code": 0, "out": empty}}))
     error = {"code": 1, "out": "", "err": "Traceback\nOSError: No such device"}
     with pytest.raises(VpnaasError, match="No such device"):
-        meters.answer(Results({"s6a-meter": error}))
+        meters.answer("s6a", Results({"meter": error}))
 
 
 # -- what programs print -------------------------------------------------------------------------

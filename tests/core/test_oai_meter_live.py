@@ -69,11 +69,17 @@ def test_times_are_those_of_the_packets_not_of_the_reading() -> None:
     answers = ",".join(message(318, h, False, SUCCESS).hex() for h in range(len(DELAYS)))
     with (
         program(HSS, json.dumps(DELAYS), answers) as hss,
-        program(source("s6a_meter.py", "oai")) as meter,
+        program(source("signalling_meter.py", "oai")) as meter,
     ):
         assert meter.stdin and meter.stdout and meter.stderr and hss.stdout
         try:
-            request = {"interface": "lo", "seconds": 60, "count": len(DELAYS), "idle": 0}
+            request = {
+                "link": "s6a",
+                "interface": "lo",
+                "seconds": 60,
+                "count": len(DELAYS),
+                "idle": 0,
+            }
             meter.stdin.write(json.dumps(request))
             meter.stdin.close()
             assert meter.stderr.readline() == "listening\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -15,6 +18,7 @@ from scapy.layers.sctp import SCTPChunkData
 from scapy.utils import PcapReader
 from town import town
 from town_5g import Core, frames
+from vpnaas.vdu.programs import source
 
 from simulators.fiveg import nas, ngap
 
@@ -69,6 +73,42 @@ def test_a_restarted_user_plane_carries_packets_again(core: Core) -> None:
     core.start("upf")
     core.until("packets flow again", lambda: core.ping(SERVER, 1))
     assert core.log("amf").count("is registered") == 1, "the UE did not have to register again"
+
+
+def test_the_meter_of_n2_tells_the_times_of_the_packets(core: Core) -> None:
+    core.stop("nr-ue")
+    core.until("the AMF knows", lambda: "deregisters" in core.log("amf"))
+    words = (sys.executable, "-I", "-c", source("signalling_meter.py", "oai"))
+    request = {"link": "n2", "interface": "wg-n2", "seconds": 120, "count": 1, "idle": 0}
+    with subprocess.Popen(
+        ["ip", "netns", "exec", core.netns("amf"), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as meter:
+        assert meter.stdin and meter.stdout and meter.stderr
+        meter.stdin.write(json.dumps(request))
+        meter.stdin.close()
+        assert meter.stderr.readline() == "listening\n"
+        core.start("nr-ue")
+        told = json.loads(meter.stdout.read())
+    seen = [
+        (ngap.PROTOCOL.decode(bytes(frame[SCTPChunkData].data)).name, float(frame.time))
+        for frame in packets(core.directory / "wg-n2.pcap", SCTPChunkData)
+    ]
+    last = dict(seen)  # Of the last registration in the capture.
+    for name, first, final in (
+        ("registration", "InitialUEMessage", "InitialContextSetupRequest"),
+        ("context-setup", "InitialContextSetupRequest", "InitialContextSetupResponse"),
+        ("session-setup", "PDUSessionResourceSetupRequest", "PDUSessionResourceSetupResponse"),
+    ):
+        assert told[name]["count"] == 1, name
+        taken = (last[final] - last[first]) * 1000
+        assert told[name]["mean-ms"] == pytest.approx(taken, abs=5), name
+    assert told["session"]["count"] == 1
+    assert told["packets-lost-by-the-meter"] == 0
+    core.until("packets flow", lambda: core.ping(SERVER, 1))
 
 
 def test_a_ue_that_goes_leaves_nothing(core: Core) -> None:

@@ -9,7 +9,7 @@ from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import read, which
 
-from . import cql, hss, meters, params, pdn, plan, provision, statistics, values
+from . import cql, hss, params, pdn, plan, provision, statistics, values
 from .charm import NfCharm
 from .milenage import opc
 from .model import SECRETS_FILE, subscriber_file
@@ -107,21 +107,7 @@ class MmeCharm(NfCharm):
 
     @action("measure-s6a")
     def _measure_s6a(self, given: Params) -> Dict[str, Any]:
-        def number(key: str, default: int, low: int, high: int) -> int:
-            return fields.integer("measure-s6a: " + key, given.get(key, default), low, high)
-
-        request: Dict[str, Any] = {
-            "seconds": number("duration", 60, 1, 1500),
-            "count": number("count", 0, 0, 1000000) or 1 << 30,
-            "idle": number("idle", 0, 0, 1500),
-        }
-        with self._vdu() as vdu:
-            decided = self._plan(self._charm_state(), vdu).links.get("s6a")
-            if decided is None or not decided.interface:
-                raise VpnaasError("s6a is not configured; run configure first")
-            request["interface"] = decided.interface
-            results = vdu.execute([meters.step(request)], exclusive=False)
-        return dict(meters.answer(results), technology=decided.params.technology)
+        return self._measure_signalling("measure-s6a", "s6a", given)
 
 
 class SgiCharm(NfCharm):

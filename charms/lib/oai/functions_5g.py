@@ -85,6 +85,10 @@ class AmfCharm(KeyedCharm):
     def _show_connected(self, given: Params) -> Dict[str, Any]:
         return dict(shown_5g.connected(self._log("amf")))
 
+    @action("measure-n2")
+    def _measure_n2(self, given: Params) -> Dict[str, Any]:
+        return self._measure_signalling("measure-n2", "n2", given)
+
     def _sql(self, vdu: Vdu, statements: List[str]) -> List[sql.Row]:
         results = vdu.execute([sql.step("sql", self._engine(vdu), statements)], exclusive=False)
         return sql.answer(results, "sql")

@@ -1,39 +1,53 @@
-"""The measurement of S6a as a step for the VDU, and its answer."""
+"""Measurements of signalling as a step for the VDU, and their answers."""
 
 import json
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
 
+from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
-
-from . import s6a_meter
 
 
 def step(request: Dict[str, Any]) -> Step:
     """Return the step that runs the meter."""
     return run(
-        "s6a-meter",
-        *("python3", "-I", "-c", source("s6a_meter.py", "oai")),
+        "meter",
+        *("python3", "-I", "-c", source("signalling_meter.py", "oai")),
         stdin=json.dumps(request),
         any_exit=True,
         timeout=int(request["seconds"]) + 60,
     )
 
 
-def answer(results: Results) -> Dict[str, Any]:
-    """Return what the meter measured.
+def answer(link: str, results: Results) -> Dict[str, Any]:
+    """Return what the meter of a link measured.
 
     Raises:
-        VpnaasError: It did not run, or saw no answer of the HSS.
+        VpnaasError: It did not run, or no UE registered meanwhile.
     """
+    title = link.upper() if link == "n2" else "S6a"
     if results.failed is not None:
-        raise VpnaasError("measurement of S6a failed: {}".format(results.failed))
+        raise VpnaasError("measurement of {} failed: {}".format(title, results.failed))
     try:
-        report = dict(json.loads(results.output("s6a-meter")))
+        report = dict(json.loads(results.output("meter")))
     except ValueError:
-        reason = results.error("s6a-meter").strip().splitlines() or ["no report"]
-        raise VpnaasError("measurement of S6a failed: {}".format(reason[-1]))
-    if not any(report[name]["count"] for name in s6a_meter.COMMANDS.values()):
-        raise VpnaasError("no UE registered while S6a was measured; nothing to tell")
+        reason = results.error("meter").strip().splitlines() or ["no report"]
+        raise VpnaasError("measurement of {} failed: {}".format(title, reason[-1]))
+    if not any(isinstance(one, dict) and one["count"] for one in report.values()):
+        raise VpnaasError("no UE registered while {} was measured; nothing to tell".format(title))
     return report
+
+
+def request(action: str, link: str, given: Mapping[str, Any]) -> Dict[str, Any]:
+    """Parse the parameters of an action that measures signalling."""
+
+    def number(key: str, default: int, low: int, high: int) -> int:
+        return fields.integer("{}: {}".format(action, key), given.get(key, default), low, high)
+
+    return {
+        "link": link,
+        "seconds": number("duration", 60, 1, 1500),
+        "count": number("count", 0, 0, 1000000) or 1 << 30,
+        "idle": number("idle", 0, 0, 1500),
+    }

@@ -61,10 +61,11 @@ class ExperimentingCharm(ReconcilingCharm):
             for link, name in dict(wanted, **{"": ""}).items()
         }
 
-    def _related_peer(self, params: Params) -> Peer:
-        """Return the related peer an experiment goes to, as its offer describes it."""
+    def _other_end(self, params: Params) -> Peer:
+        """Return the peer an experiment goes to, as its offer or `add-peer` describes it."""
         link, wanted = self._one_link(params), str(params.get("peer", "auto"))
-        offered = [
+        charm_state = self._charm_state()
+        known = [
             Peer(
                 remote.peer_name,
                 remote.label,
@@ -73,10 +74,14 @@ class ExperimentingCharm(ReconcilingCharm):
                 inner_address=remote.offer.inner_address,
                 endpoint=remote.offer.endpoint,
             )
-            for remote in self._charm_state().remotes.get(link, ())
+            for remote in charm_state.remotes.get(link, ())
             if remote.offer is not None
         ]
-        return measure.choose_peer(link, "" if wanted == "auto" else wanted, offered)
+        known += [
+            Peer("man-" + one.name, one.name, one.allowed_prefixes, "", endpoint=one.endpoint)
+            for one in charm_state.intent.manual(link)
+        ]
+        return measure.choose_peer(link, "" if wanted == "auto" else wanted, known)
 
     @action("start-capture")
     def _start_capture(self, params: Params) -> Dict[str, Any]:
@@ -114,7 +119,7 @@ class ExperimentingCharm(ReconcilingCharm):
         link = self._one_link(params)
         text = str(params.get("address", "auto"))
         if text == "auto":
-            address = measure.target(self._related_peer(params), "tunnel", link)
+            address = measure.target(self._other_end(params), "tunnel", link)
         else:
             address = fields.address("start-stream: address", text)
         self._experiment(experiments.stream(params, str(address)))
@@ -126,7 +131,7 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("start-load")
     def _start_load(self, params: Params) -> Dict[str, Any]:
-        peer = self._related_peer(params)
+        peer = self._other_end(params)
         self._experiment(experiments.load(params, peer))
         return {"peer": peer.label}
 

@@ -277,6 +277,7 @@ def stream(params: Mapping[str, Any], address: str) -> List[Step]:
         "port": fields.integer(where + "port", params.get("port", PORT), 1024, 65535),
         "rate": fields.integer(where + "rate", params.get("rate", 200), 1, 10000),
         "size": fields.integer(where + "size", params.get("size", 100), 64, 9000),
+        "senders": fields.integer(where + "senders", params.get("senders", 1), 1, 500),
         "seconds": fields.integer(where + "seconds", params.get("seconds", 30), 1, 600),
     }
     return STREAM.start(request)

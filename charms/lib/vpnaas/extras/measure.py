@@ -172,10 +172,17 @@ def _peer_name(where: str, params: Mapping[str, Any]) -> str:
 
 
 def choose_peer(link: str, wanted: str, peers: Sequence[Peer]) -> Peer:
-    """Return the peer a measurement goes to: the named one, or the only one."""
+    """Return the peer a measurement goes to: the named one, or the only one.
+
+    A manual peer whose first prefix is one address is a VNF of another service (`join`): that is
+    its inner address. It is chosen by name, or where the link has no related peer.
+    """
     # Towards a peer of one address only, our own packets would not be the tunnel's.
     able = [peer for peer in peers if peer.inner_address and not is_same(peer)]
-    names = ", ".join(peer.label for peer in able) or "none, the link has no related peer yet"
+    if wanted or not able:
+        able += [joined(peer) for peer in peers if not peer.inner_address]
+        able = [peer for peer in able if peer.inner_address]
+    names = ", ".join(peer.label for peer in able) or "none, the link has no such peer yet"
     if wanted:
         matching = [peer for peer in able if wanted in (peer.label, peer.name)]
         matching = matching or [peer for peer in able if wanted in peer.label]
@@ -187,6 +194,14 @@ def choose_peer(link: str, wanted: str, peers: Sequence[Peer]) -> Peer:
         )
         raise InputError("peer", what, names)
     return matching[0]
+
+
+def joined(peer: Peer) -> Peer:
+    """Return a manual peer with its inner address, where its first prefix is one address."""
+    first = peer.prefixes[0] if peer.prefixes else None
+    if first is None or first.num_addresses != 1:
+        return peer
+    return attr.evolve(peer, inner_address=first.network_address)
 
 
 def target(peer: Peer, path: str, link: str) -> fields.IPAddress:

@@ -1,14 +1,15 @@
 """Send what an experiment asks for: attempts to reach addresses, or a stream of numbered datagrams.
 
 With a file as argument, systemd (Type=notify) starts it to send "seconds" times "rate" datagrams
-of "size" bytes to "address" and "port"; what it sent goes to the file "result". Without, it reads
-attempts from standard input and prints what became of them. "attempts" of that request is a list
-of objects with "to", "ports" (TCP), "datagram" (UDP port, 0 for none), "token", "source" (a
-forged IPv4 source of the datagram, "" for our own), "via" (a next hop, "" for the routes there
-are) and "say" (hexadecimal, sent over each connection that opens).
+of "size" bytes to "address" and "port", from "senders" ports in turn; what it sent goes to the
+file "result". Without, it reads attempts from standard input and prints what became of them.
+"attempts" of that request is a list of objects with "to", "ports" (TCP), "datagram" (UDP port, 0
+for none), "token", "source" (a forged IPv4 source of the datagram, "" for our own), "via" (a next
+hop, "" for the routes there are) and "say" (hexadecimal, sent over each connection that opens).
 """
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -173,7 +174,11 @@ def stream(request: Json) -> Json:
     signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
     failed, late, number = 0, 0.0, 0
     count = int(request["seconds"] * request["rate"])
-    with socket.socket(family(request["address"]), socket.SOCK_DGRAM) as sock:
+    with contextlib.ExitStack() as stack:
+        socks = [
+            stack.enter_context(socket.socket(family(request["address"]), socket.SOCK_DGRAM))
+            for _ in range(request["senders"])
+        ]
         target = (request["address"], request["port"])
         step, start = 1.0 / request["rate"], time.monotonic() + 0.1
         ready()
@@ -183,7 +188,8 @@ def stream(request: Json) -> Json:
                 time.sleep(pause)
             late = max(late, time.monotonic() - start - number * step)
             try:
-                sock.sendto(datagram(STREAM, number, request["name"], request["size"]), target)
+                data = datagram(STREAM, number, request["name"], request["size"])
+                socks[number % len(socks)].sendto(data, target)
             except OSError:
                 failed += 1
             number += 1

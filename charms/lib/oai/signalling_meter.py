@@ -1,19 +1,23 @@
 #!/usr/bin/python3
-"""How long the HSS takes to answer, seen on the MME's VDU where S6a comes out of its tunnel.
+"""How long signalling takes, seen on a VDU where its link comes out of the tunnel.
 
 This file is the program that the charm sends there: it must not import anything but the standard
-library and must run on any Python from 3.6 on. It only reads copies
-of the packets on one interface, puts the TCP streams together, pairs Diameter requests and answers
-of a connection by their hop-by-hop identifiers (RFC 6733 clause 3), and prints times in
-milliseconds.
+library and must run on any Python from 3.6 on. It only reads copies of the packets on one
+interface, and prints times in milliseconds.
+
+On S6a, at the MME, it puts the TCP streams together and pairs Diameter requests and answers of a
+connection by their hop-by-hop identifiers (RFC 6733 clause 3). On N2, at the AMF, it pairs the
+NGAP messages with which a procedure of a UE begins and ends, by the identity that the gNB gave the
+UE (TS 38.413 clause 9.3.3.2).
 
 Times are the kernel's, taken when it handed a packet to the interface or took it from there
 (SO_TIMESTAMPNS, socket(7)). When this program gets to read a packet says nothing: where the
 processors are busy it reads a request together with its answer.
 
-It reads a JSON object on standard input: {"interface", "seconds", "count", "idle"}, writes the line
-"listening" to standard error when it hears, and ends after that time, when that many requests of
-the wanted commands were answered, or when there was none for the idle seconds after the first.
+It reads a JSON object on standard input: {"link", "interface", "seconds", "count", "idle"}, writes
+the line "listening" to standard error when it hears, and ends after that time, when that many
+requests were answered (of PDU sessions on N2), or when there was none for the idle seconds after
+the first.
 """
 
 import json
@@ -115,8 +119,8 @@ class Request:
         self.at = at
 
 
-class Meter:
-    """Pairs requests and answers."""
+class S6a:
+    """Pairs requests of the MME and answers of the HSS."""
 
     def __init__(self) -> None:
         self.streams: Dict[Flow, Stream] = {}
@@ -194,6 +198,115 @@ class Meter:
         return result
 
 
+N2_PORT, NGAP = 38412, 60
+"""Port of SCTP, and the payload protocol identifier of NGAP (TS 38.412 clause 7)."""
+RAN_UE = 85
+"""Identity of the IE with the gNB's name of a UE (TS 38.413 clause 9.4.7)."""
+REQUESTED, DONE = 0x00, 0x20
+"""First octet of an NGAP message: initiatingMessage, successfulOutcome."""
+CONTEXT_SETUP, INITIAL_UE, SESSION_SETUP, UPLINK_NAS = 14, 15, 29, 46
+"""Procedure codes (TS 38.413 clause 9.4.7)."""
+PROCEDURES = {
+    "registration": ((REQUESTED, INITIAL_UE), (REQUESTED, CONTEXT_SETUP)),
+    "context-setup": ((REQUESTED, CONTEXT_SETUP), (DONE, CONTEXT_SETUP)),
+    "session": ((REQUESTED, UPLINK_NAS), (REQUESTED, SESSION_SETUP)),
+    "session-setup": ((REQUESTED, SESSION_SETUP), (DONE, SESSION_SETUP)),
+}
+"""Messages with which a procedure begins and ends at the AMF.
+
+`registration` ends with the message that carries Registration Accept. `session` begins with the
+last NAS message of the UE before the AMF asks the gNB for resources, which is its request.
+"""
+
+
+class N2:
+    """Pairs the first and the last message of procedures."""
+
+    def __init__(self) -> None:
+        self.open: Dict[Tuple[str, bytes, bytes], float] = {}
+        self.times: Dict[str, List[float]] = {name: [] for name in PROCEDURES}
+        self.seen: Dict[Tuple[bytes, bytes], None] = {}
+        self.last = 0.0
+
+    def packet(self, packet: bytes, now: float) -> None:
+        """Take an IPv4 packet that passed the interface at a time in seconds."""
+        if len(packet) < 32 or packet[0] >> 4 != 4 or packet[9] != 132:
+            return
+        sctp = packet[(packet[0] & 15) * 4 : struct.unpack("!H", packet[2:4])[0] or len(packet)]
+        if len(sctp) < 12 or N2_PORT not in struct.unpack("!HH", sctp[:4]):
+            return
+        ports = struct.unpack("!HH", sctp[:4])
+        # The gNB's end is the same whoever sends.
+        sent = ports[1] == N2_PORT
+        gnb = packet[12:16] + sctp[0:2] if sent else packet[16:20] + sctp[2:4]
+        place = 12
+        while place + 16 <= len(sctp):
+            kind, flags, size = struct.unpack("!BBH", sctp[place : place + 4])
+            if size < 4:
+                return
+            # DATA (RFC 9260 clause 3.3.1), a whole message or the first part of one.
+            protocol = struct.unpack("!I", sctp[place + 12 : place + 16])[0]
+            if kind == 0 and flags & 2 and protocol == NGAP:
+                one = (sctp[4:8], sctp[place + 4 : place + 8])
+                if one not in self.seen:  # It may be sent again.
+                    self.seen[one] = None
+                    if len(self.seen) > 4096:
+                        del self.seen[next(iter(self.seen))]
+                    self.message(gnb, sctp[place + 16 : place + size], now)
+            place += (size + 3) & ~3
+
+    def message(self, gnb: bytes, message: bytes, now: float) -> None:
+        """Take an NGAP message of an association."""
+        if len(message) < 3:
+            return
+        what, ue = (message[0], message[1]), ran_ue(message)
+        if not ue:
+            return
+        for name, (first, final) in PROCEDURES.items():
+            if what == final and (name, gnb, ue) in self.open:
+                self.last = time.monotonic()
+                self.times[name].append((now - self.open.pop((name, gnb, ue))) * 1000.0)
+            elif what == first:
+                self.last = time.monotonic()
+                self.open[name, gnb, ue] = now
+
+    def answered(self) -> int:
+        """Return how many procedures of the kind that comes last have ended."""
+        return len(self.times["session-setup"])
+
+    def summary(self) -> Dict[str, Any]:
+        """Return what was measured, by procedure."""
+        return {name: statistics(times) for name, times in self.times.items()}
+
+
+def length(data: bytes, place: int) -> Tuple[int, int]:
+    """Return a length and where it ends (X.691 clause 11.9); 0 where it is in fragments."""
+    first = data[place] if place < len(data) else 0xFF
+    if first < 0x80:
+        return first, place + 1
+    if first < 0xC0 and place + 1 < len(data):
+        return (first & 0x3F) << 8 | data[place + 1], place + 2
+    return 0, len(data)
+
+
+def ran_ue(message: bytes) -> bytes:
+    """Return the octets of RAN-UE-NGAP-ID in an NGAP message, empty where there is none."""
+    _, place = length(message, 3)
+    place += 3  # Whether there are extensions, and the number of IEs.
+    while place + 4 <= len(message):
+        kind = struct.unpack("!H", message[place : place + 2])[0]
+        size, start = length(message, place + 3)
+        if kind == RAN_UE:
+            return message[start : start + size]
+        if kind > RAN_UE or not size:
+            return b""
+        place = start + size
+    return b""
+
+
+METERS: Dict[str, Any] = {"s6a": S6a, "n2": N2}
+
+
 def result_code(avps: bytes) -> int:
     """Return the Result-Code, or that in Experimental-Result; 0 where there is neither."""
     place = 0
@@ -250,7 +363,7 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     interface = request["interface"]
     with open("/sys/class/net/{}/type".format(interface), encoding="ascii") as stream:
         skip = 14 if stream.read().strip() in ETHERNET else 0
-    meter = Meter()
+    meter = METERS[request["link"]]()
     until = time.monotonic() + request["seconds"]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as tap:
         tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)

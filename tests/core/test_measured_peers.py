@@ -1,0 +1,48 @@
+"""Which peer of a link a measurement goes to."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import WIREGUARD
+from vpnaas.extras import measure
+from vpnaas.peers.peer import Peer
+
+OUTER = (ipaddress.ip_address("192.168.21.40"), 51823)
+
+
+def manual(name: str, *prefixes: str) -> Peer:
+    networks = tuple(ipaddress.ip_network(prefix) for prefix in prefixes)
+    return Peer("man-" + name, name, networks, WIREGUARD, endpoint=OUTER)
+
+
+RELATED = Peer("rel-1", "mme", (), WIREGUARD, inner_address=ipaddress.ip_address("172.16.6.2"))
+GNB = manual("embb-shared-gnb", "172.16.21.40/32")
+UPF = manual("urllc-slice-upf", "172.16.21.31/32", "10.47.0.0/16")
+SITE = manual("site", "10.81.0.0/16")
+
+
+def test_a_vnf_of_another_service_is_measured_through_the_tunnel_and_outside_it() -> None:
+    chosen = measure.choose_peer("n3", "", [GNB, SITE])
+    assert str(chosen.inner_address) == "172.16.21.40"
+    assert str(measure.target(chosen, "tunnel", "n3")) == "172.16.21.40"
+    assert str(measure.target(chosen, "underlay", "n3")) == "192.168.21.40"
+
+
+def test_of_several_one_must_be_named() -> None:
+    with pytest.raises(InputError, match="embb-shared-gnb, urllc-slice-upf"):
+        measure.choose_peer("n3", "", [GNB, UPF])
+    assert measure.choose_peer("n3", "urllc-slice-upf", [GNB, UPF]).name == UPF.name
+
+
+def test_a_related_peer_comes_first_and_a_manual_one_by_its_name() -> None:
+    assert measure.choose_peer("s6a", "", [GNB, RELATED]) == RELATED
+    assert measure.choose_peer("s6a", GNB.label, [GNB, RELATED]).name == GNB.name
+
+
+def test_a_peer_of_prefixes_cannot_be_measured() -> None:
+    for wanted in ("", "site"):
+        with pytest.raises(InputError, match="none, the link has no such peer yet"):
+            measure.choose_peer("n3", wanted, [SITE])
