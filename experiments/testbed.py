@@ -327,12 +327,14 @@ class Testbed:
         What is onboarded already is used as it is.
         """
         places = {"vnf": VNFDS, "ns": NSDS, "nst": NSTS}
-        for package in packages:
-            name = package.name.removesuffix(".tar.gz")
-            place = places[next(word for word in name.split("_") if word in places)]
-            if self.osm.nbi.find(place, id=name) is None:
-                key = self.osm.onboard(place, package)
-                self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
+        name = ""
+        with ticking(self.console, lambda: f"onboarding {name}"):
+            for package in packages:
+                name = package.name.removesuffix(".tar.gz")
+                place = places[next(word for word in name.split("_") if word in places)]
+                if self.osm.nbi.find(place, id=name) is None:
+                    key = self.osm.onboard(place, package)
+                    self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
 
     def deploy(self, wanted: Sequence[SliceRequest | Service]) -> None:
         """Instantiate slices and services side by side, and wait until all their links are up.

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import threading
 import time
+from pathlib import Path
 
+import pytest
 from rich.console import Console
+from support.waiting import wait_until
 
+from experiments import testbed
 from experiments.progress import PERIOD, ticking
+from experiments.testbed import Testbed
+from operate.nbi import Nbi
+from operate.osm import Osm
 
 
 def test_lines_come_while_the_block_runs_and_stop_with_it() -> None:
@@ -46,3 +54,19 @@ def test_lines_come_also_while_the_state_is_being_found_out() -> None:
     assert "working" in lines[0]
     assert "ready" in lines[-1]
     assert len(lines) >= 4
+
+
+def test_a_slow_upload_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    osm = Osm(Nbi("https://127.0.0.1:9"))
+
+    def slow(place: str, package: Path) -> str:
+        line = f"onboarding {package.name.removesuffix('.tar.gz')}"
+        wait_until(lambda: line in out.getvalue(), lambda: out.getvalue())
+        return place
+
+    monkeypatch.setattr(testbed, "ticking", functools.partial(ticking, period=0.02))
+    monkeypatch.setattr(osm.nbi, "find", lambda *_, **__: None)
+    monkeypatch.setattr(osm, "onboard", slow)
+    bed = Testbed(osm, tmp_path, Console(file=out))
+    bed.prepare([tmp_path / f"{name}.tar.gz" for name in ("hss_vnf", "epc_ns")])
