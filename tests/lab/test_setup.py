@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -62,3 +63,31 @@ def test_policy_of_the_machine_stays(install: str, tmp_path: Path) -> None:
     (tmp_path / "policy").write_text(text)
     assert start(install, tmp_path / "a", 0).wait(120) == 0
     assert (tmp_path / "policy").read_text() == text
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> list[str]:
+    """A command that takes words for `patiently` of ./run, which tells often."""
+    text = RUN.read_text(encoding="utf-8")
+    part = text[text.index("patiently() {") : text.index("apt_get_install() {")]
+    return ["env", "VPNAAS_TELL=0.05", "bash", "-euc", f'{part}\npatiently "$@"', "bash"]
+
+
+def test_silence_is_told(patient: list[str], tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    # It ends when a line was told.
+    command = f"echo out; until grep -q fetching {told}; do sleep 0.05; done; exit 3"
+    with told.open("w") as stream:
+        words = [*patient, "fetching Go", "bash", "-c", command]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=stream, check=False)
+    assert (done.returncode, done.stdout) == (3, b"out\n")
+    lines = told.read_text().splitlines()
+    assert all(re.fullmatch(r" +\d+ s  fetching Go", line) for line in lines)
+
+
+def test_nobody_tells_after_a_kill(patient: list[str]) -> None:
+    words = [*patient, "x", "bash", "-c", "kill -KILL $PPID"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as killed:
+        assert killed.wait(120) == -9
+        # The pipe comes to its end when the last who could write into it has ended.
+        killed.communicate(timeout=120)
