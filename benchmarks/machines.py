@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import tempfile
 import time
@@ -132,6 +133,23 @@ def esp_by_hand(ends: Mapping[str, Run]) -> None:
     _answers(ends["client"], ESP_HAND["server"])
 
 
+def about(ends: Mapping[str, Run], technology: str, kernel: bool) -> dict[str, str]:
+    """Return backend, version and cipher of a data plane, as the client tells them."""
+    near = ends["client"]
+    version = f"Linux {near('uname', '-r').strip()}"
+    if technology == "wireguard":
+        if not kernel:
+            version = near("sh", "-c", "wireguard-go --version | head -n 1").strip()
+        return {"version": version, "cipher": "ChaCha20-Poly1305"}
+    daemon = "strongSwan " + near("swanctl", "--version").split()[1]
+    # "ESP:AES_GCM_16-256" or "ESP in UDP:…" of each child.
+    ciphers = set(re.findall(r"INSTALLED, .*?, ESP[^:]*:([^/\s]+)", near("swanctl", "--list-sas")))
+    return {
+        "version": f"{version}, {daemon}" if kernel else daemon,
+        "cipher": " and ".join(sorted(ciphers)),
+    }
+
+
 def block_modules(ends: Mapping[str, Run], wireguard_go: Path) -> None:
     """Take WireGuard and ESP from both kernels, and give them wireguard-go."""
     program = wireguard_go.read_bytes()
@@ -167,7 +185,8 @@ def measure(bench: Machines, rounds: int, seconds: int) -> dict[str, Any]:
         else:
             esp_by_hand(ends)
             targets = {"charms": CHARMS, "by hand": ESP_HAND["server"]}
-        samples[plane] = _samples(bench, ends, targets, rounds, seconds)
+        told = about(ends, technology, kernel)
+        samples[plane] = _samples(bench, ends, targets, rounds, seconds) | told
         shown = {k: round(v["mbps"], 1) for k, v in samples[plane].items() if k in targets}
         bench.console.print(f"{plane}: {shown} Mbit/s", highlight=False)
     return samples
@@ -226,7 +245,7 @@ def main(rounds: int, seconds: int, dist: Path, out: Path) -> None:
             f"{plane['charms'][key]:.2f}, {plane['by hand'][key]:.2f}"
             for key in ("mbps", "rtt_ms", "cpu_s_per_gbit")
         ]
-        view.add_row(name, *cells)
+        view.add_row(f"{name} ({plane['version']}, {plane['cipher']})", *cells)
     console.print(view)
     goals = []
     for name, plane in planes.items():

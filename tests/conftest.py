@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from support import clock, spent
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from lab.vim import VimError, probe, registry
 from lab.vim.qemu.bake import check_tools
@@ -24,8 +26,8 @@ LONGEST = (
     "lab/e2e/test_e2e_shipped",
     "lab/e2e/test_e2e_oai",
     "lab/e2e/test_e2e_machines",
-    "lab/e2e",
     "kernel",
+    "lab/e2e",
     "charm",
     "gateway",
     "lab",
@@ -72,6 +74,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return min(found, default=len(LONGEST))
 
     items.sort(key=place)
+
+
+class _Workers(LoadFileScheduling):
+    """Gives a worker whole modules, and one worker all modules that share the virtual machine."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path: str = super()._split_scope(nodeid)
+        shared = path.startswith("tests/kernel/test_kernel_")
+        return "tests/kernel/test_kernel_*.py" if shared else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Boot the virtual machine that `tests/kernel` shares once, not once for each worker."""
+    return _Workers(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
