@@ -52,7 +52,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine)
     folder = tmp_path_factory.mktemp("guest")
     program = guest_machine.lend(IMPORTS) + PROGRAM
     guest_machine.put(ETHTOOL)
-    done = guest_machine.run(folder, program, 500, sees_kernel_threads=True)
+    done = guest_machine.run(folder, program, sees_kernel_threads=True)
     assert done.code == 0, done.output
     return dict(json.loads((folder / "found.json").read_text()))
 

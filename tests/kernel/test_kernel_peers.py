@@ -46,9 +46,9 @@ PING = f"ping -n -q -c 5 -i 0.2 -W 2 -I {INNER} {MME}"
 BACK = f"ping -n -q -c 5 -i 0.2 -W 2 -I {MME} {INNER}"
 SAS = "swanctl --list-sas"
 VICI = "--uri unix:///run/left.vici"
-UP = f"sh -c 'for each in $(seq 60); do {SAS} {VICI} | grep -q INSTALLED && break; sleep 1; done'"
+UP = f"sh -c 'for each in $(seq 180); do {SAS} {VICI} | grep -q INSTALLED && break; sleep 1; done'"
 LATER = f"sh -c 'sleep 2; {PING}'"
-GONE = f"sh -c 'for each in $(seq 90); do {SAS} {VICI} | grep -q . || break; sleep 1; done'"
+GONE = f"sh -c 'for each in $(seq 300); do {SAS} {VICI} | grep -q . || break; sleep 1; done'"
 BEFORE = {
     # Without a route back to them, invented addresses would not come in.
     "left": [f"ip address add {MME}/32 dev lo", f"ip route add default via {CELL}"],
@@ -135,7 +135,7 @@ def told(
         ("sas-dead", "left", SAS, False),
         ("wake", "right", f"kill -CONT $(pidof {process})", False),
     ]
-    found = site.run(BEFORE, steps, 500, cell)
+    found = site.run(BEFORE, steps, other=cell)
     found["log"] = (folder / "left/charon.log").read_text()
     found["case"] = request.param
     found["clear"] = str(site.count("icmp"))
@@ -216,13 +216,13 @@ def test_a_wrong_cell_gets_nothing(
     site = Site(tmp_path, profile, guest_machine)
     cell = DAEMONS[name](site, root(name), **wrong)
     log = tmp_path / "left/charon.log"
-    seen = f"sh -c 'for each in $(seq 60); do grep -q {reason} {log} && break; sleep 1; done'"
+    seen = f"sh -c 'for each in $(seq 180); do grep -q {reason} {log} && break; sleep 1; done'"
     steps = [
         ("open", "right", OPENS[name], False),
         ("seen", "left", seen, False),
         ("ping", "right", PING, False),
     ]
-    told = site.run(BEFORE, steps, 300, cell)
+    told = site.run(BEFORE, steps, other=cell)
     assert f"N({reason})" in log.read_text(), log.read_text()[-3000:]
     assert answered(told["ping"]) == 0
     assert site.count("ip proto 50") == 0

@@ -106,7 +106,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) 
     folder = tmp_path_factory.mktemp("sctp")
     begin = guest_machine.lend(IMPORTS)
     guest_machine.put(ROOT / "tests/core/golden")
-    done = guest_machine.run(folder, begin + PROGRAM, 700)
+    done = guest_machine.run(folder, begin + PROGRAM)
     assert done.code == 0, done.output
     return dict(json.loads((folder / "told.json").read_text()))
 

@@ -62,7 +62,7 @@ GAP_MS = 6000.0
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("standby")
-    done = guest_machine.run(folder, guest_machine.lend(IMPORTS) + PROGRAM, 800)
+    done = guest_machine.run(folder, guest_machine.lend(IMPORTS) + PROGRAM)
     assert done.code == 0, done.output
     return dict(json.loads((folder / "told.json").read_text()))
 

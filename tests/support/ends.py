@@ -240,7 +240,6 @@ class Guest:
         self,
         before: Mapping[str, Sequence[str]],
         steps: Sequence[tuple[str, str, str, bool]],
-        timeout: float = 400.0,
         other: Daemon | None = None,
     ) -> dict[str, str]:
         """Do it all, and return what each labelled command printed.
@@ -266,7 +265,7 @@ class Guest:
             plan["ends"][end]["daemon"] = plan["ends"][end].pop("argv")
         (self.folder / "plan.json").write_text(json.dumps(plan))
         run = run_here if self.machine is None else self.machine.run
-        done = run(self.folder, _PROGRAM, timeout)
+        done = run(self.folder, _PROGRAM)
         assert done.code == 0, done.output
         told: dict[str, str] = json.loads((self.folder / "told.json").read_text())
         return told

@@ -21,6 +21,8 @@ import pytest
 
 from lab.vim import Vim
 
+#: Seconds that a program may take, on a machine with other work to do.
+PATIENCE = 1500.0
 ROOT = Path(__file__).resolve().parents[2]
 _OWN_NETWORK = ("unshare", "--mount", "--net")
 #: All that a program starts and makes ends with it.
@@ -71,14 +73,14 @@ def _words(folder: Path, unshare: Sequence[str] = _ALONE) -> Sequence[str]:
     return (*unshare, "sh", "-c", inside)
 
 
-def run_here(folder: Path, program: str, timeout: float) -> Done:
+def run_here(folder: Path, program: str) -> Done:
     """Run a Python program on this machine's kernel, in its folder."""
     (folder / "program").write_text(program, encoding="utf-8")
     done = subprocess.run(
         _words(folder),
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=PATIENCE,
         check=False,
     )
     return Done(done.returncode, done.stdout + done.stderr)
@@ -130,9 +132,7 @@ class GuestMachine:
         paths = [*_OWN, *sorted({root for root, _ in rows} - set(_OWN))]
         return f"import sys; sys.path[:0] = {paths!r}\n{imports}\n"
 
-    def run(
-        self, folder: Path, program: str, timeout: float, sees_kernel_threads: bool = False
-    ) -> Done:
+    def run(self, folder: Path, program: str, sees_kernel_threads: bool = False) -> Done:
         """Run a Python program in it, in its folder, and bring the folder back.
 
         A program that must see the kernel's threads in /proc has to end its own processes.
@@ -141,7 +141,7 @@ class GuestMachine:
         (folder / "program").write_text(program, encoding="utf-8")
         self.put(folder)
         try:
-            done = self.console(*_words(folder, unshare), timeout=timeout)
+            done = self.console(*_words(folder, unshare), timeout=PATIENCE)
             packed = base64.b64decode(
                 self.out("sh", "-c", 'tar -czf - -C / "$0" | base64', str(folder).lstrip("/"))
             )
