@@ -258,7 +258,7 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
     environment = {**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
     if machines:
         bake(print)
-        environment["OSMLAB_TIMEOUT_FACTOR"] = "0.5"
+        environment.setdefault("OSMLAB_TIMEOUT_FACTOR", "0.5")
     password = os.urandom(12).hex()
     environment["OSMLAB_PASSWORD"] = password
     words = [sys.executable, "-m", "lab.cli", "--home", str(home), "serve", "--port", "0"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def open_machines(home: Path, dist: Path, secrets: Secrets, *options: str) -> It
     """Make a lab whose VDUs are virtual machines; an emulated one takes its time."""
     bake(print)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OSMLAB_TIMEOUT_FACTOR", "0.3")
+        if "OSMLAB_TIMEOUT_FACTOR" not in os.environ:
+            patch.setenv("OSMLAB_TIMEOUT_FACTOR", "0.3")
         yield from open_lab(home, dist, secrets, "--account_type", "qemu", *options)
 
 
