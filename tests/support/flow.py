@@ -16,8 +16,10 @@ import json, os, select, socket, struct, sys, time
 request = json.load(sys.stdin)
 family = socket.AF_INET6 if ":" in request["address"] else socket.AF_INET
 sock = socket.socket(family, socket.SOCK_DGRAM)
-# SO_RCVBUFFORCE, past net.core.rmem_max: with a slow VDU many datagrams wait.
-sock.setsockopt(socket.SOL_SOCKET, 33, 4 << 20)
+try:  # SO_RCVBUFFORCE, past net.core.rmem_max: with a slow VDU many datagrams wait.
+    sock.setsockopt(socket.SOL_SOCKET, 33, 4 << 20)
+except PermissionError:  # root of a user namespace
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
 # IP_FREEBIND: it keeps waiting while the tunnel's address is away.
 sock.setsockopt(socket.SOL_IP, 15, 1)
 sock.bind((request["address"], request["port"]))
