@@ -343,8 +343,8 @@ class Testbed:
             click.ClickException: one failed, or it takes too long.
         """
         started = {one.name: self._instantiate(one) for one in wanted}
+        # Seconds from the end of its instantiation, however long that took.
         patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(wanted)
-        until = time.monotonic() + patience
         with ticking(self.console, lambda: "; ".join(self._stage(one) for one in wanted)):
             for one in wanted:
                 place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
@@ -354,7 +354,7 @@ class Testbed:
                     raise click.ClickException(f"{one.service}: {error.message}") from None
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
                 made = self.read(one.name, one.parameters, one.service, links)
-                self._wait_up(made, until)
+                self._wait_up(made, time.monotonic() + patience)
                 where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
                 where[one.name] = made
         self.shaped = any(isinstance(one, SliceRequest) for one in wanted)

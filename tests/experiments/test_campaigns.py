@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -17,15 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from experiments import campaign, confidentiality, named, reach, stats, traffic, wire
+from experiments import campaign, confidentiality, named, reach, stats, testbed, traffic, wire
 from experiments.__main__ import main
 from experiments.campaign import EXPERIMENTS, beside, matching, plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
 from experiments.schedule import Planned, interleaved
+from experiments.setups import Service
 from experiments.slices import second
 from experiments.store import Campaign
-from experiments.testbed import Addresses, Testbed
+from experiments.testbed import LINKS, Addresses, Slice, Testbed, Vnf
 from operate.nbi import Nbi
 from operate.osm import Osm
 
@@ -132,6 +134,28 @@ def test_a_run_that_fails_is_left_for_the_next_time(
     good["n"] = 3
     assert campaign.make(bed, made, steps, bed.console) == 0
     assert len(made.runs()) == 3
+
+
+def test_links_have_their_time_also_after_a_long_instantiation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    osm, states = Osm(Nbi("https://127.0.0.1:9")), iter(["down", "up"])
+
+    def instantiated(place: str, key: str) -> None:
+        now[0] += 3600
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
+    monkeypatch.setattr(testbed, "time", clock)
+    monkeypatch.setattr(osm, "action", lambda *_: {"s6a": {"state": next(states)}})
+    monkeypatch.setattr(osm, "finished", instantiated)
+    bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
+    mme = Vnf("epc", "ns", "mme", "vnf", "vdu", "server", "10.0.0.1", "app", "mme_vnf", osm)
+    made = Slice("epc", "ns", Addresses({}, {}), {"mme": mme}, links={"s6a": LINKS["s6a"]})
+    monkeypatch.setattr(bed, "_instantiate", lambda _: "operation")
+    monkeypatch.setattr(bed, "read", lambda *_: made)
+    bed.deploy([Service("epc", "epc_ns", "", "{}", alone=True)])
+    assert bed.slices == {"epc": made}
 
 
 def test_a_floating_address_is_where_the_other_end_reaches() -> None:

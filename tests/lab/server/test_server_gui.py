@@ -200,7 +200,7 @@ def test_upload_by_the_headers_of_a_browser(gui: Gui, dist: Path) -> None:
     has(history, "id", "lcmOperationType", "operationState", "startTime", "statusEnteredTime")
 
 
-def test_table_and_topology_of_services(gui: Gui, service: str) -> None:
+def test_table_topology_and_primitives_of_services(gui: Gui, service: str) -> None:
     [row] = gui.json("/nslcm/v1/ns_instances")
     has(row, "id", "name", "nsd-name-ref", "operational-status", "config-status")
     has(row, "detailed-status?", "nsd.df", "nsd-id", "vnfd-id", "constituent-vnfr-ref", "_admin")
@@ -228,10 +228,7 @@ def test_table_and_topology_of_services(gui: Gui, service: str) -> None:
                     name = f"{end['constituent-cpd-id']}:{end['constituent-base-element-id']}"
                     assert name in points
     assert len(gui.json("/nslcm/v1/vnfrs")) == 2
-
-
-def test_primitive(gui: Gui, service: str) -> None:
-    # Its form finds the primitives by the member's descriptor.
+    # The form of primitives finds them by the member's descriptor.
     vnfr = next(v for v in gui.json("/nslcm/v1/vnfrs") if v["nsr-id-ref"] == service)
     [vnfd] = gui.json(f"/vnfpkgm/v1/vnf_packages?id={vnfr['vnfd-ref']}")
     day12 = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"]
@@ -252,7 +249,7 @@ def test_primitive(gui: Gui, service: str) -> None:
     assert gui.json(f"/nslcm/v1/ns_lcm_op_occs/?nsInstanceId={VIM}") == []
 
 
-@pytest.mark.parametrize("kind", ["migrate", "change", "stop", "terminate"])
+@pytest.mark.parametrize("kind", ["migrate", "change", "stop"])
 def test_operations_name_what_the_path_names(gui: Gui, service: str, kind: str) -> None:
     vnfr = gui.json("/nslcm/v1/vnfrs")[0]
     vnf, vdu = vnfr["_id"], vnfr["vdur"][0]["vdu-id-ref"]
@@ -276,7 +273,6 @@ def test_operations_name_what_the_path_names(gui: Gui, service: str, kind: str) 
                 },
             },
         ),
-        "terminate": ("terminate", {}),
     }[kind]
     named = {"lcmOperationType": "whatever", "nsInstanceId": VIM}
     answer = gui.post(f"/nslcm/v1/ns_instances/{service}/{path}", {**named, **body})
@@ -286,10 +282,6 @@ def test_operations_name_what_the_path_names(gui: Gui, service: str, kind: str) 
     assert operation["nsInstanceId"] == service
     params = operation["operationParams"]
     assert (params["lcmOperationType"], params["nsInstanceId"]) == (path, service)
-
-
-def test_delete(gui: Gui, service: str) -> None:
-    assert gui.delete(f"/nslcm/v1/ns_instances_content/{service}") == 202
 
 
 def test_delete_by_force(gui: Gui, service: str) -> None:
