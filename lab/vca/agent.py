@@ -256,10 +256,10 @@ class UnitAgent(threading.Thread):
             Event("hook-retried" if attempts else "hook-started", self._app, self._unit_name, name)
         )
         begun = time.monotonic()
-        skipped, problem, interrupted = False, "", False
+        skipped, problem, interrupted, processor = False, "", False, 0.0
         try:
             outcome = self._run_process(f"hooks/{name}", name, context, context_id)
-            interrupted = outcome.interrupted
+            interrupted, processor = outcome.interrupted, outcome.processor
             if outcome.timed_out:
                 problem = f"killed after {self._runtime.settings.hook_timeout:g} s"
             elif outcome.code != 0:
@@ -280,9 +280,10 @@ class UnitAgent(threading.Thread):
         if problem:
             self._note_failure(name, problem, seconds)
             return
-        self._log.info(
-            "%s %s hook%s", "skipped" if skipped else "ran", name, " (missing)" if skipped else ""
-        )
+        if skipped:
+            self._log.info("skipped %s hook (missing)", name)
+        else:
+            self._log.info("ran %s hook in %.2f s of processor time", name, processor)
         self._publish(
             Event(
                 "hook-skipped" if skipped else "hook-finished",
@@ -349,9 +350,10 @@ class UnitAgent(threading.Thread):
         self._publish(
             Event("action-started", self._app, self._unit_name, action.name, "", action_id)
         )
-        problem = ""
+        problem, processor = "", 0.0
         try:
             outcome = self._run_process(f"actions/{action.name}", "", context, context_id)
+            processor = outcome.processor
             action.stdout, action.stderr = outcome.stdout, outcome.stderr
             action.return_code = outcome.code
             if outcome.interrupted:
@@ -365,7 +367,13 @@ class UnitAgent(threading.Thread):
         except OSError as error:
             problem = f"cannot start: {error.strerror or error}"
         self._conclude(action, context, problem, was if failed else None)
-        self._log.info("ran action %s (%s): %s", action.name, action_id, action.status)
+        self._log.info(
+            "ran action %s (%s): %s, in %.2f s of processor time",
+            action.name,
+            action_id,
+            action.status,
+            processor,
+        )
         self._publish(
             Event(
                 "action-finished",

@@ -62,6 +62,8 @@ class Outcome:
     interrupted: bool = False
     stdout: str = ""
     stderr: str = ""
+    processor: float = 0.0
+    """Seconds of processor time, of the process and of what it started and waited for."""
 
     def describe(self) -> str:
         """Say it as Go's os/exec does, which is what Juju shows."""
@@ -176,12 +178,21 @@ def run(
                     timed_out, running = True, False
     finally:
         # Whatever ended the wait, nothing of the process stays: not even on an exception here.
-        if process.poll() is None:
+        if not _has_ended(ended):
             _kill_group(process.pid)
-        code = process.wait()
+        # Not by Popen, which does not tell what the process took.
+        _, state, used = os.wait4(process.pid, 0)
+        process.returncode = code = os.waitstatus_to_exitcode(state)
         os.close(ended)
         output = [stream.finish() for stream in streams]
-    return Outcome(code, timed_out, interrupt.set, stdout=output[0], stderr=output[1])
+    processor = used.ru_utime + used.ru_stime
+    return Outcome(code, timed_out, interrupt.set, output[0], output[1], processor)
+
+
+def _has_ended(pidfd: int) -> bool:
+    with selectors.PollSelector() as selector:
+        selector.register(pidfd, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _kill_group(leader: int) -> None:

@@ -32,7 +32,7 @@ HOOKS = (
     "post-series-upgrade",
 )
 KINDS = ("created", "joined", "changed", "departed", "broken")
-QUIET = ("stop", "remove", "post-series-upgrade", "-created", "-joined")
+QUIET = ("install", "start", "stop", "remove", "post-series-upgrade", "-created", "-joined")
 """Ends of hooks in which a charm has nothing to say about its status."""
 INTENT = {
     "version": 1,
@@ -123,6 +123,31 @@ def test_the_vendored_files_serve_every_python_they_are_for(
     key = juju.act("get-ssh-public-key")
     assert problems(key) == []
     assert "ssh-ed25519 " in str(key.results)
+
+
+def test_hooks_in_which_nothing_is_new_start_no_python(flavour: Flavour, tmp_path: Path) -> None:
+    """Juju tells a leader of its own writes; what another unit wrote is news."""
+    juju = BareJuju(flavour.charm("hss"), tmp_path, flavour.python)
+    leader(juju)
+    for hook in ("install", "start"):
+        assert juju.dispatch(hook).calls == []
+    written = HookInfo(kind="relation-changed", relation_id=1, remote_app=juju.app)
+    assert juju.dispatch(written).calls == ["is-leader"]
+    juju.relate("proxypeer", 1, "hss/1", {"intent": json.dumps(INTENT)})
+    told = juju.dispatch(relation_event("changed", 1, "hss/1"))
+    assert problems(told) == []
+    assert told.statuses
+    # A process for each line of the log: only what the charm itself has to say.
+    assert [call for call in told.calls if call.startswith("juju-log")] == []
+
+
+def test_a_unit_that_does_not_lead_hears_of_the_leaders_writes(
+    flavour: Flavour, tmp_path: Path
+) -> None:
+    juju = BareJuju(flavour.charm("hss"), tmp_path, flavour.python)
+    juju.relate("proxypeer", 1, "", {"intent": json.dumps(INTENT)})
+    told = juju.dispatch(HookInfo(kind="relation-changed", relation_id=1, remote_app=juju.app))
+    assert told.statuses == [("active", "standby, the leader manages the VDU")]
 
 
 def changed(flavour: Flavour, home: Path, **config: str) -> Run:

@@ -237,4 +237,6 @@ def charm_of(kind: Type[ReconcilingCharm]) -> Type[JujuCharm]:
 
 def run(kind: Type[ReconcilingCharm]) -> None:
     """Handle the event for which Juju started this process."""
+    # Each record costs a juju-log process; what ops says of each event, Juju logs itself.
+    logging.disable(logging.DEBUG)
     main(charm_of(kind))

@@ -111,10 +111,10 @@ def fingerprint(key: str) -> str:
 
 def ensure_key(path: str) -> str:
     """Make an Ed25519 key pair at `path` if it is missing; return the public key."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     if not os.path.exists(path):
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         private = Ed25519PrivateKey.generate()
         text = private.private_bytes(
