@@ -1,4 +1,6 @@
-"""Pools of inner addresses, for manual peers that ask: what is rendered, and what is refused."""
+"""Pools of inner addresses, for peers that ask: what is rendered, and what is refused."""
+
+import ipaddress
 
 import pytest
 from support.juju import pair
@@ -6,6 +8,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.extras import guard
 from vpnaas.params import pools
 from vpnaas.params.intent import Intent, link_params, manual_peer
+from vpnaas.peers import leases
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 UP = "/etc/osm-vpnaas/s6a/ipsec.up"
@@ -127,3 +130,197 @@ def test_who_may_ask(changes, options, reason):
     intent = Intent().with_link(link_params({**on, "ipsec-options": options}))
     with pytest.raises(InputError, match=reason):
         intent.with_peer(asking(**changes))
+
+
+# Related peers who ask
+
+CELL = {"technology": "ipsec", "underlay-interface": "ens4"}
+
+
+def asking_pair(pool="172.16.6.64/26", inner="pool", **options):
+    """Return a gateway (hss) with a pool, and a cell (mme) that asks it."""
+    juju, hss, mme, relation = pair("ipsec")
+    hss.configure("s6a", "172.16.6.1/24", **CELL, **{"ipsec-options": f"pool={pool}"}, **options)
+    mme.configure("s6a", inner, **CELL)
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    return juju, hss, mme, relation
+
+
+def test_a_related_cell_asks_and_gets_an_address_of_its_own():
+    juju, hss, mme, relation = asking_pair()
+    assert (hss.states()["s6a"], mme.states()["s6a"]) == ("up", "up")
+    given = relation.ends["hss"]["vpnaas-assigned-addresses"]
+    address = given.partition("/")[0]
+    assert ipaddress.ip_address(address) in ipaddress.ip_network("172.16.6.64/26")
+    assert given.endswith("/24")
+    assert relation.ends["mme"]["vpnaas-inner-address"] == address
+    assert relation.ends["mme"]["vpnaas-address-request"] == "ipv4"
+    conf = hss.vdu.files[CONF]
+    assert f"  osm-vpnaas-s6a-rel-1-0 {{\n    addrs = {address}\n  }}\n" in conf
+    assert "pools = osm-vpnaas-s6a-rel-1-0\n" in conf
+    assert f"remote_ts = {address}/32\n" in conf
+    assert f"vips = {address}\n" in mme.vdu.files[CONF]
+    assert f"address add {given} dev xf-s6a" in mme.vdu.files[UP]
+    assert "install_virtual_ip = no" in mme.vdu.files["/etc/strongswan.d/00-osm-vpnaas.conf"]
+    assert "install_virtual_ip" not in hss.vdu.files["/etc/strongswan.d/00-osm-vpnaas.conf"]
+    # Nothing moves any more.
+    for charm in (hss, mme):
+        charm.vdu.commands.clear()
+        assert charm.reconcile() == 1
+    assert juju.changed == set()
+
+
+@pytest.mark.parametrize(
+    ("pool", "inner", "second"),
+    [
+        ("172.16.6.64/26", "pool:ipv4+ipv4", "172.16.6.64/26"),
+        ("172.16.6.64/26+2001:db8:60::/64", "pool:ipv4+ipv6", "2001:db8:60::/64"),
+    ],
+)
+def test_a_cell_gets_two_addresses_in_one_tunnel(pool, inner, second):
+    _, hss, mme, relation = asking_pair(pool, inner)
+    assert (hss.states()["s6a"], mme.states()["s6a"]) == ("up", "up")
+    first, other = (
+        ipaddress.ip_interface(text)
+        for text in relation.ends["hss"]["vpnaas-assigned-addresses"].split(",")
+    )
+    assert other.ip in ipaddress.ip_network(second) and first.ip != other.ip
+    assert f"vips = {first.ip}, {other.ip}\n" in mme.vdu.files[CONF]
+    assert "pools = osm-vpnaas-s6a-rel-1-0, osm-vpnaas-s6a-rel-1-1\n" in hss.vdu.files[CONF]
+    host = f"{other.ip}/{other.max_prefixlen}"
+    assert {str(prefix) for prefix in hss.plans["s6a"].peers[0].prefixes} == {
+        f"{first.ip}/32",
+        host,
+    }
+    assert f"address add {host} dev xf-s6a" in mme.vdu.files[UP]
+    # Clear packets to either address are dropped at the cell.
+    for address in (first, other):
+        assert f"daddr {address.ip} counter drop" in mme.vdu.files[guard.FILE]
+
+
+def test_addresses_stay_over_a_new_vdu_at_either_end_and_a_stored_intent():
+    juju, hss, mme, relation = asking_pair(inner="pool:ipv4+ipv4")
+    before = relation.ends["hss"]["vpnaas-assigned-addresses"]
+    assert mme.intent.links["s6a"].to_params()["inner-address"] == "pool:ipv4+ipv4"
+    assert Intent.from_json(mme.intent.to_json()) == mme.intent
+    for charm in (hss, mme):
+        charm.vdu.files.clear()
+        juju.changed |= {"hss", "mme"}
+        juju.settle()
+        assert relation.ends["hss"]["vpnaas-assigned-addresses"] == before
+    # While the gateway's data cannot be read, the tunnel stays as it is.
+    relation.ends["hss"]["vpnaas-mtu"] = "many"
+    mme.reconcile()
+    assert mme.states()["s6a"] == "blocked"
+    assert f"vips = {before.partition('/')[0]}, " in mme.vdu.files[CONF]
+
+
+def test_a_gateway_without_a_pool_says_so_and_the_cell_waits():
+    _, hss, mme, relation = asking_pair(pool="none")
+    assert hss.states()["s6a"] == "blocked"
+    assert (
+        "it asks for an address: the link has no pool of IPv4 here" in hss.plans["s6a"].problems[0]
+    )
+    assert mme.states()["s6a"] == "waiting"
+    assert mme.plans["s6a"].waiting == ("waiting for an address from the gateway",)
+    assert CONF not in mme.vdu.files
+
+
+def test_a_cell_whose_address_is_taken_back_has_no_tunnel():
+    juju, hss, mme, _ = asking_pair()
+    assert CONF in mme.vdu.files
+    hss.configure("s6a", "172.16.6.1/24", **CELL)
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert mme.states()["s6a"] == "waiting"
+    assert CONF not in mme.vdu.files
+
+
+def test_a_cell_that_takes_another_address_is_not_admitted_with_it():
+    _, hss, mme, relation = asking_pair()
+    given = relation.ends["mme"]["vpnaas-inner-address"]
+    relation.ends["mme"]["vpnaas-inner-address"] = "172.16.6.2"  # in the subnet, not of the pool
+    hss.reconcile()
+    (peer,) = hss.plans["s6a"].peers
+    assert str(peer.inner_address) == given
+    assert any("waiting for mme to take" in text for text in hss.plans["s6a"].waiting)
+
+
+def asker(name, offered="", applied="", request="ipv4"):
+    def addresses(text):
+        return tuple(map(ipaddress.ip_address, text.split())) if text else ()
+
+    wanted = pools.parse_request("", request)
+    return leases.Asker(name, name, wanted, addresses(offered), addresses(applied))
+
+
+POOL4 = [ipaddress.ip_network("10.60.0.0/28")]
+
+
+def test_nobody_takes_the_address_of_one_who_has_it():
+    granted = leases.grant(
+        POOL4, [], [asker("thief", offered="10.60.0.5"), asker("b", "10.60.0.5", "10.60.0.5")]
+    )
+    assert str(granted["b"][0]) == "10.60.0.5"
+    assert granted["thief"] != granted["b"]
+
+
+def test_two_gateways_that_chose_differently_come_to_the_same():
+    """Cells take what the first gateway gave and tell the second, which follows, also crosswise."""
+    crossed = [asker("a", "10.60.0.3", "10.60.0.4"), asker("b", "10.60.0.4", "10.60.0.3")]
+    granted = leases.grant(POOL4, [], crossed)
+    assert {name: str(given[0]) for name, given in granted.items()} == {
+        "a": "10.60.0.3",
+        "b": "10.60.0.4",
+    }
+
+
+def test_a_pool_gives_each_host_once_and_then_nothing():
+    askers = [asker(f"cell{number}") for number in range(15)]
+    granted = leases.grant(POOL4, [ipaddress.ip_address("10.60.0.1")], askers)
+    addresses = [given[0] for given in granted.values()]
+    assert len(set(addresses)) == len(addresses) == 13
+    assert not {str(address) for address in addresses} & {"10.60.0.0", "10.60.0.1", "10.60.0.15"}
+    # One that gets a single address of two gets none.
+    assert leases.grant(POOL4, [], [asker("x", request="ipv4+ipv6")]) == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ("172.16.6.70/24,172.16.6.71/24", "ipv4 was asked for"),
+        ("10.0.0.9/24", "overlaps 10.0.0.0/24 of ens3"),
+        ("2001:db8::1/64", "ipv4 was asked for"),
+        ("172.16.6.70", "not an address with prefix length"),
+        ("172.16.6.70/24,172.16.6.71/24,172.16.6.72/24", "too many"),
+    ],
+)
+def test_what_a_gateway_may_give(told, reason):
+    _, _, mme, relation = asking_pair()
+    relation.ends["hss"]["vpnaas-assigned-addresses"] = told
+    mme.reconcile()
+    assert reason in mme.plans["s6a"].problems[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"inner-address": "pool:ipv6"}, "is unknown; allowed: ipv4, ipv4"),
+        ({"inner-address": "pool:"}, "is unknown"),
+        ({"inner-address": "pool", "technology": "wireguard"}, "technology ipsec"),
+        ({"inner-address": "pool", "ipsec-options": "pool=10.60.0.0/24"}, "without the options"),
+    ],
+)
+def test_who_cannot_ask(changes, reason):
+    given = {"link": "s6a", "technology": "ipsec", **changes}
+    with pytest.raises(InputError, match=reason):
+        link_params(given)
+
+
+def test_the_end_that_is_called_cannot_ask():
+    _, hss, _, _ = pair("ipsec")
+    hss.configure("s6a", "pool", **CELL)
+    hss.reconcile()
+    assert hss.plans["s6a"].unusable
+    assert "the peers of s6a connect to this VNF" in hss.plans["s6a"].problems[0]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from vpnaas.base.errors import VpnaasError
 from vpnaas.params.intent import Intent
-from vpnaas.peers.offer import Remote, declined, encode
+from vpnaas.peers import leases
+from vpnaas.peers.offer import Remote, asking, declined, encode
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.status import statuses
 from vpnaas.tunnels.technology import CharmState
@@ -40,6 +41,7 @@ class Charm:
         self.plans = {}
         self.error = ""
         self.problems = ()
+        self.addresses = {}
 
     def configure(self, link: str, inner: str, **options) -> None:
         params = {"link": link, "inner-address": inner, **options}
@@ -56,8 +58,10 @@ class Charm:
                 other = relation.remote(self.name)
                 bag = dict(relation.ends[other])
                 remotes[relation.link].append(Remote.read(relation.id, other, bag))
+        intent, asked = leases.resolved(self.intent, self.roles, remotes, self.addresses)
         charm_state = CharmState(
-            intent=self.intent,
+            intent=intent,
+            asking=asked,
             roles=self.roles,
             remotes={link: tuple(found) for link, found in remotes.items()},
             management=self.management,
@@ -76,12 +80,17 @@ class Charm:
         except VpnaasError as error:
             self.error = str(error)
             return self.vdu.round_trips - before
+        self.addresses = {p.link: leases.show(p.given) for p in intent.links.values() if p.given}
         for relation in self.juju.relations:
             if self.name not in relation.ends:
                 continue
             decided = self.plans.get(relation.link)
             if relation.link in self.intent.off:
                 bag = declined()
+            elif relation.link in asked:
+                bag = asking(
+                    asked[relation.link].params.technology, asked[relation.link].params.request
+                )
             elif decided is not None and relation.id in decided.offers:
                 bag = encode(decided.offers[relation.id])
             else:

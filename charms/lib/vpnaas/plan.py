@@ -20,6 +20,7 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.params.intent import LinkParams
+from vpnaas.peers.leases import Asking
 from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
@@ -69,16 +70,21 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
             if name != params.technology:
                 steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
         steps += responder.observe(link)
-    for link in sorted(charm_state.intent.off):
+    for link in _not_there(charm_state):
         for name, technology in sorted(TABLE.items()):
             steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
     return steps
 
 
+def _not_there(charm_state: CharmState) -> List[str]:
+    """Return the links that the operator switched off, or that have no address any more."""
+    return sorted(charm_state.intent.off.union(charm_state.asking))
+
+
 def _switched_off(charm_state: CharmState, results: Results) -> List[Step]:
-    """Return the steps that take links down which the operator switched off, where they are up."""
+    """Return the steps that take down what is up of links that are not to be there."""
     steps: List[Step] = []
-    for link in sorted(charm_state.intent.off):
+    for link in _not_there(charm_state):
         for name, technology in sorted(TABLE.items()):
             if results.exit_code(_other(link, name)) is not None:
                 steps += responder.absent(link) + technology.absent(link)
@@ -155,7 +161,18 @@ def make_plan(
     if charm_state.authorize:
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
     steps += _probes(charm_state, vdu, links, changed=bool(steps))
+    links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
     return Plan(vdu.now, links, tuple(steps), tuple(problems))
+
+
+def _waiting(asking: Asking) -> LinkPlan:
+    """Return the plan of a link that has no address yet."""
+    return LinkPlan(
+        asking.params,
+        unusable=asking.refused,
+        problems=(asking.problem,) if asking.problem else (),
+        waiting=() if asking.problem else ("waiting for an address from the gateway",),
+    )
 
 
 def _gateway_steps(

@@ -18,7 +18,8 @@ from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.extras.extra import Extra
 from vpnaas.params.intent import Intent
 from vpnaas.params.monitoring import effective
-from vpnaas.peers.offer import Remote, declined, encode
+from vpnaas.peers import leases
+from vpnaas.peers.offer import Remote, asking, declined, encode
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 INTENT_KEY = "intent"
+ADDRESSES_KEY = "given-addresses"
 HOST_KEY = "ssh-host-key"
 TRUST_KEY = "ssh-host-key-trust"
 
@@ -168,7 +170,9 @@ class ReconcilingCharm:
             # What we published is part of it: if Juju dropped it, we are not settled.
             "own": {
                 link: [sorted(bag.items()) for bag in self.environment.published(link)]
-                for link in sorted(frozenset(charm_state.intent.links) | charm_state.intent.off)
+                for link in sorted(
+                    charm_state.intent.off.union(charm_state.intent.links, charm_state.asking)
+                )
             },
         }
         return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
@@ -226,13 +230,17 @@ class ReconcilingCharm:
                 pass  # A host name is fine to log in to; it just is no address of ours.
         intent = intent if intent is not None else self._intent()
         kept = {link: params for link, params in intent.links.items() if link in self.roles}
+        remotes = {
+            link: tuple(Remote.read(*related) for related in self.environment.related(link))
+            for link in self.roles
+        }
+        intent = attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles))
+        intent, waiting = leases.resolved(intent, self.roles, remotes, self._addresses())
         return CharmState(
-            intent=attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles)),
+            intent=intent,
+            asking=waiting,
             roles=self.roles,
-            remotes={
-                link: tuple(Remote.read(*related) for related in self.environment.related(link))
-                for link in self.roles
-            },
+            remotes=remotes,
             management=management,
             user=login.user if login else "",
             rotate=rotate,
@@ -253,6 +261,13 @@ class ReconcilingCharm:
         for link in sorted(charm_state.intent.off):
             for id in self.environment.relation_ids(link):
                 self.environment.tell(link, id, declined())
+        for link, each in sorted(charm_state.asking.items()):
+            for id in self.environment.relation_ids(link) if not each.refused else ():
+                told = asking(each.params.technology, each.params.request)
+                self.environment.tell(link, id, told)
+        given = {p.link: leases.show(p.given) for p in charm_state.intent.links.values() if p.given}
+        if given != self._addresses():
+            self.environment.store(ADDRESSES_KEY, json.dumps(given, sort_keys=True))
         for link, plan in plans.items():
             for id in self.environment.relation_ids(link):
                 offer = plan.offers.get(id)
@@ -263,6 +278,11 @@ class ReconcilingCharm:
 
     def _intent(self) -> Intent:
         return Intent.from_json(self.environment.stored(INTENT_KEY))
+
+    def _addresses(self) -> Mapping[str, str]:
+        """Return what gateways gave our links last, by link, as `leases.show` has it."""
+        text = self.environment.stored(ADDRESSES_KEY)
+        return fields.json_object("peer relation: " + ADDRESSES_KEY, text) if text else {}
 
     # SSH
 

@@ -84,7 +84,7 @@ def link_status(
         "reason": reason,
         "reference-point": reference_point(link).title,
         "technology": plan.params.technology,
-        "inner-address": str(plan.params.inner_address),
+        "inner-address": plan.params.inner_text,
         "mtu": plan.mtu,
         "peers": peers,
     }  # type: Dict[str, Any]

@@ -2,7 +2,8 @@
 
 (a) a tunnel each, that of LTE through the NR box's NAT; (b) both tunnels end on the NR box, which
 hands an inner address of LTE inside; (c) one tunnel with two inner addresses; (d) one tunnel whose
-inner address is the outer one; (e) one tunnel whose inner address stands for private ones by NAT.
+inner address is the outer one; (e) one tunnel whose inner address stands for private ones by NAT;
+(f) one tunnel with two inner addresses that the gateway hands out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from e2e_core import MME, with_core
-from e2e_support import SMALL_CELL, Lab, Service, Vnf
+from e2e_support import SMALL_CELL, ActionError, Lab, Service, Vnf
 from e2e_wire import NEIGHBOURS, Capture, captured
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -162,3 +163,77 @@ def test_d_the_one_inner_address_is_the_outer_one(cell: Service, tmp_path: Path)
     finally:
         nr.out("systemctl", "start", "strongswan", "osm-vpnaas-ipsec-keeper")
     cell.wait(lambda: lte.pings(MME), "the tunnel is back")
+
+
+@topology("pool")
+def test_f_the_gateway_hands_out_two_addresses_that_stay(cell: Service, tmp_path: Path) -> None:
+    gateway, nr, core = cell["gateway"], cell["nr"], cell["core"]
+
+    def given() -> list[str]:
+        told = gateway.status("nr")["peers"]
+        return str(told[0]["given-addresses"]).split(",") if told else []
+
+    first, second = addresses = given()
+    assert first != second
+    assert nr.status("nr")["inner-address"] == f"{first}/24"
+    # IKEv2 handed them out: the daemons of both ends say so.
+    sas = nr.out("swanctl", "--list-sas", "--raw")
+    assert set(re.findall(r"local-vips=\[([^]]*)\]", sas)[0].split()) == set(addresses)
+    leases = gateway.out("swanctl", "--list-pools", "--leases")
+    assert sorted(re.findall(r"(10\.52\.0\.\d+)\s+online", leases)) == sorted(addresses)
+
+    def carries() -> bool:
+        return all(
+            nr.pings(target, "-I", own) and core.pings(own, "-I", target)
+            for own, target in ((first, AMF), (second, MME))
+        )
+
+    with captured(cell, "backhaul", tmp_path / "backhaul.pcap") as capture:
+        nr_asks = lambda: nr.pings(AMF, "-I", first)  # noqa: E731
+        lte_asks = lambda: nr.pings(MME, "-I", second)  # noqa: E731
+        assert heard(core, tmp_path / "first.pcap", nr_asks) == {first}
+        assert heard(core, tmp_path / "second.pcap", lte_asks) == {second}
+        assert carries()
+    other = f"not {NEIGHBOURS} and not {IPSEC}"
+    assert capture.count(IPSEC) >= 8
+    assert capture.count(other) == 0, capture.sample(other)
+
+    # An address of the pool that it was not given gets it nothing.
+    stolen = next(f"10.52.0.{n}" for n in range(65, 70) if f"10.52.0.{n}" not in addresses)
+    nr.out("ip", "address", "add", f"{stolen}/32", "dev", "xf-nr")
+    assert not nr.pings(AMF, "-I", stolen, tries=5)
+    nr.out("ip", "address", "del", f"{stolen}/32", "dev", "xf-nr")
+
+    # Bad input leaves the tunnel as it is.
+    configured = {
+        "link": "nr",
+        "technology": "ipsec",
+        "underlay_interface": "ens4",
+        "accept_prefixes": "10.43.1.0/24,10.43.2.0/24",
+    }
+    with pytest.raises(ActionError, match="ipv6 is unknown; allowed: ipv4"):
+        nr.action("configure", **configured, inner_address="pool:ipv6")
+    with pytest.raises(ActionError, match="the peers of nr connect to this VNF"):
+        gateway.action("configure", **configured, inner_address="pool")
+    assert carries()
+
+    def rekeyed() -> None:
+        nr.out("swanctl", "--rekey", "--child", "nr")
+        (name,) = set(re.findall(r"list-sa event \{(nr_\S+)", sas))
+        nr.out("swanctl", "--rekey", "--ike", name)
+
+    for what, happens in (
+        ("rekeyed", rekeyed),
+        ("daemon of the cell killed", lambda: kill(nr)),
+        ("daemon of the gateway killed", lambda: kill(gateway)),
+        ("restart", lambda: nr.action("restart", link="nr")),
+        ("new keys", lambda: gateway.action("rotate-keys", link="nr")),
+    ):
+        happens()
+        cell.wait(carries, f"both addresses carry packets: {what}")
+        cell.wait(lambda: given() == addresses, f"the same addresses: {what}")
+
+
+def kill(vnf: Vnf) -> None:
+    """Kill the IKE daemon; systemd starts it again."""
+    vnf.out("systemctl", "kill", "--signal=KILL", "strongswan")

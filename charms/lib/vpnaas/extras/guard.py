@@ -58,6 +58,7 @@ class Guarded:
         apart: What peers have inside beyond the subnet of `inner`: inner addresses that are their
             outer ones as well, and the pool.
         behind: What lies behind the peers, outside that subnet.
+        also: Further addresses of ours in the tunnel, which the gateway gave.
     """
 
     link: str
@@ -68,6 +69,7 @@ class Guarded:
     outer: bool = False
     apart: Tuple[fields.IPNetwork, ...] = ()
     behind: Tuple[fields.IPNetwork, ...] = ()
+    also: Tuple[fields.IPAddress, ...] = ()
 
 
 def needed(params: LinkParams) -> bool:
@@ -94,6 +96,7 @@ def guarded(plan: LinkPlan) -> Guarded:
         outer=plan.params.is_outer,
         apart=tuple(same) + used_pool(plan.params.ipsec.pool, plan.peers),
         behind=fields.ordered(outside),
+        also=tuple(given.ip for given in plan.params.given[1:]),
     )
 
 
@@ -144,7 +147,13 @@ def _to(guard: Guarded) -> List[str]:
     # ICMP and ESP.
     tunnel = ["meta l4proto { 1, 50 }", "udp dport { 68, 4500 }"] if guard.outer else []
     own = ["{} {} accept".format(to, match) for match in tunnel]
-    return own + [to + " counter drop", _from(guard)]
+    more = [
+        "{} {} daddr {} counter drop".format(
+            _outside(guard), "ip6" if address.version == 6 else "ip", address
+        )
+        for address in guard.also
+    ]
+    return own + [to + " counter drop", *more, _from(guard)]
 
 
 def _from(guard: Guarded) -> str:

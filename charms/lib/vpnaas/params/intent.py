@@ -25,6 +25,8 @@ AUTO = ("", "auto")
 NOTHING = ("", "none")
 OFF = "none"
 """In place of an inner address: the link is not to be had."""
+UNASSIGNED = fields.interface_address("intent", "192.0.2.1/32")
+"""In place of an inner address that the gateway has not given yet; kept for examples (RFC 5737)."""
 DOCUMENT_VERSION = 1
 CERTIFICATE = "certificate"
 """In place of the public key of a manual peer: a certificate proves it."""
@@ -59,6 +61,10 @@ class LinkParams:
         standby_gateways: Outer addresses of the two gateways of a pair, which may announce the same
             prefixes to us. For technology "none", one address is enough: the address that moves.
         ipsec: Parameters for IPsec only.
+        request: IP versions of the addresses that the gateway is asked for; () if the operator gave
+            the inner address.
+        given: Addresses that it gave, () before that. The first is `inner_address`; another one is
+            among `allowed_prefixes` too.
     """
 
     link: str
@@ -75,6 +81,21 @@ class LinkParams:
     post_quantum: str = NO_QUANTUM
     standby_gateways: Tuple[fields.IPAddress, ...] = ()
     ipsec: IpsecParams = attr.Factory(IpsecParams)
+    request: pools.Request = ()
+    given: Tuple[fields.IPInterface, ...] = ()
+
+    @property
+    def inner_text(self) -> str:
+        """Return the inner address, or what the gateway is asked for if it has given none yet."""
+        return str(self.inner_address) if self.has_address else self._asked()
+
+    @property
+    def has_address(self) -> bool:
+        """Tell whether the inner address is known."""
+        return not self.request or bool(self.given)
+
+    def _asked(self) -> str:
+        return "{}:{}".format(pools.ASKS, pools.show_request(self.request))
 
     @property
     def is_outer(self) -> bool:
@@ -94,7 +115,7 @@ class LinkParams:
         return {
             "link": self.link,
             "technology": self.technology,
-            "inner-address": str(self.inner_address),
+            "inner-address": self._asked() if self.request else str(self.inner_address),
             "underlay-interface": self.underlay_interface or "auto",
             "gateway": str(self.gateway) if self.gateway else "auto",
             "listen-port": self.listen_port,
@@ -376,7 +397,10 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
         return fields.string(at(key), params.get(key, default)).strip(" ")
 
     link = fields.name(at("link"), text("link"))
-    inner = fields.interface_address(at("inner-address"), text("inner-address"))
+    request = pools.asked(at("inner-address"), text("inner-address"))
+    inner = UNASSIGNED
+    if not request:
+        inner = fields.interface_address(at("inner-address"), text("inner-address"))
     underlay, gateway = text("underlay-interface"), text("gateway")
     mtu = fields.integer(at("mtu"), params.get("mtu", 0), 0, fields.MAX_MTU)
     if 0 < mtu < fields.MIN_MTU:
@@ -425,7 +449,14 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
             at("standby-gateways"), text("standby-gateways"), technology
         ),
         ipsec=ipsec if technology == IPSEC else IpsecParams(),
+        request=request,
     )
+    if request and (technology != IPSEC or ipsec.pool or ipsec.same_address):
+        raise InputError(
+            at("inner-address"),
+            "{} asks a gateway by IKEv2".format(fields.shown(text("inner-address"))),
+            "technology ipsec, without the options pool and same-address here",
+        )
     own = fields.host_network(inner)
     for prefix in result.accept_prefixes:
         if fields.overlaps(prefix, own):
@@ -490,7 +521,8 @@ def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:
                 "{} is taken by link {}".format(params.listen_port, name),
                 "a port no other link of this VNF uses",
             )
-        if fields.overlaps(params.inner_address.network, other.inner_address.network):
+        both = params.has_address and other.has_address
+        if both and fields.overlaps(params.inner_address.network, other.inner_address.network):
             raise InputError(
                 "configure: inner-address",
                 "{} overlaps {} of link {}".format(params.inner_address, other.inner_address, name),

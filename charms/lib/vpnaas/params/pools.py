@@ -1,17 +1,22 @@
 """Pools of inner addresses that a gateway hands out itself (RFC 7296 section 2.19).
 
-A small cell without a charm asks its gateway for an address, in the configuration payload of IKEv2.
-Only manual peers can do so. The inner address of a related peer must be known before the tunnel is
-up, to check, guard and route it. An address from a pool is not known then.
+A small cell asks its gateway for one or two addresses, in the configuration payload of IKEv2. A
+manual peer gets any free address of the pool. A related peer gets addresses that the gateway's
+charm reserved for it and announced in the relation (`peers.leases`): so they are known before the
+tunnel is up, and both ends can check, guard and route them.
 """
 
-from typing import Sequence, Tuple
+from typing import Dict, Sequence, Tuple
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 
 ASKS = "pool"
-"""In place of the allowed-prefixes of a manual peer: its address comes from the link's pool."""
+"""In place of the allowed-prefixes of a manual peer, or of our own inner address: it comes from the
+gateway's pool."""
+Request = Tuple[int, ...]
+"""IP version of each address that an end asks for."""
+REQUESTS: Dict[str, Request] = {"ipv4": (4,), "ipv4+ipv4": (4, 4), "ipv4+ipv6": (4, 6)}
 SEPARATOR = "+"
 WIDEST = {4: 12, 6: 64}
 NARROWEST = {4: 30, 6: 126}
@@ -34,6 +39,24 @@ def parse(where: str, text: str) -> Tuple[fields.IPNetwork, ...]:
     if len({network.version for network in prefixes}) != len(prefixes):
         raise InputError(where, "two prefixes of one IP version", "one of IPv4 and one of IPv6")
     return tuple(sorted(prefixes, key=lambda network: network.version))
+
+
+def parse_request(where: str, text: str) -> Request:
+    """Parse what an end asks for: "ipv4", "ipv4+ipv4" or "ipv4+ipv6"; "" is nothing."""
+    return REQUESTS[fields.choice(where, text, REQUESTS)] if text else ()
+
+
+def show_request(request: Request) -> str:
+    """Return the text `parse_request` reads."""
+    return SEPARATOR.join("ipv{}".format(version) for version in request)
+
+
+def asked(where: str, text: str) -> Request:
+    """Return what an inner address asks for: "pool" or "pool:" and a request; () for an address."""
+    word, colon, request = text.partition(":")
+    if word != ASKS:
+        return ()
+    return REQUESTS[fields.choice(where, request if colon else "ipv4", REQUESTS)]
 
 
 def show(pool: Sequence[fields.IPNetwork]) -> str:

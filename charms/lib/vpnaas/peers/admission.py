@@ -18,6 +18,7 @@ from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form
 from vpnaas.params.ipsec import PSK
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import Claims
+from vpnaas.peers.leases import Addresses, Asker, grant
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer
 from vpnaas.vdu.facts import VduFacts
@@ -26,6 +27,9 @@ KEEPALIVE = 25
 """Seconds; keeps the UDP mapping of common NATs open (RFC 4787 REQ-5 asks for two minutes at
 least, many give 30 s)."""
 
+_POOL = (
+    "a pool with enough addresses in the subnet of the gateway's inner-address, for related peers"
+)
 _Underlay = Tuple[str, fields.IPNetwork]
 
 
@@ -63,6 +67,7 @@ class Context:
         proofs: State of the peers' certificates by peer name, None for a link without certificates.
         revoked: Digests of keys that an operator revoked.
         elsewhere: Peers of the VDU's other links, by link.
+        leases: Addresses of the pool that related peers have who asked, by peer name.
     """
 
     params: LinkParams
@@ -77,6 +82,7 @@ class Context:
     proofs: Optional[Mapping[str, Proof]] = None
     revoked: FrozenSet[str] = frozenset()
     elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
+    leases: Mapping[str, Addresses] = attr.Factory(dict)
 
 
 @attr.frozen
@@ -88,12 +94,14 @@ class Admission:
         problems: Sentences, each a reason why a peer is not as it asks to be.
         waiting: Sentences that need no operator, only time.
         offers: Offers that could be read, by peer name.
+        leases: Addresses of the pool that related peers are given who ask, by peer name.
     """
 
     peers: Tuple[Peer, ...]
     problems: Tuple[str, ...]
     waiting: Tuple[str, ...]
     offers: Mapping[str, Offer]
+    leases: Mapping[str, Addresses] = attr.Factory(dict)
 
 
 @attr.frozen
@@ -132,6 +140,14 @@ def admit(context: Context) -> Admission:
                 "{} overlaps {} of {}".format(context.params.inner_address, network, name),
                 "a subnet that is on none of the VDU's own networks",
             )
+    for name, network in underlays:
+        for given in context.params.given[1:]:
+            if fields.overlaps(fields.host_network(given), network):
+                raise InputError(
+                    "assigned-addresses",
+                    "{} is one of {} of {}".format(given, network, name),
+                    "addresses that are on none of the VDU's own networks",
+                )
     # In clear no end connects first: a gateway's trusted side may be either end.
     keyed = context.params.technology != NONE
     if context.params.standby_gateways and keyed and context.role != REQUIRER:
@@ -148,6 +164,7 @@ def admit(context: Context) -> Admission:
         underlays,
     )
     remotes = sorted(context.remotes, key=lambda remote: remote.relation_id)
+    context = attr.evolve(context, leases=_leases(context, remotes))
     # Manual peers are the operator's word: they come first.
     requests = [_manual(context, manual) for manual in context.manual]
     requests += [_related(context, remote) for remote in remotes]
@@ -161,7 +178,43 @@ def admit(context: Context) -> Admission:
             "every related peer has switched this link off" if remotes else "no peer is related"
         )
     offers = {request.name: request.offer for request in requests if request.offer is not None}
-    return Admission(claims.peers, tuple(problems), tuple(waiting), offers)
+    return Admission(claims.peers, tuple(problems), tuple(waiting), offers, context.leases)
+
+
+def _serves(context: Context) -> str:
+    """Return why the link has no addresses for related peers who ask, "" if it has."""
+    params = context.params
+    first = [prefix for prefix in params.ipsec.pool if prefix.version == 4]
+    if not first or context.role == REQUIRER:
+        return "the link has no pool of IPv4 here"
+    if any(manual.asks for manual in context.manual):
+        return "the pool of the link is for its manual peers"
+    if not fields.covers(params.inner_address.network, first[0]):
+        return "the pool {} is not in {}".format(first[0], params.inner_address.network)
+    return ""
+
+
+def _leases(context: Context, remotes: Sequence[Remote]) -> Mapping[str, Addresses]:
+    """Return the addresses of related peers who ask."""
+    if _serves(context):
+        return {}
+    applied = {peer.name: peer.given for peer in context.applied}
+    askers = []
+    for remote in remotes:
+        if remote.request and not remote.declined:
+            offer = remote.offer
+            own = ([offer.inner_address] if offer else []) + [
+                prefix.network_address
+                for prefix in (offer.allowed_prefixes if offer else ())
+                if _of_pool(context, prefix) and prefix.prefixlen == prefix.max_prefixlen
+            ]
+            had = applied.get(remote.peer_name, ())
+            askers.append(Asker(remote.peer_name, remote.label, remote.request, tuple(own), had))
+    return grant(context.params.ipsec.pool, [context.params.inner_address.ip], askers)
+
+
+def _of_pool(context: Context, prefix: fields.IPNetwork) -> bool:
+    return any(fields.covers(pool, prefix) for pool in context.params.ipsec.pool)
 
 
 def _reserve(
@@ -270,6 +323,10 @@ def _related(context: Context, remote: Remote) -> _Request:
         return _Request(name)
     if remote.problem:
         return _Request(name, keep=True, problems=(remote.problem,))
+    if remote.request and name not in context.leases:
+        reason = _serves(context) or "the pool has no free address left"
+        error = InputError(remote.label, "it asks for an address: {}".format(reason), _POOL)
+        return _Request(name, keep=True, problems=(str(error),), offer=offer)
     if offer is None:
         return _Request(name, waiting=("waiting for {}".format(remote.label),))
     used, reason = _unrevoked(context, remote, offer)
@@ -294,6 +351,11 @@ def _related(context: Context, remote: Remote) -> _Request:
         return attr.evolve(request, waiting=(reason,))
     try:
         peer = _from_offer(context, remote, used, agreed.identity, proof)
+        if remote.request and not set(map(fields.host_network, peer.given)).issubset(peer.prefixes):
+            text = "waiting for {} to take {}".format(
+                remote.label, fields.few([str(address) for address in peer.given])
+            )
+            return attr.evolve(request, waiting=(text,))
         _check_endpoint(context, peer)
         note = "no post-quantum key with {}: {}".format(remote.label, agreed.lacking)
         return attr.evolve(request, peer=peer, waiting=(note,) if agreed.lacking else ())
@@ -383,7 +445,10 @@ def _from_offer(
             "{} is outside our inner subnet".format(offer.inner_address),
             str(params.inner_address.network),
         )
+    given = context.leases.get(remote.peer_name, ())
     for prefix in offer.allowed_prefixes:
+        if prefix in [fields.host_network(address) for address in given]:
+            continue
         if not any(fields.covers(outer, prefix) for outer in params.accept_prefixes):
             raise InputError(
                 at("allowed-prefixes"),
@@ -432,6 +497,7 @@ def _from_offer(
         certificate=proof.certificate,
         next_certificate=proof.next_certificate,
         proposal=params.ipsec.proposal.text if params.technology == IPSEC else "",
+        given=given,
     )
 
 
@@ -476,7 +542,8 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> 
                     "prefixes that are not on the VDU's own networks",
                 )
         for pool in context.params.ipsec.pool:
-            if fields.overlaps(prefix, pool):
+            own_lease = prefix in [fields.host_network(address) for address in peer.given]
+            if fields.overlaps(prefix, pool) and not own_lease:
                 raise InputError(
                     peer.label, "{} overlaps our pool {}".format(prefix, pool), "other addresses"
                 )

@@ -12,11 +12,13 @@ import attr
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, NONE, TECHNOLOGIES, WIREGUARD
+from vpnaas.params import pools
 from vpnaas.params.intent import NO_QUANTUM, PREFER, REQUIRE
 from vpnaas.params.ipsec import CERTIFIED, CREDENTIALS, Proposal
 
 VERSION = "1"
 PREFIX = "vpnaas-"
+_REQUEST = PREFIX + "address-request"
 """Keys of ours start with this; Juju and other libraries may put theirs beside them."""
 DECLINED = "off"
 """In place of a technology: the writer has the link switched off."""
@@ -26,6 +28,7 @@ UNABLE = "unable"
 _PUBLIC, _SEALED = 1184, 1120
 """Bytes of an ML-KEM-768 public key (FIPS 203), and of a ciphertext with its check value."""
 MAX_KEYS = 4
+MAX_ASSIGNED = 2
 MAX_VALUE = 4096
 MAX_BETWEEN = 2 * x509.MAX_CHAIN
 """Intermediate authorities: of the certificate in use, and of the next one."""
@@ -105,6 +108,8 @@ class Offer:
         allowed_prefixes: Prefixes behind the owner.
         mtu: Largest inner packet in bytes the owner's underlay can carry.
         keys: Credentials, in the form of the technology; None if it has no keys.
+        request: IP versions of the addresses that the owner asks the reader for.
+        assigned: Addresses that the owner gives the reader, with the prefix length of the subnet.
     """
 
     technology: str
@@ -113,6 +118,8 @@ class Offer:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
     keys: Optional[KeyOffer] = None
+    request: pools.Request = ()
+    assigned: Tuple[fields.IPInterface, ...] = ()
 
     def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
         """Return all the owner may send from: its inner address and what lies behind it."""
@@ -143,6 +150,8 @@ def encode(offer: Offer) -> Dict[str, str]:
         "ike-identity": keys.identity if keys else "",
         "proposal": keys.proposal if keys else "",
         "credentials": keys.credentials if keys else "",
+        "address-request": pools.show_request(offer.request),
+        "assigned-addresses": ",".join(map(str, offer.assigned)),
     }
     certs = keys.certs if keys else CertOffer()
     bag.update({key: getattr(certs, name) for key, name in _CERTIFICATES})
@@ -154,6 +163,22 @@ def declined() -> Dict[str, str]:
     nothing = Offer(NONE, fields.address("offer", "192.0.2.1"), fields.MIN_MTU)
     bag = dict.fromkeys(encode(nothing), "")
     return dict(bag, **{PREFIX + "version": VERSION, PREFIX + "technology": DECLINED})
+
+
+def asking(technology: str, request: pools.Request) -> Dict[str, str]:
+    """Return the databag content of an end that asks for its address first of all."""
+    told = {"technology": technology, "address-request": pools.show_request(request)}
+    return dict(declined(), **{PREFIX + key: text for key, text in told.items()})
+
+
+def asked(bag: Mapping[str, str], where: str) -> pools.Request:
+    """Return what the remote asks for.
+
+    Raises:
+        InputError: It wrote something else there.
+    """
+    where = "{}: address-request".format(where)
+    return pools.parse_request(where, fields.string(where, bag.get(_REQUEST, "")))
 
 
 def declines(bag: Mapping[str, str]) -> bool:
@@ -201,8 +226,18 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
         mtu=fields.integer(at("mtu"), text("mtu"), fields.MIN_MTU, fields.MAX_MTU),
         endpoint=endpoint,
         allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
+        request=asked(bag, where),
+        assigned=_assigned(at("assigned-addresses"), text("assigned-addresses")),
         keys=_PARTS[technology](text, at),
     )
+
+
+def _assigned(where: str, text: str) -> Tuple[fields.IPInterface, ...]:
+    """Read addresses with the prefix length of their subnet, as `Offer.assigned` has them."""
+    parts = text.split(",") if text else []
+    if len(parts) > MAX_ASSIGNED:
+        raise InputError(where, "{} addresses are too many".format(len(parts)), str(MAX_ASSIGNED))
+    return tuple(fields.interface_address(where, part) for part in parts)
 
 
 def _no_keys(text: Callable[[str], str], at: Callable[[str], str]) -> Optional[KeyOffer]:
@@ -321,6 +356,7 @@ class Remote:
         offer: None if it made no offer yet, switched the link off, or made an invalid offer.
         problem: Why its offer cannot be read.
         declined: Whether it switched the link off.
+        request: IP versions of the addresses that it asks us for.
     """
 
     relation_id: int
@@ -328,6 +364,7 @@ class Remote:
     offer: Optional[Offer] = None
     problem: str = ""
     declined: bool = False
+    request: pools.Request = ()
 
     @classmethod
     def read(cls, relation_id: int, label: str, bag: Mapping[str, str]) -> "Remote":
@@ -335,7 +372,10 @@ class Remote:
         if declines(bag):
             return cls(relation_id, label, declined=True)
         try:
-            return cls(relation_id, label, decode(bag, label))
+            request = asked(bag, label)
+            if request and not bag.get(PREFIX + "inner-address"):
+                return cls(relation_id, label, request=request)
+            return cls(relation_id, label, decode(bag, label), request=request)
         except InputError as error:
             return cls(relation_id, label, problem=str(error))
 

@@ -40,6 +40,7 @@ class Peer:
         next_certificate: The same for its next key.
         proposal: Algorithms that both ends have, "" for those of the link. While the ends are
             configured anew one after the other, a running peer keeps the former ones.
+        given: Addresses that it is given by IKEv2; they are among `prefixes`.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Peer:
     certificate: str = ""
     next_certificate: str = ""
     proposal: str = ""
+    given: Tuple[fields.IPAddress, ...] = ()
 
     @property
     def asks(self) -> bool:
@@ -157,6 +159,7 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "certificate": peer.certificate,
         "next-certificate": peer.next_certificate,
         "proposal": peer.proposal,
+        "given": ",".join(map(str, peer.given)),
     }
     return {
         "name": peer.name,
@@ -177,7 +180,7 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
 
 def _from_json(item: Dict[str, Any]) -> Peer:
     inner, endpoint = item["inner-address"], item["endpoint"]
-    proposal = item.get("proposal", "")
+    proposal, given = item.get("proposal", ""), item.get("given", "")
     return Peer(
         name=item["name"],
         label=item["label"],
@@ -195,6 +198,7 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         certificate=item.get("certificate", ""),
         next_certificate=item.get("next-certificate", ""),
         proposal=Proposal.parse("record", proposal).text if proposal else "",
+        given=tuple(fields.address("record", part) for part in given.split(",") if part),
     )
 
 

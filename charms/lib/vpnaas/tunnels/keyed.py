@@ -12,6 +12,7 @@ from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER
 from vpnaas.params.intent import REQUIRE
 from vpnaas.params.ipsec import PSK
+from vpnaas.peers import leases
 from vpnaas.peers.admission import Admission, Proof, admit
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, KeyState, Peer
@@ -171,12 +172,14 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             waiting=tuple(waiting),
             peers=peers,
             mtu=mtu,
-            offers=self._offers(inputs, state, peers),
+            offers=self._offers(inputs, state, peers, admission),
             state=state,
             steps=tuple(steps),
         )
 
-    def _offers(self, inputs: LinkInputs, state: Keys, peers: Sequence[Peer]) -> Dict[int, Offer]:
+    def _offers(
+        self, inputs: LinkInputs, state: Keys, peers: Sequence[Peer], admission: Admission
+    ) -> Dict[int, Offer]:
         keys = self.key_offer(inputs, state)
         installed = {peer.name: peer for peer in peers}
         by_peer = self.key_offers(inputs, state, installed, keys)
@@ -190,6 +193,10 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                 mtu=inputs.mtu,
                 endpoint=inputs.endpoint,
                 allowed_prefixes=inputs.params.allowed_prefixes,
+                request=inputs.params.request,
+                assigned=leases.interfaces(
+                    inputs.params, admission.leases.get(remote.peer_name, ())
+                ),
                 keys=attr.evolve(
                     by_peer.get(remote.peer_name, keys),
                     acknowledged=peer.public_keys() if peer is not None else (),

@@ -25,6 +25,7 @@ from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
 from vpnaas.params.monitoring import OFF, Monitoring
 from vpnaas.peers.admission import Admission, Context, Proof
+from vpnaas.peers.leases import Asking
 from vpnaas.peers.offer import Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer
 from vpnaas.vdu import facts
@@ -59,6 +60,7 @@ class CharmState:
         translated: Interfaces of a gateway whose forwarded packets get its own address.
         certificates: Certificates from an operator for a link.
         monitoring: Settings of the exporter of metrics.
+        asking: Links that wait for an address from their gateway; `intent` is without them.
     """
 
     intent: Intent
@@ -74,6 +76,7 @@ class CharmState:
     translated: Tuple[str, ...] = ()
     certificates: Mapping[str, Given] = attr.Factory(dict)
     monitoring: Monitoring = OFF
+    asking: Mapping[str, Asking] = attr.Factory(dict)
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""

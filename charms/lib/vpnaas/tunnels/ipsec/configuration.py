@@ -65,6 +65,7 @@ class Configuration:
         chains: Certificates by peer, empty if the ends authenticate themselves without.
         certificates: Steps that bring certificates onto the VDU.
         same_address: Whether any link of the VDU has this option, because all share the daemon.
+        asks: Whether any link of the VDU asks its gateway for addresses.
     """
 
     params: LinkParams
@@ -77,6 +78,7 @@ class Configuration:
     chains: Mapping[str, Chain] = attr.Factory(dict)
     certificates: Tuple[Step, ...] = ()
     same_address: bool = False
+    asks: bool = False
 
     @property
     def link(self) -> str:
@@ -153,6 +155,12 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
         ]
     if peer.asks:
         lines.append(pools_line(params.link, params.ipsec.pool))
+    if peer.given:
+        names = [lease_name(params.link, peer, index) for index in range(len(peer.given))]
+        lines.append("pools = " + ", ".join(names))
+    if params.given:
+        # By name: charon gives an identity that asks for any address the same one twice.
+        lines.append("vips = " + ", ".join(str(address.ip) for address in params.given))
     lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)] + ours
     lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
     lines += [
@@ -213,7 +221,9 @@ def render(wanted: Configuration, state: State, made: Optional[Made] = None) -> 
     made = connections(wanted, state) if made is None else made
     text += "".join(connection.text for _, each in sorted(made.items()) for connection in each)
     text += "}\n"
-    text += render_pools(wanted.link, used_pool(wanted.params.ipsec.pool, wanted.peers))
+    text += render_pools(
+        wanted.link, used_pool(wanted.params.ipsec.pool, wanted.peers), wanted.peers
+    )
     psk = wanted.params.ipsec.credentials == PSK
     secrets = []
     for peer in wanted.peers:
@@ -250,6 +260,12 @@ def render_up(wanted: Configuration, plane: str) -> str:
             if prefix.prefixlen < prefix.max_prefixlen:
                 own = fields.host_network(prefix.network_address)
                 lines.append("address add {} dev {}".format(own, interface))
+    for given in wanted.params.given[1:]:
+        lines.append(
+            "address add {} dev {}{}".format(
+                fields.host_network(given), interface, " nodad" if given.version == 6 else ""
+            )
+        )
     if wanted.params.ipsec.same_address and not wanted.params.is_outer:
         lines += same_address.rules(wanted.params, interface_id(wanted.link))
     for prefix in routes_of(wanted):
@@ -296,9 +312,16 @@ def pools_line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
     return "pools = {}".format(", ".join(pool_name(link, network) for network in pool))
 
 
-def render_pools(link: str, pool: Sequence[fields.IPNetwork]) -> str:
+def lease_name(link: str, peer: Peer, index: int) -> str:
+    """Return what charon calls the pool of one address that a related peer is given."""
+    return "osm-vpnaas-{}-{}-{}".format(link, peer.name, index)
+
+
+def render_pools(link: str, pool: Sequence[fields.IPNetwork], peers: Sequence[Peer] = ()) -> str:
     """Return the pools section of a swanctl file; "" without a pool."""
-    lines: List[str] = []
-    for network in pool:
-        lines.append("  {} {{\n    addrs = {}\n  }}\n".format(pool_name(link, network), network))
+    addresses = [(pool_name(link, network), str(network)) for network in pool]
+    for peer in peers:
+        for index, address in enumerate(peer.given):
+            addresses.append((lease_name(link, peer, index), str(address)))
+    lines = ["  {} {{\n    addrs = {}\n  }}\n".format(*each) for each in addresses]
     return "pools {{\n{}}}\n".format("".join(lines)) if lines else ""

@@ -42,10 +42,12 @@ WantedBy=multi-user.target
 """.format(PROGRAM_FILE)
 
 
-def daemon_conf(plane: str, same_address: bool = False) -> str:
+def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> str:
     """Return the daemon's settings that links need."""
     userspace = plane == USERSPACE
     libipsec, more = daemon_settings() if userspace and same_address else ("", "")
+    # The interface of the link has them already.
+    given_line = "  install_virtual_ip = no\n" if given else ""
     off = ["    {} {{\n      load = no\n    }}\n".format(name) for name in NOT_NEEDED]
     return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
 charon {{
@@ -56,7 +58,7 @@ charon {{
   # Nobody but the peers is answered at length.
   cookie_threshold = 30
   block_threshold = 10
-  plugins {{
+{}  plugins {{
     kernel-libipsec {{
       load = {}
 {}    }}
@@ -65,7 +67,7 @@ charon {{
     }}
 {}  }}
 }}
-""".format("100" if userspace else "no", libipsec, "".join(off) + more)
+""".format(given_line, "100" if userspace else "no", libipsec, "".join(off) + more)
 
 
 def dropin(wanted: Configuration, plane: str) -> str:

@@ -230,6 +230,10 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                 inputs.charm_state.intent.links[link].ipsec.same_address
                 for link in inputs.charm_state.using(IPSEC)
             ),
+            asks=any(
+                inputs.charm_state.intent.links[link].request
+                for link in inputs.charm_state.using(IPSEC)
+            ),
         )
 
     def _cap(self, inputs: LinkInputs, link: str) -> int:

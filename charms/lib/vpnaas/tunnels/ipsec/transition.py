@@ -53,7 +53,7 @@ def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -
     made = connections(wanted, state) if made is None else made
     conf = render(wanted, state, made)
     texts = {
-        DAEMON_FILE: (daemon_conf(state.plane, wanted.same_address), 0o644),
+        DAEMON_FILE: (daemon_conf(state.plane, wanted.same_address, wanted.asks), 0o644),
         DROPIN_FILE: (dropin(wanted, state.plane), 0o644),
         UNIT_FILE: (UNIT, 0o644),
         KEEPER_FILE: (KEEPER_UNIT, 0o644),

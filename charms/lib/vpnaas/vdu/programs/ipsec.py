@@ -35,6 +35,7 @@ LISTS = (
     "local_ts",
     "remote_ts",
     "pools",
+    "vips",
     "pubkeys",
     "certs",
     "cacerts",

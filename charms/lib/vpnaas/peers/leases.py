@@ -1,0 +1,230 @@
+"""Addresses that a gateway reserves for related peers out of its pool, and that a cell takes.
+
+The gateway's charm decides, and says so in the relation. IKEv2's configuration payload (RFC 7296
+section 2.19) then hands out exactly these. A peer keeps its addresses: first by the record of what
+its VDU has, then by what the peer itself offers. The second also brings two gateways of a pair to
+the same addresses, since the cell tells both what it has from one of them. A new peer gets
+addresses by its name, so that both gateways mostly choose the same at once.
+"""
+
+import zlib
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+import attr
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.base.links import REQUIRER
+from vpnaas.params import pools
+from vpnaas.params.intent import Intent, LinkParams, conflicting
+from vpnaas.peers.offer import Remote
+
+Addresses = Tuple[fields.IPAddress, ...]
+MOST = 1 << 20
+"""Addresses of a pool that are looked at."""
+
+
+@attr.frozen
+class Asker:
+    """A related peer that asks for addresses.
+
+    Attributes:
+        name: Its name as a peer.
+        label: Its name for people, which both gateways of a pair know.
+        request: IP versions of what it asks for.
+        offered: Addresses of the pool that it offers as its own.
+        applied: Addresses that it has on our VDU.
+    """
+
+    name: str
+    label: str
+    request: pools.Request
+    offered: Addresses = ()
+    applied: Addresses = ()
+
+
+def grant(
+    pool: Sequence[fields.IPNetwork], taken: Iterable[fields.IPAddress], askers: Sequence[Asker]
+) -> Dict[str, Addresses]:
+    """Return the addresses of each peer by its name; nothing for one that the pool has no room for.
+
+    Args:
+        pool: One prefix of an IP version at most.
+        taken: Addresses that nobody may have.
+        askers: Peers, those related first come first.
+    """
+    prefixes: Dict[int, fields.IPNetwork] = {prefix.version: prefix for prefix in pool}
+    used: Set[fields.IPAddress] = set(taken)
+    granted: Dict[str, Addresses] = {}
+
+    def fits(wanted: Addresses, request: pools.Request) -> bool:
+        return (
+            tuple(address.version for address in wanted) == request
+            and len(set(wanted)) == len(wanted)
+            and used.isdisjoint(wanted)
+            and all(a.version in prefixes and _host(prefixes[a.version], a) for a in wanted)
+        )
+
+    claims: Tuple[Callable[[Asker], Addresses], ...] = (
+        # Who has an address and says so keeps it, whatever another peer says.
+        lambda asker: asker.applied if asker.applied == asker.offered else (),
+        lambda asker: asker.offered,
+        lambda asker: asker.applied,
+    )
+    for claim in claims:
+        for asker in askers:
+            wanted = claim(asker)
+            if asker.name not in granted and wanted and fits(wanted, asker.request):
+                granted[asker.name] = wanted
+                used.update(wanted)
+    for asker in askers:
+        if asker.name in granted:
+            continue
+        found: List[fields.IPAddress] = []
+        for version in asker.request:
+            address = _free(prefixes.get(version), asker.label, used.union(found))
+            found += [address] if address is not None else []
+        if len(found) == len(asker.request):
+            granted[asker.name] = tuple(found)
+            used.update(found)
+    return granted
+
+
+def _host(prefix: fields.IPNetwork, address: fields.IPAddress) -> bool:
+    """Tell whether an address of a prefix is a host's."""
+    return address in prefix and address not in (prefix.network_address, prefix.broadcast_address)
+
+
+def _free(
+    prefix: Optional[fields.IPNetwork], label: str, used: Set[fields.IPAddress]
+) -> Optional[fields.IPAddress]:
+    """Return a free address of a prefix, from where the peer's name says on."""
+    if prefix is None:
+        return None
+    hosts = min(prefix.num_addresses - 2, MOST)
+    start = zlib.crc32(label.encode("utf-8")) % hosts
+    for step in range(hosts):
+        address = prefix.network_address + 1 + (start + step) % hosts
+        if address not in used:
+            return address
+    return None
+
+
+def interfaces(params: LinkParams, addresses: Addresses) -> Tuple[fields.IPInterface, ...]:
+    """Return addresses of a link's pool with the prefix length by which the peer uses them."""
+    subnet = params.inner_address.network
+    return tuple(
+        fields.interface_address(
+            "pool", "{}/{}".format(a, subnet.prefixlen if a in subnet else a.max_prefixlen)
+        )
+        for a in addresses
+    )
+
+
+# The end that asks
+
+
+@attr.frozen
+class Asking:
+    """A link that has no address yet.
+
+    Attributes:
+        problem: Why what the gateway gives cannot be used, "" while it gives nothing.
+        refused: Whether the parameters themselves cannot work.
+    """
+
+    params: LinkParams
+    problem: str = ""
+    refused: bool = False
+
+
+def resolved(
+    intent: Intent,
+    roles: Mapping[str, str],
+    remotes: Mapping[str, Sequence[Remote]],
+    kept: Mapping[str, str],
+) -> Tuple[Intent, Dict[str, Asking]]:
+    """Return the intent with the addresses that gateways give, and the links that have none.
+
+    The gateway with the lowest relation id decides, the other one of a pair follows. What a gateway
+    told last counts on while its data cannot be read.
+
+    Args:
+        intent: What the operator asks for.
+        roles: "provider" or "requirer" by link.
+        remotes: Related applications by link.
+        kept: What the links were given last, as `show` has it.
+    """
+    links = dict(intent.links)
+    asking: Dict[str, Asking] = {}
+    for link, params in sorted(intent.links.items()):
+        if not params.request:
+            continue
+        related = sorted(remotes.get(link, ()), key=lambda remote: remote.relation_id)
+        if roles.get(link) != REQUIRER:
+            refusal = InputError(
+                "configure: inner-address",
+                "the peers of {} connect to this VNF, none of them has a pool".format(link),
+                "an address with prefix length, or none",
+            )
+            asking[link] = Asking(params, str(refusal), refused=True)
+            del links[link]
+            continue
+        told = [r for r in related if r.offer is not None and r.offer.assigned]
+        label = told[0].label if told else ""
+        given = told[0].offer.assigned if told and told[0].offer else ()
+        if not given and any(remote.problem for remote in related) and kept.get(link):
+            given = parse_kept(kept[link])
+        del links[link]
+        if not given:
+            asking[link] = Asking(params)
+            continue
+        try:
+            with_address = _with(params, given)
+            conflicting(with_address, links)
+            links[link] = with_address
+        except InputError as error:
+            asking[link] = Asking(params, "{}: {}".format(label, error) if label else str(error))
+    return attr.evolve(intent, links=links), asking
+
+
+def _with(params: LinkParams, given: Sequence[fields.IPInterface]) -> LinkParams:
+    """Return the parameters with addresses from a gateway.
+
+    Raises:
+        InputError: They are not what was asked for, or take what is used elsewhere.
+    """
+    where = "assigned-addresses"
+    if tuple(address.version for address in given) != params.request:
+        raise InputError(
+            where,
+            "{} was asked for".format(pools.show_request(params.request)),
+            "one address for each",
+        )
+    first, more = given[0], given[1:]
+    for address in more:
+        alone = address.network.prefixlen == address.max_prefixlen
+        if address.ip == first.ip or not (alone or address.network == first.network):
+            raise InputError(
+                where, "{} beside {}".format(address, first), "another address of the same subnet"
+            )
+    for prefix in params.accept_prefixes:
+        for address in given:
+            if fields.overlaps(prefix, fields.host_network(address)):
+                raise InputError(
+                    where, "{} is in accept-prefixes".format(address), "an address that is not"
+                )
+    behind = params.allowed_prefixes + tuple(fields.host_network(address) for address in more)
+    return attr.evolve(
+        params, inner_address=first, allowed_prefixes=fields.ordered(behind), given=tuple(given)
+    )
+
+
+def show(given: Sequence[fields.IPInterface]) -> str:
+    """Return addresses as a text to keep."""
+    return ",".join(map(str, given))
+
+
+def parse_kept(text: str) -> Tuple[fields.IPInterface, ...]:
+    """Read what `show` returned."""
+    return tuple(fields.interface_address("kept", part) for part in text.split(","))
