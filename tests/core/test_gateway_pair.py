@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 from support.juju import Charm, Juju, Relation
 from vpnaas.base.errors import InputError
-from vpnaas.params.intent import link_params
+from vpnaas.params.gateway import SharedAddress
+from vpnaas.params.intent import link_params, manual_peer
 
 CORE = "10.43.1.0/24"
 PAIR = {"standby-gateways": "192.168.120.1,192.168.120.2"}
@@ -58,6 +62,62 @@ def test_both_gateways_of_a_pair_lead_to_the_same_prefix(technology: str, state:
     assert [gateway.states() for gateway in gateways] == [{"s1c": state}] * 2
     prefixes = [[str(prefix) for prefix in peer.prefixes] for peer in cell.plans["s1c"].peers]
     assert prefixes == [["10.41.0.1/32", CORE]] * 2
+
+
+def test_a_cell_has_the_same_address_from_both_gateways_of_a_pair() -> None:
+    options = {"ipsec-options": "pool=10.41.0.64/26", "underlay-interface": "ens4"}
+    juju, cell, gateways, relations = service()
+    for each in gateways:
+        each.configure(
+            "s1c", "10.41.0.1/24", technology="ipsec", **options, **{"allowed-prefixes": CORE}
+        )
+    cell.configure(
+        "s1c",
+        "pool",
+        technology="ipsec",
+        **{"underlay-interface": "ens4", "accept-prefixes": CORE, **PAIR},
+    )
+    juju.changed |= set(juju.charms)
+    juju.settle()
+    first, second = (
+        relation.ends[f"gateway{number}"]["vpnaas-assigned-addresses"]
+        for number, relation in enumerate(relations, 1)
+    )
+    assert first == second
+    assert cell.states() == {"s1c": "up"}
+    assert [each.states() for each in gateways] == [{"s1c": "up"}] * 2
+    # A gateway that gave another one follows what the cell has from the first.
+    relations[1].ends["gateway2"]["vpnaas-assigned-addresses"] = "10.41.0.126/24"
+    gateways[1].vdu.files.clear()
+    juju.changed |= set(juju.charms)
+    juju.settle()
+    assert relations[1].ends["gateway2"]["vpnaas-assigned-addresses"] == first
+    assert cell.states() == {"s1c": "up"}
+
+
+def test_manual_peers_know_the_shared_address_and_identity_only() -> None:
+    juju, _, (first, _), _ = service()
+    first.shared = SharedAddress(ipaddress.ip_interface("192.168.120.254/24"), "gw.secgw.example")
+    key = "MCowBQYDK2VwAyEAZXzl4qop5ouc36kXfoFNKd0SsGngWfeugKTbEYz1vng="
+    given = {"link": "s1c", "name": "field", "public-key": key, "allowed-prefixes": "10.44.9.1/32"}
+    first.intent = first.intent.with_peer(manual_peer({**given, "endpoint": "192.168.120.50:4500"}))
+    # Whoever is active has the address for now; it is no way to reach this gateway.
+    first.vdu.underlay["ens4"] += " 192.168.120.254/24"
+    juju.changed |= set(juju.charms)
+    juju.settle()
+    conf = first.vdu.files["/etc/swanctl/conf.d/osm-vpnaas-s1c.conf"]
+    related, manual = sorted(
+        re.findall(r"local_addrs = (.*)\n(?:.*\n)*?.*  id = @(.*)\n", conf),
+        key=lambda found: found[1] == "gw.secgw.example",
+    )
+    assert manual == ("192.168.120.254", "gw.secgw.example")
+    assert related[0] == "192.168.120.1"
+    recall = json.loads(first.vdu.files["/etc/osm-vpnaas/s1c/ipsec.recall"])
+    assert [name.startswith("s1c_man-field_") for name in recall] == [True]
+    assert list(recall.values()) == [True]
+    # It is called when the address moves here, and by nobody else.
+    assert "man-field" not in first.vdu.files["/etc/osm-vpnaas/s1c/ipsec.keep"]
+    assert first.reconcile() == 1
 
 
 def test_a_pair_that_is_settled_changes_nothing() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from typing import Any
 
+import attr
 import pytest
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_pair, standby
@@ -25,6 +27,9 @@ GIVEN: dict[str, Any] = {
     "router-id": 51,
     "advert-interval-ms": 30,
 }
+
+
+SHARED = {"shared-address": "192.168.120.254/24", "shared-identity": "gw.secgw.example"}
 
 
 def peer(number: int) -> Peer:
@@ -79,7 +84,12 @@ class Vdu:
                 {"local": a, "prefixlen": 24, "family": "inet", "scope": "global"}
                 for a in self.addresses
             ]
-            return {"code": 0, "out": json.dumps([{"ifname": "ens5", "addr_info": listed}])}
+            outer = [{"local": "192.168.120.1", "prefixlen": 24, "scope": "global"}]
+            told = [
+                {"ifname": "ens4", "addr_info": outer},
+                {"ifname": "ens5", "addr_info": listed},
+            ]
+            return {"code": 0, "out": json.dumps(told)}
         if argv[0] == "systemctl":
             return {"code": 0, "out": self._systemctl(argv[1], argv[2:])}
         if argv[0] == "cp":
@@ -127,6 +137,35 @@ def test_a_second_reconcile_changes_nothing() -> None:
     assert reconcile(vdu)[0] == []
     assert "s1c,s1u" in vdu.files[standby.WATCH_UNIT]
     assert f" 4 {standby.SPAN} 192.168.121.254 " in vdu.files[standby.WATCH_UNIT]
+
+
+def test_a_shared_address_moves_with_the_virtual_one_and_its_peers_do_not_count() -> None:
+    vdu = Vdu()
+    manual = attr.evolve(peer(9), name="man-field")
+    plan = link("s1c", "10.41.0.1/24")
+    links = {**LINKS, "s1c": attr.evolve(plan, peers=(*plan.peers, manual))}
+    _, outcome = reconcile(vdu, links, **SHARED)
+    text = vdu.files[standby.KEEPALIVED_FILE]
+    (addresses,) = re.findall(r"virtual_ipaddress \{([^}]*)\}", text)
+    assert addresses.split("\n")[1:3] == [
+        "        192.168.121.254/24 dev ens5",
+        "        192.168.120.254/24 dev ens4",
+    ]
+    assert f" 4 {standby.SPAN} " in vdu.files[standby.WATCH_UNIT]
+    assert outcome.details["shared-identity"] == "gw.secgw.example"
+    # With such peers alone a running daemon is all that a gateway can show.
+    alone = {"s1c": attr.evolve(plan, peers=(manual,))}
+    reconcile(vdu, alone, **SHARED)
+    assert f" 0 {standby.SPAN} " in vdu.files[standby.WATCH_UNIT]
+    params = PairParams.parse({**GIVEN, **SHARED})
+    assert PairParams.from_json(params.to_json()) == params
+
+
+def test_the_shared_address_is_not_that_of_a_peer() -> None:
+    plan = link("s1c", "10.41.0.1/24")
+    taken = attr.evolve(peer(9), endpoint=(ipaddress.ip_address("192.168.120.254"), 4500))
+    with pytest.raises(InputError, match="is that of cell"):
+        reconcile(Vdu(), {"s1c": attr.evolve(plan, peers=(taken,))}, **SHARED)
 
 
 def test_drift_is_put_right_and_what_is_in_order_is_not_restarted() -> None:
@@ -229,6 +268,11 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
         ({"advert-interval-ms": 5}, "advert-interval-ms"),
         ({"loss-percent": 91}, "loss-percent"),
         ({"loss-percent": "much"}, "loss-percent"),
+        ({"shared-address": "192.168.120.254/24"}, "shared-identity: none beside a shared-address"),
+        ({"shared-identity": "gw.example"}, "shared-address: none beside a shared-identity"),
+        ({**SHARED, "shared-address": "192.168.120.254"}, "with prefix length"),
+        ({**SHARED, "shared-address": "192.168.99.254/24"}, "not in the subnet of the untrusted"),
+        ({**SHARED, "shared-identity": "a b"}, "shared-identity"),
     ],
 )
 def test_what_makes_no_pair_is_refused_in_one_sentence(

@@ -76,6 +76,12 @@ def test_health_grows_with_tunnels_and_is_full_with_all(peers: int, up: int) -> 
     assert standby.BASE[PRIMARY] + SPAN < 255
 
 
+def test_the_watch_tells_a_daemon_from_none_where_there_are_no_tunnels_to_count() -> None:
+    assert gateway_watch.health(3, 4, SPAN) == health(3, 4)
+    assert gateway_watch.health(0, 0, SPAN) == gateway_watch.health(5, 4, SPAN) == SPAN
+    assert gateway_watch.health(-1, 0, SPAN) == gateway_watch.health(-1, 4, SPAN) == 0
+
+
 def test_a_primary_without_tunnels_never_beats_a_standby_with_all() -> None:
     assert standby.BASE[PRIMARY] + health(0, 10) < standby.BASE[SECONDARY] + health(10, 10)
     # Equal ones keep the primary.

@@ -42,6 +42,7 @@ class Charm:
         self.error = ""
         self.problems = ()
         self.addresses = {}
+        self.shared = None
 
     def configure(self, link: str, inner: str, **options) -> None:
         params = {"link": link, "inner-address": inner, **options}
@@ -65,6 +66,7 @@ class Charm:
             roles=self.roles,
             remotes={link: tuple(found) for link, found in remotes.items()},
             management=self.management,
+            shared=self.shared,
             user="ubuntu",
             **options,
         )

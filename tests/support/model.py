@@ -464,7 +464,7 @@ class ModelVdu:
     def _cmd_ip(self, argv, text):
         words = [word for word in argv[1:] if word not in ("-j", "-4", "-6")]
         if words[:2] == ["address", "show"]:
-            rows = [self._ip_row(name, 1500, {a}) for name, a in self._nics()]
+            rows = [self._ip_row(name, 1500, set(a.split())) for name, a in self._nics()]
             rows += [self._ip_row(n, wg.mtu, wg.addresses) for n, wg in self._made()]
             return 0, json.dumps(rows)
         if words[:2] == ["route", "show"]:

@@ -13,6 +13,7 @@ from vpnaas.environment import Environment
 from vpnaas.extras import gateway_pair
 from vpnaas.extras.extra import Extra
 from vpnaas.extras.gateway_pair import NO_ROLE, PairOutcome, PairParams
+from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes
@@ -35,6 +36,9 @@ class GatewayCharm(VnfCharm):
         if self._asked is not None:
             return self._asked
         return PairParams.from_json(self.environment.stored(PAIR_KEY))
+
+    def _shared(self) -> Optional[SharedAddress]:
+        return self._pair().shared
 
     def _extra_state(self) -> str:
         return self.environment.stored(PAIR_KEY)

@@ -16,6 +16,7 @@ from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.environment import Environment
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.extras.extra import Extra
+from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import Intent
 from vpnaas.params.monitoring import effective
 from vpnaas.peers import leases
@@ -85,6 +86,10 @@ class ReconcilingCharm:
     def _translated(self) -> Tuple[str, ...]:
         """Return the interfaces whose forwarded packets get the VDU's own address."""
         return ()
+
+    def _shared(self) -> Optional[SharedAddress]:
+        """Return what manual peers know of a gateway pair, None without that."""
+        return None
 
     def _extra_state(self) -> str:
         """Return the values from Juju that `_extend` depends on, beyond relations of links."""
@@ -250,6 +255,7 @@ class ReconcilingCharm:
             authorize=self._other_ssh_keys(),
             gateway=intent.gateway if self._is_gateway() else None,
             translated=self._translated(),
+            shared=self._shared(),
             monitoring=effective(intent.monitoring, self._is_gateway()),
         )
 

@@ -6,14 +6,18 @@ docs/explanation/hot-standby.md. The tests share the service, each leaves it who
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
+import re
 import socket
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
-from e2e_core import MME, with_core
+from e2e_core import MME, SGW, with_core
 from e2e_standby import VIRTUAL, active, carriers, files, is_active, probe, whole
-from e2e_support import ActionError, Lab, Service, scraped
+from e2e_support import ActionError, InBackground, Lab, Service, Vdu, outsider, scraped
 
 # The first test builds packages and waits for five VNFs.
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(900)]
@@ -283,3 +287,188 @@ def advert(source: str, target: str) -> str:
     total = (total & 0xFFFF) + (total >> 16)
     total = ~(total + (total >> 16)) & 0xFFFF
     return (body[:6] + struct.pack("!H", total) + body[8:]).hex()
+
+
+FIELD = "192.168.120.50"
+SHARED, IDENTITY = "192.168.120.254", "gw.secgw.example"
+FIELD_CELL = f"""connections {{
+  gateway {{
+    version = 2
+    local_addrs = {FIELD}
+    remote_addrs = {SHARED}
+    local_port = 4500
+    remote_port = 4500
+    proposals = aes256gcm16-prfsha384-curve25519
+    unique = replace
+    keyingtries = 0
+    dpd_delay = 2s
+    local {{
+      auth = pubkey
+      id = @field-cell
+      pubkeys = field-cell.pem
+    }}
+    remote {{
+      auth = pubkey
+      id = @{IDENTITY}
+      pubkeys = gateway1.pem, gateway2.pem
+    }}
+    children {{
+      gateway {{
+        local_ts = 10.44.9.1/32
+        remote_ts = 10.43.1.0/24
+        esp_proposals = aes256gcm16-curve25519
+        start_action = start
+        dpd_action = restart
+        close_action = start
+      }}
+    }}
+  }}
+}}
+"""
+"""What docs/how-to/security-gateway.md tells who sets up a cell that knows one address."""
+
+
+def longest_gap(cell: Vdu, action: Callable[[], object], seconds: int) -> float:
+    """Ping the core every 20 ms while something happens; return the longest silence in seconds."""
+    words = ("ping", "-n", "-D", "-i", "0.02", "-w", str(seconds), "-I", "10.44.9.1", MME)
+    pings = InBackground(lambda: cell.run(*words, timeout=seconds + 60).stdout)
+    time.sleep(2)
+    action()
+    told = [float(at) for at in re.findall(r"^\[([0-9.]+)\] .* icmp_seq=", pings.result(120), re.M)]
+    assert len(told) > 50, told
+    return max(after - before for before, after in itertools.pairwise(told))
+
+
+@pytest.mark.long
+def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None:
+    gateways = [ha["gateway1"], ha["gateway2"]]
+    standby = {
+        "virtual_address": f"{VIRTUAL}/24",
+        "router_id": 51,
+        "advert_interval_ms": 30,
+    }
+    roles = (("primary", "192.168.121.2"), ("secondary", "192.168.121.1"))
+    shared = {"shared_address": f"{SHARED}/24", "shared_identity": IDENTITY}
+
+    def pair_with(**more: str) -> None:
+        for gateway, (role, other) in zip(gateways, roles, strict=True):
+            gateway.action("configure-standby", role=role, other_address=other, **standby, **more)
+
+    # Bad input leaves the pair as it is.
+    given = {"role": "primary", "other_address": "192.168.121.2", **standby}
+    for wrong, reason in (
+        ({"shared_address": f"{SHARED}/24"}, "shared-identity: none beside"),
+        ({**shared, "shared_address": "192.168.99.1/24"}, "not in the subnet of the untrusted"),
+        ({**shared, "shared_address": "192.168.120.11/24"}, "is that of"),
+    ):
+        with pytest.raises(ActionError, match=reason):
+            gateways[0].action("configure-standby", **given, **wrong)
+    whole(ha)
+    pair_with(**shared)
+    whole(ha)
+    held = [gateway.out("ip", "-o", "address", "show", "to", SHARED) for gateway in gateways]
+    assert [bool(text.strip()) for text in held] == [True, False]
+    with outsider(ha, "backhaul", FIELD) as cell:
+        key = "/etc/swanctl/private/field-cell.pem"
+        cell.out("openssl", "genpkey", "-algorithm", "ED25519", "-out", key)
+        public = cell.out("openssl", "pkey", "-in", key, "-pubout")
+        cell.out("tee", "/etc/swanctl/pubkey/field-cell.pem", input=public)
+        peer = {
+            "link": "s1c",
+            "name": "field-cell",
+            "public_key": "".join(public.splitlines()[1:-1]),
+            "allowed_prefixes": "10.44.9.1/32",
+        }
+        for number, gateway in enumerate(gateways, 1):
+            added = gateway.action("add-peer", **peer, endpoint=f"{FIELD}:4500")
+            pem = f"-----BEGIN PUBLIC KEY-----\n{added['public-key']}\n-----END PUBLIC KEY-----\n"
+            cell.out("tee", f"/etc/swanctl/pubkey/gateway{number}.pem", input=pem)
+        cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=FIELD_CELL)
+        daemon = "/etc/strongswan.d/00-osm-vpnaas.conf"
+        cell.out("tee", daemon, input=ha["cell1"].out("cat", daemon))
+        cell.out("ip", "address", "add", "10.44.9.1/32", "dev", "lo")
+        cell.out("systemctl", "restart", "strongswan")
+        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell reaches the core")
+        # It has a tunnel to one gateway, and that is the active one.
+        assert len(re.findall("ESTABLISHED", cell.out("swanctl", "--list-sas"))) == 1
+        before = files(ha["cell1"])
+
+        def kill() -> None:
+            gateways[0].out("systemctl", "kill", "--signal=KILL", "strongswan")
+            is_active(ha, "2")
+
+        gap = longest_gap(cell, kill, 20)
+        print(f"one address, called by the gateway that takes over: {1000 * gap:.0f} ms")
+        assert gap < 10
+        whole(ha)  # The primary takes back, although the cell has no tunnel to it.
+        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell follows the primary")
+
+        def leave() -> None:
+            gateways[0].action("switch-over")
+            is_active(ha, "2")
+
+        gap = longest_gap(cell, leave, 20)
+        print(f"one address, switch-over: {1000 * gap:.0f} ms")
+        assert gap < 10
+        gateways[0].action("switch-over", activity="resume")
+        whole(ha)
+        # Where nobody knows the cell's address, it finds out by itself.
+        for gateway in gateways:
+            gateway.action("add-peer", **peer)
+        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell reaches the core again", 90)
+        gap = longest_gap(cell, kill, 60)
+        print(f"one address, the cell finds out by DPD: {gap:.1f} s")
+        assert gap < 50
+        whole(ha)
+        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell follows by itself", 90)
+        assert files(ha["cell1"]) == before
+        for gateway in gateways:
+            gateway.action("delete-peer", link="s1c", name="field-cell")
+    pair_with()
+    whole(ha)
+    for gateway in gateways:
+        assert gateway.out("ip", "-o", "address", "show", "to", SHARED).strip() == ""
+
+
+@pytest.mark.long
+def test_a_cell_keeps_the_address_that_the_pair_gave_it(ha: Service) -> None:
+    """Both gateways give the same, so that a take-over changes nothing."""
+    cell, core, gateways = ha["cell2"], ha["core"], (ha["gateway1"], ha["gateway2"])
+    link = {"link": "s1u", "technology": "ipsec", "underlay_interface": "ens4"}
+    own = {"inner_address": "10.42.0.1/24", "allowed_prefixes": "10.43.2.0/24"}
+    own |= {"accept_prefixes": "10.44.0.0/16"}
+    theirs = {
+        "accept_prefixes": "10.43.2.0/24",
+        "ipsec_options": "dpd-delay=5,mobike=no",
+        "standby_gateways": "192.168.120.1,192.168.120.2",
+    }
+    options = "dpd-delay=5,mobike=no"
+    for gateway in gateways:
+        gateway.action("configure", **link, **own, ipsec_options=f"{options},pool=10.42.0.64/26")
+    cell.action("configure", **link, **theirs, inner_address="pool")
+    try:
+        whole(ha)
+        address = cell.status("s1u")["inner-address"].partition("/")[0]
+        assert ipaddress.ip_address(address) in ipaddress.ip_network("10.42.0.64/26")
+
+        def given() -> list[list[str]]:
+            listed = [gateway.status("s1u")["peers"] for gateway in gateways]
+            return [
+                [p["given-addresses"] for p in each if "given-addresses" in p] for each in listed
+            ]
+
+        ha.wait(lambda: given() == [[address], [address]], "both gateways give the same")
+        assert core.pings(address, "-I", SGW)
+        gateways[0].out("systemctl", "kill", "--signal=KILL", "strongswan")
+        is_active(ha, "2")
+        ha.wait(lambda: core.pings(address, "-I", SGW), "the core reaches it by the standby")
+        assert cell.pings(SGW, "-I", address)
+        gateways[0].action("show-status")
+        whole(ha)
+        ha.wait(lambda: given() == [[address], [address]], "still the same of both")
+        assert core.pings(address, "-I", SGW)
+    finally:
+        cell.action("configure", **link, **theirs, inner_address="10.42.0.12/24")
+        for gateway in gateways:
+            gateway.action("configure", **link, **own, ipsec_options=options)
+    whole(ha)

@@ -5,7 +5,7 @@ whether the gateway is active. It stands on the links: their peers are what the 
 """
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -15,6 +15,7 @@ from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.extras import standby
 from vpnaas.extras.extra import Extra
 from vpnaas.extras.standby import ROLES, Standby
+from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import generated
 from vpnaas.vdu.programs import source
@@ -57,6 +58,7 @@ class PairParams:
         advert: Advertisement interval in milliseconds, a multiple of ten.
         away: The operator wants the other gateway to have the service.
         loss: Per cent of lost packets to peers from which on the gateway gives way; 0 for never.
+        shared: What manual peers know of the pair, None if each peer has a tunnel to either.
     """
 
     role: str = NO_ROLE
@@ -68,6 +70,7 @@ class PairParams:
     advert: int = 30
     away: bool = False
     loss: int = 0
+    shared: Optional[SharedAddress] = None
 
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str = "configure-standby") -> "PairParams":
@@ -104,6 +107,10 @@ class PairParams:
             advert=advert,
             away=bool(params.get("away", False)),
             loss=fields.integer(at("loss-percent"), params.get("loss-percent", 0), 0, 90),
+            shared=_shared(
+                (at("shared-address"), text("shared-address")),
+                (at("shared-identity"), text("shared-identity")),
+            ),
         )
         if parsed.trusted == parsed.untrusted:
             raise InputError(
@@ -127,6 +134,8 @@ class PairParams:
             "advert-interval-ms": self.advert,
             "away": self.away,
             "loss-percent": self.loss,
+            "shared-address": str(self.shared.address) if self.shared else "none",
+            "shared-identity": self.shared.identity if self.shared else "none",
         }
 
     def to_json(self) -> str:
@@ -140,6 +149,18 @@ class PairParams:
             return cls()
         where = "peer relation: standby"
         return cls.parse(fields.json_object(where, text), where)
+
+
+def _shared(address: Tuple[str, str], identity: Tuple[str, str]) -> Optional[SharedAddress]:
+    """Read the shared address and identity, each as (where, text)."""
+    if address[1] in NOTHING and identity[1] in NOTHING:
+        return None
+    for (where, text), other in ((address, "shared-identity"), (identity, "shared-address")):
+        if text in NOTHING:
+            raise InputError(where, "none beside a {}".format(other), "both, or none of them")
+    return SharedAddress(
+        fields.interface_address(*address), fields.ike_identity(identity[0], identity[1])
+    )
 
 
 @attr.frozen
@@ -208,11 +229,13 @@ def observe() -> List[Step]:
     return steps + _look("")
 
 
-def _own(params: PairParams, results: Results, prefix: str = "") -> List[fields.IPInterface]:
-    """Return the addresses of the trusted interface."""
+def _own(
+    interface: str, results: Results, prefix: str = "", side: str = "trusted"
+) -> List[fields.IPInterface]:
+    """Return the addresses of the interface of a side."""
     try:
         for item in json.loads(results.out(prefix + "pair/addresses") or "[]"):
-            if item["ifname"] == params.trusted:
+            if item["ifname"] == interface:
                 return [
                     fields.interface_address("VDU", "{local}/{prefixlen}".format(**address))
                     for address in item["addr_info"]
@@ -221,8 +244,8 @@ def _own(params: PairParams, results: Results, prefix: str = "") -> List[fields.
     except (ValueError, KeyError, TypeError):
         raise VduError("`ip -j address` printed something unexpected")
     raise InputError(
-        "configure-standby: trusted-interface",
-        "the VDU has no interface {}".format(params.trusted),
+        "configure-standby: {}-interface".format(side),
+        "the VDU has no interface {}".format(interface),
         "an interface of the VDU",
     )
 
@@ -245,7 +268,7 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
     secured = {link: plan for link, plan in links.items() if plan.params.technology == IPSEC}
     own = [
         address.ip
-        for address in _own(params, results)
+        for address in _own(params.trusted, results)
         if address.ip in params.virtual.network and address.ip != params.virtual.ip
     ]
     if not own:
@@ -254,6 +277,17 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
             "{} has no address in {}".format(params.trusted, params.virtual.network),
             "an address of the trusted side's subnet",
         )
+    if params.shared:
+        _check_shared(
+            params.shared.address, secured, _own(params.untrusted, results, "", "untrusted")
+        )
+    # A peer that knows the shared address only has no tunnel to the gateway that stands by.
+    counted = [
+        peer
+        for plan in secured.values()
+        for peer in plan.peers
+        if not (params.shared and peer.name.startswith("man-"))
+    ]
     return Standby(
         role=params.role,
         trusted=params.trusted,
@@ -261,12 +295,33 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
         own=own[0],
         other=params.other,
         virtual=params.virtual,
-        peers=max(1, sum(len(plan.peers) for plan in secured.values())),
+        peers=len(counted) if params.shared else max(1, len(counted)),
+        shared=params.shared.address if params.shared else None,
         children=tuple(sorted(secured)) or ("none",),
         router_id=params.router_id,
         advert=params.advert // 10,
         loss=params.loss,
     )
+
+
+def _check_shared(
+    shared: fields.IPInterface, secured: Mapping[str, LinkPlan], own: Sequence[fields.IPInterface]
+) -> None:
+    """Raise InputError for a shared address that is not a free one of the untrusted side."""
+    where = "configure-standby: shared-address"
+    subnets = [a.network for a in own if a.network.prefixlen < a.max_prefixlen]
+    if shared.network not in subnets:
+        raise InputError(
+            where,
+            "{} is not in the subnet of the untrusted interface".format(shared),
+            fields.few([str(subnet) for subnet in subnets]) or "a subnet that the interface has",
+        )
+    for plan in secured.values():
+        for peer in plan.peers:
+            if peer.endpoint and peer.endpoint[0] == shared.ip:
+                raise InputError(
+                    where, "{} is that of {}".format(shared.ip, peer.label), "an unused address"
+                )
 
 
 def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
@@ -351,7 +406,7 @@ def left(pair: PairParams) -> List[Step]:
 def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
     """Say what the gateway is, from a look before the steps or, with AFTER, after them."""
     assert params.virtual is not None  # noqa: S101 - it has a role
-    holds = any(a.ip == params.virtual.ip for a in _own(params, results, prefix))
+    holds = any(a.ip == params.virtual.ip for a in _own(params.trusted, results, prefix))
     state, since, takeovers = _record(results.text(prefix + "pair/record"))
     seen = ACTIVE if holds else (STANDBY if state == ACTIVE else state or STANDBY)
     alive = [word.strip() for word in results.output(prefix + "pair/active").split("\n")]
@@ -379,6 +434,14 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
         "measured-loss-percent": loss,
         "degraded": degraded,
         "given-up": params.away,
+        **(
+            {
+                "shared-address": str(params.shared.address),
+                "shared-identity": params.shared.identity,
+            }
+            if params.shared
+            else {}
+        ),
     }
     return PairOutcome(seen, problem, details)
 

@@ -62,8 +62,10 @@ class Standby:
         own: Our address on the trusted side.
         other: That of the other gateway.
         virtual: Address that moves: the core's next hop to the peers.
-        peers: How many peers there are, the measure of "all tunnels up".
+        peers: How many peers have a tunnel to either gateway, the measure of "all tunnels up"; 0 if
+            a running daemon is all there is to measure.
         children: Names of the CHILD_SAs to claim.
+        shared: Address on the untrusted side that moves as well, for peers that know no other.
         router_id: VRID, unique on the trusted subnet.
         advert: Advertisement interval in centiseconds; the other one is found dead after three of
             these and a bit.
@@ -81,6 +83,7 @@ class Standby:
     router_id: int = 51
     advert: int = 3
     loss: int = 0
+    shared: Optional[fields.IPInterface] = None
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot make a pair."""
@@ -89,7 +92,7 @@ class Standby:
         fields.integer("standby: router-id", str(self.router_id), 1, 255)
         fields.integer("standby: advert-interval", str(self.advert), *ADVERT_RANGE)
         fields.integer("standby: loss-percent", str(self.loss), 0, 90)
-        fields.integer("standby: peers", str(self.peers), 1, 100000)
+        fields.integer("standby: peers", str(self.peers), 0 if self.shared else 1, 100000)
         if self.own == self.other:
             raise InputError("standby: other", "it is our own address", "the other gateway's")
         for name, address in (("own", self.own), ("other", self.other)):
@@ -162,7 +165,7 @@ track_file tunnels {{
     }}
     virtual_ipaddress {{
         {virtual} dev {trusted}
-    }}
+{shared}    }}
     track_interface {{
         {untrusted}
     }}
@@ -184,6 +187,11 @@ track_file tunnels {{
         own=standby.own,
         other=standby.other,
         virtual=standby.virtual,
+        shared=(
+            "        {} dev {}\n".format(standby.shared, standby.untrusted)
+            if standby.shared
+            else ""
+        ),
         on_master=on_master,
         fifo=fifo,
         losing=_LOSING.format(LOSS_PROGRAM, standby.loss, LOSS_FILE, DEGRADED)

@@ -11,6 +11,19 @@ MAX_TUNNELS = 100000
 
 
 @attr.frozen
+class SharedAddress:
+    """What manual peers know of a gateway pair: one address and one identity.
+
+    Attributes:
+        address: Address on the untrusted side that the active gateway has.
+        identity: IKE identity that both gateways have for manual peers.
+    """
+
+    address: fields.IPInterface
+    identity: str
+
+
+@attr.frozen
 class GatewayParams:
     """What an operator says of a gateway (the `configure-gateway` primitive).
 

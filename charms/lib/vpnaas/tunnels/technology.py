@@ -21,7 +21,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.x509 import Certificate
-from vpnaas.params.gateway import GatewayParams
+from vpnaas.params.gateway import GatewayParams, SharedAddress
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
 from vpnaas.params.monitoring import OFF, Monitoring
 from vpnaas.peers.admission import Admission, Context, Proof
@@ -61,6 +61,7 @@ class CharmState:
         certificates: Certificates from an operator for a link.
         monitoring: Settings of the exporter of metrics.
         asking: Links that wait for an address from their gateway; `intent` is without them.
+        shared: What manual peers know of our gateway pair, None without that.
     """
 
     intent: Intent
@@ -77,6 +78,7 @@ class CharmState:
     certificates: Mapping[str, Given] = attr.Factory(dict)
     monitoring: Monitoring = OFF
     asking: Mapping[str, Asking] = attr.Factory(dict)
+    shared: Optional[SharedAddress] = None
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""
@@ -91,7 +93,9 @@ class CharmState:
     def inner_addresses(self) -> FrozenSet[fields.IPAddress]:
         """Return our addresses that do not belong to an underlay, on any interface."""
         links = self.intent.links.values()
-        return frozenset(link.inner_address.ip for link in links if not link.is_outer)
+        inner = frozenset(link.inner_address.ip for link in links if not link.is_outer)
+        # Whether we have the shared one changes from moment to moment.
+        return inner | {self.shared.address.ip} if self.shared else inner
 
     def needs_preshared(self, link: str) -> bool:
         """Tell whether either end of a link wants a preshared key."""

@@ -8,6 +8,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import ipsec_interface
+from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import LinkParams
 from vpnaas.params.ipsec import PORT, PSK, Proposal
 from vpnaas.peers import same_address
@@ -66,6 +67,7 @@ class Configuration:
         certificates: Steps that bring certificates onto the VDU.
         same_address: Whether any link of the VDU has this option, because all share the daemon.
         asks: Whether any link of the VDU asks its gateway for addresses.
+        shared: What manual peers know of our gateway pair, None without that.
     """
 
     params: LinkParams
@@ -79,11 +81,16 @@ class Configuration:
     certificates: Tuple[Step, ...] = ()
     same_address: bool = False
     asks: bool = False
+    shared: Optional[SharedAddress] = None
 
     @property
     def link(self) -> str:
         """Return the name of the link."""
         return self.params.link
+
+    def shared_with(self, peer: Peer) -> Optional[SharedAddress]:
+        """Return the shared address if it is the only one that a peer knows."""
+        return self.shared if peer.name.startswith("man-") else None
 
 
 def _short(text: str) -> str:
@@ -108,6 +115,10 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
     yes = {True: "yes", False: "no"}
     source = wanted.sources.get(peer.name)
     local = [source] if source else list(wanted.underlay)
+    shared = wanted.shared_with(peer)
+    own_identity = shared.identity if shared else state.identity
+    if shared:
+        local = [shared.address.ip]
     if initiates and peer.endpoint:
         local = [address for address in local if address.version == peer.endpoint[0].version]
     # The side that keeps the tunnel up knows where to; the other one is called, perhaps from behind
@@ -161,7 +172,7 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
     if params.given:
         # By name: charon gives an identity that asks for any address the same one twice.
         lines.append("vips = " + ", ".join(str(address.ip) for address in params.given))
-    lines += ["local {", "  auth = " + auth, "  id = @{}".format(state.identity)] + ours
+    lines += ["local {", "  auth = " + auth, "  id = @{}".format(own_identity)] + ours
     lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
     lines += [
         "}",
@@ -230,7 +241,9 @@ def render(wanted: Configuration, state: State, made: Optional[Made] = None) -> 
         if not peer.preshared:
             continue
         kind = "ike" if psk else "ppk"
-        ids = [state.identity, peer.identity] if psk else [_ppk(peer)]
+        shared = wanted.shared_with(peer)
+        own_identity = shared.identity if shared else state.identity
+        ids = [own_identity, peer.identity] if psk else [_ppk(peer)]
         secrets.append("  {}-{}-{} {{\n".format(kind, wanted.link, peer.name))
         for index, identity in enumerate(ids):
             secrets.append("    id-{} = {}{}\n".format(index, "@" if psk else "", identity))
@@ -300,6 +313,17 @@ def render_keep(wanted: Configuration, state: State, made: Optional[Made] = None
         if name in wanted.initiates and not trap
     ]
     return json.dumps(kept, indent=1) + "\n"
+
+
+def render_recall(wanted: Configuration, made: Made) -> str:
+    """Return which connections go with the shared address, and whether we can call the peer."""
+    recalled = {
+        connection.name: peer.endpoint is not None
+        for peer in wanted.peers
+        if wanted.shared_with(peer)
+        for connection in made[peer.name]
+    }
+    return json.dumps(recalled, indent=1, sort_keys=True) + "\n"
 
 
 def pool_name(link: str, network: fields.IPNetwork) -> str:

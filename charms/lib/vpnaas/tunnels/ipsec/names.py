@@ -76,6 +76,11 @@ def keep_file(link: str) -> str:
     return directory(link) + "/ipsec.keep"
 
 
+def recall_file(link: str) -> str:
+    """Return the file that tells which connections go with a pair's shared address."""
+    return directory(link) + "/ipsec.recall"
+
+
 def generation_file(link: str) -> str:
     """Return the file that counts the keys of a link."""
     return directory(link) + "/ipsec-generation"

@@ -230,6 +230,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                 inputs.charm_state.intent.links[link].ipsec.same_address
                 for link in inputs.charm_state.using(IPSEC)
             ),
+            shared=inputs.charm_state.shared,
             asks=any(
                 inputs.charm_state.intent.links[link].request
                 for link in inputs.charm_state.using(IPSEC)
@@ -395,11 +396,13 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 def _initiates(inputs: LinkInputs, peers: Sequence[Peer]) -> FrozenSet[str]:
     """Return the peers to which this side keeps the tunnel up; only one end of a link does so.
 
-    In a relation, the requirer does so. To a manual peer we do so if its endpoint is known.
+    In a relation, the requirer does so. To a manual peer we do so if its endpoint is known. A peer
+    of a shared address does so itself: the gateway that stands by cannot.
     """
+    manual = inputs.charm_state.shared is None
     provider = inputs.charm_state.roles[inputs.link] == PROVIDER
     return frozenset(
         peer.name
         for peer in peers
-        if peer.endpoint and (peer.name.startswith("man-") or not provider)
+        if peer.endpoint and (manual if peer.name.startswith("man-") else not provider)
     )

@@ -6,6 +6,8 @@
 record=/var/lib/osm-vpnaas/standby
 lock=/run/osm-vpnaas-claim
 
+ipsec=/usr/local/lib/osm-vpnaas/ipsec
+
 take_down() {
     before='' taken=''
     [ -r "$record" ] && read -r before _ taken <"$record"
@@ -25,6 +27,8 @@ case $1 in
         flock -n 8 || exit 0
         flock 9
         exec 8>&-
+        # Peers that know the shared address only have no tunnel here yet.
+        [ -x "$ipsec" ] && timeout 30 "$ipsec" recall >/dev/null 2>&1 9>&- &
         for child in "$@"; do
             timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 9>&- &
         done
@@ -42,6 +46,8 @@ case $1 in
                 FAULT) take_down fault ;;
                 STOP) take_down stopped ;;
             esac
+            # The shared address is gone, and with it the tunnels that ended there.
+            [ "$state" = MASTER ] || { [ -x "$ipsec" ] && timeout 30 "$ipsec" forget; } >/dev/null 2>&1
         done <"$2"
         ;;
     left)

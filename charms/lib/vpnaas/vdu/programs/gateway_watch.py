@@ -29,10 +29,17 @@ def output(*command: str) -> str:
 
 
 def tunnels(*uri: str) -> int:
-    """Return how many IKE_SAs are established."""
+    """Return how many IKE_SAs are established, -1 if the daemon does not answer."""
     shown = output("swanctl", "--stats", *uri)
     match = re.search(r"IKE_SAs: (\d+) total, (\d+) half-open", shown)
-    return int(match.group(1)) - int(match.group(2)) if match else 0
+    return int(match.group(1)) - int(match.group(2)) if match else -1
+
+
+def health(up: int, peers: int, span: int) -> int:
+    """Return the share of peers with a tunnel; without such peers, whether the daemon is there."""
+    if up < 0:
+        return 0
+    return span * min(up, peers) // peers if peers else span
 
 
 def active(address: str) -> bool:
@@ -48,7 +55,7 @@ def main(
     last: Optional[int] = None
     due = time.monotonic() + float(seconds)
     while True:
-        value = int(span) * min(tunnels(*uri), int(peers)) // int(peers)
+        value = health(tunnels(*uri), int(peers), int(span))
         if os.path.exists(AWAY):
             value = 0
         if value != last:

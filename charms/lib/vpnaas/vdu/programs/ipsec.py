@@ -4,7 +4,10 @@
 Usage: ipsec keep         hold up what /etc/osm-vpnaas/*/ipsec.keep names, for ever
        ipsec drop PREFIX  end every security association whose connection's name starts so
        ipsec load LINK    make the daemon's connections of a link those that are on file
+       ipsec recall       call the peers of a gateway pair's shared address, which is ours now
+       ipsec forget       end their tunnels, as the shared address is not ours any more
 
+ipsec.recall is a JSON object: connections of such peers, and whether it is known where they are.
 ipsec.keep is a JSON list with one list of connection names per peer, of which one suffices.
 
 The name of a connection contains digests of all its settings. So `load` sends only new and removed
@@ -234,10 +237,48 @@ def load(link: str) -> None:
         sys.exit(subprocess.call(["swanctl", "--load-conns"]))
 
 
+def shared() -> Dict[str, bool]:
+    """Return the connections that go with the shared address, and whether we can call."""
+    names: Dict[str, bool] = {}
+    for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.recall")):
+        try:
+            with open(path) as stream:
+                names.update(json.load(stream))
+        except (OSError, ValueError):
+            continue
+    return names
+
+
+def forget(daemon: Daemon, names: Dict[str, bool]) -> None:
+    """End the associations of connections, and wait a moment until they are gone."""
+    for _ in range(10):
+        there = [number for name, number, _ in list(associations()) if name in names]
+        for number in there:
+            # -1: do not wait. By force, for the peer talks to the other gateway.
+            words = {"ike-id": number, "force": "yes", "timeout": "-1"}
+            daemon.ask("terminate", message(words))
+        if not there:
+            return
+        time.sleep(0.1)
+
+
+def recall(daemon: Daemon, names: Dict[str, bool]) -> None:
+    """Call the peers of connections; what is left of an earlier turn ends first."""
+    forget(daemon, names)
+    for name, callable_ in sorted(names.items()):
+        if callable_:
+            words = {"ike": name, "child": name.partition("_")[0], "timeout": "-1"}
+            daemon.ask("initiate", message(words))
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["drop"]:
         drop(sys.argv[2])
     elif sys.argv[1:2] == ["load"]:
         load(sys.argv[2])
+    elif sys.argv[1:2] == ["recall"] or sys.argv[1:2] == ["forget"]:
+        wanted = shared()
+        if wanted:
+            (recall if sys.argv[1] == "recall" else forget)(Daemon(), wanted)
     else:
         keep()
