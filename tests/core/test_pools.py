@@ -164,6 +164,9 @@ def test_a_related_cell_asks_and_gets_an_address_of_its_own():
     assert f"address add {given} dev xf-s6a" in mme.vdu.files[UP]
     assert "install_virtual_ip = no" in mme.vdu.files["/etc/strongswan.d/00-osm-vpnaas.conf"]
     assert "install_virtual_ip" not in hss.vdu.files["/etc/strongswan.d/00-osm-vpnaas.conf"]
+    # Who is called cannot ask, so the gateway never calls.
+    assert not [words for words in hss.vdu.commands if "--initiate" in words]
+    assert [words for words in mme.vdu.commands if "--initiate" in words]
     # Nothing moves any more.
     for charm in (hss, mme):
         charm.vdu.commands.clear()

@@ -171,8 +171,12 @@ def test_f_the_gateway_hands_out_two_addresses_that_stay(cell: Service, tmp_path
 
     def given() -> list[str]:
         told = gateway.status("nr")["peers"]
-        return str(told[0]["given-addresses"]).split(",") if told else []
+        return str(told[0].get("given-addresses", "")).split(",") if told else []
 
+    def up() -> bool:
+        return "given-addresses" in gateway.status("nr")["peers"][0]
+
+    cell.wait(up, "the gateway has handed out addresses")
     first, second = addresses = given()
     assert first != second
     assert nr.status("nr")["inner-address"] == f"{first}/24"

@@ -267,9 +267,10 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         """Return the steps that open tunnels, and end what these replace.
 
         A peer that does not answer takes some seconds. So not all are called in one reconcile, and
-        those that are change with time.
+        those that are change with time. A peer that is given addresses calls itself: only who
+        calls can ask for them (RFC 7296 section 2.19).
         """
-        reached = [peer for peer in peers if peer.reached]
+        reached = [peer for peer in peers if peer.reached and not peer.given]
         link = wanted.link
         awake = {p.name for p in reached if any(sa.up for sa in state.of(link, p.name))}
         asleep = [peer.name for peer in reached if peer.name not in awake]
