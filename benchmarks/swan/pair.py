@@ -29,6 +29,7 @@ from benchmarks.swan.site import ESP, IKE
 OUTER = {"a": "10.100.0.1", "b": "10.100.0.2"}
 TRUSTED = {"a": "10.201.0.1", "b": "10.201.0.2"}
 VIRTUAL = "10.201.0.254"
+SHARED = "10.100.0.254"
 CORE = "10.200.0.1"
 CORE_PREFIX = "10.200.0.0/16"
 PEERS_PREFIX = "10.10.0.0/16"
@@ -50,6 +51,7 @@ class Pair(Block):
         dpd: Seconds of silence after which an end of a tunnel asks the other one.
         claim: Seconds after which the active gateway claims its peers again.
         loss: Per cent of lost pings to peers from which on a gateway gives way, 0 for never.
+        shared: The last so many peers know the shared address only, and have one tunnel each.
     """
 
     def __init__(
@@ -63,6 +65,9 @@ class Pair(Block):
         loss: int = 0,
     ) -> None:
         self.loss = loss
+        shared: int = 0,
+    ) -> None:
+        self.shared = shared
         self.folder, self.count, self.advert, self.dpd, self.claim = (
             folder,
             count,
@@ -153,6 +158,8 @@ class Pair(Block):
         self.daemons[name] = daemon.start()
         key, certificate = self.authority.issue(GATEWAY_ID)
         daemon.credentials(self.authority.pem, key, certificate)
+        for number in range(self.count - self.shared, self.count):
+            daemon.vici.load_conn(self._of_shared(number, certificate))
         daemon.vici.load_conn(
             {
                 "peers": {
@@ -176,6 +183,56 @@ class Pair(Block):
             }
         )
 
+    def _of_shared(self, number: int, certificate: bytes) -> dict[str, Any]:
+        """Return what a gateway knows of a peer that knows the shared address only."""
+        connection = {
+            "version": "2",
+            "local_addrs": [SHARED],
+            "remote_addrs": [self.outer(number), "%any"],
+            "proposals": [IKE],
+            "unique": "replace",
+            "mobike": "no",
+            "dpd_delay": f"{self.dpd}s",
+            "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
+            "remote": {
+                "auth": "pubkey",
+                "id": f"enb{number}.secgw.example",
+                "cacerts": [self.authority.pem],
+            },
+            "children": {
+                "s1": {
+                    "local_ts": [CORE_PREFIX],
+                    "remote_ts": [f"{self.inner(number)}/32"],
+                    "esp_proposals": [ESP],
+                    "dpd_action": "clear",
+                }
+            },
+        }
+        return {f"s1_man-{number}_0_0": connection}
+
+    def _claim(self, name: str) -> tuple[str, ...]:
+        """Return what keepalived runs where the charm has `gateway-turn claim`."""
+        uri = f"unix://{self.daemons[name].socket}"
+        claim = (*standby.claim_command("s1"), "--uri", uri)
+        if not self.shared:
+            return claim
+        home = self.folder / name
+        names = [f"s1_man-{n}_0_0" for n in range(self.count - self.shared, self.count)]
+        (home / "ipsec.recall").write_text(json.dumps(dict.fromkeys(names, True)))
+        text = source("ipsec.py")
+        for path, here in (
+            ("/etc/osm-vpnaas/*/ipsec.recall", str(home / "ipsec.recall")),
+            ("/var/run/charon.vici", str(self.daemons[name].socket)),
+            ('["swanctl"] + list(words)', f'["swanctl"] + list(words) + ["--uri", "{uri}"]'),
+        ):
+            assert path in text
+            text = text.replace(path, here)
+        (home / "ipsec").write_text(text, encoding="utf-8")
+        script = home / "claim"
+        script.write_text(f"#!/bin/sh\n{sys.executable} {home}/ipsec recall &\n{' '.join(claim)}\n")
+        script.chmod(0o755)
+        return (str(script),)
+
     def _start_peers(self) -> None:
         tuned = GatewayTuning(2 * self.count).settings()
         daemon = Charon(
@@ -184,11 +241,17 @@ class Pair(Block):
         self.daemons["peers"] = daemon.start()
         daemon.credentials(self.authority.pem)
         for gateway in "ba":  # The primary's tunnels come last, and so are used first.
-            for number in range(self.count):
-                self._load_peer(daemon, number, gateway)
-            self.daemons[gateway].wait_for(self.count, LIMIT)
+            for number in range(self.count - self.shared):
+                self._load_peer(daemon, number, OUTER[gateway], gateway)
+            self.daemons[gateway].wait_for(self.count - self.shared, LIMIT)
 
-    def _load_peer(self, daemon: Charon, number: int, gateway: str) -> None:
+    def call_shared(self) -> None:
+        """Let the peers that know the shared address only call it; returns when they are up."""
+        for number in range(self.count - self.shared, self.count):
+            self._load_peer(self.daemons["peers"], number, SHARED, "shared")
+        self.daemons["a"].wait_for(self.count, LIMIT)
+
+    def _load_peer(self, daemon: Charon, number: int, address: str, gateway: str) -> None:
         identity = f"enb{number}.secgw.example"
         if number not in self._certificates:
             key, self._certificates[number] = self.authority.issue(identity)
@@ -204,10 +267,11 @@ class Pair(Block):
         connection = {
             "version": "2",
             "local_addrs": [self.outer(number)],
-            "remote_addrs": [OUTER[gateway]],
+            "remote_addrs": [address],
             "proposals": [IKE],
             "mobike": "no",
-            "unique": "never",
+            # One of two tunnels must not replace the other.
+            "unique": "replace" if address == SHARED else "never",
             "keyingtries": "0",
             "dpd_delay": f"{self.dpd}s",
             "local": {"auth": "pubkey", "id": identity, "certs": [self._certificates[number]]},
@@ -219,7 +283,8 @@ class Pair(Block):
     def _watch(self, name: str) -> None:
         program = self.folder / "watch"
         program.write_text(source("gateway_watch.py"), encoding="utf-8")
-        words = (str(self.health(name)), str(self.count), str(standby.SPAN), VIRTUAL)
+        counted = str(self.count - self.shared)
+        words = (str(self.health(name)), counted, str(standby.SPAN), VIRTUAL)
         uri = f"unix://{self.daemons[name].socket}"
         self.children.append(
             subprocess.Popen(
@@ -243,13 +308,13 @@ class Pair(Block):
             own=ipaddress.ip_address(TRUSTED[name]),
             other=ipaddress.ip_address(TRUSTED[other]),
             virtual=ipaddress.ip_interface(f"{VIRTUAL}/24"),
-            peers=self.count,
+            peers=self.count - self.shared,
             children=("s1",),
             advert=self.advert,
             loss=self.loss,
+            shared=ipaddress.ip_interface(f"{SHARED}/16") if self.shared else None,
         )
-        uri = f"unix://{self.daemons[name].socket}"
-        claim = (*standby.claim_command("s1"), "--uri", uri)
+        claim = self._claim(name)
         home = self.folder / name
         health = self.health(name)
         if not health.exists():

@@ -140,6 +140,8 @@ CELL = {"technology": "ipsec", "underlay-interface": "ens4"}
 def asking_pair(pool="172.16.6.64/26", inner="pool", **options):
     """Return a gateway (hss) with a pool, and a cell (mme) that asks it."""
     juju, hss, mme, relation = pair("ipsec")
+    hss.vdu.commands.clear()
+    mme.vdu.commands.clear()
     hss.configure("s6a", "172.16.6.1/24", **CELL, **{"ipsec-options": f"pool={pool}"}, **options)
     mme.configure("s6a", inner, **CELL)
     juju.changed |= {"hss", "mme"}

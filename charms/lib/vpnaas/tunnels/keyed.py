@@ -10,7 +10,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER
-from vpnaas.params.intent import REQUIRE
+from vpnaas.params.intent import REQUIRE, LinkParams
 from vpnaas.params.ipsec import PSK
 from vpnaas.peers import leases
 from vpnaas.peers.admission import Admission, Proof, admit
@@ -67,6 +67,10 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     ) -> Mapping[str, KeyOffer]:
         """Return the data on our keys that single relations get, by the peer's name."""
         return {}
+
+    def acknowledged(self, params: LinkParams, state: Keys, peer: Peer) -> Tuple[str, ...]:
+        """Return the keys of an installed peer that our offer acknowledges."""
+        return peer.public_keys()
 
     def promote_key(self, inputs: LinkInputs, state: Keys) -> Tuple[Keys, List[Step]]:
         """Return the state after the staged key has replaced the current one, and the steps."""
@@ -199,7 +203,9 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                 ),
                 keys=attr.evolve(
                     by_peer.get(remote.peer_name, keys),
-                    acknowledged=peer.public_keys() if peer is not None else (),
+                    acknowledged=(
+                        self.acknowledged(inputs.params, state, peer) if peer is not None else ()
+                    ),
                     wrapped=agreed.wrapped,
                     sealed=agreed.sealed,
                 ),

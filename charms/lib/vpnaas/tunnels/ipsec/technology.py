@@ -340,8 +340,31 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                         " `swanctl --load-conns`".format(peer.label)
                     )
             state = attr.evolve(plan.state, sas=sas, loaded=loaded)
-            return attr.evolve(plan, state=state, problems=tuple(problems))
+            plan = attr.evolve(plan, state=state, problems=tuple(problems))
+            for peer in plan.peers if plan.params.given else ():
+                plan = self._acknowledging(plan, peer)
         return plan
+
+    def _acknowledging(self, plan: LinkPlan, peer: Peer) -> LinkPlan:
+        """Return a plan whose offer to a peer acknowledges its keys if the tunnel is up."""
+        keys = self.acknowledged(plan.params, plan.state, peer)
+        offers = {
+            id: attr.evolve(offer, keys=offer.keys and attr.evolve(offer.keys, acknowledged=keys))
+            if "rel-{}".format(id) == peer.name
+            else offer
+            for id, offer in plan.offers.items()
+        }
+        return attr.evolve(plan, offers=offers)
+
+    def acknowledged(self, params: LinkParams, state: ipsec.State, peer: Peer) -> Tuple[str, ...]:
+        """Return the keys of an installed peer that our offer acknowledges.
+
+        A gateway that gives us addresses cannot call us to see whether the tunnel works: so we say
+        that we have its keys when we have called it.
+        """
+        if params.given and not any(sa.up for sa in state.of(params.link, peer.name)):
+            return ()
+        return peer.public_keys()
 
     def absent(self, link: str) -> List[Step]:
         """Return the steps that take a link down for good."""
