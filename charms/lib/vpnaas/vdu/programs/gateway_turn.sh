@@ -18,6 +18,11 @@ take_down() {
     mv "$record.new" "$record"
 }
 
+# The shared address is gone, and with it the tunnels that ended there.
+forget() {
+    [ ! -x "$ipsec" ] || timeout 30 "$ipsec" forget >/dev/null 2>&1
+}
+
 case $1 in
     claim)
         shift
@@ -42,12 +47,10 @@ case $1 in
         while read -r _ _ state _; do
             case $state in
                 MASTER) take_down active ;;
-                BACKUP) take_down standby ;;
-                FAULT) take_down fault ;;
-                STOP) take_down stopped ;;
+                BACKUP) take_down standby && forget ;;
+                FAULT) take_down fault && forget ;;
+                STOP) take_down stopped && forget ;;
             esac
-            # The shared address is gone, and with it the tunnels that ended there.
-            [ "$state" = MASTER ] || { [ -x "$ipsec" ] && timeout 30 "$ipsec" forget; } >/dev/null 2>&1
         done <"$2"
         ;;
     left)
