@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from e2e_core import MME, SGW, with_core
 from e2e_standby import VIRTUAL, active, carriers, files, is_active, probe, whole
-from e2e_support import ActionError, InBackground, Lab, Service, Vdu, outsider, scraped
+from e2e_support import ActionError, Lab, Service, Vdu, outsider, scraped
 
 # The first test builds packages and waits for five VNFs.
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(900)]
@@ -328,14 +328,24 @@ FIELD_CELL = f"""connections {{
 """What docs/how-to/security-gateway.md tells who sets up a cell that knows one address."""
 
 
-def longest_gap(cell: Vdu, action: Callable[[], object], seconds: int) -> float:
+BY_ITSELF = 28.0
+"""Seconds after which the cell would notice: 2 of DPD, and 26 of repetitions as in cells' charons."""
+
+
+def longest_gap(cell: Vdu, service: Service, action: Callable[[], object]) -> float:
     """Ping the core every 20 ms while something happens; return the longest silence in seconds."""
-    words = ("ping", "-n", "-D", "-i", "0.02", "-w", str(seconds), "-I", "10.44.9.1", MME)
-    pings = InBackground(lambda: cell.run(*words, timeout=seconds + 60).stdout)
+    words = ("ping", "-n", "-D", "-i", "0.02", "-I", "10.44.9.1", MME)
+    file = "StandardOutput=truncate:/run/gap"
+    cell.out("systemd-run", "--quiet", "--collect", "--unit=gap", "-p", file, *words)
     time.sleep(2)
     action()
-    told = [float(at) for at in re.findall(r"^\[([0-9.]+)\] .* icmp_seq=", pings.result(120), re.M)]
-    assert len(told) > 50, told
+    service.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell reaches the core", 150)
+    time.sleep(1)
+    cell.out("systemctl", "kill", "--signal=INT", "gap")
+    service.wait(lambda: "packets transmitted" in cell.out("cat", "/run/gap"), "ping ends")
+    lines = re.findall(r"^\[([0-9.]+)\] .* icmp_seq=", cell.out("cat", "/run/gap"), re.M)
+    told = [float(at) for at in lines]
+    assert len(told) > 20, told
     return max(after - before for before, after in itertools.pairwise(told))
 
 
@@ -397,9 +407,9 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
             gateways[0].out("systemctl", "kill", "--signal=KILL", "strongswan")
             is_active(ha, "2")
 
-        gap = longest_gap(cell, kill, 20)
+        gap = longest_gap(cell, ha, kill)
         print(f"one address, called by the gateway that takes over: {1000 * gap:.0f} ms")
-        assert gap < 10
+        assert gap < BY_ITSELF
         whole(ha)  # The primary takes back, although the cell has no tunnel to it.
         ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell follows the primary")
 
@@ -407,18 +417,18 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
             gateways[0].action("switch-over")
             is_active(ha, "2")
 
-        gap = longest_gap(cell, leave, 20)
+        gap = longest_gap(cell, ha, leave)
         print(f"one address, switch-over: {1000 * gap:.0f} ms")
-        assert gap < 10
+        assert gap < BY_ITSELF
         gateways[0].action("switch-over", activity="resume")
         whole(ha)
         # Where nobody knows the cell's address, it finds out by itself.
         for gateway in gateways:
             gateway.action("add-peer", **peer)
         ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell reaches the core again", 90)
-        gap = longest_gap(cell, kill, 60)
+        gap = longest_gap(cell, ha, kill)
         print(f"one address, the cell finds out by DPD: {gap:.1f} s")
-        assert gap < 50
+        assert 2 < gap < 150
         whole(ha)
         ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell follows by itself", 90)
         assert files(ha["cell1"]) == before
