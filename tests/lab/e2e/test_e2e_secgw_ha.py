@@ -329,7 +329,7 @@ FIELD_CELL = f"""connections {{
 
 
 BY_ITSELF = 28.0
-"""Seconds after which the cell would notice: 2 of DPD, and 26 of repetitions as in cells' charons."""
+"""Seconds after which the cell would notice: 2 of DPD, and 26 of repetitions."""
 
 
 def longest_gap(cell: Vdu, service: Service, action: Callable[[], object]) -> float:
