@@ -63,11 +63,9 @@ class Pair(Block):
         dpd: int = 10,
         claim: int = 30,
         loss: int = 0,
-    ) -> None:
-        self.loss = loss
         shared: int = 0,
     ) -> None:
-        self.shared = shared
+        self.loss, self.shared = loss, shared
         self.folder, self.count, self.advert, self.dpd, self.claim = (
             folder,
             count,
@@ -325,7 +323,7 @@ class Pair(Block):
             program.chmod(0o755)
             looks = f"{standby.LOSS_PROGRAM} {self.loss} {standby.LOSS_FILE}"
             text = standby.keepalived_conf(gateway, str(health), claim).replace(
-                looks, f"{program} {self.loss} {home / 'found'} {uri}"
+                looks, f"{program} {self.loss} {home / 'found'} unix://{self.daemons[name].socket}"
             )
             (home / "keepalived.conf").write_text(text, encoding="ascii")
         files = ("-f", home / "keepalived.conf", "-p", home / "ka.pid", "-r", home / "vrrp.pid")
