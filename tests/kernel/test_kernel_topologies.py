@@ -283,3 +283,85 @@ def test_mobike_follows_an_address(guest: Guest, told: dict[str, str]) -> None:
     assert f" @ {MOVED}[4500]" in s1u
     assert "ESTABLISHED" in s1u
     assert guest.count(f"ip proto 50 and src {MOVED}") >= 50
+
+
+GIVEN = ("10.52.0.70", "10.52.0.71", "10.51.0.70", "2001:db8:60::70")
+
+
+@pytest.mark.long
+def test_a_related_cell_is_handed_two_addresses_that_stay(tmp_path: Path) -> None:
+    """In userspace: two of IPv4 by one tunnel, and one of each IP version by another."""
+    links = (
+        Link(
+            "nr",
+            {"left": "10.52.0.1/24", "right": "pool:ipv4+ipv4"},
+            {},
+            {"left": {"ipsec-options": "pool=10.52.0.64/26", "allowed-prefixes": "10.43.2.0/24"}},
+            given=[f"{GIVEN[0]}/24", f"{GIVEN[1]}/24"],
+        ),
+        Link(
+            "lte",
+            {"left": "10.51.0.1/24", "right": "pool:ipv4+ipv6"},
+            {},
+            {
+                "left": {
+                    "ipsec-options": "pool=10.51.0.64/26+2001:db8:60::/64",
+                    "allowed-prefixes": "10.43.1.0/24,2001:db8:43::/64",
+                }
+            },
+            given=[f"{GIVEN[2]}/24", f"{GIVEN[3]}/128"],
+        ),
+    )
+    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, links, None, ipsec.USERSPACE)
+    made.prepare()
+    targets = dict(zip(GIVEN, (AMF, AMF, MME, MME6), strict=True))
+
+    def both_ways(when: str) -> list[tuple[str, str, str, bool]]:
+        asks = [(f"{when} {a}", "right", ping(b, "-I", a), False) for a, b in targets.items()]
+        return asks + [
+            (f"{when} to {a}", "left", ping(a, "-I", b), False) for a, b in targets.items()
+        ]
+
+    names = {link.name: made.connection(link.name) for link in links}
+    opened = [
+        (
+            f"open {link}",
+            "right",
+            f"swanctl --initiate --ike {name} --child {link} --timeout 60",
+            True,
+        )
+        for link, name in names.items()
+    ]
+    closed = [
+        (f"close {link}", "right", f"swanctl --terminate --ike {name}", True)
+        for link, name in names.items()
+    ]
+    told = made.run(
+        {"left": OWN},
+        [
+            *opened,
+            *both_ways("up"),
+            ("cell", "right", "swanctl --list-sas --raw", True),
+            ("gateway", "left", "swanctl --list-pools --leases", True),
+            # strongSwan itself puts no address on the underlay.
+            ("underlay", "right", "ip -o address show dev right0", True),
+            ("ike", "right", f"swanctl --rekey --ike {names['nr']}", True),
+            ("child", "left", "swanctl --rekey --child nr", True),
+            *both_ways("rekeyed"),
+            ("other", "right", "ip address add 10.52.0.72/32 dev xf-nr", True),
+            ("stolen", "right", ping(AMF, "-I", "10.52.0.72"), False),
+            *closed,
+            *[(f"again {label}", end, command, check) for label, end, command, check in opened],
+            *both_ways("again"),
+            ("again gateway", "left", "swanctl --list-pools --leases", True),
+        ],
+    )
+    pings = {label: answered(text) for label, text in told.items() if "packets transmitted" in text}
+    assert pings == {label: 0 if label == "stolen" else 5 for label in pings}
+    assert len(pings) == 25
+    vips = " ".join(re.findall(r"local-vips=\[([^]]*)\]", told["cell"])).split()
+    assert sorted(vips) == sorted(GIVEN)
+    for leases in (told["gateway"], told["again gateway"]):
+        assert sorted(re.findall(r"^ +(\S+) +online", leases, re.M)) == sorted(GIVEN)
+    assert not [address for address in GIVEN if address in told["underlay"]]
+    assert made.count("not udp port 4500 and (net 10.0.0.0/8 or net 2001:db8::/32)") == 0

@@ -18,6 +18,7 @@ from typing import Any
 
 from vpnaas.params.intent import LinkParams, link_params
 from vpnaas.params.ipsec import CERT
+from vpnaas.peers.leases import with_addresses
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec.names import down_file
@@ -162,6 +163,7 @@ class Link:
         more: Parameters by end.
         foreign: Identity of the right end, where that is none of ours: a cell with a configuration
             written by hand, which asks for its inner addresses. "" where both are ours.
+        given: Addresses that the left end gives the right one, which asks for them.
     """
 
     name: str
@@ -169,11 +171,15 @@ class Link:
     options: Mapping[str, str]
     more: Mapping[str, Mapping[str, str]]
     foreign: str = ""
+    given: Sequence[str] = ()
 
     def params(self, end: str) -> LinkParams:
         """Return the parameters of one end."""
         given = {"link": self.name, "technology": "ipsec", "inner-address": self.inner[end]}
-        return link_params({**given, **self.options, **self.more.get(end, {})})
+        params = link_params({**given, **self.options, **self.more.get(end, {})})
+        if not params.request:
+            return params
+        return with_addresses(params, tuple(map(ipaddress.ip_interface, self.given)))
 
 
 @dataclass
@@ -211,8 +217,9 @@ class Guest:
                 self.certified[link.name] = Certified(self.folder, link.name, own, int(time.time()))
         names = {}
         same = any(link.params("left").ipsec.same_address for link in self.links)
-        conf = ipsec.daemon_conf(self.plane, same)
         for end in ENDS:
+            asks = any(link.params(end).request for link in self.links if not link.foreign)
+            conf = ipsec.daemon_conf(self.plane, same, asks)
             for link in self.links:
                 if link.foreign and end == "right":
                     self._foreign(link, keys)
@@ -347,6 +354,7 @@ class Guest:
                 identity=f"{link.name}-{other}",
                 endpoint=(ipaddress.ip_address(self.outer[other]), 4500),
                 certificate=certified.handle(other) if certified else "",
+                given=tuple(given.ip for given in theirs.given),
             )
         wanted = ipsec.Configuration(
             params=params,

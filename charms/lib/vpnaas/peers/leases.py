@@ -180,7 +180,7 @@ def resolved(
             asking[link] = Asking(params)
             continue
         try:
-            with_address = _with(params, given)
+            with_address = with_addresses(params, given)
             conflicting(with_address, links)
             links[link] = with_address
         except InputError as error:
@@ -188,7 +188,7 @@ def resolved(
     return attr.evolve(intent, links=links), asking
 
 
-def _with(params: LinkParams, given: Sequence[fields.IPInterface]) -> LinkParams:
+def with_addresses(params: LinkParams, given: Sequence[fields.IPInterface]) -> LinkParams:
     """Return the parameters with addresses from a gateway.
 
     Raises:
