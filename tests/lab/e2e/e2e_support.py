@@ -124,7 +124,8 @@ class Lab:
     def onboard(self, *packages: str) -> None:
         """Onboard packages of dist/, VNFs first; those that are in stay."""
         for package in packages:
-            kind = {"ns": NSDS, "nst": NSTS}.get(package.rpartition("_")[2], VNFDS)
+            words = package.split("_")
+            kind = NSTS if "nst" in words else NSDS if "ns" in words else VNFDS
             if package not in {row["id"] for row in self.engine.store.all(kind)}:
                 self.engine.catalogue.onboard(kind, self.dist / f"{package}.tar.gz")
 
