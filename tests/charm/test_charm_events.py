@@ -229,6 +229,21 @@ def test_stored_parameters_that_cannot_be_read_never_fail_a_hook(
         assert is_sentence(run.statuses[-1][1])
 
 
+@pytest.mark.parametrize("stored", ["{", "[]", '{"s6a": 5}', '{"s6a": "none"}', ""])
+def test_given_addresses_that_cannot_be_read_never_fail_a_hook(
+    flavour: Flavour, tmp_path: Path, stored: str
+) -> None:
+    """They count while what the gateway tells cannot be read either."""
+    juju = BareJuju(flavour.charm("mme"), tmp_path / "mme", flavour.python)
+    leader(juju)
+    link = {**INTENT["links"][0], "technology": "ipsec", "inner-address": "pool", "listen-port": 0}
+    intent = json.dumps({**INTENT, "links": [link]})
+    juju.relate("proxypeer", 1, "", {"intent": intent, "given-addresses": stored})
+    run = juju.dispatch("config-changed")
+    assert problems(run) == []
+    assert is_sentence(run.statuses[-1][1])
+
+
 def test_a_reply_to_a_relation_that_ends_is_not_waited_for(
     flavour: Flavour, tmp_path: Path
 ) -> None:

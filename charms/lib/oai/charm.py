@@ -197,7 +197,8 @@ class NfCharm(VnfCharm):
         """Return where we are reached by whom a relation that is no link leads to."""
         link = part.link_of(relation)
         if link in self.roles:
-            configured = self._intent().links.get(link)
+            # Without a link whose gateway has given no address yet.
+            configured = self._charm_state().intent.links.get(link)
             return str(configured.inner_address.ip) if configured is not None else ""
         return outcome.uu
 

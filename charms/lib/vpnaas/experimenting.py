@@ -55,7 +55,11 @@ class ExperimentingCharm(ReconcilingCharm):
         """Return the interface below each of some links, and below management as ""."""
         observed = facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
         charm_state = self._charm_state()
-        wanted = {link: charm_state.intent.links[link].underlay_interface for link in links}
+        configured = dict(
+            {link: asking.params for link, asking in charm_state.asking.items()},
+            **charm_state.intent.links,
+        )
+        wanted = {link: configured[link].underlay_interface for link in links}
         return {
             link: observed.underlay(name, charm_state.management).name
             for link, name in dict(wanted, **{"": ""}).items()
@@ -98,9 +102,10 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("start-listener")
     def _start_listener(self, params: Params) -> Dict[str, Any]:
-        configured = self._intent().links
-        links = sorted(self._chosen(params, configured))
-        addresses = [str(configured[link].inner_address.ip) for link in links]
+        links = sorted(self._chosen(params, self._intent().links))
+        # A link whose gateway has given no address yet has none to listen at.
+        known = self._charm_state().intent.links
+        addresses = [str(known[link].inner_address.ip) for link in links if link in known]
         results = self._experiment(experiments.listener(params, addresses))
         return {"addresses": addresses, "tcp-ports": experiments.listening(results)}
 

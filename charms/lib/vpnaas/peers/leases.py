@@ -173,13 +173,13 @@ def resolved(
         told = [r for r in related if r.offer is not None and r.offer.assigned]
         label = told[0].label if told else ""
         given = told[0].offer.assigned if told and told[0].offer else ()
-        if not given and any(remote.problem for remote in related) and kept.get(link):
-            given = parse_kept(kept[link])
         del links[link]
-        if not given:
-            asking[link] = Asking(params)
-            continue
         try:
+            if not given and any(remote.problem for remote in related):
+                given = parse_kept(kept.get(link, ""))
+            if not given:
+                asking[link] = Asking(params)
+                continue
             with_address = with_addresses(params, given)
             conflicting(with_address, links)
             links[link] = with_address
@@ -227,4 +227,6 @@ def show(given: Sequence[fields.IPInterface]) -> str:
 
 def parse_kept(text: str) -> Tuple[fields.IPInterface, ...]:
     """Read what `show` returned."""
-    return tuple(fields.interface_address("kept", part) for part in text.split(","))
+    where = "peer relation: given-addresses"
+    parts = fields.string(where, text).split(",") if text else []
+    return tuple(fields.interface_address(where, part) for part in parts)
