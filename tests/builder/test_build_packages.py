@@ -92,6 +92,37 @@ def test_double_is_the_same_with_twice_the_compute(documents):
         assert day_1_2(double)["id"] == f"{name}_double"
 
 
+def test_what_scales_has_a_charm_for_each_instance_and_room_for_their_addresses(documents, dist):
+    """A charm of the VNF would be deployed again for each, and be pointed at the first one."""
+    scaling = {}
+    for name, document in documents.items():
+        for flavour in document.get("vnfd", {}).get("df", ()):
+            for aspect in flavour.get("scaling-aspect", ()):
+                assert aspect["id"] == aspect["name"]
+                (delta,) = aspect["aspect-delta-details"]["deltas"]
+                (step,) = delta["vdu-delta"]
+                assert step["id"] == day_1_2(document)["id"]
+                (profile,) = flavour["vdu-profile"]
+                scaling[name] = profile["max-number-of-instances"]
+                assert aspect["max-scale-level"] == scaling[name] - 1
+    assert scaling == {"cell_vnf": 16}
+    for service in network_services(documents).values():
+        members = {p["id"]: p["vnfd-id"] for p in service["df"][0]["vnf-profile"]}
+        if not set(members.values()) & set(scaling):
+            continue
+        for params in files_of(service["id"], dist).values():
+            for link in params["vld"]:
+                fixed = {
+                    p["member-vnf-index-ref"]: ipaddress.ip_address(p["ip-address"])
+                    for p in link.get("vnfd-connection-point-ref", ())
+                }
+                if not set(fixed) <= set(members):
+                    break  # another service's parameters
+                for index, address in fixed.items():
+                    taken = {address + n for n in range(1, scaling.get(members[index], 1))}
+                    assert not taken & set(fixed.values()), (service["id"], index)
+
+
 def test_services_name_packages_connection_points_and_endpoints_that_exist(documents, tree):
     for service in network_services(documents).values():
         profiles = service["df"][0]["vnf-profile"]
@@ -108,12 +139,16 @@ def test_services_name_packages_connection_points_and_endpoints_that_exist(docum
                 assert point["constituent-base-element-id"] == profile["id"]
                 used.add(point["constituent-cpd-id"])
             assert used == points
-            (environment,) = day_1_2({"vnfd": vnfd})["execution-environment-list"]
-            ends[profile["id"]] = (environment["id"], environment["juju"]["charm"])
+            entry = day_1_2({"vnfd": vnfd})
+            (environment,) = entry["execution-environment-list"]
+            vdu = None if entry["id"] == vnfd["id"] else entry["id"]
+            ends[profile["id"]] = (environment["id"], environment["juju"]["charm"], vdu)
         for relation in service.get("ns-configuration", {}).get("relation", ()):
             for role in ("provider", "requirer"):
                 end = relation[role]
-                reference, charm = ends[end["vnf-profile-id"]]
+                reference, charm, vdu = ends[end["vnf-profile-id"]]
+                # Without it LCM looks for a charm of the VNF, and counts the relation as added.
+                assert end.get("vdu-profile-id") == vdu
                 assert end["execution-environment-ref"] == reference
                 side = {"provider": "provides", "requirer": "requires"}[role]
                 assert end["endpoint"] in charms.load(tree, charm).metadata[side]

@@ -170,7 +170,7 @@ def test_a_gateway_never_takes_two_cells_for_a_pair() -> None:
         ("gateway1", "192.168.120.1"),
         ("gateway2", "192.168.120.2"),
         ("cell1", "192.168.120.11"),
-        ("cell2", "192.168.120.12"),
+        ("cell2", "192.168.120.31"),
     ):
         role = "provider" if name.startswith("gateway") else "requirer"
         charm = juju.deploy(name, {"s1c": role}, {"ens4": f"{address}/24"})

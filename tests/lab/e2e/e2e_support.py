@@ -250,10 +250,10 @@ class Service:
         self.id = str(lab.engine.ns(name)["_id"])
         self.vim: Vim = lab.backends.vim(lab.engine.vnfs(self.id)[0]["vim-account-id"])
         record = self.record()
-        applications = {
-            vca["member-vnf-index"]: vca["application"]
-            for vca in record["_admin"]["deployed"]["VCA"]
-        }
+        deployed = record["_admin"]["deployed"]["VCA"]
+        applications = {vca["member-vnf-index"]: vca["application"] for vca in deployed}
+        self._vdus = {vca["member-vnf-index"]: vca["vdu_id"] for vca in deployed}
+        """VDU of a member's charm, None where the charm is the VNF's."""
         self.vnfs = {
             vnfr["member-vnf-index-ref"]: Vnf(
                 self,
@@ -286,7 +286,7 @@ class Service:
     def action(self, index: str, name: str, /, **params: object) -> Any:
         """Run a day-2 primitive in a worker process and wait until the charms are idle."""
         given = {key.replace("_", "-"): value for key, value in params.items()}
-        started = self.lab.engine.ns_action(self.name, name, given, index)
+        started = self.lab.engine.ns_action(self.name, name, given, index, self._vdus[index])
         op_id = started.operation["_id"]
         until = time.monotonic() + PATIENCE
         while jobs.alive(self.lab.engine.store.get(OPS, op_id)):

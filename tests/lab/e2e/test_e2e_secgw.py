@@ -297,7 +297,7 @@ def test_without_its_daemon_a_cell_sends_nothing_in_clear(secgw: Service, tmp_pa
         with captured(secgw, "backhaul", tmp_path / "down.pcap") as capture:
             assert not cell.pings(MME, tries=10)
             assert not cell.pings(SGW, tries=10)
-        clear = f"ip proto \\icmp and host 192.168.120.12 or net 10.43.0.0/16 and not {NEIGHBOURS}"
+        clear = f"ip proto \\icmp and host 192.168.120.31 or net 10.43.0.0/16 and not {NEIGHBOURS}"
         assert capture.count(clear) == 0, capture.sample(clear)
         assert secgw["cell1"].pings(MME)
     finally:
