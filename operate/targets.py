@@ -26,16 +26,20 @@ def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> l
     Raises:
         OperateError: there is no such member, it has no address, or a verb or primitive failed.
     """
-    return [
-        _target(client, name, record, port, turn_on)
-        for name in names
-        for record in _members(client, name)
-    ]
+    found = []
+    for name in names:
+        ns, _, wanted = name.partition("/")
+        service = client.document("ns-show", ns)
+        for record in _members(client, ns, service, wanted):
+            found += [
+                _target(client, ns, record, instance, port, turn_on)
+                for instance in _instances(service, record)
+            ]
+    return found
 
 
-def _members(client: Client, name: str) -> list[dict[str, Any]]:
-    ns, _, member = name.partition("/")
-    ids = client.document("ns-show", ns).get("constituent-vnfr-ref") or []
+def _members(client: Client, ns: str, service: dict[str, Any], member: str) -> list[dict[str, Any]]:
+    ids = service.get("constituent-vnfr-ref") or []
     records = [client.document("vnf-show", str(id)) for id in ids]
     if not member:
         return records
@@ -46,22 +50,42 @@ def _members(client: Client, name: str) -> list[dict[str, Any]]:
     return matching
 
 
+def _instances(service: dict[str, Any], record: dict[str, Any]) -> list[tuple[str, int] | None]:
+    """Return VDU and count index of each charm of a VNF, None for the charm of the VNF."""
+    member = record["member-vnf-index-ref"]
+    charms = (service.get("_admin") or {}).get("deployed", {}).get("VCA") or ()
+    instances = [
+        (str(charm["vdu_id"]), int(charm.get("vdu_count_index") or 0))
+        for charm in charms
+        if charm.get("member-vnf-index") == member and charm.get("vdu_id")
+    ]
+    return sorted(instances) or [None]
+
+
 def _target(
-    client: Client, name: str, record: dict[str, Any], port: int, turn_on: bool
+    client: Client,
+    ns: str,
+    record: dict[str, Any],
+    instance: tuple[str, int] | None,
+    port: int,
+    turn_on: bool,
 ) -> dict[str, Any]:
-    ns, member = name.partition("/")[0], str(record["member-vnf-index-ref"])
+    member, place = str(record["member-vnf-index-ref"]), record
+    if instance is not None:
+        place = next(v for v in record["vdur"] if (v["vdu-id-ref"], v["count-index"]) == instance)
     # OSM writes several addresses as one text.
-    address = str(record.get("ip-address") or "").split(";")[0]
+    address = str(place.get("ip-address") or "").split(";")[0]
     if not address:
         raise OperateError(f"{ns}/{member} has no management address")
     if turn_on:
-        client.action(ns, member, "configure-monitoring", {"exporter-port": port})
+        given = {"exporter-port": port}
+        client.action(ns, member, "configure-monitoring", given, instance=instance)
     host = f"[{address}]" if ":" in address else address
     labels = {
         "ns": ns,
         "vnf": member,
         "ns_id": str(record["nsr-id-ref"]),
         "vnf_member_index": member,
-        "vdu_id": str(record["vdur"][0]["vdu-id-ref"]),
+        "vdu_id": instance[0] if instance else str(record["vdur"][0]["vdu-id-ref"]),
     }
     return {"targets": [f"{host}:{port}"], "labels": labels}

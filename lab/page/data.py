@@ -79,10 +79,19 @@ class Data:
 
     def primitives(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
         """Return the day-2 primitives of a VNF, by name."""
+        _, entry = self._charm(ns, member)
+        return {each["name"]: each for each in entry.get("config-primitive") or ()}
+
+    def _charm(self, ns: str, member: str) -> tuple[str | None, Mapping[str, Any]]:
+        """Return the VDU whose charm a VNF has, None for one of its own, and its day1-2 entry."""
         svc = service(self.engine.ns(ns), self.engine.store)
         descriptor = svc.vnfds[member]["descriptor"]
-        entry = day12(descriptor, descriptor["id"]) or {}
-        return {each["name"]: each for each in entry.get("config-primitive") or ()}
+        entry = day12(descriptor, descriptor["id"])
+        if entry is not None:
+            return None, entry
+        vdus = [str(vdu["id"]) for vdu in descriptor["vdu"]]
+        entries = [(vdu, day12(descriptor, vdu)) for vdu in vdus]
+        return next(((vdu, entry) for vdu, entry in entries if entry), (None, {}))
 
     def press(self, ns: str, member: str, primitive: str, given: Mapping[str, Any]) -> Any:
         """Run a primitive to its end; return its answer, parsed where it is JSON.
@@ -90,7 +99,8 @@ class Data:
         Raises:
             NbiError: it was refused, or it failed.
         """
-        started = self.engine.ns_action(ns, primitive, given, member)
+        vdu, _ = self._charm(ns, member)
+        started = self.engine.ns_action(ns, primitive, given, member, vdu)
         op_id = started.operation["_id"]
         while (done := self.engine.operation(op_id))["operationState"] == "PROCESSING":
             time.sleep(PAUSE)

@@ -55,6 +55,8 @@ def test_a_package_is_as_the_build_makes_it(tmp_path: Path) -> None:
 
 
 def test_a_curve_that_grows_faster_than_its_cells_is_told() -> None:
-    rows = [{"cells": 1, "bringup-s": 10.0, "processor-s": 20.0},
-            {"cells": 4, "bringup-s": 39.0, "processor-s": 90.0}]  # fmt: skip
-    assert [goal.met for goal in instances.judge(rows)] == [True, False]
+    rows = [{"cells": 1, "bringup-s": 10.0, "processor-s": 20.0,
+             "rotations-processor-s": 2.0},
+            {"cells": 4, "bringup-s": 39.0, "processor-s": 90.0,
+             "rotations-processor-s": 8.0}]  # fmt: skip
+    assert [goal.met for goal in instances.judge(rows)] == [True, False, True]

@@ -35,12 +35,36 @@ class Osm(Client):
         vdur = [{"vdu-id-ref": RECORDS[id]["member-vnf-index-ref"]}]
         return {**RECORDS[id], "nsr-id-ref": "n1", "vdur": vdur}
 
-    def action(self, ns: str, vnf: str, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def action(
+        self,
+        ns: str,
+        vnf: str,
+        name: str,
+        params: Mapping[str, Any],
+        timeout: float | None = None,
+        instance: tuple[str, int] | None = None,
+    ) -> dict[str, Any]:
         pressed.append((ns, vnf, name, dict(params)))
+        told.append(instance)
         return {}
 
 
+class Scaled(Osm):
+    """A service with two instances of a cell, each with a charm of its own."""
+
+    def document(self, verb: str, id: str) -> dict[str, Any]:
+        if verb == "ns-show":
+            charms = [{"member-vnf-index": "cell1", "vdu_id": "cell", "vdu_count_index": count}
+                      for count in (1, 0)]  # fmt: skip
+            deployed = {"VCA": [{"member-vnf-index": "gateway", "vdu_id": None}, *charms]}
+            return {"constituent-vnfr-ref": ["c"], "_admin": {"deployed": deployed}}
+        vdur = [{"vdu-id-ref": "cell", "count-index": count, "ip-address": f"192.0.2.{count}"}
+                for count in (0, 1)]  # fmt: skip
+        return {"member-vnf-index-ref": "cell1", "nsr-id-ref": "n1", "vdur": vdur}
+
+
 pressed: list[tuple[str, str, str, dict[str, Any]]] = []
+told: list[tuple[str, int] | None] = []
 
 
 def test_targets_have_the_labels_of_osm() -> None:
@@ -57,6 +81,13 @@ def test_targets_have_the_labels_of_osm() -> None:
     assert pressed == [("epc", "hss", "configure-monitoring", {"exporter-port": 9000})]
     with pytest.raises(OperateError, match="epc has no VNF ue; allowed: mme, hss"):
         targets(Osm(), ["epc/ue"], 9815, turn_on=False)
+
+
+def test_each_instance_of_a_vdu_that_scales_is_a_target() -> None:
+    told.clear()
+    found = targets(Scaled(), ["secgw/cell1"], 9815, turn_on=True)
+    assert [entry["targets"] for entry in found] == [["192.0.2.0:9815"], ["192.0.2.1:9815"]]
+    assert told == [("cell", 0), ("cell", 1)]
 
 
 def sample(values: str, **more: str) -> dict[str, str]:
