@@ -13,6 +13,7 @@ from lab.descriptors.service import service, vnfrs_of
 from lab.errors import NbiError
 from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
+from lab.page.data import Data
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 
 BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"
@@ -210,6 +211,13 @@ def test_an_added_instance_has_a_charm_of_its_own_and_no_relation(world: World) 
     given = {"primitive": "touch", "primitive_params": {"file": "x"}, **words}
     assert world.start("action", **given) == "COMPLETED"
     assert world.log.entries[world.log.index("action", BOX1, "touch")][0] == "action"
+
+
+def test_the_page_offers_the_primitives_of_a_vdus_charm(world: World) -> None:
+    scalable(world)
+    world.run()
+    offered = Data(Engine(world.store.home)).primitives(world.nsr["name"], "1")
+    assert "touch" in offered
 
 
 def test_scaling_in_takes_the_last_instance_with_its_charm(world: World) -> None:
