@@ -104,7 +104,7 @@ def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:
     name = f"cells{count}"
     words = ("--ns_name", name, "--nsd_name", f"cells{count}_ns", "--vim_account", "lab")
     bench.verb("ns-create", *words, "--config_file", str(file), "--wait")
-    result = {
+    result: dict[str, Any] = {
         "cells": count,
         "load-before": load,
         "bringup-s": bench.settled(name),

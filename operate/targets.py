@@ -59,7 +59,7 @@ def _instances(service: dict[str, Any], record: dict[str, Any]) -> list[tuple[st
         for charm in charms
         if charm.get("member-vnf-index") == member and charm.get("vdu_id")
     ]
-    return sorted(instances) or [None]
+    return [*sorted(instances)] or [None]
 
 
 def _target(
