@@ -62,7 +62,7 @@ def test_the_kernel_carries_esp_and_nothing_is_fragmented(found: dict[str, Any])
     assert found["states"] == 4, "two tunnels, both ways"
     assert min(found["carried"]) > 100
     frames, packets, loss, _ = found["ipsec"]["1514"]
-    assert frames == packets > 100
+    assert frames == packets > 10
     assert loss < 0.01
 
 

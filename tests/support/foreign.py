@@ -145,7 +145,7 @@ class Site(Guest):
             preshared="psk" if psk else "",
         )
         chain = ipsec.Chain(
-            "own", certificates.own_file(LINK), certificates.trust_file(LINK), strict=False
+            "own", certificates.own_file(LINK), certificates.trust_file(LINK), "relaxed"
         )
         wanted = ipsec.Configuration(
             params=params,
