@@ -141,7 +141,7 @@ def about(ends: Mapping[str, Run], technology: str, kernel: bool) -> dict[str, s
         if not kernel:
             version = near("sh", "-c", "wireguard-go --version | head -n 1").strip()
         return {"version": version, "cipher": "ChaCha20-Poly1305"}
-    daemon = "strongSwan " + near("swanctl", "--version").split()[1]
+    daemon = "strongSwan " + near("dpkg-query", "-W", "-f", "${Version}", "charon-systemd")
     # "ESP:AES_GCM_16-256" or "ESP in UDP:…" of each child.
     ciphers = set(re.findall(r"INSTALLED, .*?, ESP[^:]*:([^/\s]+)", near("swanctl", "--list-sas")))
     return {
