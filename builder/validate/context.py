@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,14 @@ class Catalog:
         nsds: NSD bodies by id, likewise.
         nsts: NST bodies by id, likewise.
         packages: Packages by VNFD id, where their charms can be looked into.
+        folders: Unpacked packages by VNFD id, each read when a rule first asks for it.
     """
 
     vnfds: dict[str, Document] = field(default_factory=dict)
     nsds: dict[str, Document] = field(default_factory=dict)
     packages: dict[str, Package] = field(default_factory=dict)
     nsts: dict[str, Document] = field(default_factory=dict)
+    folders: dict[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Bring the input into the form that rules expect."""
@@ -66,6 +69,15 @@ class Catalog:
             except PackageError:
                 continue
         return catalog
+
+    def package(self, vnfd_id: str) -> Package | None:
+        """Return the package of a VNFD, None if its charms cannot be looked into."""
+        folder = self.folders.pop(vnfd_id, None)
+        if folder is not None:
+            # One that cannot be read was accepted when it was onboarded.
+            with suppress(PackageError):
+                self.packages[vnfd_id] = read(folder)
+        return self.packages.get(vnfd_id)
 
     def add(self, package: Package) -> None:
         """Add a package that was read; one without a usable descriptor is left out."""

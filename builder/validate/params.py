@@ -391,7 +391,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
                     f"primitive {primitive} of {index} needs it; allowed: with {name!r}",
                     not_supplied(name, str(vnfd["id"]), primitive),
                 )
-        package = request.catalog.packages.get(str(vnfd.get("id")))
+        package = request.catalog.package(str(vnfd.get("id")))
         for vdu_id, text in (files_of(package, vnfd) if package else {}).items():
             for name in sorted(variables(text) - of_vdu.get(vdu_id, of_vnf)):
                 sentence = f"cloud-init of {index}, vdu {vdu_id}, needs it; allowed: with {name!r}"

@@ -165,7 +165,7 @@ def values(request: Request) -> Iterator[Problem]:
         )
     }
     for index, vnfd in request.vnfds.items():
-        package = request.catalog.packages.get(str(vnfd.get("id")))
+        package = request.catalog.package(str(vnfd.get("id")))
         if not vnfd or package is None or index not in given:
             continue
         at, entry = given[index]

@@ -129,7 +129,7 @@ def _in_service(
         return None  # another rule reports this
     entries = {entry["id"]: entry for _, entry in day12_of("", vnfd["df"][0])}
     name = yield from _environment(ctx, side, entries.get(side.vdu or vnfd_id), vnfd_id)
-    package = ctx.catalog.packages.get(vnfd_id)
+    package = ctx.catalog.package(vnfd_id)
     return Found(charm_of(package, name) if package and name else None) if name else None
 
 

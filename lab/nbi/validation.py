@@ -26,15 +26,9 @@ def package(
 
     The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
     """
-    from builder.validate import Catalog, PackageError, read, validate_package
+    from builder.validate import Catalog, validate_package
 
-    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds))
-    for vnfd_id, folder in folders.items():
-        try:
-            catalog.packages[vnfd_id] = read(folder)
-        except PackageError:
-            # Its charms cannot be looked into; it was accepted when it was onboarded.
-            continue
+    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), folders=dict(folders))
     return validate_package(path, catalog)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 import yaml
-from validate_support import GOOD, PARAMS, catalog, ns, nst, vnf
+from validate_support import GOOD, PARAMS, VNFD, catalog, ns, nst, vnf
 
-from builder.validate import validate_package, validate_params
+from builder.validate import Catalog, validate_package, validate_params
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -127,3 +127,15 @@ def test_cloud_init_that_osm_leaves_alone(text, tmp_path):
     made = vnf()
     made.files["cloud_init/init.yaml"].text = text
     assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+
+
+def test_of_onboarded_packages_only_those_a_service_names_are_read(tmp_path):
+    package, nowhere = vnf().tar(tmp_path / "vnf.tar.gz"), tmp_path / "other"
+    folders = {"gate_vnf": package, "other_vnf": nowhere}
+    known = Catalog(vnfds={"gate_vnf": VNFD["vnfd"]}, folders=folders)
+    service = ns()
+    service.put("ns-configuration/relation/0/provider/endpoint", "nowhere")
+    found = validate_package(service.tar(tmp_path / "ns.tar.gz"), known)
+    assert [(p.code, "'nowhere'" in p.sentence) for p in found] == [("relation-endpoint", True)]
+    assert known.folders == {"other_vnf": nowhere}
+    assert known.package("other_vnf") is None
