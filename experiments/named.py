@@ -14,6 +14,7 @@ import click
 
 from experiments.model import Cell
 from experiments.profiles import Profile
+from experiments.progress import ticking
 from experiments.testbed import Addresses, Link, Slice, Testbed
 from operate.nbi import Document
 from operate.osm import SERVICES, SLICES
@@ -39,13 +40,14 @@ def adopt(bed: Testbed, name: str) -> None:
             raise click.ClickException(f"OSM has no slice and no service {name}")
         ids = [service["_id"]]
     taken = 0
-    for id in ids:
-        record = bed.osm.service(id)
-        title = name if len(ids) == 1 else str(record["name"])
-        made = _read(bed, title, record)
-        if made.links:
-            bed.slices[title] = made
-            taken += 1
+    with ticking(bed.console, lambda: f"asking the VNFs of {name}"):
+        for id in ids:
+            record = bed.osm.service(id)
+            title = name if len(ids) == 1 else str(record["name"])
+            made = _read(bed, title, record)
+            if made.links:
+                bed.slices[title] = made
+                taken += 1
     if not taken:
         raise click.ClickException(f"{name}: none of its links has two ends")
 

@@ -8,15 +8,16 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import pytest
 from rich.console import Console
 from support.waiting import wait_until
 
-from experiments import testbed
+from experiments import named, testbed
 from experiments.progress import PERIOD, ticking
 from experiments.testbed import Testbed
 from operate.nbi import Nbi
-from operate.osm import Osm
+from operate.osm import SERVICES, Osm
 
 
 def test_lines_come_while_the_block_runs_and_stop_with_it() -> None:
@@ -70,3 +71,22 @@ def test_a_slow_upload_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(osm, "onboard", slow)
     bed = Testbed(osm, tmp_path, Console(file=out))
     bed.prepare([tmp_path / f"{name}.tar.gz" for name in ("hss_vnf", "epc_ns")])
+
+
+def test_asking_the_vnfs_of_a_slice_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    osm = Osm(Nbi("https://127.0.0.1:9"))
+
+    def slow(key: str) -> None:
+        wait_until(lambda: "asking the VNFs of mine" in out.getvalue(), out.getvalue)
+        raise click.ClickException(key)
+
+    monkeypatch.setattr(named, "ticking", functools.partial(ticking, period=0.02))
+    monkeypatch.setattr(
+        osm.nbi, "find", lambda place, **_: {"_id": "x"} if place == SERVICES else None
+    )
+    monkeypatch.setattr(osm, "service", slow)
+    with pytest.raises(click.ClickException, match="x"):
+        named.adopt(Testbed(osm, tmp_path, Console(file=out)), "mine")
