@@ -260,7 +260,8 @@ class Pair(Block):
             "esp_proposals": [ESP],
             "start_action": "start",
             "dpd_action": "restart",
-            "close_action": "start",
+            # A gateway that calls ends what is left of earlier tunnels: no reason to call it too.
+            "close_action": "none" if address == SHARED else "start",
         }
         connection = {
             "version": "2",

@@ -319,7 +319,6 @@ FIELD_CELL = f"""connections {{
         esp_proposals = aes256gcm16-curve25519
         start_action = start
         dpd_action = restart
-        close_action = start
       }}
     }}
   }}
