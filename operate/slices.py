@@ -27,6 +27,7 @@ def ends_of(client: Client, nsi: Mapping[str, Any]) -> list[Pair]:
     """Return the pairs of ends that the links of a slice have between its services.
 
     A link has the name of its netslice-vld; its ends are the VNFs that have an interface there.
+    Where a VNF has no such link, as on a data network, there is nothing to join.
     """
     template = nsi["network-slice-template"]
     services = {e["nss-id"]: str(e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]}
@@ -40,8 +41,14 @@ def ends_of(client: Client, nsi: Mapping[str, Any]) -> list[Pair]:
             for p in points
         ]
         for one, other in itertools.combinations(sides, 2):
-            pairs += itertools.product(one, other)
+            if one and other and all(_is_secured(client, end) for end in (*one, *other)):
+                pairs += itertools.product(one, other)
     return pairs
+
+
+def _is_secured(client: Client, end: End) -> bool:
+    status = client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
+    return end.link in status
 
 
 def _on(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:

@@ -20,6 +20,8 @@ NSI = {
         "netslice-vld": [
             {"id": "sbi", "nss-connection-point-ref": POINTS},
             {"id": "mgmt", "mgmt-network": True, "nss-connection-point-ref": POINTS},
+            # A data network: its VNFs have no link of that name.
+            {"id": "n6", "nss-connection-point-ref": POINTS},
         ]
     },
     "_admin": {
