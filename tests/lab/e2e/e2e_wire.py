@@ -64,6 +64,11 @@ def ipsec_only() -> str:
     return "((udp src port 4500 and udp dst port 4500) or ip proto 50 or ip6 proto 50)"
 
 
+def esp() -> str:
+    """Return the filter for ESP over IPv4, in UDP or not: IKE has four zero bytes in UDP."""
+    return "(ip proto 50 or (udp port 4500 and udp[8:4] != 0))"
+
+
 #: Address resolution: ARP, and for IPv6 the neighbour discovery of RFC 4861.
 NEIGHBOURS = "(arp or icmp6)"
 

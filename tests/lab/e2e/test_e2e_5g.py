@@ -24,7 +24,7 @@ from e2e_support import (
     wait,
 )
 from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, K
-from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from e2e_wire import NEIGHBOURS, Capture, captured, esp, ipsec_only, wireguard_only
 from vpnaas.base.links import REFERENCE_POINTS
 
 from operate.client import Client
@@ -51,18 +51,26 @@ def ready(vnf: Vnf) -> bool:
 
 
 core = own_service(CORE_5G, "5g", "5gc_ue_ns", "5gc_ue")
+ipsec_core = own_service(CORE_5G, "5g-ipsec", "5gc_ue_ns", "5gc_ue_ipsec")
+by_technology = pytest.mark.parametrize("made", ["core", "ipsec_core"])
 
 
-def test_every_network_function_is_ready_after_ns_create(core: Service) -> None:
+@by_technology
+def test_every_network_function_is_ready_after_ns_create(
+    made: str, request: pytest.FixtureRequest
+) -> None:
+    core = request.getfixturevalue(made)
     shown = core.record()["lab"]["charms"]
     for name in MEMBERS:
         wait(lambda name=name: ready(core[name]), f"{name} is ready", LONG)
         assert shown[core[name].application]["status"] == "active"
 
 
+@by_technology
 def test_a_session_passes_all_tunnels_and_nothing_is_in_clear(
-    core: Service, tmp_path: Path
+    made: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    core = request.getfixturevalue(made)
     captures: dict[str, Capture] = {}
     with ExitStack() as stack:
         for link in LINKS:
@@ -73,8 +81,11 @@ def test_a_session_passes_all_tunnels_and_nothing_is_in_clear(
         assert pings(core["ue"]) == 3
     for link in LINKS:
         port = REFERENCE_POINTS[link].listen_port
-        assert captures[link].count(wireguard_only(port)) > 1, link
-        other = f"not {NEIGHBOURS} and not {wireguard_only(port)}"
+        packets, allowed = wireguard_only(port), wireguard_only(port)
+        if made == "ipsec_core":
+            packets, allowed = esp(), ipsec_only()
+        assert captures[link].count(packets) > 1, link
+        other = f"not {NEIGHBOURS} and not {allowed}"
         assert captures[link].count(other) == 0, f"{link}: {captures[link].sample(other)}"
         assert not captures[link].holds(MARKER)
 
