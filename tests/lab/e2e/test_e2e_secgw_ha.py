@@ -424,12 +424,12 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
         # Where nobody knows the cell's address, it finds out by itself.
         for gateway in gateways:
             gateway.action("add-peer", **peer)
-        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell reaches the core again", 90)
+        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell reaches the core again", 240)
         gap = longest_gap(cell, ha, kill)
         print(f"one address, the cell finds out by DPD: {gap:.1f} s")
         assert 2 < gap < 150
         whole(ha)
-        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell follows by itself", 90)
+        ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell follows by itself", 240)
         assert files(ha["cell1"]) == before
         for gateway in gateways:
             gateway.action("delete-peer", link="s1c", name="field-cell")

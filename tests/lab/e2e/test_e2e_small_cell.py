@@ -165,7 +165,7 @@ def test_d_the_one_inner_address_is_the_outer_one(cell: Service, tmp_path: Path)
     cell.wait(lambda: lte.pings(MME), "the tunnel is back")
 
 
-@topology("pool")
+@topology("small_cell_pool")
 def test_f_the_gateway_hands_out_two_addresses_that_stay(cell: Service, tmp_path: Path) -> None:
     gateway, nr, core = cell["gateway"], cell["nr"], cell["core"]
 
@@ -215,7 +215,7 @@ def test_f_the_gateway_hands_out_two_addresses_that_stay(cell: Service, tmp_path
         "underlay_interface": "ens4",
         "accept_prefixes": "10.43.1.0/24,10.43.2.0/24",
     }
-    with pytest.raises(ActionError, match="ipv6 is unknown; allowed: ipv4"):
+    with pytest.raises(ActionError, match="'ipv6' is unknown; allowed: ipv4"):
         nr.action("configure", **configured, inner_address="pool:ipv6")
     with pytest.raises(ActionError, match="the peers of nr connect to this VNF"):
         gateway.action("configure", **configured, inner_address="pool")
