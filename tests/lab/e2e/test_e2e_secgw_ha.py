@@ -324,6 +324,9 @@ FIELD_CELL = f"""connections {{
   }}
 }}
 """
+FIELD_CELL_ALONE = FIELD_CELL.replace(
+    "dpd_action = restart", "dpd_action = restart\n        close_action = start"
+)
 """What docs/how-to/security-gateway.md tells who sets up a cell that knows one address."""
 
 
@@ -421,7 +424,9 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
         assert gap < BY_ITSELF
         gateways[0].action("switch-over", activity="resume")
         whole(ha)
-        # Where nobody knows the cell's address, it finds out by itself.
+        # Where nobody knows its address, the cell finds out, and calls when it is closed.
+        cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=FIELD_CELL_ALONE)
+        cell.out("swanctl", "--load-all")
         for gateway in gateways:
             gateway.action("add-peer", **peer)
         ha.wait(lambda: cell.pings(MME, "-I", "10.44.9.1"), "the cell reaches the core again", 240)
