@@ -244,10 +244,10 @@ class Streams:
         self._stop, self._end = threading.Event(), threading.Event()
         self._ready = threading.Barrier(3)
         self._threads = [
-            threading.Thread(target=self._take, args=("gw", [GATEWAY], "up")),
-            threading.Thread(target=self._take, args=("field", self._inner(), "down")),
-            threading.Thread(target=self._give, args=("field", "up")),
-            threading.Thread(target=self._give, args=("gw", "down")),
+            threading.Thread(target=self._receive, args=("gw", [GATEWAY], "up")),
+            threading.Thread(target=self._receive, args=("field", self._inner(), "down")),
+            threading.Thread(target=self._send, args=("field", "up")),
+            threading.Thread(target=self._send, args=("gw", "down")),
         ]
 
     def _inner(self) -> list[str]:
@@ -271,47 +271,47 @@ class Streams:
         for thread in self._threads[:2]:
             thread.join()
 
-    def _take(self, name: str, addresses: Sequence[str], way: str) -> None:
+    def _receive(self, name: str, addresses: Sequence[str], way: str) -> None:
         enter(self.field.spaces.prefix + name)
         sockets = []
         for address in addresses:
-            taking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             # SO_RCVBUFFORCE: what is lost is not to be lost here.
-            taking.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
-            taking.bind((address, STREAM))
-            sockets.append(taking)
+            receiver.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
+            receiver.bind((address, STREAM))
+            sockets.append(receiver)
         self._ready.wait(60)
         while not self._end.is_set():
-            for taking in select.select(sockets, [], [], 0.2)[0]:
-                data = taking.recv(2048)
+            for receiver in select.select(sockets, [], [], 0.2)[0]:
+                data = receiver.recv(2048)
                 number, peer, sent = NUMBERED.unpack(data[: NUMBERED.size])
                 self.seen[way].append((number, peer, time.monotonic() - sent))
-        for taking in sockets:
-            taking.close()
+        for receiver in sockets:
+            receiver.close()
 
-    def _give(self, name: str, way: str) -> None:
+    def _send(self, name: str, way: str) -> None:
         enter(self.field.spaces.prefix + name)
         # Several peers share the field's namespace: the source address tells the tunnel.
         sockets = {}
         for peer, inner in zip(self.sample, self._inner(), strict=True):
-            giving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            giving.bind((inner if way == "up" else GATEWAY, 0))
-            giving.connect((GATEWAY if way == "up" else inner, STREAM))
-            sockets[peer] = giving
+            sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sender.bind((inner if way == "up" else GATEWAY, 0))
+            sender.connect((GATEWAY if way == "up" else inner, STREAM))
+            sockets[peer] = sender
         began, number = time.monotonic(), 0
         while not self._stop.is_set():
             pause = began + number / self.rate - time.monotonic()
             if pause > 0:
                 time.sleep(pause)
-            for peer, giving in sockets.items():
+            for peer, sender in sockets.items():
                 head = NUMBERED.pack(number, peer, time.monotonic())
-                giving.send(head + b"\0" * (SIZE - len(head)))
+                sender.send(head + b"\0" * (SIZE - len(head)))
             number += 1
             self.sent[way] = number
-        for giving in sockets.values():
-            giving.close()
+        for sender in sockets.values():
+            sender.close()
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Return what was sent, lost, doubled, out of order and late, both ways together."""
         sent = sum(self.sent.values()) * len(self.sample)
         seen = {(way, n, peer) for way, rows in self.seen.items() for n, peer, _ in rows}
@@ -336,10 +336,10 @@ def _nudge(field: Field) -> None:
     """Let each peer send one packet, as the probe of its charm does."""
     enter(field.spaces.prefix + "field")
     for inner in field.inner:
-        giving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        giving.bind((inner, 0))
-        giving.sendto(b"", (GATEWAY, 9))
-        giving.close()
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sender.bind((inner, 0))
+        sender.sendto(b"", (GATEWAY, 9))
+        sender.close()
 
 
 def _in_thread(work: Any, *args: Any) -> None:
@@ -431,7 +431,7 @@ def measure(count: int, sample: int, rate: float, percent: int) -> dict[str, Any
             "switch-s": switched - staged,
             "all-s": ended - began,
             "let-in": field.let_in(),
-            **streams.told(),
+            **streams.summary(),
         }
 
 

@@ -216,10 +216,10 @@ class Pair(Block):
             return claim
         home = self.folder / name
         names = [f"s1_man-{n}_0_0" for n in range(self.count - self.shared, self.count)]
-        (home / "ipsec.recall").write_text(json.dumps(dict.fromkeys(names, True)))
+        (home / "ipsec.shared").write_text(json.dumps(dict.fromkeys(names, True)))
         text = source("ipsec.py")
         for path, here in (
-            ("/etc/osm-vpnaas/*/ipsec.recall", str(home / "ipsec.recall")),
+            ("/etc/osm-vpnaas/*/ipsec.shared", str(home / "ipsec.shared")),
             ("/var/run/charon.vici", str(self.daemons[name].socket)),
             ('["swanctl"] + list(words)', f'["swanctl"] + list(words) + ["--uri", "{uri}"]'),
         ):
@@ -227,7 +227,9 @@ class Pair(Block):
             text = text.replace(path, here)
         (home / "ipsec").write_text(text, encoding="utf-8")
         script = home / "claim"
-        script.write_text(f"#!/bin/sh\n{sys.executable} {home}/ipsec recall &\n{' '.join(claim)}\n")
+        script.write_text(
+            f"#!/bin/sh\n{sys.executable} {home}/ipsec initiate-shared &\n{' '.join(claim)}\n"
+        )
         script.chmod(0o755)
         return (str(script),)
 

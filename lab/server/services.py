@@ -37,6 +37,12 @@ def _checked(call: Call, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {key: body[key] for key in body if key not in ("lcmOperationType", "nsInstanceId")}
 
 
+def _of_service(resources: Resources, call: Call, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked body of a request for an operation on a service that there is."""
+    resources.get(NSRS, call.key)
+    return _checked(call, schema)
+
+
 def services(resources: Resources, call: Call) -> Answer:
     """List network services."""
     resources.engine.reap()
@@ -98,8 +104,7 @@ def _config_and_keys(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def instantiate(resources: Resources, call: Call) -> Answer:
     """Instantiate a service that was recorded (SOL005, clause 6.4.4)."""
-    resources.get(NSRS, call.key)
-    body = _checked(call, schemas.NS_INSTANTIATE)
+    body = _of_service(resources, call, schemas.NS_INSTANTIATE)
     known_vim(resources, body["vimAccountId"])
     started = resources.engine.ns_instantiate(
         call.key, body["vimAccountId"], *_config_and_keys(body), body.get("timeout_ns_deploy")
@@ -122,8 +127,7 @@ def _accepted(started: Started, key: str = "id") -> Answer:
 
 def action(resources: Resources, call: Call) -> Answer:
     """Run a day-2 primitive."""
-    resources.get(NSRS, call.key)
-    body = _checked(call, schemas.NS_ACTION)
+    body = _of_service(resources, call, schemas.NS_ACTION)
     if "kdu_name" in body:
         text = f"Invalid parameter kdu_name='{body['kdu_name']}' not present at vnfd:kdu:name"
         raise NbiError(text)
@@ -141,16 +145,14 @@ def action(resources: Resources, call: Call) -> Answer:
 
 def heal(resources: Resources, call: Call) -> Answer:
     """Recreate VDUs of a service."""
-    resources.get(NSRS, call.key)
-    body = _checked(call, schemas.NS_HEAL)
+    body = _of_service(resources, call, schemas.NS_HEAL)
     started = resources.engine.ns_heal(call.key, body["healVnfData"], body.get("timeout_ns_heal"))
     return _accepted(started)
 
 
 def scale(resources: Resources, call: Call) -> Answer:
     """Scale a VNF of a service."""
-    resources.get(NSRS, call.key)
-    body = _checked(call, schemas.NS_SCALE)
+    body = _of_service(resources, call, schemas.NS_SCALE)
     data = body["scaleVnfData"]
     step = data["scaleByStepData"]
     started = resources.engine.vnf_scale(
@@ -165,8 +167,7 @@ def scale(resources: Resources, call: Call) -> Answer:
 
 def update(resources: Resources, call: Call) -> Answer:
     """Update a service."""
-    resources.get(NSRS, call.key)
-    body = _checked(call, schemas.NS_UPDATE)
+    body = _of_service(resources, call, schemas.NS_UPDATE)
     started = resources.engine.ns_update(
         call.key, body["updateType"], body, body.get("timeout_ns_update")
     )
@@ -175,16 +176,14 @@ def update(resources: Resources, call: Call) -> Answer:
 
 def migrate(resources: Resources, call: Call) -> Answer:
     """Migrate VDUs of a VNF; the operation fails, as a VIM of the lab is one host."""
-    resources.get(NSRS, call.key)
-    body = _checked(call, schemas.NS_MIGRATE)
+    body = _of_service(resources, call, schemas.NS_MIGRATE)
     started = resources.engine.ns_migrate(call.key, body)
     return _accepted(started)
 
 
 def terminate(resources: Resources, call: Call) -> Answer:
     """Terminate a service; with ``autoremove`` its records are deleted too."""
-    resources.get(NSRS, call.key)
-    body = _checked(call, schemas.NS_TERMINATE)
+    body = _of_service(resources, call, schemas.NS_TERMINATE)
     if resources.engine.only_recorded(resources.engine.ns(call.key)):
         text = f"ns_instance '{call.key}' cannot be 'terminate' because it is not instantiated"
         raise NbiError(text, HTTPStatus.CONFLICT)

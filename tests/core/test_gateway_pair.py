@@ -112,9 +112,9 @@ def test_manual_peers_know_the_shared_address_and_identity_only() -> None:
     )
     assert manual == ("192.168.120.254", "gw.secgw.example")
     assert related[0] == "192.168.120.1"
-    recall = json.loads(first.vdu.files["/etc/osm-vpnaas/s1c/ipsec.recall"])
-    assert [name.startswith("s1c_man-field_") for name in recall] == [True]
-    assert list(recall.values()) == [True]
+    shared = json.loads(first.vdu.files["/etc/osm-vpnaas/s1c/ipsec.shared"])
+    assert [name.startswith("s1c_man-field_") for name in shared] == [True]
+    assert list(shared.values()) == [True]
     # It is called when the address moves here, and by nobody else.
     assert "man-field" not in first.vdu.files["/etc/osm-vpnaas/s1c/ipsec.keep"]
     assert first.reconcile() == 1

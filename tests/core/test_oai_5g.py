@@ -411,7 +411,7 @@ def test_a_function_is_told_the_interface_that_has_its_address(
     kind: str, technology: str, carries: str, has: str
 ) -> None:
     given = {"link": "n4", "inner-address": "172.16.22.20/24", "technology": technology}
-    assert plan.home(kind, LinkPlan(link_params(given), interface=carries)) == has
+    assert plan.address_interface(kind, LinkPlan(link_params(given), interface=carries)) == has
 
 
 def test_slices_that_the_wifi_ue_cannot_write_are_refused() -> None:

@@ -44,7 +44,7 @@ def test_without_a_call_peers_find_out_by_themselves(tmp_path: Path) -> None:
     """The test above can fail; and a peer whose address nobody knows gets the standby, too."""
     with Pair(tmp_path, 2, dpd=2, claim=3600, shared=1) as pair:
         for name in "ab":
-            (pair.folder / name / "ipsec.recall").write_text("{}")
+            (pair.folder / name / "ipsec.shared").write_text("{}")
         pair.call_shared()
         scenarios.settle(pair)
         told = pair.probe(90, (1, lambda: pair.lose("a")), until=lambda: pair.active() == "b")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from vpnaas.base.errors import VpnaasError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
-from vpnaas.peers.offer import Remote, asking, declined, encode
+from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.status import statuses
 from vpnaas.tunnels.technology import CharmState
@@ -82,7 +82,7 @@ class Charm:
         except VpnaasError as error:
             self.error = str(error)
             return self.vdu.round_trips - before
-        self.addresses = {p.link: leases.show(p.given) for p in intent.links.values() if p.given}
+        self.addresses = {p.link: show_assigned(p.given) for p in intent.links.values() if p.given}
         for relation in self.juju.relations:
             if self.name not in relation.ends:
                 continue

@@ -125,7 +125,9 @@ class NfCharm(VnfCharm):
                 continue
             parts[link] = self._parts(link, decided, problems)
             peers = [p.address for _, p in parts[link] if part.expected(self.kind, link, p)]
-            ends[link] = End(plan.home(self.kind, decided), address, tuple(a for a in peers if a))
+            ends[link] = End(
+                plan.address_interface(self.kind, decided), address, tuple(a for a in peers if a)
+            )
         for name in self.more_relations():
             if part.link_of(name) not in self.roles:
                 parts[name] = tuple(peer_part for _, peer_part in self._peer_parts(name, problems))

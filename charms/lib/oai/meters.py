@@ -5,6 +5,7 @@ from typing import Any, Dict, Mapping
 
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
+from vpnaas.base.links import reference_point
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
@@ -26,7 +27,7 @@ def answer(link: str, results: Results) -> Dict[str, Any]:
     Raises:
         VpnaasError: It did not run, or no UE registered meanwhile.
     """
-    title = link.upper() if link == "n2" else "S6a"
+    title = reference_point(link).title
     if results.failed is not None:
         raise VpnaasError("measurement of {} failed: {}".format(title, results.failed))
     try:

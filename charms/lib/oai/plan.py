@@ -226,7 +226,7 @@ def unfit(kind: str, link: str, technology: str, address: fields.IPInterface) ->
     return ""
 
 
-def home(kind: str, link: LinkPlan) -> str:
+def address_interface(kind: str, link: LinkPlan) -> str:
     """Return the interface that has the inner address of a link.
 
     With IPsec packets may come in by another one: the underlay, or charon's own. In clear the

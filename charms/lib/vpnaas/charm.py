@@ -13,7 +13,7 @@ from vpnaas.experimenting import ExperimentingCharm
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.intent import STORE, Intent, ManualPeer, manual_peer
+from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
@@ -165,7 +165,7 @@ class VnfCharm(ExperimentingCharm):
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
         told = dict({key: view[key] for key in keys if key in view}, added=peer.name)
         state = outcome.plans[peer.link].state
-        agreed = state.agreed.get("man-" + peer.name) if state else None
+        agreed = state.agreed.get(peer.peer_name) if state else None
         wrapped = agreed.wrapped if agreed else ""
         return dict(told, **{"wrapped-preshared-key": wrapped}) if wrapped else told
 
@@ -181,7 +181,7 @@ class VnfCharm(ExperimentingCharm):
                 "one that add-peer was given with public-key {}".format(STORE),
             )
         reference = SecretReference.parse(params, where)
-        file = preshared.preshared_file(link, "man-" + name)
+        file = preshared.preshared_file(link, MANUAL + name)
         with self._vdu() as vdu:
             step = secret_store.fetch("psk", reference, preshared.FETCHED, file, text=True)
             results = vdu.execute([step]).check()
@@ -341,7 +341,7 @@ def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
     def refusals(outcome: Outcome) -> Sequence[str]:
         plan = outcome.plans[peer.link]
         for p in plan.peers:
-            if p.name == "man-" + peer.name and p.prefixes == peer.allowed_prefixes:
+            if p.name == peer.peer_name and p.prefixes == peer.allowed_prefixes:
                 if p.public_key == peer.public_key:
                     return ()
         told = plan.problems + (() if peer.stored else plan.waiting)
@@ -364,5 +364,5 @@ def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:
         "next-public-key": plan.state.next_public_key,
         "reason": "; ".join(plan.waiting),
         # Nobody tells these; their owners must enter the new key themselves.
-        "manual-peers": [peer.label for peer in plan.peers if peer.name.startswith("man-")],
+        "manual-peers": [peer.label for peer in plan.peers if peer.is_manual],
     }

@@ -82,7 +82,7 @@ class ExperimentingCharm(ReconcilingCharm):
             if remote.offer is not None
         ]
         known += [
-            Peer("man-" + one.name, one.name, one.allowed_prefixes, "", endpoint=one.endpoint)
+            Peer(one.peer_name, one.name, one.allowed_prefixes, "", endpoint=one.endpoint)
             for one in charm_state.intent.manual(link)
         ]
         return measure.choose_peer(link, "" if wanted == "auto" else wanted, known)

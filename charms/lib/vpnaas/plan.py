@@ -249,7 +249,7 @@ def _running(charm_state: CharmState, results: Results) -> Dict[str, Tuple[Peer,
     """Return the peers of each link, without those that are gone."""
     peers = {}
     for link, params in charm_state.intent.links.items():
-        names = {"man-" + manual.name for manual in charm_state.intent.manual(link)}
+        names = {manual.peer_name for manual in charm_state.intent.manual(link)}
         for remote in charm_state.remotes.get(link, ()):
             if remote.offer is not None or remote.problem:
                 names.add(remote.peer_name)

@@ -20,7 +20,7 @@ from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import Intent
 from vpnaas.params.monitoring import effective
 from vpnaas.peers import leases
-from vpnaas.peers.offer import Remote, asking, declined, encode
+from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
@@ -269,9 +269,10 @@ class ReconcilingCharm:
                 self.environment.tell(link, id, declined())
         for link, each in sorted(charm_state.asking.items()):
             for id in self.environment.relation_ids(link) if not each.refused else ():
-                told = asking(each.params.technology, each.params.request)
-                self.environment.tell(link, id, told)
-        given = {p.link: leases.show(p.given) for p in charm_state.intent.links.values() if p.given}
+                request = asking(each.params.technology, each.params.request)
+                self.environment.tell(link, id, request)
+        links = charm_state.intent.links.values()
+        given = {params.link: show_assigned(params.given) for params in links if params.given}
         if given != self._addresses():
             self.environment.store(ADDRESSES_KEY, json.dumps(given, sort_keys=True))
         for link, plan in plans.items():
@@ -286,7 +287,7 @@ class ReconcilingCharm:
         return Intent.from_json(self.environment.stored(INTENT_KEY))
 
     def _addresses(self) -> Mapping[str, str]:
-        """Return what gateways gave our links last, by link, as `leases.show` has it."""
+        """Return what gateways gave our links last, by link, as `show_assigned` has it."""
         text = self.environment.stored(ADDRESSES_KEY)
         return fields.json_object("peer relation: " + ADDRESSES_KEY, text) if text else {}
 

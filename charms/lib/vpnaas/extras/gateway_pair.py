@@ -189,12 +189,10 @@ class PairOutcome(Extra):
 
     def summary(self) -> str:
         """Return the words for the unit status."""
-        lost = "{}, {} % lost to peers".format(
-            self.state, self.details.get("measured-loss-percent")
-        )
-        return "pair: {}".format(
-            self.problem or (lost if self.details.get("degraded") else self.state)
-        )
+        state = self.state
+        if self.details.get("degraded"):
+            state += ", {} % lost to peers".format(self.details["measured-loss-percent"])
+        return "pair: {}".format(self.problem or state)
 
     def shown(self) -> Dict[str, Any]:
         """Return what `show-status` adds."""
@@ -286,7 +284,7 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
         peer
         for plan in secured.values()
         for peer in plan.peers
-        if not (params.shared and peer.name.startswith("man-"))
+        if not (params.shared and peer.is_manual)
     ]
     return Standby(
         role=params.role,

@@ -6,9 +6,8 @@ that becomes active rekeys its CHILD_SAs, so that they are the newest at all pee
 share no key and no sequence number, so no packet can be accepted twice; see ADR 0030.
 
 The priority of a gateway is the share of its tunnels that are up, less if the paths to its peers
-lose too many packets. A gateway that lost its tunnels,
-or whose daemon died, gives up the active role at once. A gateway that came back takes over only
-when its peers are back.
+lose too many packets. A gateway that lost its tunnels, or whose daemon died, gives up the active
+role at once. A gateway that came back takes over only when its peers are back.
 """
 
 from typing import Optional, Tuple

@@ -28,6 +28,8 @@ OFF = "none"
 UNASSIGNED = fields.interface_address("intent", "192.0.2.1/32")
 """In place of an inner address that the gateway has not given yet; kept for examples (RFC 5737)."""
 DOCUMENT_VERSION = 1
+MANUAL = "man-"
+"""How the names of manual peers begin among all peers of a link."""
 CERTIFICATE = "certificate"
 """In place of the public key of a manual peer: a certificate proves it."""
 STORE = "store"
@@ -151,6 +153,11 @@ class ManualPeer:
     identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)
     stored: bool = False
     expires: int = 0
+
+    @property
+    def peer_name(self) -> str:
+        """Return its name among all peers of the link."""
+        return MANUAL + self.name
 
     @property
     def asks(self) -> bool:

@@ -272,7 +272,7 @@ def _grant(
 
 
 def _manual(context: Context, manual: ManualPeer) -> _Request:
-    name = "man-" + manual.name
+    name = manual.peer_name
     try:
         proof = (context.proofs or {}).get(name, Proof())
         if manual.stored and context.params.ipsec.credentials != PSK:
@@ -410,7 +410,7 @@ def _from_manual(manual: ManualPeer, technology: str, proof: Proof) -> Peer:
     if not proof.certificate and not manual.stored:
         key_form(technology)("{}: its key".format(manual.name), manual.public_key)
     return Peer(
-        name="man-" + manual.name,
+        name=manual.peer_name,
         label=manual.name,
         prefixes=manual.allowed_prefixes,
         technology=technology,

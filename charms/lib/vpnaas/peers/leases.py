@@ -17,11 +17,12 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import Intent, LinkParams, conflicting
-from vpnaas.peers.offer import Remote
+from vpnaas.peers.offer import Remote, assigned
 
 Addresses = Tuple[fields.IPAddress, ...]
 MOST = 1 << 20
 """Addresses of a pool that are looked at."""
+_KEPT = "peer relation: given-addresses"
 
 
 @attr.frozen
@@ -153,14 +154,14 @@ def resolved(
         intent: What the operator asks for.
         roles: "provider" or "requirer" by link.
         remotes: Related applications by link.
-        kept: What the links were given last, as `show` has it.
+        kept: What the links were given last, as `offer.show_assigned` has it.
     """
     links = dict(intent.links)
     asking: Dict[str, Asking] = {}
     for link, params in sorted(intent.links.items()):
         if not params.request:
             continue
-        related = sorted(remotes.get(link, ()), key=lambda remote: remote.relation_id)
+        del links[link]
         if roles.get(link) != REQUIRER:
             refusal = InputError(
                 "configure: inner-address",
@@ -168,15 +169,17 @@ def resolved(
                 "an address with prefix length, or none",
             )
             asking[link] = Asking(params, str(refusal), refused=True)
-            del links[link]
             continue
-        told = [r for r in related if r.offer is not None and r.offer.assigned]
-        label = told[0].label if told else ""
-        given = told[0].offer.assigned if told and told[0].offer else ()
-        del links[link]
+        related = sorted(remotes.get(link, ()), key=lambda remote: remote.relation_id)
+        answers = [
+            (remote.label, remote.offer.assigned)
+            for remote in related
+            if remote.offer is not None and remote.offer.assigned
+        ]
+        label, given = answers[0] if answers else ("", ())
         try:
             if not given and any(remote.problem for remote in related):
-                given = parse_kept(kept.get(link, ""))
+                given = assigned(_KEPT, fields.string(_KEPT, kept.get(link, "")))
             if not given:
                 asking[link] = Asking(params)
                 continue
@@ -218,15 +221,3 @@ def with_addresses(params: LinkParams, given: Sequence[fields.IPInterface]) -> L
     return attr.evolve(
         params, inner_address=first, allowed_prefixes=fields.ordered(behind), given=tuple(given)
     )
-
-
-def show(given: Sequence[fields.IPInterface]) -> str:
-    """Return addresses as a text to keep."""
-    return ",".join(map(str, given))
-
-
-def parse_kept(text: str) -> Tuple[fields.IPInterface, ...]:
-    """Read what `show` returned."""
-    where = "peer relation: given-addresses"
-    parts = fields.string(where, text).split(",") if text else []
-    return tuple(fields.interface_address(where, part) for part in parts)

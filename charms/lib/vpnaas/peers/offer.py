@@ -5,7 +5,7 @@ versions, missing fields and malformed values raise an InputError. The caller th
 configuration.
 """
 
-from typing import Callable, Dict, Mapping, Optional, Tuple
+from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -18,8 +18,8 @@ from vpnaas.params.ipsec import CERTIFIED, CREDENTIALS, Proposal
 
 VERSION = "1"
 PREFIX = "vpnaas-"
-_REQUEST = PREFIX + "address-request"
 """Keys of ours start with this; Juju and other libraries may put theirs beside them."""
+_REQUEST = PREFIX + "address-request"
 DECLINED = "off"
 """In place of a technology: the writer has the link switched off."""
 QUANTUM_OFFERS = {NO_QUANTUM: "no", PREFER: "preferred", REQUIRE: "required"}
@@ -151,7 +151,7 @@ def encode(offer: Offer) -> Dict[str, str]:
         "proposal": keys.proposal if keys else "",
         "credentials": keys.credentials if keys else "",
         "address-request": pools.show_request(offer.request),
-        "assigned-addresses": ",".join(map(str, offer.assigned)),
+        "assigned-addresses": show_assigned(offer.assigned),
     }
     certs = keys.certs if keys else CertOffer()
     bag.update({key: getattr(certs, name) for key, name in _CERTIFICATES})
@@ -227,17 +227,22 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
         endpoint=endpoint,
         allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
         request=asked(bag, where),
-        assigned=_assigned(at("assigned-addresses"), text("assigned-addresses")),
+        assigned=assigned(at("assigned-addresses"), text("assigned-addresses")),
         keys=_PARTS[technology](text, at),
     )
 
 
-def _assigned(where: str, text: str) -> Tuple[fields.IPInterface, ...]:
+def assigned(where: str, text: str) -> Tuple[fields.IPInterface, ...]:
     """Read addresses with the prefix length of their subnet, as `Offer.assigned` has them."""
     parts = text.split(",") if text else []
     if len(parts) > MAX_ASSIGNED:
         raise InputError(where, "{} addresses are too many".format(len(parts)), str(MAX_ASSIGNED))
     return tuple(fields.interface_address(where, part) for part in parts)
+
+
+def show_assigned(addresses: Sequence[fields.IPInterface]) -> str:
+    """Return the text `assigned` reads."""
+    return ",".join(map(str, addresses))
 
 
 def _no_keys(text: Callable[[str], str], at: Callable[[str], str]) -> Optional[KeyOffer]:

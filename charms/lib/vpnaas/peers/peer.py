@@ -8,6 +8,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import NONE, WIREGUARD, directory
+from vpnaas.params.intent import MANUAL
 from vpnaas.params.ipsec import Proposal
 from vpnaas.vdu.steps import Step, write
 
@@ -22,7 +23,7 @@ class Peer:
     """A wanted peer of a link.
 
     Attributes:
-        name: Stable key, "rel-<relation id>" or "man-<name>".
+        name: Stable key, "rel-<relation id>" or `ManualPeer.peer_name`.
         label: Name for people: the remote application or the manual peer's name.
         inner_address: Its address in the tunnel, None for a manual peer of prefixes only.
         prefixes: All prefixes it may send from.
@@ -60,6 +61,11 @@ class Peer:
     next_certificate: str = ""
     proposal: str = ""
     given: Tuple[fields.IPAddress, ...] = ()
+
+    @property
+    def is_manual(self) -> bool:
+        """Tell whether an operator added it; others are related."""
+        return self.name.startswith(MANUAL)
 
     @property
     def asks(self) -> bool:

@@ -10,7 +10,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER
-from vpnaas.params.intent import REQUIRE, LinkParams
+from vpnaas.params.intent import MANUAL, REQUIRE, LinkParams
 from vpnaas.params.ipsec import PSK
 from vpnaas.peers import leases
 from vpnaas.peers.admission import Admission, Proof, admit
@@ -166,7 +166,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         peers = admission.peers
         steps += self.apply(inputs, state, mtu, peers)
         known = [remote.peer_name for remote in inputs.remotes]
-        known += ["man-" + manual.name for manual in charm_state.intent.manual(link)]
+        known += [manual.peer_name for manual in charm_state.intent.manual(link)]
         steps += preshared.forget(link, known, inputs.results)
         if link in charm_state.restart:
             steps += self.restart(inputs, state, peers)
@@ -267,14 +267,14 @@ def _wrapped_for(charm_state: CharmState, link: str) -> Dict[str, str]:
     if charm_state.intent.links[link].ipsec.credentials != PSK:
         return {}
     manual = charm_state.intent.manual(link)
-    return {"man-" + peer.name: peer.public_key for peer in manual if not peer.stored}
+    return {peer.peer_name: peer.public_key for peer in manual if not peer.stored}
 
 
 def _stored_for(charm_state: CharmState, link: str) -> List[str]:
     """Return the manual peers whose preshared key comes from a secret store."""
     if charm_state.intent.links[link].ipsec.credentials != PSK:
         return []
-    return ["man-" + peer.name for peer in charm_state.intent.manual(link) if peer.stored]
+    return [peer.peer_name for peer in charm_state.intent.manual(link) if peer.stored]
 
 
 def _late(inputs: LinkInputs) -> List[str]:
@@ -282,7 +282,7 @@ def _late(inputs: LinkInputs) -> List[str]:
     told = []
     for name in _stored_for(inputs.charm_state, inputs.link):
         reason = secret_store.last_refusal(_state_id(inputs.link, name), inputs.results)
-        told += ["{}: {}".format(name[len("man-") :], reason)] if reason else []
+        told += ["{}: {}".format(name[len(MANUAL) :], reason)] if reason else []
     return told
 
 

@@ -90,7 +90,12 @@ class Configuration:
 
     def shared_with(self, peer: Peer) -> Optional[SharedAddress]:
         """Return the shared address if it is the only one that a peer knows."""
-        return self.shared if peer.name.startswith("man-") else None
+        return self.shared if peer.is_manual else None
+
+    def identity_for(self, peer: Peer, state: State) -> str:
+        """Return our IKE identity towards a peer."""
+        shared = self.shared_with(peer)
+        return shared.identity if shared else state.identity
 
 
 def _short(text: str) -> str:
@@ -116,7 +121,6 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
     source = wanted.sources.get(peer.name)
     local = [source] if source else list(wanted.underlay)
     shared = wanted.shared_with(peer)
-    own_identity = shared.identity if shared else state.identity
     if shared:
         local = [shared.address.ip]
     if initiates and peer.endpoint:
@@ -172,7 +176,11 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
     if params.given:
         # By name: charon gives an identity that asks for any address the same one twice.
         lines.append("vips = " + ", ".join(str(address.ip) for address in params.given))
-    lines += ["local {", "  auth = " + auth, "  id = @{}".format(own_identity)] + ours
+    lines += [
+        "local {",
+        "  auth = " + auth,
+        "  id = @{}".format(wanted.identity_for(peer, state)),
+    ] + ours
     lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
     lines += [
         "}",
@@ -241,9 +249,7 @@ def render(wanted: Configuration, state: State, made: Optional[Made] = None) -> 
         if not peer.preshared:
             continue
         kind = "ike" if psk else "ppk"
-        shared = wanted.shared_with(peer)
-        own_identity = shared.identity if shared else state.identity
-        ids = [own_identity, peer.identity] if psk else [_ppk(peer)]
+        ids = [wanted.identity_for(peer, state), peer.identity] if psk else [_ppk(peer)]
         secrets.append("  {}-{}-{} {{\n".format(kind, wanted.link, peer.name))
         for index, identity in enumerate(ids):
             secrets.append("    id-{} = {}{}\n".format(index, "@" if psk else "", identity))
@@ -315,15 +321,15 @@ def render_keep(wanted: Configuration, state: State, made: Optional[Made] = None
     return json.dumps(kept, indent=1) + "\n"
 
 
-def render_recall(wanted: Configuration, made: Made) -> str:
+def render_shared(wanted: Configuration, made: Made) -> str:
     """Return which connections go with the shared address, and whether we can call the peer."""
-    recalled = {
+    shared = {
         connection.name: peer.endpoint is not None
         for peer in wanted.peers
         if wanted.shared_with(peer)
         for connection in made[peer.name]
     }
-    return json.dumps(recalled, indent=1, sort_keys=True) + "\n"
+    return json.dumps(shared, indent=1, sort_keys=True) + "\n"
 
 
 def pool_name(link: str, network: fields.IPNetwork) -> str:

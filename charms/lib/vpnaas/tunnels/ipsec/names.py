@@ -76,9 +76,9 @@ def keep_file(link: str) -> str:
     return directory(link) + "/ipsec.keep"
 
 
-def recall_file(link: str) -> str:
+def shared_file(link: str) -> str:
     """Return the file that tells which connections go with a pair's shared address."""
-    return directory(link) + "/ipsec.recall"
+    return directory(link) + "/ipsec.shared"
 
 
 def generation_file(link: str) -> str:

@@ -29,7 +29,7 @@ from vpnaas.tunnels.ipsec.names import (
     keep_file,
     key_file,
     next_key_file,
-    recall_file,
+    shared_file,
     unit,
     up_file,
 )
@@ -171,7 +171,7 @@ def observe(links: Mapping[str, str]) -> List[Step]:
             read(link + "/file/up", up_file(link), cacheable=True),
             read(link + "/file/down", down_file(link)),
             read(link + "/file/keep", keep_file(link), cacheable=True),
-            read(link + "/file/recall", recall_file(link), cacheable=True),
+            read(link + "/file/shared", shared_file(link), cacheable=True),
         ]
     steps += [
         remove("ipsec/restarted", RESTARTED),
@@ -289,7 +289,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
             up_file(link): results.text(link + "/file/up"),
             down_file(link): results.text(link + "/file/down"),
             keep_file(link): results.text(link + "/file/keep"),
-            recall_file(link): results.text(link + "/file/recall"),
+            shared_file(link): results.text(link + "/file/shared"),
         },
         loaded=parse_loaded(results),
         sas=parse_sas(link, results),

@@ -341,19 +341,19 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                     )
             state = attr.evolve(plan.state, sas=sas, loaded=loaded)
             plan = attr.evolve(plan, state=state, problems=tuple(problems))
-            for peer in plan.peers if plan.params.given else ():
-                plan = self._acknowledging(plan, peer)
+            if plan.params.given:
+                plan = self._acknowledging(plan)
         return plan
 
-    def _acknowledging(self, plan: LinkPlan, peer: Peer) -> LinkPlan:
-        """Return a plan whose offer to a peer acknowledges its keys if the tunnel is up."""
-        keys = self.acknowledged(plan.params, plan.state, peer)
-        offers = {
-            id: attr.evolve(offer, keys=offer.keys and attr.evolve(offer.keys, acknowledged=keys))
-            if "rel-{}".format(id) == peer.name
-            else offer
-            for id, offer in plan.offers.items()
-        }
+    def _acknowledging(self, plan: LinkPlan) -> LinkPlan:
+        """Return a plan whose offers acknowledge the keys of peers with a tunnel that is up."""
+        peers = {peer.name: peer for peer in plan.peers}
+        offers = dict(plan.offers)
+        for id, offer in plan.offers.items():
+            peer = peers.get("rel-{}".format(id))
+            if peer is not None and offer.keys is not None:
+                keys = self.acknowledged(plan.params, plan.state, peer)
+                offers[id] = attr.evolve(offer, keys=attr.evolve(offer.keys, acknowledged=keys))
         return attr.evolve(plan, offers=offers)
 
     def acknowledged(self, params: LinkParams, state: ipsec.State, peer: Peer) -> Tuple[str, ...]:
@@ -428,5 +428,5 @@ def _initiates(inputs: LinkInputs, peers: Sequence[Peer]) -> FrozenSet[str]:
     return frozenset(
         peer.name
         for peer in peers
-        if peer.endpoint and (manual if peer.name.startswith("man-") else not provider)
+        if peer.endpoint and (manual if peer.is_manual else not provider)
     )

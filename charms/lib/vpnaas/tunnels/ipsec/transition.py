@@ -15,7 +15,7 @@ from vpnaas.tunnels.ipsec.configuration import (
     connections,
     render,
     render_keep,
-    render_recall,
+    render_shared,
     render_up,
     routes_of,
 )
@@ -38,8 +38,8 @@ from vpnaas.tunnels.ipsec.names import (
     keep_file,
     key_file,
     next_key_file,
-    recall_file,
     secret_file,
+    shared_file,
     unit,
     up_file,
 )
@@ -64,8 +64,8 @@ def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -
         up_file(link): (render_up(wanted, state.plane), 0o644),
         keep_file(link): (render_keep(wanted, state, made), 0o600),
     }
-    if wanted.shared or state.files.get(recall_file(link)) is not None:
-        texts[recall_file(link)] = (render_recall(wanted, made), 0o600)
+    if wanted.shared or state.files.get(shared_file(link)) is not None:
+        texts[shared_file(link)] = (render_shared(wanted, made), 0o600)
     if wanted.params.ipsec.same_address:
         texts[down_file(link)] = (no_rules(interface_id(link)), 0o644)
     changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
@@ -289,7 +289,7 @@ def absent(link: str) -> List[Step]:
     """Return the steps that take a link down for good; its keys stay."""
     return enrolment.absent(link) + [
         remove(link + "/unsafe/keep", keep_file(link)),
-        remove(link + "/unsafe/recall", recall_file(link)),
+        remove(link + "/unsafe/shared", shared_file(link)),
         remove(link + "/unsafe/file", conf_path(link)),
         run(
             link + "/unsafe/creds",

@@ -267,7 +267,7 @@ def _validate_operated(
         files[remote.peer_name] = dict(pins)
     for manual in inputs.charm_state.intent.manual(link):
         # Whoever the authority vouches for under this identity; its certificate comes by IKE.
-        proofs["man-" + manual.name] = (
+        proofs[manual.peer_name] = (
             Proof(certificate="any-" + digest(root.text)[:8])
             if mine is not None and root is not None
             else Proof(

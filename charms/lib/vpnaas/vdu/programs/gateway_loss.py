@@ -6,8 +6,8 @@ seconds. The loss of the gateway is that of the better half of the peers, so tha
 path of its own changes nothing. Peers that answer no ping at all do not count.
 
 The gateway is degraded when the loss reaches PERCENT. It is good again when the loss was at most
-half of that for a while. The while doubles each time it did not last, so that a path that is bad
-now and then does not move the service to and fro.
+half of that for a hold time. The hold time doubles each time the path got bad again soon, so that
+the service does not move to and fro.
 
 Usage: gateway-loss PERCENT FILE [VICI-URI]
 FILE keeps "LOSS DEGRADED CHANGED LAST HOLD": per cent (-1 for none known), 0 or 1, seconds since
@@ -105,8 +105,8 @@ def losses(pairs: Sequence[Tuple[str, str]]) -> List[int]:
         )
         for ours, theirs in pairs
     ]
-    told = [lost(each.communicate()[0].decode()) for each in running]
-    return [loss for loss in told if loss is not None]
+    measured = [lost(each.communicate()[0].decode()) for each in running]
+    return [loss for loss in measured if loss is not None]
 
 
 def lost(text: str) -> Optional[int]:

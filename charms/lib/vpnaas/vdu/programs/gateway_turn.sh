@@ -19,8 +19,8 @@ take_down() {
 }
 
 # The shared address is gone, and with it the tunnels that ended there.
-forget() {
-    [ ! -x "$ipsec" ] || timeout 30 "$ipsec" forget >/dev/null 2>&1
+end_shared() {
+    [ ! -x "$ipsec" ] || timeout 30 "$ipsec" terminate-shared >/dev/null 2>&1
 }
 
 case $1 in
@@ -33,7 +33,7 @@ case $1 in
         flock 9
         exec 8>&-
         # Peers that know the shared address only have no tunnel here yet.
-        [ -x "$ipsec" ] && timeout 30 "$ipsec" recall >/dev/null 2>&1 9>&- &
+        [ -x "$ipsec" ] && timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1 9>&- &
         for child in "$@"; do
             timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 9>&- &
         done
@@ -47,9 +47,9 @@ case $1 in
         while read -r _ _ state _; do
             case $state in
                 MASTER) take_down active ;;
-                BACKUP) take_down standby && forget ;;
-                FAULT) take_down fault && forget ;;
-                STOP) take_down stopped && forget ;;
+                BACKUP) take_down standby && end_shared ;;
+                FAULT) take_down fault && end_shared ;;
+                STOP) take_down stopped && end_shared ;;
             esac
         done <"$2"
         ;;

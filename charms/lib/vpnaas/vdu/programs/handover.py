@@ -31,32 +31,35 @@ SO_ATTACH_FILTER = 26
 ETH_P_IP, ETH_P_IPV6 = 0x0800, 0x86DD
 
 
-def ear(protocol: int, length: int) -> socket.socket:
-    """Return a socket that hears packets of one length, none of which is delivered by it."""
-    hears = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(protocol))
+def handshake_socket(protocol: int, length: int) -> socket.socket:
+    """Return a socket that sees packets of one length; WireGuard gets them all the same."""
+    tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(protocol))
     # load the length; equal: take two bytes of it; otherwise nothing (classic BPF)
     rows = ((0x80, 0, 0, 0), (0x15, 0, 1, length), (0x06, 0, 0, 2), (0x06, 0, 0, 0))
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in rows))
     filter = struct.pack("HL", len(rows), ctypes.addressof(program))
-    hears.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter)
-    hears.setblocking(False)
-    return hears
+    tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter)
+    tap.setblocking(False)
+    return tap
 
 
-def ears() -> List[socket.socket]:
-    """Return what hears the first messages of handshakes, nothing where that is not allowed."""
+def handshake_sockets() -> List[socket.socket]:
+    """Return sockets that see the first messages of handshakes, none where that is not allowed."""
     try:
-        return [ear(ETH_P_IP, 28 + INITIATION), ear(ETH_P_IPV6, 48 + INITIATION)]
+        return [
+            handshake_socket(ETH_P_IP, 28 + INITIATION),
+            handshake_socket(ETH_P_IPV6, 48 + INITIATION),
+        ]
     except OSError:
         return []
 
 
-def wait(hearing: List[socket.socket], took: float) -> None:
+def wait(taps: List[socket.socket], took: float) -> None:
     """Wait for a handshake, or for some time."""
-    heard, _, _ = select.select(hearing, [], [], max(PERIOD, SHARE * took))
-    if heard:
+    readable, _, _ = select.select(taps, [], [], max(PERIOD, SHARE * took))
+    if readable:
         time.sleep(max(0.005, took))  # WireGuard reads the packet, too.
-    for each in heard:
+    for each in readable:
         try:
             while True:
                 each.recv(2)
@@ -104,20 +107,20 @@ def main(interface: str, path: str, seconds: str) -> int:
     with open(path) as stream:
         staged: Dict[str, List[str]] = json.load(stream)
     deadline = time.monotonic() + float(seconds)
-    hearing = ears()
+    taps = handshake_sockets()
     while staged and time.monotonic() < deadline:
         began = time.monotonic()
-        heard = shown(interface, "transfer")
-        if heard is None:
+        transfer = shown(interface, "transfer")
+        if transfer is None:
             return 0
         took = time.monotonic() - began
-        staged = {key: words for key, words in staged.items() if key in heard}
-        proven = [key for key in staged if heard[key][0] != "0"]
+        staged = {key: words for key, words in staged.items() if key in transfer}
+        proven = [key for key in staged if transfer[key][0] != "0"]
         if proven:
             let_in(interface, proven, staged)
             staged = {key: words for key, words in staged.items() if key not in proven}
         else:
-            wait(hearing, took)
+            wait(taps, took)
     return 1 if staged else 0
 
 

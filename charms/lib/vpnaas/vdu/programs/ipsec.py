@@ -4,10 +4,10 @@
 Usage: ipsec keep         hold up what /etc/osm-vpnaas/*/ipsec.keep names, for ever
        ipsec drop PREFIX  end every security association whose connection's name starts so
        ipsec load LINK    make the daemon's connections of a link those that are on file
-       ipsec recall       call the peers of a gateway pair's shared address, which is ours now
-       ipsec forget       end their tunnels, as the shared address is not ours any more
+       ipsec initiate-shared   call the peers of a gateway pair's shared address, which is ours now
+       ipsec terminate-shared  end their tunnels, as the shared address is not ours any more
 
-ipsec.recall is a JSON object: connections of such peers, and whether it is known where they are.
+ipsec.shared is a JSON object: connections of such peers, and whether it is known where they are.
 ipsec.keep is a JSON list with one list of connection names per peer, of which one suffices.
 
 The name of a connection contains digests of all its settings. So `load` sends only new and removed
@@ -24,7 +24,7 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 PERIOD = 2
 LONGEST = 30
@@ -240,7 +240,7 @@ def load(link: str) -> None:
 def shared() -> Dict[str, bool]:
     """Return the connections that go with the shared address, and whether we can call."""
     names: Dict[str, bool] = {}
-    for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.recall")):
+    for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.shared")):
         try:
             with open(path) as stream:
                 names.update(json.load(stream))
@@ -249,7 +249,7 @@ def shared() -> Dict[str, bool]:
     return names
 
 
-def forget(daemon: Daemon, names: Dict[str, bool]) -> None:
+def terminate_shared(daemon: Daemon, names: Dict[str, bool]) -> None:
     """End the associations of connections, and wait a moment until they are gone."""
     for _ in range(10):
         there = [number for name, number, _ in list(associations()) if name in names]
@@ -262,13 +262,20 @@ def forget(daemon: Daemon, names: Dict[str, bool]) -> None:
         time.sleep(0.1)
 
 
-def recall(daemon: Daemon, names: Dict[str, bool]) -> None:
+def initiate_shared(daemon: Daemon, names: Dict[str, bool]) -> None:
     """Call the peers of connections; what is left of an earlier turn ends first."""
-    forget(daemon, names)
+    terminate_shared(daemon, names)
     for name, callable_ in sorted(names.items()):
         if callable_:
             words = {"ike": name, "child": name.partition("_")[0], "timeout": "-1"}
             daemon.ask("initiate", message(words))
+
+
+def with_shared(work: Callable[[Daemon, Dict[str, bool]], None]) -> None:
+    """Do something with the connections of the shared address; nothing where there is none."""
+    names = shared()
+    if names:
+        work(Daemon(), names)
 
 
 if __name__ == "__main__":
@@ -276,9 +283,9 @@ if __name__ == "__main__":
         drop(sys.argv[2])
     elif sys.argv[1:2] == ["load"]:
         load(sys.argv[2])
-    elif sys.argv[1:2] == ["recall"] or sys.argv[1:2] == ["forget"]:
-        wanted = shared()
-        if wanted:
-            (recall if sys.argv[1] == "recall" else forget)(Daemon(), wanted)
+    elif sys.argv[1:2] == ["initiate-shared"]:
+        with_shared(initiate_shared)
+    elif sys.argv[1:2] == ["terminate-shared"]:
+        with_shared(terminate_shared)
     else:
         keep()
