@@ -48,6 +48,9 @@ SAS = "swanctl --list-sas"
 VICI = "--uri unix:///run/left.vici"
 UP = f"sh -c 'for each in $(seq 180); do {SAS} {VICI} | grep -q INSTALLED && break; sleep 1; done'"
 LATER = f"sh -c 'sleep 2; {PING}'"
+# A reauthentication closes the tunnel first, and libreswan opens it again just as the gateway does.
+ONE = f"ping -n -q -c 1 -W 1 -I {INNER} {MME} > /dev/null"
+AGAIN = f"sh -c 'sleep 2; for each in $(seq 120); do {ONE} && break; done; {PING}'"
 GONE = f"sh -c 'for each in $(seq 300); do {SAS} {VICI} | grep -q . || break; sleep 1; done'"
 BEFORE = {
     # Without a route back to them, invented addresses would not come in.
@@ -99,7 +102,7 @@ def rekeys(daemon: str) -> list[Step]:
     return [
         *steps,
         ("reauth", "left", f"swanctl --rekey --reauth --ike {one}", False),
-        ("ping-reauth", "right", LATER, False),
+        ("ping-reauth", "right", AGAIN, False),
         ("sas-reauth", "left", SAS, False),
     ]
 

@@ -30,6 +30,8 @@ from vpnaas.extras.guard import BOOT, TABLE
 
 pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 
+LONGEST = 1500
+"""Seconds that a stream lasts at most."""
 UNIT = BOOT.unit
 UNDERLAY = "192.168.100.11"
 """The server's."""
@@ -56,15 +58,18 @@ def link_kinds(service: Service, kind: str) -> list[str]:
 
 @contextmanager
 def under_traffic(service: Service) -> Iterator[Flow]:
-    """Run a TCP stream and, 1000 times a second, a datagram from the client beside the block."""
+    """Run a TCP stream and, 1000 times a second, a datagram from the client beside the block.
+
+    Both last until the block ends: an emulated processor may need minutes for a rotation.
+    """
     client, server = service["client"], service["server"]
     listen = ("iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json")
-    sink = InBackground(lambda: server.run(*listen, timeout=PATIENCE))
+    sink = InBackground(lambda: server.run(*listen, timeout=LONGEST))
     wait(lambda: any(":5301" in s for s in server.listening()), "iperf3 listens")
     pace = ("--bitrate", "2M", "--length", "8K")
-    send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", "400", *pace)
-    source = InBackground(lambda: client.run(*send, "--json", timeout=PATIENCE))
-    flow = Flow(client, server, SERVER, seconds=300, rate=1000, size=64)
+    send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", str(LONGEST), *pace)
+    source = InBackground(lambda: client.run(*send, "--json", timeout=LONGEST))
+    flow = Flow(client, server, SERVER, seconds=LONGEST, rate=1000, size=64)
     time.sleep(3)
     try:
         yield flow
