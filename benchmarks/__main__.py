@@ -330,6 +330,7 @@ SUITES = {
     "instances": "benchmarks.instances",
     "ipsec-scale": "benchmarks.ipsec_scale",
     "machines": "benchmarks.machines",
+    "n3iwf": "benchmarks.n3iwf",
     "peers": "benchmarks.peers",
     "rotation": "benchmarks.rotation",
 }

@@ -1,0 +1,198 @@
+"""`./run bench n3iwf`: throughput of the N3IWF by packet size, with IPsec on NWu and without.
+
+`5gc_n3iwf_ns` runs in a lab of its own, and its UE sends and receives datagrams of each size
+through a PDU session. What counts is what the N3IWF forwards in a second of its own processor time,
+because the machine is shared. Without IPsec the programs of UE and N3IWF are the same, with the
+same keys and messages of IKE. But an ESP packet is the inner packet behind SPI and sequence number:
+no cipher, no padding, no integrity check, no look for replays.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.__main__ import Bench
+from benchmarks.epc import Document, Run, act, functions_ready
+from benchmarks.report import header, write
+from builder import packages
+from builder.tree import Tree
+from lab.vim import probe
+from simulators.fiveg import esp
+
+FUNCTIONS = ("amf", "smf", "upf", "n3iwf", "n3ue")
+PACKAGES = (*(f"{name}_vnf" for name in FUNCTIONS), "5gc_n3iwf_ns")
+NS, SLICE = "wifi", "1-000001"
+MODES = ("ipsec", "clear")
+DIRECTIONS = ("up", "down")
+#: Of the IPv4 packets of the UE, in bytes; the last is the MTU of its PDU session.
+SIZES = (128, 512, 1024, 1376)
+LAUNCH = "/usr/lib/osm-lab/launch"
+CIPHER = f"AES-CBC-256 with HMAC-SHA2-256-{8 * esp.ICV}"
+_CLEAR = """
+from simulators.fiveg import esp
+def seal(self, packet):
+    self.packets += 1
+    return esp._header.pack(self.spi, self.packets) + packet
+def opened(self, octets):
+    self.packets += 1
+    return octets[8:]
+esp.Outbound.seal, esp.Inbound.open = seal, opened
+"""
+_IPV4_UDP = 28
+
+
+class Access:
+    """The UE, the N3IWF and the UPF, and the way between them."""
+
+    def __init__(self, bench: Bench) -> None:
+        """Look for the consoles; the server for measurements starts at the UPF."""
+        self.bench = bench
+        self.ue: Run = bench.console_of(NS, "ue")
+        self.n3iwf: Run = bench.console_of(NS, "n3iwf")
+        upf = bench.console_of(NS, "upf")
+        upf("iperf3", "--server", "--daemon", "--port", "5300")
+        self.server = json.loads(upf("ip", "-j", "-4", "address", "show", "dev", "ens6"))[0][
+            "addr_info"
+        ][0]["local"]
+        sessions = act(bench, NS, "ue", "show-sessions")["sessions"]
+        self.device = next(one["interface"] for one in sessions if one["slice"] == SLICE)
+        self._launch = {name: run("cat", LAUNCH) for name, run in self.ends().items()}
+
+    def ends(self) -> dict[str, Run]:
+        """The consoles of both ends of NWu, by the names of their programs."""
+        return {"n3iwf": self.n3iwf, "n3iwue": self.ue}
+
+    def take(self, mode: str, limit: float = 300.0) -> None:
+        """Start both ends of NWu anew, with IPsec or without, and wait for the PDU session."""
+        for name, run in self.ends().items():
+            first, second, rest = self._launch[name].partition("from simulators.")
+            text = first + (_CLEAR if mode == "clear" else "") + second + rest
+            run("sh", "-c", f"cat >{LAUNCH}", text=text)
+        self.n3iwf("systemctl", "restart", "n3iwf")
+        self.ue("systemctl", "restart", "n3iwue")
+        until = time.monotonic() + limit
+        while not self._reaches():
+            if time.monotonic() > until:
+                raise click.ClickException(f"{mode}: the UE has no PDU session")
+            time.sleep(1)
+
+    def _reaches(self) -> bool:
+        words = f"ping -n -q -c 1 -W 2 -I {self.device} {self.server} >/dev/null && echo y || :"
+        return self.ue("sh", "-c", words).strip() == "y"
+
+    def _spent(self) -> float:
+        pid = self.n3iwf("systemctl", "show", "-p", "MainPID", "--value", "n3iwf").strip()
+        times = self.n3iwf("sh", "-c", f"cat /proc/{pid}/task/*/schedstat")
+        return sum(int(line.split()[0]) for line in times.splitlines()) / 1e9
+
+    def measure(self, size: int, direction: str, rate: int, seconds: int) -> Document:
+        """Send packets of a size at a rate; return what arrived, and what the N3IWF spent."""
+        payload = size - _IPV4_UDP
+        words = ("--client", self.server, "--port", "5300", "--bind-dev", self.device, "--udp")
+        load = ("--length", str(payload), "--bitrate", str(8 * payload * rate))
+        way = ("--reverse",) if direction == "down" else ()
+        before = self._spent()
+        shown = self.ue("iperf3", *words, *load, *way, "--time", str(seconds), "--json")
+        spent = self._spent() - before
+        total = json.loads(shown)["end"]["sum"]
+        arrived = total["packets"] - total["lost_packets"]
+        if arrived <= 0:
+            raise click.ClickException(f"no packet of {size} bytes arrived")
+        return {
+            "packets": arrived,
+            "lost": total["lost_percent"] / 100,
+            "cpu-s": spent,
+            "us-a-packet": spent / arrived * 1e6,
+            "mbps-a-core": 8 * size * arrived / spent / 1e6,
+        }
+
+
+def curve(samples: Document, mode: str, direction: str) -> dict[int, float]:
+    """Return Mbit/s per core by packet size, medians of the rounds."""
+    return {
+        size: statistics.median(one["mbps-a-core"] for one in samples[mode][direction][str(size)])
+        for size in SIZES
+    }
+
+
+def published() -> tuple[str, dict[int, float]]:
+    """Return the source of the published curve, and rates with one tunnel by packet size."""
+    text = (Path(__file__).parent / "gateway/reference.yaml").read_text(encoding="utf-8")
+    (source,) = [one for one in yaml.safe_load(text) if "sizes" in one]
+    return source["id"], {size: rates[0] for size, rates in source["sizes"].items()}
+
+
+def show(document: Document, console: Console) -> None:
+    """Print rates, their ratios, and the published curve."""
+    name, rates = published()
+    last = SIZES[-1]
+    # Its largest packets are those of the largest here.
+    known = dict(zip(SIZES, (rates[128], rates[512], rates[1024], rates[1400]), strict=True))
+    for direction in DIRECTIONS:
+        both = {mode: curve(document["samples"], mode, direction) for mode in MODES}
+        table = Table(title=f"N3IWF, {direction}link, Mbit/s for a core")
+        for heading in ("bytes", "IPsec", "clear", "ratio", "to 1024", name):
+            table.add_column(heading, justify="right")
+        for size in SIZES:
+            ipsec, clear = both["ipsec"][size], both["clear"][size]
+            table.add_row(
+                f"{size} (1400)" if size == last else str(size),
+                f"{ipsec:.1f}",
+                f"{clear:.1f}",
+                f"{ipsec / clear:.2f}",
+                f"{ipsec / both['ipsec'][1024]:.2f}",
+                f"{known[size] / known[1024]:.2f}",
+            )
+        console.print(table)
+
+
+@click.command(name="n3iwf")
+@click.option("--rounds", default=3, show_default=True, help="Repetitions with and without IPsec.")
+@click.option("--rate", default=1000, show_default=True, help="Packets a second.")
+@click.option("--seconds", default=4, show_default=True, help="Of each size and direction.")
+@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+def main(rounds: int, rate: int, seconds: int, dist: Path, out: Path) -> None:
+    """Measure the N3IWF by packet size, with IPsec on NWu and without, by turns."""
+    console = Console()
+    packages.build(Tree.find(Path(__file__).resolve().parent), dist, list(PACKAGES))
+    bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
+    plane = probe()
+    samples: dict[str, Any] = {
+        mode: {way: {str(size): [] for size in SIZES} for way in DIRECTIONS} for mode in MODES
+    }
+    document: Document = header() | {
+        "network-functions": "simulators of the lab",
+        "nwu": {"backend": "ESP of the simulators, in user space", "cipher": CIPHER},
+        "n3": {"backend": plane.backend, "version": plane.version},
+        "rate": rate,
+        "samples": samples,
+    }
+    try:
+        bench.onboard(*PACKAGES)
+        bench.start(NS, "5gc_n3iwf_ns", "5gc_n3iwf")
+        functions_ready(bench, NS, FUNCTIONS)
+        path = Access(bench)
+        for number in range(rounds):
+            for mode in MODES if number % 2 == 0 else reversed(MODES):
+                path.take(mode)
+                for size in SIZES:
+                    for way in DIRECTIONS:
+                        samples[mode][way][str(size)].append(path.measure(size, way, rate, seconds))
+                console.print(f"round {number + 1}/{rounds}: {mode}", highlight=False)
+    finally:
+        # A run that broke off keeps what it has.
+        file = write("bench-n3iwf", document, out)
+        bench.clean()
+    show(document, console)
+    console.print(f"everything measured: {file}")
