@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from e2e_leftovers import lasting_leftovers
 from e2e_support import (
-    ACCESS,
+    ACCESS_5G,
     BASIC,
     CORE_5G,
     EPC,
@@ -18,7 +18,6 @@ from e2e_support import (
     SHARED_HSS,
     SITEGW,
     SLICES,
-    SLICES_5G,
     SMALL_CELL,
     Lab,
     Secrets,
@@ -37,8 +36,8 @@ from lab.vim.store import Home
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    core = [*CORE_5G, *SLICES_5G, *EPC, *EPC_SECGW, *SHARED_HSS]
-    return built(tmp_path_factory, [*ACCESS, *BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
+    core = [*CORE_5G, *ACCESS_5G, *EPC, *EPC_SECGW, *SHARED_HSS]
+    return built(tmp_path_factory, [*BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ from lab.records import jobs
 from lab.records.store import NSDS, NSRS, NSTS, OPS, VNFDS
 from lab.vca import Event, Model
 from lab.vim import PortSpec, Server, ServerSpec, Vim
+from operate.client import Client
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")
 SLICES = ("vpn_endpoint_ns", "vpn_basic_nst", "vpn_shared_nst")
@@ -44,8 +45,9 @@ SITEGW = ("sitegw_vnf", "vpn_endpoint_vnf", "sitegw_ns")
 CORE_5G = ("amf_vnf", "smf_vnf", "upf_vnf", "gnb_vnf", "nr_ue_vnf", "5gc_ns", "5gc_ue_ns")
 SLICES_5G = (
     *("amf_vnf", "smf_vnf", "upf_vnf", "gnb_vnf", "nr_ue_vnf", "5gc_shared_ns", "5gc_slice_ns"),
-    *("embb_5g_nst", "urllc_5g_nst"),
+    *("embb_5g_nst", "urllc_5g_nst", "mmtc_5g_nst"),
 )
+ACCESS_5G = (*SLICES_5G, *ACCESS, "embb_5g_access_nst", "urllc_5g_access_nst")
 EPC_SECGW = (
     *("hss_vnf", "mme_trusted_vnf", "spgwc_vnf", "spgwu_trusted_vnf", "secgw_vnf"),
     *("enb_backhaul_vnf", "ue_vnf", "epc_secgw_ns", "epc_secgw_ha_ns"),
@@ -120,6 +122,10 @@ class Lab:
         assert len(errors) == 1, result.stderr
         assert "Traceback" not in result.stderr
         return errors[0].removeprefix("ERROR: ")
+
+    def client(self) -> Client:
+        """Return what the programs beside OSM use."""
+        return Client((sys.executable, "-m", "lab.cli", "--home", str(self.home)), pause=0.1)
 
     def onboard(self, *packages: str) -> None:
         """Onboard packages of dist/, VNFs first; those that are in stay."""
@@ -227,10 +233,17 @@ def outsider(
     service: Service, network: str, address: str, *more: tuple[Service, str, str]
 ) -> Iterator[Vdu]:
     """Give a plain VDU on networks of services, without a charm, and take it away afterwards."""
+    wanted = ((service, network, address), *more)
+    with plain(service, *((its.network(name), ip) for its, name, ip in wanted)) as vdu:
+        yield vdu
+
+
+@contextmanager
+def plain(service: Service, *wanted: tuple[str, str]) -> Iterator[Vdu]:
+    """Give a plain VDU beside a service, with an address on each of these networks of its VIM."""
     ports = (
         PortSpec(service.vim.management_network().id),
-        PortSpec(service.network(network), ip=address),
-        *(PortSpec(its.network(name), ip=ip) for its, name, ip in more),
+        *(PortSpec(network, ip=address) for network, address in wanted),
     )
     spec = ServerSpec("outsider", "outsider", "ubuntu22.04", 1, 1024, 1, ports)
     server = service.vim.create_server(spec, f"outsider of {service.name}")

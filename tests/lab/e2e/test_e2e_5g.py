@@ -6,8 +6,6 @@ network functions, which speak the real protocols.
 
 from __future__ import annotations
 
-import shlex
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -27,7 +25,6 @@ from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, K
 from e2e_wire import NEIGHBOURS, Capture, captured, esp, ipsec_only, wireguard_only
 from vpnaas.base.links import REFERENCE_POINTS
 
-from operate.client import Client
 from operate.slices import Joiner, join_slices
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -164,15 +161,17 @@ def test_keys_and_passwords_are_nowhere_but_on_their_vdus(core: Service) -> None
     assert "tcp 127.0.0.1:3306" in listening
 
 
-def client(lab: Lab) -> Client:
-    words = [sys.executable, "-m", "lab.cli", "--home", str(lab.home)]
-    return Client(tuple(shlex.split(shlex.join(words))), pause=0.1)
+SLICES = {
+    "urllc_5g": ("2-000002", "factory", "10.47."),
+    "mmtc_5g": ("3-000003", "sensors", "10.48."),
+}
+"""The slices that follow the first: S-NSSAI, DNN, beginning of the addresses of their UEs."""
 
 
-@pytest.mark.timeout(1800)
-def test_two_slices_of_one_network_are_joined_and_the_ue_is_in_both(lab: Lab) -> None:
+@pytest.mark.timeout(2400)
+def test_slices_of_one_network_are_joined_and_the_ue_is_in_all(lab: Lab) -> None:
     lab.onboard(*SLICES_5G)
-    joiner = Joiner(client(lab), print)
+    joiner = Joiner(lab.client(), print)
 
     def make(name: str) -> None:
         words = ("--nsi_name", name, "--nst_name", f"{name}_nst", "--vim_account", "lab")
@@ -185,29 +184,34 @@ def test_two_slices_of_one_network_are_joined_and_the_ue_is_in_both(lab: Lab) ->
     ue, amf = shared["ue"], shared["amf"]
     wait(lambda: ready(ue), "the UE is ready", LONG)
     assert pings(ue) == 3
-    make("urllc_5g")
-    urllc = Service(lab, "urllc_5g.slice")
-    told = ue.action("establish-session", slice="2-000002", dnn="factory")
-    assert told["state"] == "ready"
-    second = f"{DEVICE}p2"
-    for device in (DEVICE, second):
+    devices = {"embb_5g": DEVICE}
+    for number, (name, (slice, dnn, _)) in enumerate(SLICES.items(), start=2):
+        make(name)
+        told = ue.action("establish-session", slice=slice, dnn=dnn)
+        assert told["state"] == "ready"
+        devices[name] = f"{DEVICE}p{number}"
+    for device in devices.values():
         wait(lambda device=device: pings(ue, device, 1) == 1, f"{device} reaches N6", LONG)
-    # Each session is the other slice's own: SMF and UPF of it, and an address of its pool.
-    assert list(urllc["smf"].action("show-connected")["sessions"]) == ["2-000002"]
-    one, other = ue.action("show-sessions")["sessions"]
-    assert one["address"].startswith("10.46.")
-    assert other["address"].startswith("10.47.")
-    urllc["upf"].out("systemctl", "stop", "upf.service")
-    assert (pings(ue), pings(ue, second)) == (3, 0)
-    urllc["upf"].out("systemctl", "start", "upf.service")
-    # A slice leaves while the UE has traffic in the other.
-    leaving = InBackground(lambda: lab.done("nsi-delete", "urllc_5g", "--wait"))
-    while not leaving.ended:
-        assert pings(ue, count=10) >= 9
-    leaving.result()
-    joiner.drop("urllc_5g")
+    # Each session is its slice's own: SMF and UPF of it, and an address of its pool.
+    passing = dict.fromkeys(devices, 3)
+    first, *others = ue.action("show-sessions")["sessions"]
+    assert first["address"].startswith("10.46.")
+    for (name, (slice, _, pool)), session in zip(SLICES.items(), others, strict=True):
+        service = Service(lab, f"{name}.slice")
+        assert list(service["smf"].action("show-connected")["sessions"]) == [slice]
+        assert (session["slice"], session["address"][: len(pool)]) == (slice, pool)
+        service["upf"].out("systemctl", "stop", "upf.service")
+        passing[name] = 0
+        assert {one: pings(ue, device) for one, device in devices.items()} == passing
+    # Slices leave while the UE has traffic in the first.
+    for name, (slice, _, _) in SLICES.items():
+        leaving = InBackground(lambda name=name: lab.done("nsi-delete", name, "--wait"))
+        while not leaving.ended:
+            assert pings(ue, count=10) >= 9
+        leaving.result()
+        joiner.drop(name)
+        assert ue.action("release-session", slice=slice)["state"] == "ready"
     function = amf.action("show-status")["network-function"]  # Told with all links only.
     assert function["added"]["sbi"] == ["embb-5g-slice-smf"]
-    assert ue.action("release-session", slice="2-000002")["state"] == "ready"
     assert pings(ue) == 3
     lab.done("nsi-delete", "embb_5g", "--wait")

@@ -10,8 +10,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e_support import ACCESS, ActionError, InBackground, Lab, Service, Vdu, gone, outsider, wait
-from e2e_wire import NEIGHBOURS, captured
+import yaml
+from e2e_support import (
+    ACCESS,
+    ACCESS_5G,
+    ActionError,
+    InBackground,
+    Lab,
+    Service,
+    Vdu,
+    gone,
+    outsider,
+    plain,
+    wait,
+)
+from e2e_ue import DEVICE, LONG
+from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from vpnaas.base.links import REFERENCE_POINTS
+
+from lab.lcm.slices import link_id
+from lab.records.store import NSIS, VIMS
+from lab.vim import NetworkSpec
+from operate.slices import Joiner, join_slices
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -212,3 +232,77 @@ def test_a_revoked_device_is_cut_at_once_and_the_other_slice_is_not(
         embb["access"].action("enrol-device", name="phone-embb", public_key=key)
     again = embb["access"].action("revoke-device", name="phone-embb")
     assert again == {"revoked": "phone-embb", "was-enrolled": False}
+
+
+RADIO_MARKERS = {"embb": b"radio-embb-12345", "urllc": b"radio-urllc-6789"}
+RADIO = {"embb": DEVICE, "urllc": f"{DEVICE}p2"}
+
+
+@pytest.mark.timeout(2400)
+def test_a_ue_by_radio_and_a_device_are_in_the_same_two_slices(lab: Lab, tmp_path: Path) -> None:
+    lab.onboard(*ACCESS_5G)
+    store = lab.engine.store
+    vim = lab.backends.vim(str(store.resolve(VIMS, "lab")["_id"]))
+    hotspot = vim.create_network(NetworkSpec("hotspot", "192.168.60.0/24"), "hotspot")
+    joiner = Joiner(lab.client(), print)
+    for slice in MARKERS:
+        text = (lab.dist / "params" / f"{slice}_5g_access.yaml").read_text(encoding="utf-8")
+        outside = {"netslice-vld": [{"name": "outside", "vim-network-name": "hotspot"}]}
+        file = lab.home / f"{slice}_5g_access.yaml"
+        file.write_text(yaml.safe_dump(yaml.safe_load(text) | outside), encoding="utf-8")
+        names = ("--nsi_name", slice, "--nst_name", f"{slice}_5g_access_nst")
+        words = ("--vim_account", "lab", "--config_file", str(file), "--wait")
+        lab.done("nsi-create", *names, *words)
+        join_slices(joiner, [slice], timeout=600, pause=1)
+    services = {slice: Service(lab, f"{slice}.access") for slice in MARKERS}
+    ue = Service(lab, "embb.shared")["ue"]
+    wait(lambda: ue.action("health")["state"] == "ready", "the UE is ready", LONG)
+    assert ue.action("establish-session", slice="2-000002", dnn="factory")["state"] == "ready"
+
+    def network(slice: str, link: str) -> str:
+        tag = link_id(store.resolve(NSIS, slice)["_id"], link)
+        (found,) = [one.id for one in vim.networks() if one.tag == tag]
+        return found
+
+    def answered(slice: str) -> bool:
+        words = ("ping", "-n", "-q", "-c", "1", "-W", "2", "-I", RADIO[slice])
+        marked = ("-p", RADIO_MARKERS[slice].hex(), "-s", "64")
+        return ue.run(*words, *marked, SERVER).returncode == 0
+
+    wires = {f"n6 of {slice}": network(slice, "n6") for slice in MARKERS}
+    wires |= {"n3": network("embb", "n3"), "hotspot": hotspot.id}
+    captures = {name: Capture(tmp_path / f"{name}.pcap") for name in wires}
+    with ExitStack() as stack:
+        servers = {
+            slice: stack.enter_context(plain(service, (wires[f"n6 of {slice}"], SERVER)))
+            for slice, service in services.items()
+        }
+        device = stack.enter_context(plain(services["embb"], (hotspot.id, "192.168.60.9")))
+        both = Slices(services, servers, device)
+        for name, wire in wires.items():
+            stack.enter_context(vim.capture(wire, captures[name].path))
+        for slice in MARKERS:
+            both.enrol(slice, f"phone-{slice}")
+            assert both.pings(slice), slice
+            wait(lambda slice=slice: answered(slice), f"the UE reaches {slice}", LONG)
+    for slice in MARKERS:
+        wire = captures[f"n6 of {slice}"]
+        for markers in (MARKERS, RADIO_MARKERS):
+            assert {other for other, one in markers.items() if wire.holds(one)} == {slice}
+        # The UPF and the access VNF stand for UE and device, and nobody else is there.
+        ends = {"upf": "10.254.2.30", "access": "10.254.2.250"}
+        assert all(wire.count(f"icmp and src host {one}") >= 1 for one in ends.values())
+        known = " or ".join(f"host {one}" for one in ends.values())
+        others = f"icmp and not (host {SERVER} and ({known}))"
+        assert wire.count(others) == 0, wire.sample(others)
+    n3 = wireguard_only(REFERENCE_POINTS["n3"].listen_port)
+    for name, allowed in (("n3", n3), ("hotspot", f"udp port {PORT}")):
+        wire = captures[name]
+        assert wire.count(allowed) >= 4, name
+        beside = f"not {NEIGHBOURS} and not ({allowed}) and not udp port 67"
+        assert wire.count(beside) == 0, wire.sample(beside)
+        assert not any(wire.holds(one) for one in (*MARKERS.values(), *RADIO_MARKERS.values()))
+    for slice in reversed(MARKERS):
+        lab.done("nsi-delete", slice, "--wait")
+        joiner.drop(slice)
+    vim.delete_network(hotspot.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from e2e_support import PATIENCE, Lab, Service
 
 from lab.records import jobs
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS
-from operate.client import Client
 from operate.join import End, join, part
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -104,8 +102,7 @@ def test_a_shared_service_serves_two_slices_and_goes_with_the_last(templates: La
     (hub,) = names & {"a.server", "b.server"}
     server = Service(lab, hub)["endpoint"]
     clients = {name: Service(lab, f"{name}.client")["endpoint"] for name in ("a", "b")}
-    words = [sys.executable, "-m", "lab.cli", "--home", str(lab.home)]
-    client = Client(tuple(shlex.split(shlex.join(words))), pause=0.1)
+    client = lab.client()
     one = End.parse(f"{hub}/endpoint:vpn-server@192.168.100.11")
     for name in clients:
         assert len(join(client, one, End.parse(f"{name}.client/endpoint:vpn-client"))) == 2
