@@ -14,7 +14,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -212,27 +212,22 @@ def show(document: Document, console: Console) -> None:
     console.print(table)
 
 
-def functions_ready(bench: Bench, ns: str, names: Sequence[str], limit: float = 900.0) -> None:
-    """Wait until a service is up and its charms say that these network functions are ready."""
-    until = time.monotonic() + limit
-    bench.settled(ns, limit)
-    while True:
-        record = json.loads(bench.verb("ns-show", ns))
-        said = [charm["message"] for charm in record["lab"]["charms"].values()]
-        if all(any(text.startswith(f"{name} ready") for text in said) for name in names):
-            return
-        if time.monotonic() > until:
-            raise click.ClickException(f"{ns} is not ready: {'; '.join(said)}")
-        time.sleep(1)
-
-
 def bring_up(bench: Bench) -> dict[str, Run]:
     """Instantiate both services; return the consoles of their eNBs."""
     bench.onboard(*PACKAGES)
     for key, parameters in SERVICES.items():
         bench.start(key, "epc_ue_ns", parameters)
+    until = time.monotonic() + 900
     for key in SERVICES:
-        functions_ready(bench, key, VNFS)
+        bench.settled(key, 900)
+        while True:
+            record = json.loads(bench.verb("ns-show", key))
+            said = [charm["message"] for charm in record["lab"]["charms"].values()]
+            if all(any(text.startswith(f"{name} ready") for text in said) for name in VNFS):
+                break
+            if time.monotonic() > until:
+                raise click.ClickException(f"{key} is not ready: {'; '.join(said)}")
+            time.sleep(1)
     return {key: bench.console_of(key, "enb") for key in SERVICES}
 
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.__main__ import Bench
-from benchmarks.epc import Document, Run, act, functions_ready
+from benchmarks.epc import Document, Run, act
 from benchmarks.report import header, write
 from builder import packages
 from builder.tree import Tree
@@ -60,10 +60,10 @@ class Access:
         self.ue: Run = bench.console_of(NS, "ue")
         self.n3iwf: Run = bench.console_of(NS, "n3iwf")
         upf = bench.console_of(NS, "upf")
-        upf("iperf3", "--server", "--daemon", "--port", "5300")
-        self.server = json.loads(upf("ip", "-j", "-4", "address", "show", "dev", "ens6"))[0][
-            "addr_info"
-        ][0]["local"]
+        (n6,) = json.loads(upf("ip", "-j", "-4", "address", "show", "dev", "ens6"))
+        self.server = n6["addr_info"][0]["local"]
+        # Without an address of its own it would answer a datagram from that of the UPF's device.
+        upf("iperf3", "--server", "--daemon", "--port", "5300", "--bind", self.server)
         sessions = act(bench, NS, "ue", "show-sessions")["sessions"]
         self.device = next(one["interface"] for one in sessions if one["slice"] == SLICE)
         self._launch = {name: run("cat", LAUNCH) for name, run in self.ends().items()}
@@ -104,7 +104,10 @@ class Access:
         before = self._spent()
         shown = self.ue("iperf3", *words, *load, *way, "--time", str(seconds), "--json")
         spent = self._spent() - before
-        total = json.loads(shown)["end"]["sum"]
+        report = json.loads(shown)
+        if "sum" not in report["end"]:
+            raise click.ClickException(f"iperf3, {size} bytes: {report.get('error')}")
+        total = report["end"]["sum"]
         arrived = total["packets"] - total["lost_packets"]
         if arrived <= 0:
             raise click.ClickException(f"no packet of {size} bytes arrived")
@@ -181,7 +184,11 @@ def main(rounds: int, rate: int, seconds: int, dist: Path, out: Path) -> None:
     try:
         bench.onboard(*PACKAGES)
         bench.start(NS, "5gc_n3iwf_ns", "5gc_n3iwf")
-        functions_ready(bench, NS, FUNCTIONS)
+        bench.settled(NS, 900)
+        until = time.monotonic() + 300
+        while act(bench, NS, "ue", "health")["state"] != "ready":
+            if time.monotonic() > until:
+                raise click.ClickException("the UE has no PDU session")
         path = Access(bench)
         for number in range(rounds):
             for mode in MODES if number % 2 == 0 else reversed(MODES):
