@@ -30,8 +30,11 @@ VDUS = [
     ("vpn_endpoint_vnf", "endpoint"),
     ("secgw_vnf", "secgw"),
     ("sitegw_vnf", "sitegw"),
+    ("access_vnf", "access"),
+    ("smf_vnf", "smf"),
+    ("upf_vnf", "upf"),
 ]
-PLAIN = ("vpn_endpoint_vnf", "secgw_vnf", "sitegw_vnf")
+PLAIN = ("vpn_endpoint_vnf", "secgw_vnf", "sitegw_vnf", "access_vnf")
 
 
 @pytest.mark.parametrize(("package", "vdu"), VDUS)
@@ -53,8 +56,9 @@ def test_only_user_plane_and_gateways_forward(unpacked, package, vdu):
     ]
     values = dict(settings)
     assert values["net.ipv4.conf.all.rp_filter"] == "2"
-    assert ("net.ipv4.ip_forward" in values) == (vdu in ("spgwu", "secgw", "sitegw"))
-    assert ("net.ipv6.conf.all.forwarding" in values) == (vdu in ("secgw", "sitegw"))
+    gateways = ("secgw", "sitegw", "access")
+    assert ("net.ipv4.ip_forward" in values) == (vdu in ("spgwu", "upf", *gateways))
+    assert ("net.ipv6.conf.all.forwarding" in values) == (vdu in gateways)
 
 
 @pytest.mark.parametrize("address", ["none", "192.168.122.11"])
