@@ -102,8 +102,15 @@ def cases() -> list[Case]:
 
 ELSEWHERE = {
     "conftest": ("vpn_basic_ns-vpn_basic", "epc_ue_ns-epc_ue"),
-    "test_e2e_5g": ("5gc_ue_ns-5gc_ue", "embb_5g_nst-embb_5g", "urllc_5g_nst-urllc_5g"),
-    "test_e2e_access": ("access_ns-access", "access_ns-access_urllc"),
+    # Slices of a 5G core are ready when their services are joined.
+    "test_e2e_5g": (
+        *("5gc_ue_ns-5gc_ue", "5gc_ue_ns-5gc_ue_ipsec"),
+        *("embb_5g_nst-embb_5g", "urllc_5g_nst-urllc_5g", "mmtc_5g_nst-mmtc_5g"),
+    ),
+    "test_e2e_access": (
+        *("access_ns-access", "access_ns-access_urllc"),
+        *("embb_5g_access_nst-embb_5g_access", "urllc_5g_access_nst-urllc_5g_access"),
+    ),
     "test_e2e_certificates": ("vpn_basic_ns-vpn_basic_cert",),
     "test_e2e_cores": ("5gc_ns-5gc",),
     "test_e2e_edge": ("epc_ns-epc_edge",),
