@@ -91,9 +91,14 @@ class Access:
         return self.ue("sh", "-c", words).strip() == "y"
 
     def _spent(self) -> float:
-        pid = self.n3iwf("systemctl", "show", "-p", "MainPID", "--value", "n3iwf").strip()
-        times = self.n3iwf("sh", "-c", f"cat /proc/{pid}/task/*/schedstat")
-        return sum(int(line.split()[0]) for line in times.splitlines()) / 1e9
+        # The main process of the unit is that of the container engine.
+        group = self.n3iwf("systemctl", "show", "-p", "ControlGroup", "--value", "n3iwf").strip()
+        (used,) = [
+            line.split()[1]
+            for line in self.n3iwf("cat", f"/sys/fs/cgroup{group}/cpu.stat").splitlines()
+            if line.startswith("usage_usec ")
+        ]
+        return int(used) / 1e6
 
     def measure(self, size: int, direction: str, rate: int, seconds: int) -> Document:
         """Send packets of a size at a rate; return what arrived, and what the N3IWF spent."""

@@ -168,7 +168,7 @@ SLICES = {
 """The slices that follow the first: S-NSSAI, DNN, beginning of the addresses of their UEs."""
 
 
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(3600)
 def test_slices_of_one_network_are_joined_and_the_ue_is_in_all(lab: Lab) -> None:
     lab.onboard(*SLICES_5G)
     joiner = Joiner(lab.client(), print)
