@@ -188,9 +188,8 @@ def main(rounds: int, rate: int, seconds: int, dist: Path, out: Path) -> None:
     }
     try:
         bench.onboard(*PACKAGES)
-        bench.start(NS, "5gc_n3iwf_ns", "5gc_n3iwf")
-        bench.settled(NS, 900)
-        until = time.monotonic() + 300
+        bench.start(NS, "5gc_n3iwf_ns", "5gc_n3iwf", "--wait")
+        until = time.monotonic() + 900
         while act(bench, NS, "ue", "health")["state"] != "ready":
             if time.monotonic() > until:
                 raise click.ClickException("the UE has no PDU session")
