@@ -103,15 +103,6 @@ def test_rotation_makes_before_it_breaks_and_revokes_afterwards(who):
     assert old.serial not in {own.serial for own in held(charm).own.values()}
 
 
-def test_both_ends_may_rotate_at_the_same_time():
-    juju, hss, mme, _ = certified()
-    hss.reconcile(rotate=frozenset(["s6a"]))
-    mme.reconcile(rotate=frozenset(["s6a"]))
-    juju.settle()
-    assert hss.plans["s6a"].state.generation == mme.plans["s6a"].state.generation == 2
-    assert hss.states() == mme.states() == {"s6a": "up"}
-
-
 @pytest.mark.parametrize("shift", [-86400, 2 * MONTH])
 def test_a_clock_outside_a_certificates_life_is_told(shift):
     juju, hss, mme, _ = certified()

@@ -151,15 +151,6 @@ def test_rotation_makes_before_it_breaks(who):
     assert made < ended
 
 
-def test_both_ends_may_rotate_at_the_same_time():
-    juju, hss, mme, _ = ipsec_pair()
-    hss.reconcile(rotate=frozenset(["s6a"]))
-    mme.reconcile(rotate=frozenset(["s6a"]))
-    juju.settle()
-    assert hss.plans["s6a"].state.generation == mme.plans["s6a"].state.generation == 2
-    assert hss.states() == mme.states() == {"s6a": "up"}
-
-
 def test_a_reboot_brings_back_all_but_the_association_which_the_keeper_opens():
     juju, hss, mme, _ = ipsec_pair()
     mme.vdu.reboot()

@@ -46,13 +46,6 @@ def vim(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vim]:
         clean(home)
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("key") / "id"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
-    return path
-
-
 def asked(vim: Vim, name: str, user_data: str | None, key: Path) -> Server:
     ports = (PortSpec(vim.management_network().id),)
     public = key.with_suffix(".pub").read_text().strip()

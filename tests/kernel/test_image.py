@@ -18,13 +18,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.tim
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("key") / "id"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
-    return path
-
-
-@pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A store with the image under a name, as a user puts one there."""
     path = tmp_path_factory.mktemp("store")

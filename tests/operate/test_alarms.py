@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from operate_support import Answering, Instance
 
 from builder import alarms, packages
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Catalog, validate_package
-from operate.client import Client, OperateError
+from operate.client import OperateError
 from operate.targets import targets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ RECORDS = {
 }
 
 
-class Osm(Client):
+class Osm(Answering):
     """Shows a service of two VNFs and remembers primitives."""
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
@@ -35,16 +35,10 @@ class Osm(Client):
         vdur = [{"vdu-id-ref": RECORDS[id]["member-vnf-index-ref"]}]
         return {**RECORDS[id], "nsr-id-ref": "n1", "vdur": vdur}
 
-    def action(
-        self,
-        ns: str,
-        vnf: str,
-        name: str,
-        params: Mapping[str, Any],
-        timeout: float | None = None,
-        instance: tuple[str, int] | None = None,
+    def answer(
+        self, ns: str, vnf: str, name: str, params: dict[str, Any], instance: Instance
     ) -> dict[str, Any]:
-        pressed.append((ns, vnf, name, dict(params)))
+        pressed.append((ns, vnf, name, params))
         told.append(instance)
         return {}
 

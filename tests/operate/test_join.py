@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from operate_support import Answering, Instance
 
-from operate.client import Client, OperateError
+from operate.client import OperateError
 from operate.join import End, join, part
 
 KEYS = {"east": "A" * 43 + "=", "west": "B" * 43 + "="}
 
 
-class Charms(Client):
+class Charms(Answering):
     """Answers show-status and remembers the rest."""
 
-    def action(
-        self,
-        ns: str,
-        vnf: str,
-        name: str,
-        params: Mapping[str, Any],
-        timeout: float | None = None,
-        instance: tuple[str, int] | None = None,
+    def answer(
+        self, ns: str, vnf: str, name: str, params: dict[str, Any], instance: Instance
     ) -> dict[str, Any]:
         instances.add((ns, instance))
         if name == "show-status":
             told = {"public-key": KEYS[ns], "inner-address": "10.80.0.1/24", "listen-port": 51820}
             links = dict.fromkeys(("site-hub", "site-spoke", "s1c"), told)
             return {**links, **FUNCTIONS.get(ns, {})}
-        asked.append((ns, name, dict(params)))
+        asked.append((ns, name, params))
         return {"state": "ready", "reason": ""} if name == "add-function" else {}
 
 

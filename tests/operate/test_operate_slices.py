@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from operate_support import Answering, Instance
 
-from operate.client import Client, OperateError
+from operate.client import OperateError
 from operate.slices import Joiner, ends_of, follow, join_slices, names
 
 POINTS = [
@@ -35,7 +35,7 @@ MEMBERS = {"id-1": ("first.shared", "amf", "gnb"), "id-2": ("first.slice", "smf"
 ADDRESSES = {"amf": "192.168.23.10", "smf": "192.168.23.20"}
 
 
-class Osm(Client):
+class Osm(Answering):
     """Records of one slice; its SMF becomes ready once it was told of a ready AMF."""
 
     def __init__(self) -> None:
@@ -69,14 +69,8 @@ class Osm(Client):
         sapd = [{"id": "sbi-sap", "virtual-link-desc": "sbi"}]
         return {"name": name, "nsd": {"sapd": sapd}, "constituent-vnfr-ref": members}
 
-    def action(
-        self,
-        ns: str,
-        vnf: str,
-        name: str,
-        params: Mapping[str, Any],
-        timeout: float | None = None,
-        instance: tuple[str, int] | None = None,
+    def answer(
+        self, ns: str, vnf: str, name: str, params: dict[str, Any], instance: Instance
     ) -> dict[str, Any]:
         if name == "show-status":
             told = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}

@@ -47,6 +47,8 @@ class Town:
     programs = PROGRAMS
     #: Network functions whose rendered files there are.
     rendered: Sequence[str] = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
+    #: The program that is the database, and the namespace of the user plane.
+    database, user_plane = "cassandra", "spgwu"
     #: The UE's namespace, its device and the first octets of its addresses.
     terminal, device, pool = "ue", "oaitun_ue1", "10.250."
 
@@ -87,9 +89,13 @@ class Town:
         self.finish()
 
     def finish(self) -> None:
-        """What an EPC needs besides."""
-        self.run("spgwu", "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        self.run("spgwu", "nft", "-f", str(self.directory / "spgwu.nft"))
+        """What a core needs besides."""
+        self.run(self.user_plane, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.run(self.user_plane, "nft", "-f", str(self.directory / f"{self.user_plane}.nft"))
+        self.copy_settings()
+
+    def copy_settings(self) -> None:
+        """Write files that an image takes under another name."""
         usim = self.directory / "ue_usim.conf"
         (self.directory / ".ue_usim.conf").write_text(usim.read_text(encoding="utf-8"))
 
@@ -163,10 +169,10 @@ class Town:
         self.until("Cassandra answers", filled)
 
     def bring_up(self) -> None:
-        self.start("cassandra")
+        self.start(self.database)
         self.provision()
         for name in self.programs:
-            if name != "cassandra":
+            if name != self.database:
                 self.start(name)
 
     def attached(self) -> bool:

@@ -44,15 +44,14 @@ class Core(Town):
         "nr-ue": ("nr-ue", ["-O", "nr-ue.conf", *RADIO, "192.168.77.40"]),
     }
     rendered = ("amf", "smf", "upf", "gnb", "nr-ue")
+    database, user_plane = "mysqld", "upf"
     terminal, pool = "nr-ue", "10.46."
 
     def start(self, name: str, **environment: str) -> None:
         # Images by their digest alone take the radio simulator's options of any age.
         super().start(name, SIMULATORS_TAG="", **environment)
 
-    def finish(self) -> None:
-        self.run("upf", "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        self.run("upf", "nft", "-f", str(self.directory / "upf.nft"))
+    def copy_settings(self) -> None:
         mysql = self.directory / "mysql.env"
         (self.directory / "mysqld.env").write_text(mysql.read_text(encoding="utf-8"))
 
@@ -87,13 +86,6 @@ class Core(Town):
         document = self.document("udr-provision.json") | {"subscribers": subscribers}
         self.until("MySQL answers", lambda: "ready" in self.log("mysqld"))
         self.sql("\n".join(provision_5g.statements(document)))
-
-    def bring_up(self) -> None:
-        self.start("mysqld")
-        self.provision()
-        for name in self.programs:
-            if name != "mysqld":
-                self.start(name)
 
 
 def frames(path: Path, *words: str) -> list[str]:

@@ -25,6 +25,7 @@ from vpnaas.tunnels.ipsec.names import down_file
 
 from support.ends_certs import Certified, moved
 from support.guest import GuestMachine, run_here
+from support.swanctl import tunnel
 
 ENDS = ("left", "right")
 """The right end opens the tunnels."""
@@ -296,34 +297,16 @@ class Guest:
     def _foreign(self, link: Link, keys: Mapping[tuple[str, str], str]) -> None:
         """Write what somebody would by hand on the right end."""
         wanted = ", ".join(str(prefix) for prefix in link.params("left").allowed_prefixes)
-        text = f"""connections {{
-  {link.foreign} {{
-    version = 2
-    proposals = aes256gcm16-prfsha384-curve25519
-    local_addrs = {self.outer["right"]}
-    remote_addrs = {self.outer["left"]}
-    local_port = 4500
-    remote_port = 4500
-    vips = 0.0.0.0, ::
-    local {{
-      auth = pubkey
-      id = @{link.foreign}
-      pubkeys = 0s{keys["right", link.name]}
-    }}
-    remote {{
-      auth = pubkey
-      id = @{link.name}-left
-      pubkeys = 0s{keys["left", link.name]}
-    }}
-    children {{
-      {link.foreign} {{
-        remote_ts = {wanted}
-        esp_proposals = aes256gcm16-curve25519
-      }}
-    }}
-  }}
-}}
-"""
+        own, other = keys["right", link.name], keys["left", link.name]
+        text = tunnel(
+            link.foreign,
+            {"auth": "pubkey", "id": f"@{link.foreign}", "pubkeys": f"0s{own}"},
+            {"auth": "pubkey", "id": f"@{link.name}-left", "pubkeys": f"0s{other}"},
+            {"remote_ts": wanted},
+            local_addrs=self.outer["right"],
+            remote_addrs=self.outer["left"],
+            vips="0.0.0.0, ::",
+        )
         path = self.folder / f"right/swanctl/conf.d/{link.foreign}.conf"
         path.write_text(text, encoding="utf-8")
 

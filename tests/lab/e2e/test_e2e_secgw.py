@@ -20,6 +20,7 @@ from e2e_support import (
     scraped,
 )
 from e2e_wire import NEIGHBOURS, captured, ipsec_only
+from support.swanctl import tunnel
 
 FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"
 UNTRUSTED, TRUSTED = "192.168.120.1", "192.168.121.1"
@@ -79,34 +80,6 @@ def test_a_second_inner_address_uses_the_same_tunnel(secgw: Service) -> None:
     assert len(associations(secgw["gateway"])) == 4
 
 
-BY_HAND = """connections {{
-  gateway {{
-    version = 2
-    remote_addrs = {gateway}
-    remote_port = 4500
-    local_port = 4500
-    proposals = aes256gcm16-prfsha384-curve25519
-    vips = 0.0.0.0
-    local {{
-      auth = pubkey
-      id = @field-cell
-      pubkeys = field-cell.pem
-    }}
-    remote {{
-      auth = pubkey
-      id = @{identity}
-      pubkeys = gateway.pem
-    }}
-    children {{
-      gateway {{
-        remote_ts = 10.43.1.0/24
-        esp_proposals = aes256gcm16-curve25519
-      }}
-    }}
-  }}
-}}
-"""
-"""What docs/how-to/manual-peers.md tells who sets up a cell, with an address asked for."""
 POOL = "10.44.9.0/24"
 
 
@@ -141,9 +114,18 @@ def test_a_cell_set_up_by_hand_is_given_an_address_and_reaches_the_core(
             gateway.action("configure", **s1c, ipsec_options="pool=10.43.1.0/24")
         gateway.action("configure", **s1c, ipsec_options=f"pool={POOL}")
         added = gateway.action("add-peer", **field_cell)
-        theirs = f"-----BEGIN PUBLIC KEY-----\n{added['public-key']}\n-----END PUBLIC KEY-----\n"
-        cell.out("tee", "/etc/swanctl/pubkey/gateway.pem", input=theirs)
-        conf = BY_HAND.format(gateway=UNTRUSTED, identity=added["ike-identity"])
+        pem = f"-----BEGIN PUBLIC KEY-----\n{added['public-key']}\n-----END PUBLIC KEY-----\n"
+        cell.out("tee", "/etc/swanctl/pubkey/gateway.pem", input=pem)
+        # What docs/how-to/manual-peers.md tells who sets up a cell, with an address asked for.
+        theirs = {"auth": "pubkey", "id": f"@{added['ike-identity']}", "pubkeys": "gateway.pem"}
+        conf = tunnel(
+            "gateway",
+            {"auth": "pubkey", "id": "@field-cell", "pubkeys": "field-cell.pem"},
+            theirs,
+            {"remote_ts": "10.43.1.0/24"},
+            remote_addrs=UNTRUSTED,
+            vips="0.0.0.0",
+        )
         cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=conf)
         # Where the kernel has no ESP, strongSwan carries packets itself, as on the VNFs.
         daemon = "/etc/strongswan.d/00-osm-vpnaas.conf"

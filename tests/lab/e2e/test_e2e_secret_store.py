@@ -29,45 +29,13 @@ from e2e_support import (
 from e2e_wire import NEIGHBOURS, captured
 from support import openbao
 from support.openbao import Bao
+from support.swanctl import section, tunnel
 
 from lab.vim import vca_prefix
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
 
 INNER, OUTER, GATEWAY = "10.77.0.50", "192.168.100.50", "192.168.100.11"
-CONNECTION = """connections {{
-  gateway {{
-    version = 2
-    local_addrs = {outer}
-    remote_addrs = {gateway}
-    local_port = 4500
-    remote_port = 4500
-    proposals = aes256gcm16-prfsha384-curve25519
-    local {{
-      auth = psk
-      id = @cell
-    }}
-    remote {{
-      auth = psk
-      id = @{identity}
-    }}
-    children {{
-      gateway {{
-        local_ts = {inner}/32
-        remote_ts = {server}/32
-        esp_proposals = aes256gcm16-curve25519
-      }}
-    }}
-  }}
-}}
-secrets {{
-  ike-gateway {{
-    id-0 = @cell
-    id-1 = @{identity}
-    include /etc/swanctl/gateway.secret
-  }}
-}}
-"""
 CONF = "charon {\n  plugins {\n    kernel-libipsec {\n      load = 100\n    }\n  }\n}\n"
 
 
@@ -76,9 +44,16 @@ class Cell:
 
     def __init__(self, vdu: Vdu, identity: str) -> None:
         self.vdu = vdu
-        text = CONNECTION.format(
-            outer=OUTER, gateway=GATEWAY, identity=identity, inner=INNER, server=SERVER
-        )
+        file = {"include": "/etc/swanctl/gateway.secret"}
+        ids = {"id-0": "@cell", "id-1": f"@{identity}"}
+        text = tunnel(
+            "gateway",
+            {"auth": "psk", "id": "@cell"},
+            {"auth": "psk", "id": f"@{identity}"},
+            {"local_ts": f"{INNER}/32", "remote_ts": f"{SERVER}/32"},
+            local_addrs=OUTER,
+            remote_addrs=GATEWAY,
+        ) + section("secrets", {"ike-gateway": {**ids, **file}})
         vdu.run("tee", "/etc/swanctl/conf.d/gateway.conf", input=text)
         vdu.run("tee", "/etc/strongswan.d/00-cell.conf", input=CONF)
         vdu.out("ip", "address", "add", f"{INNER}/32", "dev", "lo")

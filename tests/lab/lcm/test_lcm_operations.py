@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 from pathlib import Path
@@ -89,6 +90,25 @@ class World:
         return self.store.get(NSRS, self.nsr["_id"])
 
     @property
+    def states(self) -> tuple[str, str, str]:
+        ns = self.ns
+        return ns["nsState"], ns["operational-status"], ns["config-status"]
+
+    def touch(self) -> str:
+        """Run the action of the first VNF."""
+        given = {"primitive": "touch", "primitive_params": {"file": "x"}, "member_vnf_index": "1"}
+        return self.start("action", **given)
+
+    def add_vdu_environment(self) -> None:
+        """Give the VDU an environment of its own, as its VNF has one."""
+        box = copy.deepcopy(day12_of(self.descriptor)[0])
+        box["id"] = "box"
+        box["execution-environment-list"][0]["id"] = "box-ee"
+        for primitive in box["initial-config-primitive"]:
+            primitive["execution-environment-ref"] = "box-ee"
+        day12_of(self.descriptor).append(box)
+
+    @property
     def op(self) -> Document:
         return self.store.get(OPS, self.operation["_id"])
 
@@ -108,11 +128,7 @@ def world(tmp_path: Path) -> World:
 def test_instantiate_makes_everything_and_is_ready(world: World) -> None:
     assert world.run() == "COMPLETED"
     ns = world.ns
-    assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
-        "READY",
-        "running",
-        "configured",
-    )
+    assert world.states == ("READY", "running", "configured")
     assert ns["_admin"]["nsState"] == "INSTANTIATED"
     assert ns["detailed-status"] == "Done"
     assert ns["currentOperation"] == "IDLE"
@@ -240,12 +256,7 @@ def test_instantiation_that_takes_too_long_is_given_up(world: World) -> None:
 def test_vim_failure(world: World) -> None:
     world.backends.the_cloud.fail_server = "2/box/0"
     assert world.run() == "FAILED"
-    ns = world.ns
-    assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
-        "BROKEN",
-        "failed",
-        "failed",
-    )
+    assert world.states == ("BROKEN", "failed", "failed")
     detail = world.op["detailed-status"]
     assert detail.startswith(
         "Stage 2/5: deployment of KDUs, VMs and execution environments. Detail: Deploying at VIM: "
@@ -297,11 +308,7 @@ def test_failed_primitive_has_n2vcs_text(world: World, outcome: ActionOutcome, r
         f"configure in ee={ee}: {reason}"
     ) in world.op["detailed-status"]
     ns = world.ns
-    assert (ns["nsState"], ns["operational-status"], ns["config-status"]) == (
-        "BROKEN",
-        "running",
-        "failed",
-    )
+    assert world.states == ("BROKEN", "running", "failed")
     assert ns["errorDescription"].startswith(f"Operation: INSTANTIATING.{world.op['_id']}")
     assert {s["application"]: s["status"] for s in ns["configurationStatus"]} == {
         APP1: "READY",
@@ -383,28 +390,14 @@ def test_missing_value_has_lcms_text(world: World) -> None:
 
 
 def test_vdu_environments_are_done_before_their_vnf(world: World) -> None:
-    import copy
-
-    box = copy.deepcopy(day12_of(world.descriptor)[0])
-    box["id"] = "box"
-    box["execution-environment-list"][0]["id"] = "box-ee"
-    for primitive in box["initial-config-primitive"]:
-        primitive["execution-environment-ref"] = "box-ee"
-    day12_of(world.descriptor).append(box)
+    world.add_vdu_environment()
     assert world.run() == "COMPLETED"
     vdu_app = "box-ee-z0-z1-box-z0-vdu"
     assert world.log.index("action", vdu_app, "configure") < world.log.index("config", APP1)
 
 
 def test_broken_vdu_environment_aborts_its_vnf_only(world: World) -> None:
-    import copy
-
-    box = copy.deepcopy(day12_of(world.descriptor)[0])
-    box["id"] = "box"
-    box["execution-environment-list"][0]["id"] = "box-ee"
-    for primitive in box["initial-config-primitive"]:
-        primitive["execution-environment-ref"] = "box-ee"
-    day12_of(world.descriptor).append(box)
+    world.add_vdu_environment()
     world.backends.the_charms.outcomes["box-ee-z0-z1-box-z0-vdu", "configure"] = [
         ActionOutcome(False)
     ]
@@ -460,12 +453,7 @@ def test_ns_charm_waits_for_all_and_gets_ns_config_info(world: World) -> None:
 
 def test_action_result_goes_to_detailed_status(world: World) -> None:
     world.run()
-    assert (
-        world.start(
-            "action", primitive="touch", primitive_params={"file": "x"}, member_vnf_index="1"
-        )
-        == "COMPLETED"
-    )
+    assert world.touch() == "COMPLETED"
     assert world.op["detailed-status"] == {"output": "touch done"}
     world.log.index("action", APP1, "touch", "{'file': 'x', 'times': 1}")
     assert world.ns["nsState"] == "READY"
@@ -475,7 +463,7 @@ def test_action_has_its_real_name(world: World) -> None:
     entry = day12_of(world.descriptor)[0]["config-primitive"][0]
     entry["execution-environment-primitive"] = "really-touch"
     world.run()
-    world.start("action", primitive="touch", primitive_params={"file": "x"}, member_vnf_index="1")
+    world.touch()
     world.log.index("action", APP1, "really-touch")
 
 
@@ -505,12 +493,7 @@ def test_a_value_that_is_no_integer_fails_with_lcms_step(world: World) -> None:
 def test_failed_action(world: World) -> None:
     world.run()
     world.backends.the_charms.outcomes[APP1, "touch"] = [ActionOutcome(False, {"output": "why"})]
-    assert (
-        world.start(
-            "action", primitive="touch", primitive_params={"file": "x"}, member_vnf_index="1"
-        )
-        == "FAILED"
-    )
+    assert world.touch() == "FAILED"
     assert world.op["detailed-status"] == (
         f"Error executing primitive touch in ee={environment(world, APP1)}: failed: why"
     )
