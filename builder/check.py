@@ -57,9 +57,9 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
         ]
         if not services:
             sentence = f"no service has exactly the members {', '.join(sorted(members))}"
-            result.append(Problem(path.name, "silent", "params-no-service", sentence))
+            result.append(Problem(path.name, "params-no-service", sentence))
         result += [
-            Problem(path.name, "silent", "params-disagree", finding)
+            Problem(path.name, "params-disagree", finding)
             for finding in identities.disagreements(document)
         ]
         for nsd in services:
@@ -78,7 +78,7 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
     ]
     if not fitting:
         sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
-        return [Problem(name, "silent", "params-no-service", sentence)]
+        return [Problem(name, "params-no-service", sentence)]
     alternatives = []
     for nst in fitting:
         alone = Catalog(

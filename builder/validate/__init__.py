@@ -90,17 +90,17 @@ def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:
     if not package.kind:
         sentence = f"no vnfd, nsd or nst at the top level; allowed: {'; '.join(ENVELOPES.values())}"
         old = isinstance(package.document, dict) and OLD_ENVELOPES & set(package.document)
-        return [Problem(where, "refused", "envelope", sentence, OLD_FORMAT if old else "")]
+        return [Problem(where, "envelope", sentence, OLD_FORMAT if old else "")]
     body = body_of(package)
     if not isinstance(body, dict):
         sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
-        return [Problem(where, "refused", "envelope", sentence, REFUSALS[package.kind])]
+        return [Problem(where, "envelope", sentence, REFUSALS[package.kind])]
     result = []
     envelope = envelope_of(package)
     beside = [str(key) for key in package.document if key != envelope]
     if envelope and beside:
         sentence = f"OSM drops what stands beside the envelope: {shown(beside)}"
-        result.append(Problem(where, "silent", "envelope-beside", sentence))
+        result.append(Problem(where, "envelope-beside", sentence))
     root = {"vnfd": "vnfd", "nsd": "nsd/nsd[0]", "nst": "nst[0]"}[package.kind]
     try:
         document = checked(package.kind, body)

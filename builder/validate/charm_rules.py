@@ -36,7 +36,6 @@ def _refused_folders(ctx: Context) -> Iterator[Problem]:
             listed = entry.get("execution-environment-list") or ()
             if entry["id"] in looked_at and any("juju" in item for item in listed):
                 yield ctx.problem(
-                    "refused",
                     "charm-missing",
                     f"{where}/execution-environment-list",
                     f"the package has no {ctx.package.folder('charms')} folder for its charms",
@@ -55,10 +54,10 @@ def named_charm(ctx: Context, place: str, name: str) -> Iterator[Problem]:
             f"NBI accepts the charm in {elsewhere}, LCM does not; "
             f"allowed: {ctx.package.folder('charms')}"
         )
-        yield ctx.problem("silent", "charm-place", place, sentence)
+        yield ctx.problem("charm-place", place, sentence)
     elif present:
         sentence = f"the package has no charm {name!r}, LCM will fail; allowed: {choices(present)}"
-        yield ctx.problem("silent", "charm-name", place, sentence)
+        yield ctx.problem("charm-name", place, sentence)
 
 
 @rule("vnfd", "nsd")
@@ -80,25 +79,25 @@ def charm_folder(ctx: Context) -> Iterator[Problem]:
 
 def _declarations(ctx: Context, charm: Charm) -> Iterator[Problem]:
     for file, reason in charm.broken:
-        yield ctx.in_file("silent", "charm-file", f"{charm.folder}{file}", f"{file} {reason}")
+        yield ctx.in_file("charm-file", f"{charm.folder}{file}", f"{file} {reason}")
     if charm.metadata is None:
         return
     where = f"{charm.folder}metadata.yaml"
     if charm.metadata.name != charm.name:
         sentence = f"name is {charm.metadata.name!r}; allowed: {charm.name!r}, the folder's name"
-        yield ctx.in_file("silent", "charm-metadata", where, sentence)
+        yield ctx.in_file("charm-metadata", where, sentence)
     if "bionic" not in charm.metadata.series:
         sentence = (
             "series does not list bionic, which LCM gives every machine; allowed: with bionic"
         )
-        yield ctx.in_file("silent", "charm-series", where, sentence)
+        yield ctx.in_file("charm-series", where, sentence)
 
 
 def _start(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Problem]:
     starts = [path for path in files if path == "dispatch" or path.startswith("hooks/")]
     if not any(files[path].mode & 0o111 or files[path].link for path in starts):
         sentence = "nothing Juju could start; allowed: an executable `dispatch` or hooks/*"
-        yield ctx.in_file("silent", "charm-dispatch", charm.folder.rstrip("/"), sentence)
+        yield ctx.in_file("charm-dispatch", charm.folder.rstrip("/"), sentence)
 
 
 def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Problem]:
@@ -108,21 +107,21 @@ def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Pr
     )
     for name in skipped:
         sentence = "libjuju leaves it out of the charm; allowed: another name"
-        yield ctx.in_file("silent", "charm-skipped", f"{where}{name}", sentence)
+        yield ctx.in_file("charm-skipped", f"{where}{name}", sentence)
     for path, entry in sorted(files.items()):
         if not entry.link:
             continue
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
         if entry.link.startswith("/") or target.split("/")[0] == "..":
             sentence = "libjuju refuses links that leave the charm; allowed: relative ones inside"
-            yield ctx.in_file("silent", "charm-link", f"{where}{path}", sentence)
+            yield ctx.in_file("charm-link", f"{where}{path}", sentence)
         elif ctx.package.layout == "zip":
             sentence = "OSM's unzip loses links; allowed: a copy, or a tar.gz package"
-            yield ctx.in_file("silent", "zip-link", f"{where}{path}", sentence)
+            yield ctx.in_file("zip-link", f"{where}{path}", sentence)
     old = [path for path, entry in sorted(files.items()) if entry.mtime < EARLIEST]
     if old:
         sentence = f"libjuju cannot zip dates before 1980 ({len(old)} file(s)); allowed: from 1980"
-        yield ctx.in_file("silent", "charm-date", f"{where}{old[0]}", sentence)
+        yield ctx.in_file("charm-date", f"{where}{old[0]}", sentence)
 
 
 @rule("vnfd")
@@ -134,7 +133,7 @@ def links_out(ctx: Context) -> Iterator[Problem]:
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
             if entry.link.startswith("/") or target.split("/")[0] == "..":
                 sentence = f"a link out of the package, to {entry.link!r}; allowed: inside it"
-                yield ctx.in_file("silent", "archive-link", path, sentence)
+                yield ctx.in_file("archive-link", path, sentence)
 
 
 @rule("vnfd")
@@ -147,17 +146,16 @@ def environments(ctx: Context) -> Iterator[Problem]:
         for place, environment in listed:
             if environment["id"] in known:
                 sentence = f"a second environment {environment['id']!r}; allowed: an id of its own"
-                yield ctx.problem("refused", "ee-id", f"{place}/id", sentence, LOADER)
+                yield ctx.problem("ee-id", f"{place}/id", sentence, LOADER)
             known.append(environment["id"])
             if not (environment.get("juju") or {}).get("charm") and not environment.get(
                 "helm-chart"
             ):
                 sentence = "nothing runs here; allowed: juju with a charm, or helm-chart"
-                yield ctx.problem("silent", "ee-kind", place, sentence)
+                yield ctx.problem("ee-kind", place, sentence)
             point = environment.get("external-connection-point-ref")
             if point and point not in points:
                 yield ctx.problem(
-                    "silent",
                     "ee-connection-point",
                     f"{place}/external-connection-point-ref",
                     f"{point!r} is no ext-cpd; allowed: {choices(points)}",
@@ -169,7 +167,7 @@ def environments(ctx: Context) -> Iterator[Problem]:
                 "allowed: default-user, the image's user"
             )
             place = f"{where}/config-access/ssh-access"
-            yield ctx.problem("silent", "ssh-user", place, sentence)
+            yield ctx.problem("ssh-user", place, sentence)
         yield from _references(ctx, where, entry, known)
 
 
@@ -179,10 +177,9 @@ def _references(ctx: Context, where: str, entry: Document, known: list[str]) -> 
         reference = primitive.get("execution-environment-ref")
         if reference is None and known:
             sentence = f"execution-environment-ref is missing; allowed: {choices(known)}"
-            yield ctx.problem("silent", "ee-reference", place, sentence)
+            yield ctx.problem("ee-reference", place, sentence)
         elif reference is not None and reference not in known:
             yield ctx.problem(
-                "silent",
                 "ee-reference",
                 f"{place}/execution-environment-ref",
                 f"{reference!r} is no execution environment; allowed: {choices(known)}",

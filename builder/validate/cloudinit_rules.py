@@ -96,7 +96,7 @@ def cloud_init(ctx: Context) -> Iterator[Problem]:
                 "allowed: false"
             )
             spot = f"{place}/supplemental-boot-data/boot-data-drive"
-            yield ctx.problem("silent", "boot-data-drive", spot, sentence)
+            yield ctx.problem("boot-data-drive", spot, sentence)
         inline = vdu.get("cloud-init")
         if inline:
             where = f"{ctx.package.descriptor_path}: {ctx.root}{place}/cloud-init"
@@ -114,12 +114,12 @@ def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
     spot = f"{place}/cloud-init-file"
     if text is not None and len(text) > LARGEST:
         sentence = f"larger than {LARGEST >> 20} MiB; allowed: what a VIM takes, far less"
-        yield ctx.in_file("silent", "cloud-init-size", path, sentence)
+        yield ctx.in_file("cloud-init-size", path, sentence)
     elif text is not None:
         yield from _text(ctx, path, text)
     elif ctx.package.text(other) is not None:
         sentence = f"NBI accepts the file in {other}, LCM does not; allowed: {path}"
-        yield ctx.problem("silent", "cloud-init-place", spot, sentence)
+        yield ctx.problem("cloud-init-place", spot, sentence)
     else:
         have = {
             p[len(path) - len(name) :]
@@ -127,7 +127,6 @@ def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
             if p.startswith(path[: -len(name)])
         }
         yield ctx.problem(
-            "refused",
             "cloud-init-missing",
             spot,
             f"the package has no {path}; allowed: {choices(have)}",
@@ -139,25 +138,25 @@ def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
 def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
     if not text.startswith(HEADERS):
         sentence = "the first line names no format cloud-init knows; allowed: {formats}"
-        yield ctx.in_file("silent", "cloud-init-header", path, sentence)
+        yield ctx.in_file("cloud-init-header", path, sentence)
     try:
         tree = environment().parse(text)
     except RecursionError:
         sentence = "Jinja2 cannot read it: nested too deeply; allowed: less"
-        yield ctx.in_file("silent", "cloud-init-jinja", path, sentence)
+        yield ctx.in_file("cloud-init-jinja", path, sentence)
         return
     except TemplateSyntaxError as error:
         sentence = (
             f"Jinja2 cannot read it: {error.message}; allowed: literal '{{{{', '{{%' and '{{#' "
             "(also in the shell's ${#name}) inside a raw block"
         )
-        yield ctx.in_file("silent", "cloud-init-jinja", f"{path}:{error.lineno}", sentence)
+        yield ctx.in_file("cloud-init-jinja", f"{path}:{error.lineno}", sentence)
         return
     lost = re.search(r"\{#.*?#\}", text, re.DOTALL)
     if lost:
         line = text.count("\n", 0, lost.start()) + 1
         sentence = "what stands between '{#' and '#}' disappears; allowed: inside a raw block"
-        yield ctx.in_file("silent", "cloud-init-comment", f"{path}:{line}", sentence)
+        yield ctx.in_file("cloud-init-comment", f"{path}:{line}", sentence)
     yield from _expressions(ctx, path, tree)
     yield from _config(ctx, path, text, tree)
 
@@ -170,7 +169,7 @@ def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Prob
     for name, holder, line in uses:
         if isinstance(holder, nodes.Name) and holder.name == "OSM" and name not in OSM_KEYS:
             sentence = f"OSM has no key {name!r}, so rendering fails; allowed: {choices(OSM_KEYS)}"
-            yield ctx.in_file("silent", "cloud-init-osm", f"{path}:{line}", sentence)
+            yield ctx.in_file("cloud-init-osm", f"{path}:{line}", sentence)
     for output in tree.find_all(nodes.Output):
         for node in output.nodes:
             names = {n.name for n in node.find_all(nodes.Name)} - {"OSM"}
@@ -182,7 +181,7 @@ def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Prob
                     f"& < > and quotes in {choices(names)} become HTML entities; allowed: |safe "
                     "where the value is to be taken as it is"
                 )
-                yield ctx.in_file("silent", "cloud-init-escape", f"{path}:{node.lineno}", sentence)
+                yield ctx.in_file("cloud-init-escape", f"{path}:{node.lineno}", sentence)
 
 
 def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
@@ -215,20 +214,20 @@ def _document(ctx: Context, path: str, rendered: str) -> Iterator[Problem]:
         document = load(rendered)
     except DocumentError as error:
         sentence = f"not usable as YAML: {error}"
-        yield ctx.in_file("silent", "cloud-init-yaml", path, sentence)
+        yield ctx.in_file("cloud-init-yaml", path, sentence)
         return
     if document is None:
         return
     if not isinstance(document, dict):
         sentence = "a cloud-config has another form; allowed: a mapping"
-        yield ctx.in_file("silent", "cloud-init-yaml", path, sentence)
+        yield ctx.in_file("cloud-init-yaml", path, sentence)
         return
     if _clear_password(document):
         sentence = (
             "a password in clear is known to all who can read the package; allowed: SSH keys, or "
             "a hash"
         )
-        yield ctx.in_file("silent", "cloud-init-password", path, sentence)
+        yield ctx.in_file("cloud-init-password", path, sentence)
 
 
 def _clear_password(document: dict[str, object]) -> bool:

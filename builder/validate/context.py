@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.nsd_models import NsdList
 from builder.validate.nst_models import Nst
-from builder.validate.problem import Problem, Severity
+from builder.validate.problem import Problem
 from builder.validate.reader import Package, PackageError, read
 from builder.validate.vnfd_models import Vnfd
 
@@ -121,21 +121,14 @@ class Context:
     body: Document
     root: str
 
-    def problem(
-        self,
-        severity: Severity,
-        code: str,
-        place: str,
-        sentence: str,
-        osm_message: str = "",
-    ) -> Problem:
+    def problem(self, code: str, place: str, sentence: str, osm_message: str = "") -> Problem:
         """Make a problem at a place of the descriptor."""
         where = f"{self.package.name}: {self.package.descriptor_path}: {self.root}{place}"
-        return Problem(where, severity, code, sentence, osm_message)
+        return Problem(where, code, sentence, osm_message)
 
-    def in_file(self, severity: Severity, code: str, file: str, sentence: str) -> Problem:
+    def in_file(self, code: str, file: str, sentence: str) -> Problem:
         """Make a problem of another file of the package."""
-        return Problem(f"{self.package.name}: {file}", severity, code, sentence)
+        return Problem(f"{self.package.name}: {file}", code, sentence)
 
     def flavours(self) -> list[tuple[str, Document]]:
         """Return (place, flavour); NBI checks all of them, OSM deploys the first."""

@@ -35,7 +35,6 @@ def constituents(ctx: Context) -> Iterator[Problem]:
     for index, name in enumerate(listed):
         if name not in ctx.catalog.vnfds:
             yield ctx.problem(
-                "refused",
                 "vnfd-unknown",
                 f"/vnfd-id[{index}]",
                 f"VNFD {name!r} is not onboarded, VNFDs come before their NSD; "
@@ -45,7 +44,6 @@ def constituents(ctx: Context) -> Iterator[Problem]:
     for place, profile, flavour in _profiles(ctx):
         if profile["vnfd-id"] not in listed:
             yield ctx.problem(
-                "refused",
                 "vnfd-reference",
                 f"{place}/vnfd-id",
                 f"{profile['vnfd-id']!r} is not in vnfd-id; allowed: {choices(listed)}",
@@ -66,7 +64,7 @@ def connections(ctx: Context) -> Iterator[Problem]:
                 if link not in links:
                     sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
                     spot = f"{inner}/virtual-link-profile-id"
-                    yield ctx.problem("silent", "ns-link", spot, sentence)
+                    yield ctx.problem("ns-link", spot, sentence)
                 yield from _points(ctx, inner, connection, profile, flavour)
 
 
@@ -80,7 +78,6 @@ def _points(
         known = ids((vnfd or {}).get("ext-cpd"))
         if vnfd is not None and cpd not in known:
             yield ctx.problem(
-                "refused",
                 "cpd-unknown",
                 f"{at}/constituent-cpd-id",
                 f"{profile['vnfd-id']} has no ext-cpd {cpd!r}; allowed: {choices(known)}",
@@ -91,7 +88,6 @@ def _points(
             )
         if point["constituent-base-element-id"] != profile["id"]:
             yield ctx.problem(
-                "silent",
                 "cpd-member",
                 f"{at}/constituent-base-element-id",
                 f"{point['constituent-base-element-id']!r} is another VNF's; "
@@ -111,7 +107,6 @@ def links(ctx: Context) -> Iterator[Problem]:
             link = profile.get("virtual-link-desc-id")
             if profile.get("virtual-link-protocol-data") and link in management:
                 yield ctx.problem(
-                    "refused",
                     "mgmt-protocol-data",
                     f"{place}/virtual-link-protocol-data",
                     f"{link!r} is a management network; allowed: without protocol data",
@@ -141,4 +136,4 @@ def application_names(ctx: Context) -> Iterator[Problem]:
                         f"as OSM looks at {NAME_LENGTH} characters; "
                         "allowed: ids that differ in these"
                     )
-                    yield ctx.problem("silent", "app-name", f"{place}/id", sentence)
+                    yield ctx.problem("app-name", f"{place}/id", sentence)

@@ -15,7 +15,6 @@ def subnets(ctx: Context) -> Iterator[Problem]:
         reference = subnet["nsd-ref"]
         if reference not in ctx.catalog.nsds:
             yield ctx.problem(
-                "refused",
                 "nsd-unknown",
                 f"{place}/nsd-ref",
                 f"NSD {reference!r} is not onboarded; allowed: {choices(ctx.catalog.nsds)}",
@@ -24,7 +23,7 @@ def subnets(ctx: Context) -> Iterator[Problem]:
             )
         if not subnet.get("description"):
             sentence = "NBI demands a description when the slice is made; allowed: with one"
-            yield ctx.problem("silent", "subnet-description", place, sentence)
+            yield ctx.problem("subnet-description", place, sentence)
 
 
 @rule("nst")
@@ -42,7 +41,7 @@ def shared(ctx: Context) -> Iterator[Problem]:
                 f"LCM counts the users of shared service {name!r} by netslice-vld and ends it with "
                 "the first slice; allowed: a netslice-vld with an end in it"
             )
-            yield ctx.problem("silent", "subnet-shared", place, sentence)
+            yield ctx.problem("subnet-shared", place, sentence)
 
 
 @rule("nst")
@@ -53,7 +52,7 @@ def termination(ctx: Context) -> Iterator[Problem]:
             "without netslice-vld the termination of the slice stays PROCESSING for ever; allowed: "
             "at least one, for example of the management network"
         )
-        yield ctx.problem("silent", "nst-no-link", "", sentence)
+        yield ctx.problem("nst-no-link", "", sentence)
 
 
 @rule("nst")
@@ -64,13 +63,13 @@ def links(ctx: Context) -> Iterator[Problem]:
         if link.get("name") != link["id"]:
             # LCM reads name without asking whether it is there (KeyError).
             sentence = f"LCM needs name and id equal; allowed: {link['id']!r}"
-            yield ctx.problem("silent", "nss-link-name", f"{place}/name", sentence)
+            yield ctx.problem("nss-link-name", f"{place}/name", sentence)
         points = numbered(f"{place}/nss-connection-point-ref", link.get("nss-connection-point-ref"))
         for at, point in points:
             nss, sap = point["nss-ref"], point["nsd-connection-point-ref"]
             if nss not in known:
                 sentence = f"{nss!r} is no netslice-subnet; allowed: {choices(known)}"
-                yield ctx.problem("silent", "nss-reference", f"{at}/nss-ref", sentence)
+                yield ctx.problem("nss-reference", f"{at}/nss-ref", sentence)
                 continue
             nsd = ctx.catalog.nsds.get(known[nss])
             if nsd is not None and sap not in ids(nsd.get("sapd")):
@@ -78,4 +77,4 @@ def links(ctx: Context) -> Iterator[Problem]:
                     f"{known[nss]} has no sapd {sap!r}; allowed: {choices(ids(nsd.get('sapd')))}"
                 )
                 place_of = f"{at}/nsd-connection-point-ref"
-                yield ctx.problem("silent", "nss-sap", place_of, sentence)
+                yield ctx.problem("nss-sap", place_of, sentence)

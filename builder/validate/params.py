@@ -39,17 +39,15 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     where = name or "parameters"
     if not isinstance(document, dict):
         sentence = f"{shown(document)} cannot be parameters; allowed: a mapping"
-        return [Problem(where, "refused", "params-form", sentence)]
+        return [Problem(where, "params-form", sentence)]
     try:
         bounded(document)
         checked = normalised(kind, document)
     except DocumentError as error:
-        return [Problem(where, "refused", "params-form", f"the parameters are {error}")]
+        return [Problem(where, "params-form", f"the parameters are {error}")]
     except ValidationError as error:
         return [
-            Problem(
-                p.path, p.severity, p.code, p.sentence, f"Format error at {p.path}: {p.sentence}"
-            )
+            Problem(p.path, p.code, p.sentence, f"Format error at {p.path}: {p.sentence}")
             for p in problems_of(error, MODELS[kind], where, "")
         ]
     if kind == "nsi":
@@ -89,7 +87,6 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
         if subnet["id"] not in subnets:
             yield Problem(
                 f"{where}: {at}/id",
-                "refused",
                 "params-nss",
                 f"{subnet['id']!r} is no netslice-subnet of {nst['id']}; "
                 f"allowed: {choices(subnets)}",
@@ -102,7 +99,7 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
                 f"{link['name']!r} is no netslice-vld of {nst['id']}, so OSM ignores this; "
                 f"allowed: {choices(links)}"
             )
-            yield Problem(f"{where}: {at}/name", "silent", "params-nsi-vld", sentence)
+            yield Problem(f"{where}: {at}/name", "params-nsi-vld", sentence)
     nsds = {
         n: catalog.nsds[s["nsd-ref"]] for n, s in subnets.items() if s["nsd-ref"] in catalog.nsds
     }
@@ -141,7 +138,7 @@ def _dropped(
                 f"in a slice OSM drops {choices(lost)} of link {link['name']!r}, which no "
                 "netslice-vld connects; allowed: a virtual-link-profile in the NSD"
             )
-            yield Problem(f"{place}: {at}", "silent", "params-nss-vld", sentence)
+            yield Problem(f"{place}: {at}", "params-nss-vld", sentence)
 
 
 def _nsi_vims(document: Document, where: str) -> Iterator[Problem]:
@@ -152,13 +149,12 @@ def _nsi_vims(document: Document, where: str) -> Iterator[Problem]:
                     "clients do not translate vim_account inside a slice; "
                     "allowed: vimAccountId with the VIM's UUID"
                 )
-                yield Problem(f"{where}: {place}/vim_account", "silent", "params-nsi-vim", sentence)
+                yield Problem(f"{where}: {place}/vim_account", "params-nsi-vim", sentence)
 
 
 def _member(request: Request, place: str, value: str) -> Iterator[Problem]:
     if value not in request.vnfds:
         yield request.problem(
-            "refused",
             "params-member",
             place,
             f"{value!r} is no member of {request.nsd['id']}; allowed: {choices(request.vnfds)}",
@@ -173,7 +169,7 @@ def _ignored(request: Request, place: str, value: str) -> Iterator[Problem]:
             f"{value!r} is no member of {request.nsd['id']}, so OSM ignores this; "
             f"allowed: {choices(request.vnfds)}"
         )
-        yield request.problem("silent", "params-member-ignored", place, sentence)
+        yield request.problem("params-member-ignored", place, sentence)
 
 
 def _links(request: Request) -> Iterator[Problem]:
@@ -182,7 +178,6 @@ def _links(request: Request) -> Iterator[Problem]:
     for place, link in numbered("vld", request.document.get("vld")):
         if link["name"] not in known:
             yield request.problem(
-                "refused",
                 "params-vld",
                 f"{place}/name",
                 f"{link['name']!r} is no virtual link of {request.nsd['id']}; "
@@ -198,7 +193,7 @@ def _links(request: Request) -> Iterator[Problem]:
                 sentence = (
                     f"{point[key]!r} is no connection point of {index}; allowed: {choices(points)}"
                 )
-                yield request.problem("silent", "params-cpd", f"{at}/{key}", sentence)
+                yield request.problem("params-cpd", f"{at}/{key}", sentence)
 
 
 def _vnfs(request: Request) -> Iterator[Problem]:
@@ -211,7 +206,6 @@ def _vnfs(request: Request) -> Iterator[Problem]:
             known = ids(vnfd.get("vdu"))
             if vnfd and vdu["id"] not in known:
                 yield request.problem(
-                    "refused",
                     "params-vdu",
                     f"{at}/id",
                     f"{vdu['id']!r} is no vdu of {index}; allowed: {choices(known)}",
@@ -225,7 +219,7 @@ def _vnfs(request: Request) -> Iterator[Problem]:
                         "for management interfaces"
                     )
                     spot = f"{inner}/floating-ip-required"
-                    yield request.problem("silent", "params-floating-ip", spot, sentence)
+                    yield request.problem("params-floating-ip", spot, sentence)
 
 
 def _several_vims(request: Request) -> Iterator[Problem]:
@@ -251,14 +245,14 @@ def _several_vims(request: Request) -> Iterator[Problem]:
                 f"link {link['id']!r} spans VIMs ({choices(spans)}); "
                 "allowed: vim-network-name with a network per VIM"
             )
-            yield request.problem("silent", "params-vim-network", place, sentence)
+            yield request.problem("params-vim-network", place, sentence)
         no_wim = False in service_wim | {params.get("wimAccountId"), params.get("wim_account")}
         if not no_wim:
             sentence = (
                 f"OSM looks for a WIM for link {link['id']!r}, which spans VIMs; "
                 "allowed: wim_account: false"
             )
-            yield request.problem("silent", "params-wim", place, sentence)
+            yield request.problem("params-wim", place, sentence)
 
 
 def _spans(request: Request, link: str, vims: dict[str, str], default: str) -> set[str]:
@@ -309,7 +303,7 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
                     f"{index} is at VIM {vim!r}, where OSM gives link {name!r} any 192.168.x.0/24 "
                     f"and not {address}; allowed: vim-network-name with a network that is there"
                 )
-                yield request.problem("silent", "params-vim-subnet", place, sentence)
+                yield request.problem("params-vim-subnet", place, sentence)
 
 
 def _fixed(request: Request, index: str, connection: Document, link: Document) -> Iterator[str]:
@@ -353,7 +347,7 @@ def _additional(request: Request) -> Iterator[Problem]:
             yield from _keys(request, f"{at}/additionalParams", vdu, index)
             if known and vdu["vdu_id"] not in known:
                 sentence = f"{vdu['vdu_id']!r} is no vdu of {index}; allowed: {choices(known)}"
-                yield request.problem("silent", "params-vdu-unknown", f"{at}/vdu_id", sentence)
+                yield request.problem("params-vdu-unknown", f"{at}/vdu_id", sentence)
 
 
 def _keys(request: Request, place: str, holder: Document, index: str) -> Iterator[Problem]:
@@ -364,7 +358,7 @@ def _keys(request: Request, place: str, holder: Document, index: str) -> Iterato
         if not PARAM_KEY.fullmatch(key):
             sentence = f"{shown(key)} is no key; allowed: letters, digits and '_', no digit first"
             message = wrong_key(osm_place, key)
-            yield request.problem("refused", "params-key", place, sentence, message)
+            yield request.problem("params-key", place, sentence, message)
 
 
 def _supplied(request: Request) -> Iterator[Problem]:
@@ -385,7 +379,6 @@ def _supplied(request: Request) -> Iterator[Problem]:
         for target, name, primitive in _needed(vnfd):
             if name not in of_vdu.get(target, of_vnf):
                 yield request.problem(
-                    "refused",
                     "params-missing",
                     f"additionalParamsForVnf[{index}]",
                     f"primitive {primitive} of {index} needs it; allowed: with {name!r}",
@@ -396,7 +389,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
             for name in sorted(variables(text) - of_vdu.get(vdu_id, of_vnf)):
                 sentence = f"cloud-init of {index}, vdu {vdu_id}, needs it; allowed: with {name!r}"
                 place = f"additionalParamsForVnf[{index}]"
-                yield request.problem("silent", "params-cloud-init", place, sentence)
+                yield request.problem("params-cloud-init", place, sentence)
 
 
 def _needed(vnfd: Document) -> Iterator[tuple[str, str, str]]:

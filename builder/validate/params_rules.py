@@ -27,7 +27,6 @@ def resources(request: Request) -> Iterator[Problem]:
         for at, vdu in numbered(f"{place}/vdu", entry.get("vdu")):
             if vdu.get("vim-flavor-id") and vdu.get("vim-flavor-name"):
                 yield request.problem(
-                    "refused",
                     "params-flavor",
                     at,
                     "vim-flavor-id and vim-flavor-name are both there; allowed: one of them",
@@ -40,7 +39,6 @@ def resources(request: Request) -> Iterator[Problem]:
         for at, link in numbered(f"{place}/internal-vld", entry.get("internal-vld")):
             if vnfd and link["name"] not in links:
                 yield request.problem(
-                    "refused",
                     "params-internal-vld",
                     f"{at}/name",
                     f"{link['name']!r} is no int-virtual-link-desc of {index}; "
@@ -65,10 +63,9 @@ def _interfaces(
         if number:
             # NBI leaves its loop at the first name it knows.
             spot = f"{at}/name"
-            yield request.problem("silent", "params-interface-ignored", spot, sentence)
+            yield request.problem("params-interface-ignored", spot, sentence)
             continue
         yield request.problem(
-            "refused",
             "params-interface",
             f"{at}/name",
             sentence,
@@ -91,13 +88,13 @@ def addresses(request: Request) -> Iterator[Problem]:
             spot = f"{at}/ip-address"
             if network is not None and not _inside(address, network):
                 sentence = f"{address} is outside of link {link['name']!r}; allowed: in {subnet}"
-                yield request.problem("silent", "params-address", spot, sentence)
+                yield request.problem("params-address", spot, sentence)
             if address in seen:
                 sentence = (
                     f"{address} is {seen[address]}'s on link {link['name']!r}; "
                     "allowed: an address of its own"
                 )
-                yield request.problem("silent", "params-address", spot, sentence)
+                yield request.problem("params-address", spot, sentence)
             seen.setdefault(address, point["member-vnf-index-ref"])
 
 
@@ -122,16 +119,13 @@ def service(request: Request) -> Iterator[Problem]:
         if not PARAM_KEY.fullmatch(name):
             sentence = f"{shown(name)} is no key; allowed: letters, digits and '_', no digit first"
             message = wrong_key("additionalParamsForNs", name)
-            yield request.problem(
-                "refused", "params-key", "additionalParamsForNs", sentence, message
-            )
+            yield request.problem("params-key", "additionalParamsForNs", sentence, message)
     config = request.nsd.get("ns-configuration") or {}
     for primitive in config.get("initial-config-primitive") or ():
         for parameter in primitive.get("parameter") or ():
             name = _name(parameter.get("value"))
             if name and name not in (*BUILT_IN, "ns_config_info", "VDU_SCALE_INFO", *given):
                 yield request.problem(
-                    "refused",
                     "params-ns-missing",
                     "additionalParamsForNs",
                     f"primitive {primitive['name']} of the service needs it; "
@@ -219,7 +213,7 @@ def _values(
             reason = misfit(value, kind, schema) if schema is not None else ""
         if reason:
             sentence = f"as parameter {parameter['name']!r} of {primitive['name']}: {reason}"
-            yield request.problem("silent", "params-value", f"{place}/{name}", sentence)
+            yield request.problem("params-value", f"{place}/{name}", sentence)
 
 
 def _name(value: Any) -> str:

@@ -53,7 +53,7 @@ def day2(ctx: Context) -> Iterator[Problem]:
         for place, primitive in primitives:
             if primitive["name"] in seen:
                 sentence = f"{primitive['name']!r} is there twice; allowed: another name"
-                yield ctx.problem("refused", "primitive-twice", f"{place}/name", sentence, LOADER)
+                yield ctx.problem("primitive-twice", f"{place}/name", sentence, LOADER)
             seen.add(primitive["name"])
             yield from _once(ctx, place, primitive)
             charm = _charm_for(ctx, entry, primitive)
@@ -73,7 +73,7 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
             yield from named_charm(ctx, f"{where}/juju/charm", name)
         else:
             sentence = f"the package has no charm {name!r}, LCM will fail; allowed: with it"
-            yield ctx.problem("silent", "charm-name", f"{where}/juju/charm", sentence)
+            yield ctx.problem("charm-name", f"{where}/juju/charm", sentence)
     if charm is not None and charm.config is not None:
         if "ns_config_info" not in charm.config.options:
             sentence = (
@@ -81,7 +81,7 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
                 "allowed: an option ns_config_info of type string"
             )
             file = f"{charm.folder}config.yaml"
-            yield ctx.in_file("silent", "ns-config-info", file, sentence)
+            yield ctx.in_file("ns-config-info", file, sentence)
     primitives = numbered(
         f"{where}/initial-config-primitive", config.get("initial-config-primitive")
     )
@@ -92,10 +92,10 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
     if config.get("terminate-config-primitive"):
         sentence = "LCM breaks on terminate primitives of a network service; allowed: none"
         place = f"{where}/terminate-config-primitive"
-        yield ctx.problem("silent", "ns-terminate", place, sentence)
+        yield ctx.problem("ns-terminate", place, sentence)
     if config.get("config-primitive"):
         sentence = "LCM cannot run a primitive of a network service by ns-action; allowed: none"
-        yield ctx.problem("silent", "ns-action", f"{where}/config-primitive", sentence)
+        yield ctx.problem("ns-action", f"{where}/config-primitive", sentence)
 
 
 def _sequence(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[Problem]:
@@ -103,7 +103,7 @@ def _sequence(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[
     for place, primitive in primitives:
         if primitive["seq"] in seen:
             sentence = f"seq {primitive['seq']} is used twice; allowed: each once"
-            yield ctx.problem("refused", "seq-twice", f"{place}/seq", sentence, LOADER)
+            yield ctx.problem("seq-twice", f"{place}/seq", sentence, LOADER)
         seen.add(primitive["seq"])
         yield from _once(ctx, place, primitive)
 
@@ -113,11 +113,11 @@ def _once(ctx: Context, place: str, primitive: Document) -> Iterator[Problem]:
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
         if parameter["name"] in known:
             sentence = f"parameter {parameter['name']!r} is there twice; allowed: once"
-            yield ctx.problem("refused", "parameter-twice", f"{at}/name", sentence, LOADER)
+            yield ctx.problem("parameter-twice", f"{at}/name", sentence, LOADER)
         known.add(parameter["name"])
     if primitive.get("user-defined-script"):
         sentence = "OSM ignores user-defined-script; allowed: an action of the charm"
-        yield ctx.problem("silent", "user-script", f"{place}/user-defined-script", sentence)
+        yield ctx.problem("user-script", f"{place}/user-defined-script", sentence)
 
 
 def _values(
@@ -135,10 +135,10 @@ def _values(
         if value is None:
             fails = "creating a service fails (KeyError in NBI)" if initial else "LCM fails"
             sentence = f"parameter {parameter['name']!r} has no value, so {fails}; allowed: a value"
-            yield ctx.problem("silent", "parameter-value", at, sentence)
+            yield ctx.problem("parameter-value", at, sentence)
         elif isinstance(value, bool) and parameter.get("data-type", "STRING") == "STRING":
             sentence = f"it becomes the text {str(value)!r}; allowed: text in quotes"
-            yield ctx.problem("silent", "boolean-text", f"{at}/value", sentence)
+            yield ctx.problem("boolean-text", f"{at}/value", sentence)
         elif isinstance(value, str):
             yield from _text(ctx, f"{at}/value", parameter, initial, built_in)
 
@@ -163,7 +163,7 @@ def _text(
         reason = "keys of additionalParams have letters, digits and '_' only"
     if reason:
         sentence = f"{shown(value)} is not substituted: {reason}"
-        yield ctx.problem("silent", "substitution", at, sentence)
+        yield ctx.problem("substitution", at, sentence)
 
 
 def _management_address(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[Problem]:
@@ -177,14 +177,14 @@ def _management_address(ctx: Context, primitives: list[tuple[str, Document]]) ->
                     "execution environments share their parameters, so this can be another "
                     "instance's address; allowed: <rw_mgmt_ip> in the first primitive only"
                 )
-                yield ctx.problem("silent", "rw-mgmt-ip", f"{at}/value", sentence)
+                yield ctx.problem("rw-mgmt-ip", f"{at}/value", sentence)
 
 
 def _truth(ctx: Context, place: str, value: str) -> Problem:
     sentence = (
         f"{shown(value)} is true for OSM, as is every text but 'false'; allowed: 'true', 'false'"
     )
-    return ctx.problem("silent", "boolean-text", place, sentence)
+    return ctx.problem("boolean-text", place, sentence)
 
 
 def _charm_for(ctx: Context, entry: Document, primitive: Document) -> Charm | None:
@@ -217,10 +217,9 @@ def _config(ctx: Context, place: str, primitive: Document, charm: Charm) -> Iter
                 "libjuju raises for a `config` value that is not text; "
                 "allowed: data-type STRING and a value in quotes"
             )
-            yield ctx.problem("silent", "config-string", at, sentence)
+            yield ctx.problem("config-string", at, sentence)
         if charm.config is not None and parameter["name"] not in charm.config.options:
             yield ctx.problem(
-                "silent",
                 "config-option",
                 f"{at}/name",
                 f"charm {charm.name} has no option {parameter['name']!r}; "
@@ -237,7 +236,6 @@ def _against_action(
     action = charm.actions.get(name)
     if action is None:
         yield ctx.problem(
-            "silent",
             "action-missing",
             f"{place}/name",
             f"charm {charm.name} has no action {name!r}; allowed: {choices(charm.actions)}",
@@ -247,7 +245,7 @@ def _against_action(
     for required in action.required:
         if required not in given:
             sentence = f"action {name} requires it; allowed: with parameter {required!r}"
-            yield ctx.problem("silent", "action-required", place, sentence)
+            yield ctx.problem("action-required", place, sentence)
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
         yield from _parameter(ctx, at, parameter, (name, action), key)
 
@@ -258,7 +256,6 @@ def _parameter(
     name, declared = action
     if parameter["name"] not in declared.params:
         yield ctx.problem(
-            "silent",
             "action-parameter",
             f"{at}/name",
             f"action {name} has no parameter {parameter['name']!r}; "
@@ -270,7 +267,7 @@ def _parameter(
     wanted = schema.get("type", list(PRODUCED[kind]))
     if not PRODUCED[kind] & set([wanted] if isinstance(wanted, str) else wanted):
         sentence = f"OSM sends {kind}, the action takes {shown(wanted)}; allowed: one that fits"
-        yield ctx.problem("silent", "action-type", f"{at}/data-type", sentence)
+        yield ctx.problem("action-type", f"{at}/data-type", sentence)
         return
     value = parameter.get(key)
     if key == "default-value" and not parameter.get("mandatory") and value in (None, ""):
@@ -278,7 +275,7 @@ def _parameter(
             f"{parameter['name']!r} is not mandatory but NBI demands what has no default; "
             "allowed: a default-value that is not empty, or mandatory: true"
         )
-        yield ctx.problem("silent", "default-empty", at, sentence)
+        yield ctx.problem("default-empty", at, sentence)
     if value is None or value == "" or (isinstance(value, str) and WHOLE.fullmatch(value)):
         return
     if kind == "BOOLEAN" and key == "default-value" and value.lower() not in ("true", "false"):
@@ -286,7 +283,7 @@ def _parameter(
         return
     reason = misfit(value, kind, schema)
     if reason:
-        yield ctx.problem("silent", "action-value", f"{at}/{key}", reason)
+        yield ctx.problem("action-value", f"{at}/{key}", reason)
 
 
 def misfit(value: Any, kind: str, schema: Document) -> str:

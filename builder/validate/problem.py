@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from builder.validate.codes import CODES, Severity
 
@@ -23,12 +23,13 @@ class Problem:
     """
 
     path: str
-    severity: Severity
+    severity: Severity = field(init=False)
     code: str
     sentence: str
     osm_message: str = ""
 
     def __post_init__(self) -> None:
-        """Hold the rules to the codes that are documented."""
-        if self.code not in CODES or CODES[self.code].severity != self.severity:
-            raise ValueError(f"{self.code!r} is not documented as {self.severity}")
+        """Hold the rules to the codes that are documented, which have a severity each."""
+        if self.code not in CODES:
+            raise ValueError(f"{self.code!r} is not documented")
+        object.__setattr__(self, "severity", CODES[self.code].severity)

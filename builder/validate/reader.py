@@ -171,7 +171,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _refuse(name: str, code: str, sentence: str, message: str = "") -> PackageError:
-    return PackageError(Problem(name, "refused", code, sentence, message))
+    return PackageError(Problem(name, code, sentence, message))
 
 
 def _from_descriptor(path: Path) -> Package:
@@ -239,7 +239,7 @@ def _from_tar(path: Path) -> Package:
             f"more than one folder at the top ({', '.join([top, *others])}), and OSM reads charms "
             "and cloud-init below one of them only; allowed: one that holds everything"
         )
-        notes.append(Problem(path.name, "silent", "archive-folders", sentence))
+        notes.append(Problem(path.name, "archive-folders", sentence))
     files = {name[len(top) + 1 :]: e for name, e in members.items() if name.startswith(top + "/")}
     return _finish(path.name, "tar", files, notes)
 
@@ -329,12 +329,12 @@ def _unsafe(name: str, path: str, kind: str) -> PackageError:
 
 def _odd_member(name: str, path: str) -> Problem:
     sentence = "neither a file nor a folder nor a link to one; OSM unpacks it or fails to"
-    return Problem(f"{name}: {path}", "silent", "archive-member", sentence)
+    return Problem(f"{name}: {path}", "archive-member", sentence)
 
 
 def _twice(name: str, path: str) -> Problem:
     sentence = "it stands twice; which of the two counts depends on the program that unpacks"
-    return Problem(f"{name}: {path}", "silent", "archive-twice", sentence)
+    return Problem(f"{name}: {path}", "archive-twice", sentence)
 
 
 def _no_descriptor(name: str, kind: str, names: list[str]) -> PackageError:
@@ -377,7 +377,7 @@ def _finish(
     if descriptor.endswith(".json"):
         # NBI calls json.load() on text, which fails whatever the text is.
         sentence = "OSM cannot read descriptors in JSON; allowed: YAML"
-        raise PackageError(Problem(where, "refused", "descriptor-json", sentence))
+        raise PackageError(Problem(where, "descriptor-json", sentence))
     entry = files[descriptor]
     text = entry.data if not entry.link else (Package(name, layout, files).text(descriptor) or "")
     try:
@@ -385,6 +385,6 @@ def _finish(
     except DocumentError as error:
         sentence = f"not usable as YAML: {error}"
         raise PackageError(
-            Problem(where, "refused", "descriptor-yaml", sentence, "Invalid yaml format")
+            Problem(where, "descriptor-yaml", sentence, "Invalid yaml format")
         ) from None
     return Package(name, layout, files, descriptor, document, notes or [])

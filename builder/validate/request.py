@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.validate.context import Catalog, Document
-from builder.validate.problem import Problem, Severity
+from builder.validate.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,6 @@ class Request:
     catalog: Catalog
     where: str
 
-    def problem(
-        self, severity: Severity, code: str, place: str, sentence: str, message: str = ""
-    ) -> Problem:
+    def problem(self, code: str, place: str, sentence: str, message: str = "") -> Problem:
         """Make a problem at a place of the parameters."""
-        return Problem(f"{self.where}: {place}", severity, code, sentence, message)
+        return Problem(f"{self.where}: {place}", code, sentence, message)

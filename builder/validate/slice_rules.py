@@ -62,10 +62,10 @@ def five_qi(
                         f"allowed: {choices([str(wanted), '0'])}"
                     )
                     spot = f"{where}: {place}/additionalParams/{name}"
-                    yield Problem(spot, "silent", "params-five-qi", sentence)
+                    yield Problem(spot, "params-five-qi", sentence)
     if could and not given and wanted is not None:
         sentence = (
             f"no VNF is told to enforce 5QI {wanted} of {nst['id']}, and OSM does not; "
             f"allowed: at least one parameter of {PARAMETER} with it"
         )
-        yield Problem(where, "silent", "params-five-qi-unused", sentence)
+        yield Problem(where, "params-five-qi-unused", sentence)

@@ -40,7 +40,6 @@ def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterat
                 continue
             if value in seen:
                 yield ctx.problem(
-                    "refused",
                     "duplicate-id",
                     f"{at}/{key}",
                     f"{key} {str(value)!r} is used twice; allowed: a {key} of its own",
@@ -59,10 +58,9 @@ def management(ctx: Context) -> Iterator[Problem]:
     if not value:
         message = "'mgmt-cp' is a mandatory field and it is not defined"
         sentence = f"mgmt-cp is missing; allowed: {choices(known)}"
-        yield ctx.problem("refused", "mgmt-cp", "", sentence, message)
+        yield ctx.problem("mgmt-cp", "", sentence, message)
     elif value not in known:
         yield ctx.problem(
-            "refused",
             "mgmt-cp",
             "/mgmt-cp",
             f"{value!r} is no ext-cpd; allowed: {choices(known)}",
@@ -87,7 +85,6 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
         else:
             continue
         yield ctx.problem(
-            "refused",
             "ext-cpd",
             f"{place}/int-cpd",
             known,
@@ -109,7 +106,6 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
 
 def _no_link(ctx: Context, place: str, link: str, whose: str, known: set[str]) -> Problem:
     return ctx.problem(
-        "refused",
         "virtual-link",
         place,
         f"{link!r} is no int-virtual-link-desc; allowed: {choices(known)}",
@@ -131,11 +127,10 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
                 "virtual-storage-desc is missing, which NBI fails on (TypeError); "
                 f"allowed: a list of ids from {choices(known)}"
             )
-            yield ctx.problem("refused", "vdu-storage", place, sentence)
+            yield ctx.problem("vdu-storage", place, sentence)
         for index, value in enumerate(storages or ()):
             if value not in known:
                 yield ctx.problem(
-                    "refused",
                     "vdu-reference",
                     f"{place}/virtual-storage-desc[{index}]",
                     f"{value!r} is no virtual-storage-desc; allowed: {choices(known)}",
@@ -144,7 +139,6 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
         images = ids(ctx.body.get("sw-image-desc"))
         if vdu.get("sw-image-desc") not in images:
             yield ctx.problem(
-                "silent",
                 "vdu-image",
                 f"{place}/sw-image-desc",
                 f"{vdu.get('sw-image-desc')!r} is no sw-image-desc, so nothing can boot; "
@@ -153,7 +147,6 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
         name = vdu.get("name")
         if name is not None and name != vdu["id"]:
             yield ctx.problem(
-                "silent",
                 "vdu-name",
                 f"{place}/name",
                 f"{name!r} differs from the id, so OSM cannot heal the VDU; allowed: {vdu['id']!r}",
@@ -167,10 +160,9 @@ def _compute(ctx: Context, place: str, vdu: Document) -> Iterator[Problem]:
         sentence = (
             f"virtual-compute-desc is missing, so RO has no flavor; allowed: {choices(known)}"
         )
-        yield ctx.problem("silent", "vdu-compute", place, sentence)
+        yield ctx.problem("vdu-compute", place, sentence)
     elif value not in known:
         yield ctx.problem(
-            "refused",
             "vdu-reference",
             f"{place}/virtual-compute-desc",
             f"{value!r} is no virtual-compute-desc; allowed: {choices(known)}",
@@ -184,11 +176,11 @@ def resources(ctx: Context) -> Iterator[Problem]:
     for place, storage in numbered("/virtual-storage-desc", ctx.body.get("virtual-storage-desc")):
         if not storage.get("size-of-storage"):
             sentence = "size-of-storage is missing or 0; allowed: GB, from 1"
-            yield ctx.problem("silent", "storage-size", place, sentence)
+            yield ctx.problem("storage-size", place, sentence)
     for place, image in numbered("/sw-image-desc", ctx.body.get("sw-image-desc")):
         if not image.get("image"):
             sentence = "image is missing, so RO finds no image; allowed: its name in the VIM"
-            yield ctx.problem("silent", "image-name", place, sentence)
+            yield ctx.problem("image-name", place, sentence)
 
 
 @rule("vnfd")
@@ -203,14 +195,13 @@ def interfaces(ctx: Context) -> Iterator[Problem]:
         positions = [nic["position"] for nic in nics if nic.get("position") is not None]
         if positions and len(positions) != len(nics):
             yield ctx.problem(
-                "silent",
                 "nic-position",
                 f"{place}/int-cpd",
                 f"{len(positions)} of {len(nics)} interfaces have a position; allowed: all or none",
             )
         if len(set(positions)) != len(positions):
             sentence = "two interfaces have the same position; allowed: one position each"
-            yield ctx.problem("silent", "nic-position", f"{place}/int-cpd", sentence)
+            yield ctx.problem("nic-position", f"{place}/int-cpd", sentence)
 
 
 @rule("vnfd")
@@ -219,20 +210,20 @@ def flavours(ctx: Context) -> Iterator[Problem]:
     known = ids(ctx.body.get("vdu"))
     if len(ctx.body["df"]) > 1:
         sentence = "only df[0] is used, the others never are; allowed: one"
-        yield ctx.problem("silent", "df-count", "/df", sentence)
+        yield ctx.problem("df-count", "/df", sentence)
     flavour = ctx.flavour()
     if known and not flavour.get("instantiation-level"):
         sentence = "instantiation-level is missing, on which LCM fails (IndexError); allowed: one"
-        yield ctx.problem("silent", "vdu-no-level", "/df[0]", sentence)
+        yield ctx.problem("vdu-no-level", "/df[0]", sentence)
     for place, profile in numbered("/df[0]/vdu-profile", flavour.get("vdu-profile")):
         if profile["id"] not in known:
             sentence = f"{profile['id']!r} is no vdu; allowed: {choices(known)}"
-            yield ctx.problem("silent", "vdu-profile", f"{place}/id", sentence)
+            yield ctx.problem("vdu-profile", f"{place}/id", sentence)
     for place, level in numbered("/df[0]/instantiation-level", flavour.get("instantiation-level")):
         for inner, entry in numbered(f"{place}/vdu-level", level.get("vdu-level")):
             if entry["vdu-id"] not in known:
                 sentence = f"{entry['vdu-id']!r} is no vdu; allowed: {choices(known)}"
-                yield ctx.problem("silent", "vdu-level", f"{inner}/vdu-id", sentence)
+                yield ctx.problem("vdu-level", f"{inner}/vdu-id", sentence)
 
 
 @rule("vnfd")
@@ -242,7 +233,6 @@ def charts(ctx: Context) -> Iterator[Problem]:
         name = kdu.get("helm-chart")
         if isinstance(name, str) and name and not (CHART.fullmatch(name) or "://" in name):
             yield ctx.problem(
-                "refused",
                 "helm-chart",
                 f"{place}/helm-chart",
                 f"{shown(name)} is no name of a chart; allowed: a-z, 0-9 and '-', as [REPO/]NAME, "
@@ -258,7 +248,7 @@ def charts(ctx: Context) -> Iterator[Problem]:
                 sentence = (
                     f"{shown(name)} is no folder below helm-charts; allowed: a-z, 0-9 and '-'"
                 )
-                yield ctx.problem("silent", "helm-folder", f"{place}/helm-chart", sentence)
+                yield ctx.problem("helm-folder", f"{place}/helm-chart", sentence)
 
 
 @rule("vnfd")
@@ -270,20 +260,17 @@ def operations(ctx: Context) -> Iterator[Problem]:
         if config is not None and config.get("day1-2") is None:
             sentence = "day1-2 is missing, which NBI fails on (KeyError); allowed: a list"
             place = f"{at}/lcm-operations-configuration/operate-vnf-op-config"
-            yield ctx.problem("refused", "day1-2", place, sentence)
+            yield ctx.problem("day1-2", place, sentence)
     names = {str(ctx.body["id"])} | ids(ctx.body.get("vdu")) | ids(ctx.body.get("kdu"), "name")
     seen = set()
     for where, entry in ctx.day12():
         if entry["id"] not in names:
             yield ctx.problem(
-                "silent",
-                "day1-2-id",
-                f"{where}/id",
-                f"{entry['id']!r} is ignored; allowed: {choices(names)}",
+                "day1-2-id", f"{where}/id", f"{entry['id']!r} is ignored; allowed: {choices(names)}"
             )
         if entry["id"] in seen:
             sentence = f"a second entry for {entry['id']!r}; allowed: one"
-            yield ctx.problem("refused", "day1-2-twice", f"{where}/id", sentence, LOADER)
+            yield ctx.problem("day1-2-twice", f"{where}/id", sentence, LOADER)
         seen.add(entry["id"])
 
 
@@ -313,7 +300,6 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
             value = str(item.get("id") or "")
             if value and value in seen - own:
                 yield ctx.problem(
-                    "refused",
                     "monitoring-id",
                     f"{place}/id",
                     f"{value!r} is used twice; allowed: an id of its own across the VNFD",
@@ -334,7 +320,6 @@ def _not_monitored(
     ctx: Context, place: str, reference: str, whose: str, known: set[str]
 ) -> Problem:
     return ctx.problem(
-        "refused",
         "monitoring-reference",
         f"{place}/vnf-monitoring-param-ref",
         f"monitoring parameter {reference!r} does not exist; allowed: {choices(known)}",
@@ -361,7 +346,6 @@ def healing(ctx: Context) -> Iterator[Problem]:
             for place, policy in policies:
                 if policy["vdu-id"] not in levels:
                     yield ctx.problem(
-                        "refused",
                         "healing-vdu",
                         f"{place}/vdu-id",
                         f"{policy['vdu-id']!r} has no vdu-level in an instantiation-level; "
@@ -383,10 +367,10 @@ def scaling(ctx: Context) -> Iterator[Problem]:
                     "NBI looks up the id and LCM the name, so they must be equal; "
                     f"allowed: name {aspect['id']!r}"
                 )
-                yield ctx.problem("silent", "scaling-name", place, sentence)
+                yield ctx.problem("scaling-name", place, sentence)
             if aspect.get("aspect-delta-details") is None:
                 sentence = "aspect-delta-details is missing, which NBI fails on (AttributeError)"
-                yield ctx.problem("refused", "scaling-details", place, sentence)
+                yield ctx.problem("scaling-details", place, sentence)
             yield from _deltas(ctx, place, aspect, whose)
             yield from _criteria(ctx, place, aspect, whose)
             yield from _scaling_actions(ctx, place, aspect, whose, (at, flavour))
@@ -403,7 +387,6 @@ def _deltas(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[
         for inner, entry in numbered(f"{at}/vdu-delta", delta.get("vdu-delta")):
             if entry["id"] not in levels:
                 yield ctx.problem(
-                    "refused",
                     "scaling-delta",
                     f"{inner}/id",
                     f"{entry['id']!r} has no vdu-level in an instantiation-level; "
@@ -416,7 +399,7 @@ def _deltas(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[
                     f"vdu {entry['id']!r} has no cloud-init, so LCM deploys no charm for what it "
                     "adds; allowed: a VDU with cloud-init-file"
                 )
-                yield ctx.problem("silent", "scaling-day0", f"{inner}/id", sentence)
+                yield ctx.problem("scaling-day0", f"{inner}/id", sentence)
 
 
 def _criteria(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[Problem]:
@@ -441,7 +424,6 @@ def _scaling_actions(
         name = action["vnf-config-primitive-name-ref"]
         if not any(entry["id"] == ctx.body["id"] for entry in entries):
             yield ctx.problem(
-                "refused",
                 "scaling-action",
                 at,
                 f"it needs a day1-2 entry; allowed: one with the VNFD's id {ctx.body['id']!r}",
@@ -453,7 +435,6 @@ def _scaling_actions(
             listed = {primitive["name"] for primitive in entry.get("config-primitive") or ()}
             if name not in listed:
                 yield ctx.problem(
-                    "refused",
                     "scaling-action",
                     f"{at}/vnf-config-primitive-name-ref",
                     f"{name!r} is no config-primitive of the day1-2 entry {entry['id']!r}; "
