@@ -431,6 +431,12 @@ class Pair(Block):
             time.sleep(0.1)
         return time.monotonic() - started
 
+    def _received(self) -> int:
+        """Return how many UDP datagrams the core has received (RFC 1213, udpInDatagrams)."""
+        shown = self.spaces.run("core", "cat", "/proc/net/snmp").splitlines()
+        names, values = [row.split() for row in shown if row.startswith("Udp:")]
+        return int(values[names.index("InDatagrams")])
+
     def probe(
         self,
         seconds: float,
@@ -456,10 +462,14 @@ class Pair(Block):
         )
         try:
             time.sleep(0.5)
+            before = self._received()
             sender = subprocess.Popen(
                 self.spaces.argv("peers", *argv, "send", CORE, PORT, str(seconds), *sources),
                 stdout=subprocess.PIPE,
             )
+            # A slow machine may need seconds to start a program.
+            while self._received() == before and sender.poll() is None:
+                time.sleep(0.05)
             started = time.monotonic()
             for at, action in actions:
                 time.sleep(max(0.0, started + at - time.monotonic()))

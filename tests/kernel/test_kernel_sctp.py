@@ -17,7 +17,7 @@ pytestmark = pytest.mark.lab
 TOWN = ROOT / "tests/simulators"
 IMPORTS = f"""
 import importlib, pkgutil, sys
-sys.path.insert(0, {str(TOWN)!r})
+sys.path[:0] = {[str(TOWN), str(TOWN.parent)]!r}
 import simulators
 for each in pkgutil.iter_modules(simulators.__path__):
     if each.name != "sctp_userspace":

@@ -334,6 +334,47 @@ BY_ITSELF = 28.0
 """Seconds after which the cell would notice: 2 of DPD, and 26 of repetitions."""
 
 
+STANDBY = {"virtual_address": f"{VIRTUAL}/24", "router_id": 51, "advert_interval_ms": 30}
+"""What secgw_ha_ns is configured with on both gateways."""
+
+
+def configure_pair(service: Service, **more: object) -> None:
+    """Configure both gateways as shipped, with some settings besides."""
+    for number, role, other in (("1", "primary", "2"), ("2", "secondary", "1")):
+        own = {"role": role, "other_address": f"192.168.121.{other}"}
+        service[f"gateway{number}"].action("configure-standby", **own, **STANDBY, **more)
+
+
+@pytest.mark.long
+def test_a_path_that_loses_packets_moves_the_service(ha: Service) -> None:
+    first, second = ha["gateway1"], ha["gateway2"]
+    configure_pair(ha, loss_percent=30)
+    try:
+        for gateway in (first, second):
+            ha.wait(
+                lambda gateway=gateway: (
+                    gateway.action("show-status")["standby"]["measured-loss-percent"] == 0
+                ),
+                "the paths are measured",
+            )
+        # The tunnels stay up, but too many packets are lost.
+        table = "table ip lossy { chain input { type filter hook input priority 0; "
+        first.out("nft", table + "iifname ens4 numgen random mod 100 < 45 drop; }; }")
+        is_active(ha, "2", 180)
+        status = first.action("show-status")["standby"]
+        assert status["degraded"] is True
+        assert status["measured-loss-percent"] >= 30
+        told = probe(ha, 3, lambda: None, "through the other gateway")
+        assert told.lost == 0
+        first.out("nft", "delete table ip lossy")
+        # It has to be good for a minute.
+        is_active(ha, "1", 240)
+        assert first.action("show-status")["standby"]["degraded"] is False
+    finally:
+        first.run("nft", "delete", "table", "ip", "lossy")
+        configure_pair(ha)
+
+
 def longest_gap(cell: Vdu, service: Service, action: Callable[[], object]) -> float:
     """Ping the core every 20 ms while something happens; return the longest silence in seconds."""
     words = ("ping", "-n", "-D", "-i", "0.02", "-I", "10.44.9.1", MME)
@@ -354,20 +395,10 @@ def longest_gap(cell: Vdu, service: Service, action: Callable[[], object]) -> fl
 @pytest.mark.long
 def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None:
     gateways = [ha["gateway1"], ha["gateway2"]]
-    standby = {
-        "virtual_address": f"{VIRTUAL}/24",
-        "router_id": 51,
-        "advert_interval_ms": 30,
-    }
-    roles = (("primary", "192.168.121.2"), ("secondary", "192.168.121.1"))
     shared = {"shared_address": f"{SHARED}/24", "shared_identity": IDENTITY}
 
-    def pair_with(**more: str) -> None:
-        for gateway, (role, other) in zip(gateways, roles, strict=True):
-            gateway.action("configure-standby", role=role, other_address=other, **standby, **more)
-
     # Bad input leaves the pair as it is.
-    given = {"role": "primary", "other_address": "192.168.121.2", **standby}
+    given = {"role": "primary", "other_address": "192.168.121.2", **STANDBY}
     for wrong, reason in (
         ({"shared_address": f"{SHARED}/24"}, "shared-identity: none beside"),
         ({**shared, "shared_address": "192.168.99.1/24"}, "not in the subnet of the untrusted"),
@@ -376,7 +407,7 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
         with pytest.raises(ActionError, match=reason):
             gateways[0].action("configure-standby", **given, **wrong)
     whole(ha)
-    pair_with(**shared)
+    configure_pair(ha, **shared)
     whole(ha)
     held = [gateway.out("ip", "-o", "address", "show", "to", SHARED) for gateway in gateways]
     assert [bool(text.strip()) for text in held] == [True, False]
@@ -438,7 +469,7 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
         assert files(ha["cell1"]) == before
         for gateway in gateways:
             gateway.action("delete-peer", link="s1c", name="field-cell")
-    pair_with()
+    configure_pair(ha)
     whole(ha)
     for gateway in gateways:
         assert gateway.out("ip", "-o", "address", "show", "to", SHARED).strip() == ""
