@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import campaign as campaigns
-from experiments import qos, setups, slices
+from experiments import fiveg, qos, setups, slices
 from experiments.ending import clean_up_when_ended
 from experiments.model import Run, environment
 from experiments.named import PROFILE, adopt
@@ -237,12 +237,19 @@ def _made(
             packages = [*(bed.dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
         wanted: list[slices.SliceRequest] = []
         names = " and ".join(beside)
-        if chosen.slices:
+        if chosen.fiveg:
+            packages = fiveg.packages(bed.dist, Path(scratch), chosen.fiveg)
+            count = 3 + 2 * len(chosen.fiveg)
+            names = f"{len(chosen.fiveg)} slices of a 5G network, of {count} VNFs,"
+        elif chosen.slices:
             packages = [*packages, *slices.packages(bed.dist, Path(scratch))]
-            wanted = slices.requests(bed.dist, qos.RATES, qos.LINK, chosen.functions)
+            wanted = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
             names = " and ".join(["two slices of five VNFs", *beside])
         bed.prepare(packages)
-    bed.deploy([*wanted, *setups.requests(bed.dist, beside, chosen.functions)])
+    if chosen.fiveg:
+        fiveg.deploy(bed, fiveg.requests(bed.dist, qos.RATES, chosen.fiveg))
+    else:
+        bed.deploy([*wanted, *setups.requests(bed.dist, beside, chosen.functions)])
     missing = sum(not campaign.has(step.cell, step.repetition) for step in steps)
     bed.console.print(
         f"{names} are up after {time.monotonic() - started:.0f} s; "

@@ -16,11 +16,14 @@ from experiments import (
     confidentiality,
     dependability,
     performance,
+    procedures,
     qos,
     reach,
     revocation,
+    sessions,
     setups,
     signalling,
+    sweep,
 )
 from experiments.model import Cell, Run, busy_processors
 from experiments.profiles import Profile
@@ -41,8 +44,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "dependability": dependability.run,
     "qos": qos.run,
     "revocation": revocation.run,
+    "sessions": sessions.run,
+    "procedures": procedures.run,
+    "storm": procedures.storm,
+    "sweep": sweep.run,
     "signalling": signalling.run,
 }
+
+
+LAB_ONLY = ("qos", "signalling", "procedures", "storm", "sweep")
+"""They need a queue in the network, or UEs that the lab simulates."""
 
 
 def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Planned]:
@@ -92,7 +103,7 @@ def without_the_lab(steps: Iterable[Planned]) -> list[Planned]:
     return [
         step
         for step in steps
-        if step.cell.experiment not in ("qos", "signalling")
+        if step.cell.experiment not in LAB_ONLY
         and step.cell.params.get("fault") != "charm"
         and step.cell.params.get("slice") != setups.SITES
     ]
@@ -176,9 +187,24 @@ def headline(run: Run) -> str:
     if run.experiment == "dependability":
         own, other = result["victim"]["lost"], result["neighbour"]["lost"]
         return f"neighbour lost {other}, victim {'all' if own is None else own}"
+    if run.experiment == "sweep":
+        within, rate = result["within_percent"], result["embb_mbps"]
+        return f"{within:.1f} % of URLLC within 10 ms, eMBB {rate:.0f} Mbit/s"
     if run.experiment == "qos":
         within, rate = result["within_percent"], result["embb_mbps"]
         return f"{within:.1f} % of URLLC within {result['budget_ms']:g} ms, eMBB {rate:.0f} Mbit/s"
+    if run.experiment == "sessions":
+        answered = result["answered"].items()
+        own = sum(n for name, n in answered if len(set(name.split(">"))) == 1)
+        return (
+            f"{own} answers of own data networks, {sum(result['answered'].values()) - own} others"
+        )
+    if run.experiment == "procedures":
+        registration, session = result["registration_mean_ms"], result["session_mean_ms"]
+        return f"registration {registration:.1f} ms, PDU session {session:.1f} ms on N2"
+    if run.experiment == "storm":
+        offered, served = result["offered_per_second"], result["served_per_second"]
+        return f"{served:g} of {offered:g} UEs a second, {result['lost']} gave up"
     if run.experiment == "signalling":
         air, ulr = result["air_mean_ms"], result["ulr_mean_ms"]
         return f"AIR {air:.2f} ms, ULR {ulr:.2f} ms, attach {result['attach_median_ms']:.1f} ms"

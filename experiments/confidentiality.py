@@ -20,8 +20,8 @@ from typing import Any
 
 import click
 
-from experiments import diameter, wire
-from experiments.testbed import Slice, Testbed
+from experiments import diameter, fiveg, sessions, wire
+from experiments.testbed import Slice, Testbed, Vnf, linked
 from experiments.wire import Wire
 
 UES = 3
@@ -54,14 +54,20 @@ def traffic(bed: Testbed, slice_: Slice, path: str, telling: bool) -> None:
         near = slice_[link.near]
         at = {"link": link.endpoint(near.name), "path": path}
         near.action("measure-throughput", **at, duration=1, bitrate_mbps=20)
-    if telling:
+    if not telling:
+        return
+    if "ue" in slice_.vnfs:
+        sessions.register(bed)
+    elif not slice_.shared:
         subscriber(slice_)
         if bed.lab is not None and slice_.functions_run():
             bed.lab.attach(slice_, UES)
 
 
 def identities(bed: Testbed, slice_: Slice) -> list[str]:
-    """Return the IMSIs that the control must show."""
+    """Return the identities that the control must show: IMSIs, or of a 5G UE its MSIN."""
+    if fiveg.SHARED in bed.slices:
+        return [fiveg.MSIN]
     if bed.lab is not None and slice_.functions_run():
         return [diameter.TEST_IMSI, *bed.lab.imsis(slice_, UES)]
     return [diameter.TEST_IMSI]
@@ -125,32 +131,40 @@ def _captured(
 ) -> tuple[dict[str, Wire], dict[str, Wire]]:
     """Return what was seen of every link, in the VDUs and in the lab from outside."""
 
-    def work(slice_: Slice) -> dict[str, Wire]:
+    def start(slice_: Slice) -> None:
         wanted = ",".join(identities(bed, slice_))
-        linked = [
-            vnf
-            for vnf in slice_.vnfs.values()
-            if any(vnf.name in (link.near, link.far) for link in slice_.links.values())
-        ]
-        for vnf in linked:
+        for vnf in _with_links(bed, slice_):
             vnf.action("start-capture", seconds=SECONDS, identities=wanted)
+
+    def work(slice_: Slice) -> None:
         traffic(bed, slice_, path, slice_.name in telling)
-        captures = {vnf.name: vnf.action("stop-capture")["links"] for vnf in linked}
-        return {
-            f"{slice_.name}/{link.name}": merged(
-                captures[end][link.endpoint(end)] for end in (link.near, link.far)
-            )
-            for link in slice_.links.values()
-        }
+
+    def stop(slice_: Slice) -> dict[str, Any]:
+        return {vnf.id: vnf.action("stop-capture")["links"] for vnf in _with_links(bed, slice_)}
 
     with tempfile.TemporaryDirectory() as scratch:
         files: Mapping[tuple[str, str], Path] = {}
         with contextlib.ExitStack() as stack:
             if bed.lab is not None:
                 files = stack.enter_context(bed.lab.captured(bed.slices.values(), Path(scratch)))
-            seen = bed.in_slices(work)
+            bed.in_slices(start)
+            bed.in_slices(work)
+            stopped = bed.in_slices(stop).values()
         outside = {f"{name}/{link}": wire.dissect(file) for (name, link), file in files.items()}
-    return {where: one for wires in seen.values() for where, one in wires.items()}, outside
+    captures = {vnf: links for each in stopped for vnf, links in each.items()}
+    seen = {
+        f"{slice_.name}/{link.name}": merged(
+            captures[slice_[end].id][link.endpoint(end)] for end in (link.near, link.far)
+        )
+        for slice_, link in linked(bed.slices)
+    }
+    return seen, outside
+
+
+def _with_links(bed: Testbed, slice_: Slice) -> list[Vnf]:
+    """Return the VNFs of a slice, or of what slices share, that are ends of links."""
+    ends = {one[end].id for one, link in linked(bed.slices) for end in (link.near, link.far)}
+    return [vnf for vnf in slice_.vnfs.values() if vnf.id in ends]
 
 
 def merged(ends: Any) -> Wire:

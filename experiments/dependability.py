@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from experiments.background import side_by_side
-from experiments.testbed import PATIENCE, Testbed, Vnf
+from experiments.testbed import PATIENCE, Slice, Testbed, Vnf
 from experiments.traffic import Flow, Stream
 from operate.client import OperateError
 from operate.osm import NS_OPERATIONS
@@ -50,7 +50,13 @@ def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
     """Kill a charm in the middle of its work, with all that it started."""
     if bed.lab is None:
         raise click.ClickException("only the lab lets an experiment kill a charm")
-    operation = vnf.start("rotate-keys", link=_at(bed, vnf))
+    related = [
+        link.endpoint(vnf.name)
+        for link in bed.slices[vnf.slice].links.values()
+        # Ends that were added to each other learn no new keys by themselves.
+        if vnf.name in (link.near, link.far) and not link.joined
+    ]
+    operation = vnf.start("rotate-keys", link=related[-1])
     bed.lab.kill_charm(vnf.application)
     with contextlib.suppress(OperateError):
         bed.osm.finished(NS_OPERATIONS, operation)
@@ -69,7 +75,10 @@ _DO = {"vnf": _stop_vnf, "tunnel": _delete_tunnel, "charm": _kill_charm, "link":
 def run(
     bed: Testbed, victim: str, neighbour: str, fault: str, seconds: float
 ) -> tuple[dict[str, Any], bool]:
-    """Make a fault at the far end of a slice's S1-U while both slices carry a stream over S1-U.
+    """Make a fault at the core's end of a slice's S1-U or N3 while both slices carry a stream.
+
+    The victim's stream goes to that end. On N3 the other end is one gNB for all slices, so the
+    neighbour's stream comes from its own end.
 
     Args:
         bed: with the slices.
@@ -84,7 +93,7 @@ def run(
     """
     pair = (victim, neighbour)
     made = side_by_side(
-        lambda name: Flow(bed.slices[name], bed.slices[name].user_plane, rate=RATE), pair, PATIENCE
+        lambda name: _flow(bed.slices[name], own_end=name == victim), pair, PATIENCE
     )
     flows = dict(zip(pair, made, strict=True))
     end = flows[victim].far
@@ -111,6 +120,18 @@ def run(
         "victim-broke": broke,
         "timeline": _timeline(streams[neighbour], streams[victim], began, back),
     }, good
+
+
+def _own_end(slice_: Slice) -> str:
+    """Return the end of a slice's user plane that is its own, the far one where both are."""
+    link = slice_.links[slice_.user_plane]
+    return link.far if link.far in slice_.vnfs else link.near
+
+
+def _flow(slice_: Slice, own_end: bool) -> Flow:
+    """Start a stream over a slice's user plane to its own end, else to the far end."""
+    to = _own_end(slice_) if own_end else ""
+    return Flow(slice_, slice_.user_plane, rate=RATE, to=to)
 
 
 def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> dict[str, Any]:
@@ -145,7 +166,7 @@ def _recovered(bed: Testbed, name: str) -> None:
     while time.monotonic() < until:
         if bed.answers(slice_, slice_.user_plane):
             return
-        far = slice_[slice_.links[slice_.user_plane].far]
+        far = slice_[_own_end(slice_)]
         with contextlib.suppress(click.ClickException):
             far.action("show-status", link=_at(bed, far))
     raise click.ClickException(f"{name}: {slice_.user_plane} does not come back")

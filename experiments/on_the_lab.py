@@ -133,9 +133,10 @@ class Lab:
         with contextlib.ExitStack() as stack:
             for slice_ in slices:
                 vim = self.vim(next(iter(slice_.vnfs.values())))
-                for link in slice_.links:
+                for link, point in slice_.links.items():
                     file = folder / f"{slice_.name}-{link}.pcap"
-                    stack.enter_context(vim.capture(_network(vim, slice_, link), file))
+                    network = _network(vim, slice_[point.near], link)
+                    stack.enter_context(vim.capture(network, file))
                     files[slice_.name, link] = file
             yield files
 
@@ -144,7 +145,7 @@ class Lab:
         made = []
         for slice_ in slices:
             vim = self.vim(slice_[member])
-            network = _network(vim, slice_, link)
+            network = _network(vim, slice_[member], link)
             server = vim.server(slice_[member].server)
             made.append((vim, next(p.device for p in server.ports if p.network_id == network)))
         return made
@@ -225,18 +226,64 @@ class Lab:
             "rate": 0,
             "hold": False,
         }
-        text, vim = json.dumps(request), self.vim(slice_["enb"])
+        return self._load(slice_["enb"], request, patience, all_of_them=True)
+
+    def _load(
+        self, station: Vnf, request: Mapping[str, Any], patience: float, all_of_them: bool
+    ) -> dict[str, Any]:
+        """Let UEs attach at a base station; where all of them must, again and again until they do.
+
+        Raises:
+            click.ClickException: they cannot in time.
+        """
+        text, vim = json.dumps(request), self.vim(station)
         until = time.monotonic() + patience
         while True:
-            done = vim.console(slice_["enb"].server, (LAUNCH, "load"), input=text, timeout=patience)
+            done = vim.console(station.server, (LAUNCH, "load"), input=text, timeout=patience)
             result: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
-            if result.get("attached") == count:
+            if result and (not all_of_them or result["attached"] == request["count"]):
                 return result
             if time.monotonic() > until:
                 said = done.stderr.strip().splitlines() or ["no message"]
                 reason = result.get("reasons") or said[-1]
-                raise click.ClickException(f"{slice_.name}: UEs cannot attach: {reason}")
+                raise click.ClickException(f"{station}: UEs cannot attach: {reason}")
             time.sleep(1)
+
+    def register(
+        self,
+        core: Mapping[str, Any],
+        slice_: Slice,
+        count: int,
+        rate: float = 0.0,
+        patience: float = 240.0,
+    ) -> dict[str, Any]:
+        """Let UEs register at the gNB, each with a PDU session in a slice; return what became.
+
+        Args:
+            core: parameters of the AMF.
+            slice_: of the sessions.
+            count: how many UEs.
+            rate: how many begin in a second; 0 for one after another, each gone when it is done.
+            patience: seconds for all of it.
+
+        Raises:
+            click.ClickException: one after another, not all of them could; or the program failed.
+        """
+        own = slice_.values("smf")
+        k, first = str(core["nf_subscriber_key"]), str(core["nf_first_imsi"])
+        request = {
+            "enb": "127.0.0.1",
+            "first_imsi": str(int(first) + FIRST_IMSI).zfill(len(first)),
+            "k": k,
+            "opc": opc(bytes.fromhex(k), bytes.fromhex(str(core["nf_operator_key"]))).hex(),
+            "plmn": f"{core['nf_mcc']}/{core['nf_mnc']}",
+            "count": count,
+            "rate": rate,
+            "hold": rate > 0,
+            "snssai": own["nf_slice"],
+            "dnn": own["nf_dnn"],
+        }
+        return self._load(slice_["gnb"], request, patience, all_of_them=not rate)
 
     def taps(self, vnf: Vnf) -> int:
         """Return how many sockets of a VDU see packets."""
@@ -288,18 +335,18 @@ def clean(home: Path) -> None:
         home.rmdir()
 
 
-def _network(vim: Vim, slice_: Slice, link: str) -> str:
-    """Return the id of the network under a link of a slice."""
+def _network(vim: Vim, vnf: Vnf, link: str) -> str:
+    """Return the id of the network under a link of a VNF."""
+    ports = {port.network_id for port in vim.server(vnf.server).ports}
     return next(
         str(network.id)
         for network in vim.networks()
-        if network.tag == slice_.ns_id and network.name.rpartition(".")[2] == link
+        if network.id in ports and network.name.rpartition(".")[2] == link
     )
 
 
 def _hss(slice_: Slice) -> dict[str, str]:
-    members = slice_.parameters["additionalParamsForVnf"]
-    values = next(m["additionalParams"] for m in members if m["member-vnf-index"] == "hss")
+    values = slice_.values("hss")
     return {key: str(value) for key, value in values.items()}
 
 

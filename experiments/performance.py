@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from experiments import qos
+from experiments import qos, sessions
 from experiments.testbed import Testbed
 from experiments.traffic import load
 
@@ -23,7 +23,7 @@ def run(
     Args:
         bed: with the slices.
         slice: whose link is measured; a slice's, or that of a service beside them.
-        link: name of the link.
+        link: name of the link, or `ue` for the whole way of a 5G UE.
         path: "tunnel", or "underlay" between the same VNFs outside it.
         neighbour: "" or "saturated": the other slices send TCP as fast as they can over their own
             link of the same name, by the same path.
@@ -32,9 +32,12 @@ def run(
     Returns:
         Mbit/s and retransmits of TCP, jitter and loss of UDP, round trip times of echo requests.
     """
-    if link == qos.LINK and bed.slice_named(slice).ours:
+    if link in qos.LINKS and bed.slice_named(slice).ours:
         qos.ensure(bed, enforced=False)  # The cost of a tunnel is asked for, not of a share.
     measured = bed.slice_named(slice)
+    if link == sessions.LINK:
+        qos.ensure(bed, enforced=False)
+        return sessions.performance(bed, measured, path, neighbour, seconds), None
     point = measured.links[link]
     near = measured[point.near]
     slow = bed.lab is not None and bed.lab.machines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from experiments import fiveg, sessions, sweep
 from experiments.dependability import FAULTS
 from experiments.model import Cell
 from experiments.setups import DOUBLE, EPC, PAIR, SITES
@@ -24,6 +25,7 @@ class Profile:
         functions: whether network functions run, in the slices and where resources are double.
         slices: whether there are two slices; else one service stands in their place.
         machines: whether VDUs are virtual machines.
+        fiveg: slices of a 5G network that stand in place of two EPCs.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Profile:
     functions: bool = False
     slices: bool = True
     machines: bool = False
+    fiveg: Sequence[str] = ()
 
 
 def _performance(
@@ -86,6 +89,19 @@ def _signalling(names: Sequence[str], ues: int) -> list[Cell]:
     ]
 
 
+def _procedures(names: Sequence[str], ues: int) -> list[Cell]:
+    return [
+        Cell("procedures", {"slice": name, "path": path, "ues": ues})
+        for name in names
+        for path in ("underlay", "tunnel")
+    ]
+
+
+def _storm(name: str, rates: Sequence[int]) -> list[Cell]:
+    """Return storms of ten seconds each."""
+    return [Cell("storm", {"slice": name, "ues": 10 * rate, "rate": rate}) for rate in rates]
+
+
 def _confidentiality() -> list[Cell]:
     return [Cell("confidentiality", {"path": path}) for path in ("tunnel", "underlay")]
 
@@ -130,6 +146,61 @@ PROFILES = {
                 Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 2}),
             ],
             functions=True,
+        ),
+        # Two slices of a 5G network. UEs' way through N3, and a slice's own N4.
+        Profile(
+            name="5g",
+            first=[
+                *_confidentiality(),
+                Cell("reach", {"patience": 0.5}),
+                Cell("sessions", {"count": 20}),
+            ],
+            measured=_performance([URLLC], ["n3"], 1),
+            repetitions=3,
+            last=[
+                *_qos(4),
+                *_faults(_BOTH[:1], FAULTS, 4),
+                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
+            ],
+            fiveg=fiveg.TWO,
+        ),
+        # Everything of the 5G network.
+        Profile(
+            name="5g-full",
+            first=[
+                *_confidentiality(),
+                Cell("reach", {"patience": 0.5}),
+                Cell("sessions", {"count": 100}),
+                *_qos(10),
+            ],
+            measured=[
+                *_performance([EMBB, URLLC], ["n3"], 2),
+                *_performance([fiveg.SHARED], ["n2"], 2, [""]),
+                *_performance([EMBB, URLLC], [sessions.LINK], 2),
+                *_procedures((EMBB,), 50),
+            ],
+            repetitions=3,
+            last=[
+                *_storm(EMBB, (10, 20, 40, 80)),
+                *_faults(_BOTH, FAULTS, 4),
+                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
+                Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 2}),
+            ],
+            fiveg=fiveg.TWO,
+        ),
+        # URLLC's delay by 5QI, load and slices, mMTC with many small senders among them.
+        Profile(
+            name="5g-sweep",
+            first=[],
+            measured=[
+                Cell("sweep", {"five_qi": five_qi, "load": load, "slices": slices, "seconds": 4})
+                for five_qi in sweep.GUARANTEED
+                for load in ("light", "saturated")
+                for slices in (2, 3)
+            ],
+            repetitions=3,
+            last=[],
+            fiveg=fiveg.THREE,
         ),
         # One EPC: each of its links with and without its tunnel.
         Profile(

@@ -1,8 +1,9 @@
 """A slice's delay budget on a congested link that two slices share (experiment `qos`).
 
-The uplink of S1-U of both slices crosses one bottleneck in the network: a token bucket with one
-first-in-first-out queue, as a switch port or an inter-site line has. eMBB sends TCP as fast as it
-can. URLLC sends small datagrams at a steady rate. The result is their delay in one direction.
+The uplink of S1-U of both slices, or the downlink of N3, crosses one bottleneck in the network: a
+token bucket with one first-in-first-out queue, as a switch port or an inter-site line has. eMBB
+sends TCP as fast as it can. URLLC sends small datagrams at a steady rate. The result is their delay
+in one direction.
 
 Only the lab has such a bottleneck, so this is one of its extras.
 
@@ -18,10 +19,11 @@ from typing import Any
 import click
 
 from experiments import slices
-from experiments.testbed import LINKS, Slice, Testbed
+from experiments.testbed import Slice, Testbed
 from experiments.traffic import Flow, load
 
-LINK = "s1u"
+LINKS = ("s1u", "n3")
+"""What slices share the bottleneck on: of an EPC from the eNB, of a 5G core from the UPF."""
 BOTTLENECK_MBPS = 50
 EMBB_MBPS = 40
 """eMBB's share; the rest is URLLC's guarantee, and what tunnels and other traffic need."""
@@ -44,23 +46,27 @@ RATE = 200
 
 
 def ensure(bed: Testbed, enforced: bool) -> None:
-    """Let the 5QIs of all slices be in force on S1-U, as their parameters say, or not.
+    """Let the 5QIs of all slices be in force, as their parameters say, or not.
 
     Raises:
         click.ClickException: a charm refused.
     """
     if bed.shaped == enforced:
         return
-    link = LINKS[LINK]
 
     def set_qos(slice_: Slice) -> None:
+        link = slice_.links[slice_.user_plane]
+        if link.name not in LINKS:
+            return
         for member in slice_.parameters["additionalParamsForVnf"]:
+            values = member["additionalParams"]
             if member["member-vnf-index"] not in (link.near, link.far):
                 continue
-            values = member["additionalParams"]
+            if not values.get(f"{link.name}_five_qi"):
+                continue
             words = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
-            given = {word: values[f"{LINK}_{word}"] if enforced else 0 for word in words}
-            slice_[member["member-vnf-index"]].action("set-qos", link=LINK, **given)
+            given = {word: values[f"{link.name}_{word}"] if enforced else 0 for word in words}
+            slice_[member["member-vnf-index"]].action("set-qos", link=link.name, **given)
 
     bed.in_slices(set_qos)
     bed.shaped = enforced
@@ -83,34 +89,37 @@ def run(
     """
     if bed.lab is None:
         raise click.ClickException("qos needs a bottleneck in the network, which only the lab has")
-    link = LINKS[LINK]
     slow, fast = bed.slices[urllc], bed.slices[embb]
+    name = slow.user_plane
+    link = slow.links[name]
     ensure(bed, enforced)
-    near = bed.lab.ports(link.near, bed.slices.values(), LINK)
+    near = bed.lab.ports(link.near, [slow, fast], name)
     with (
         bed.lab.bottleneck(near, BOTTLENECK_MBPS, FIFO_MS),
-        load(fast[link.near], LINK, parallel=4) as loaded,
+        load(fast[link.near], name, parallel=4) as loaded,
     ):
         time.sleep(1)  # TCP has found the rate, and filled what there is to fill.
-        flow = Flow(slow, LINK, rate=RATE, seconds=seconds, budget_ms=int(BUDGET_MS))
+        flow = Flow(slow, name, rate=RATE, seconds=seconds, budget_ms=int(BUDGET_MS))
         time.sleep(seconds)
         stream = flow.result()
     rate = loaded["mbps"]
     shown = slow[link.near].action("show-qos")
     within = stream.within_percent
     kept = within >= WITHIN
+    direction = "uplink" if name == "s1u" else "downlink"
     return {
         "urllc": stream.summary(),
         "within_percent": within,
         "embb_mbps": rate,
         "budget_ms": BUDGET_MS,
+        "link": name,
         "urllc_5qi": URLLC,
         "embb_5qi": EMBB,
         "shown": shown,
         "text": (
-            f"The uplink of S1-U of both slices shares a bottleneck of {BOTTLENECK_MBPS} Mbit/s "
-            f"with one queue of {FIFO_MS} ms. eMBB (5QI {EMBB}, share {EMBB_MBPS} Mbit/s) sends "
-            f"TCP as fast as it can; URLLC (5QI {URLLC}, {URLLC_MBPS} Mbit/s guaranteed) sends "
-            f"{RATE} datagrams a second."
+            f"The {direction} of {link.title} of both slices shares a bottleneck of "
+            f"{BOTTLENECK_MBPS} Mbit/s with one queue of {FIFO_MS} ms. eMBB (5QI {EMBB}, share "
+            f"{EMBB_MBPS} Mbit/s) sends TCP as fast as it can; URLLC (5QI {URLLC}, {URLLC_MBPS} "
+            f"Mbit/s guaranteed) sends {RATE} datagrams a second."
         ),
-    }, kept == enforced == bool(shown.get(LINK, {}).get("in-force"))
+    }, kept == enforced == bool(shown.get(name, {}).get("in-force"))

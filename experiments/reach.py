@@ -16,12 +16,14 @@ from typing import Any
 
 import click
 
-from experiments.testbed import Slice, Testbed, Vnf
+from experiments.testbed import Slice, Testbed, Vnf, linked
 
 SECONDS = 1800
 """Until the listeners end by themselves."""
 PORT = 7777
 """Where each VNF has a service of its own on each of its inner addresses, TCP and UDP."""
+RADIO = {"ue", "gnb"}
+"""They meet on Uu, where a UE connects to its gNB."""
 SERVICES = (22, 2123, 2152, 3868, 4043, 5199, 5201, 7777, 8805, 36412)
 """TCP ports tried besides all those on which some VNF listens: SSH, the EPC's, our own."""
 
@@ -45,10 +47,14 @@ def addresses(slice_: Slice, vnf: Vnf) -> dict[str, str]:
     return table
 
 
-def related(slice_: Slice, one: Vnf, other: Vnf) -> bool:
-    """Tell whether two VNFs are the ends of a link of a slice."""
-    return one.slice == other.slice == slice_.name and any(
-        {link.near, link.far} == {one.name, other.name} for link in slice_.links.values()
+def related(bed: Testbed, one: Vnf, other: Vnf) -> bool:
+    """Tell whether two VNFs are the ends of a link, or of the radio."""
+    pair = {str(one), str(other)}
+    if one.slice == other.slice and {one.name, other.name} == RADIO:
+        return True
+    return any(
+        {str(slice_[link.near]), str(slice_[link.far])} == pair
+        for slice_, link in linked(bed.slices)
     )
 
 
@@ -63,7 +69,7 @@ def strangers(bed: Testbed) -> Iterator[tuple[Vnf, Vnf]]:
     everyone = bed.all_vnfs()
     for one in everyone:
         for other in everyone:
-            if one != other and not related(bed.slices[one.slice], one, other):
+            if one != other and not related(bed, one, other):
                 yield one, other
 
 
@@ -84,11 +90,13 @@ def attempts(
             forced = {"to": address, "via": other.management, "datagram": PORT}
             made.append({**forced, "ports": [PORT] if inner else [],
                          "token": f"{token} forced {kind}", "label": "forced"})  # fmt: skip
-            for link in target.links.values():
-                if inner and other.name in (link.near, link.far):
-                    peer = link.near if other.name == link.far else link.far
-                    forged = {**forced, "source": target.inner(peer, link.name)}
-                    made.append({**forged, "token": f"{token} forged-{peer} {kind}",
+            for slice_, link in linked(bed.slices):
+                near, far = slice_[link.near], slice_[link.far]
+                if inner and other in (near, far):
+                    peer = near if other == far else far
+                    forged = {**forced, "source": slice_.inner(peer.name, link.name)}
+                    name = peer.name if peer.slice == other.slice else str(peer)
+                    made.append({**forged, "token": f"{token} forged-{name} {kind}",
                                  "label": "forged"})  # fmt: skip
     return made
 

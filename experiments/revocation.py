@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.testbed import Testbed, Vnf
 from operate.client import OperateError
 
-LINK, PORT = "s6a", 51821
+ENDS = (("hss", "s6a"), ("smf", "n4"))
+"""VNFs that may be robbed, each with the link that is attacked: of an EPC, of a 5G slice."""
 INTERFACE = "thief0"
 NAME = "thief"
 LIMIT = 120
@@ -27,15 +29,15 @@ def _address(inner: str) -> str:
     return inner.rsplit(".", 1)[0] + ".66"
 
 
-def _set_up(thief: Vnf, own: str, server: Vnf, public: str, inner: str) -> str:
+def _set_up(thief: Vnf, own: str, server: Vnf, status: Mapping[str, Any], inner: str) -> str:
     """Make a WireGuard interface with a new key; return the public key."""
     script = f"""set -e
 umask 077
 ip link delete {INTERFACE} 2>/dev/null || true
 wg genkey >/run/thief.key
 ip link add {INTERFACE} type wireguard 2>/dev/null || wireguard-go {INTERFACE} >/dev/null
-wg set {INTERFACE} private-key /run/thief.key peer {public} \\
-  endpoint {server.management}:{PORT} allowed-ips {inner}/32
+wg set {INTERFACE} private-key /run/thief.key peer {status["public-key"]} \\
+  endpoint {server.management}:{status["listen-port"]} allowed-ips {inner}/32
 ip address add {own}/24 dev {INTERFACE}
 ip link set {INTERFACE} mtu 1280 up
 wg show {INTERFACE} public-key"""
@@ -47,31 +49,32 @@ def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str
 
     Args:
         bed: with the slices.
-        victim: slice whose HSS ends the tunnel.
-        thief: slice whose HSS has the key.
+        victim: slice whose HSS or SMF ends the tunnel.
+        thief: slice whose HSS or SMF has the key.
         seconds: that the thief goes on sending after the deletion.
 
     Returns:
         How much of the stream arrived before the deletion, and how much afterwards. Also whether
         packets arrived before and none after it.
     """
-    server, robber = bed.slices[victim]["hss"], bed.slices[thief]["hss"]
-    inner = bed.slices[victim].inner("hss", LINK)
+    name, link = next(end for end in ENDS if end[0] in bed.slices[victim].vnfs)
+    server, robber = bed.slices[victim][name], bed.slices[thief][name]
+    inner = bed.slices[victim].inner(name, link)
     own = _address(inner)
-    public = str(server.action("show-status", link=LINK)[LINK]["public-key"])
-    key = _set_up(robber, own, server, public, inner)
+    status = server.action("show-status", link=link)[link]
+    key = _set_up(robber, own, server, status, inner)
     try:
-        server.action("add-peer", link=LINK, name="laptop", public_key=key,
+        server.action("add-peer", link=link, name="laptop", public_key=key,
                       allowed_prefixes=f"{own}/32")  # fmt: skip
-        before = _listened(server, robber, inner, 1.0)
+        before = _listened(server, robber, link, inner, 1.0)
         began = time.monotonic()
-        server.action("delete-peer", link=LINK, name="laptop")
+        server.action("delete-peer", link=link, name="laptop")
         took = time.monotonic() - began
-        server.action("start-listener", link=LINK, seconds=LIMIT)
+        server.action("start-listener", link=link, seconds=LIMIT)
         time.sleep(seconds)
         after = server.action("stop-listener")["streams"].get(NAME, {})
         sent = int(robber.action("stop-stream")["sent"])
-        shown = server.action("show-status", link=LINK)[LINK]["peers"]
+        shown = server.action("show-status", link=link)[link]["peers"]
     finally:
         with contextlib.suppress(OperateError):
             robber.run(f"sudo sh -c 'ip link delete {INTERFACE}; rm -f /run/thief.key'")
@@ -88,10 +91,10 @@ def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str
     }, bool(arrived) and late == 0 and sent > arrived and not knows
 
 
-def _listened(server: Vnf, robber: Vnf, inner: str, seconds: float) -> dict[str, Any]:
+def _listened(server: Vnf, robber: Vnf, link: str, inner: str, seconds: float) -> dict[str, Any]:
     """Let the thief begin to send; return what arrived until the listener ended."""
-    server.action("start-listener", link=LINK, seconds=LIMIT)
-    robber.action("start-stream", link=LINK, address=inner, rate=100, seconds=LIMIT, name=NAME)
+    server.action("start-listener", link=link, seconds=LIMIT)
+    robber.action("start-stream", link=link, address=inner, rate=100, seconds=LIMIT, name=NAME)
     time.sleep(seconds)
     stream: dict[str, Any] = server.action("stop-listener")["streams"].get(NAME, {})
     return stream

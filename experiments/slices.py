@@ -20,7 +20,7 @@ import yaml
 
 from builder import archive
 
-EMBB, URLLC = "embb", "urllc"
+EMBB, URLLC, MMTC = "embb", "urllc", "mmtc"
 SUBNET = "core"
 """The one netslice-subnet of each template."""
 NSD = "epc_ns"
@@ -39,11 +39,13 @@ class SliceRequest:
         name: Of the instance.
         nst: Its template.
         text: Parameters for nsi-create.
+        subnet: Its part that it shares with no other slice.
     """
 
     name: str
     nst: str
     text: str
+    subnet: str = SUBNET
 
     vim = ""
 
@@ -55,15 +57,18 @@ class SliceRequest:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters of its one service."""
-        (subnet,) = self.document["netslice-subnet"]
-        parameters: Mapping[str, Any] = subnet
-        return parameters
+        """The parameters of its own service."""
+        return self.part(self.subnet)
 
     @property
     def service(self) -> str:
-        """Name of its one network service."""
-        return f"{self.name}.{SUBNET}"
+        """Name of its own network service."""
+        return f"{self.name}.{self.subnet}"
+
+    def part(self, subnet: str) -> Mapping[str, Any]:
+        """Return the parameters of one of its services."""
+        parts: Sequence[Mapping[str, Any]] = self.document["netslice-subnet"]
+        return next(part for part in parts if part["id"] == subnet)
 
 
 def moved(text: str, ranges: Sequence[tuple[str, str]]) -> str:
@@ -78,13 +83,19 @@ def second(text: str) -> str:
     return moved(text, _RANGES)
 
 
-def derived(source: Path, target: Path, names: Mapping[str, str]) -> Path:
+def derived(
+    source: Path,
+    target: Path,
+    names: Mapping[str, str],
+    ranges: Sequence[tuple[str, str]] = _RANGES,
+) -> Path:
     """Write a service or template with other names and the ranges of the second slice.
 
     Args:
         source: Archive.
         target: Archive to write.
         names: Identifiers to replace.
+        ranges: Of addresses, and those in their place.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, target.name.partition(".")[0])
@@ -95,7 +106,7 @@ def derived(source: Path, target: Path, names: Mapping[str, str]) -> Path:
                 name = Path(member.name).name
                 if stream is None or not name.endswith(".yaml"):
                     continue
-                text = second(stream.read().decode("utf-8"))
+                text = moved(stream.read().decode("utf-8"), ranges)
                 for one, other in names.items():
                     text = re.sub(rf"\b{re.escape(one)}\b", other, text)
                 (folder / name).write_text(text, encoding="utf-8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ class Link:
     Attributes:
         endpoints: its name in the charm of a VNF, where that is another.
         prefix: its name in the parameters of an instantiation, where that is another.
+        joined: whether it leads to another service, so that its ends were made known to each other
+            by `add-peer` and not by a relation.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Link:
     far: str
     endpoints: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
+    joined: bool = False
 
     def endpoint(self, vnf: str) -> str:
         """Return what the charm of a VNF calls it."""
@@ -120,6 +123,10 @@ class Addresses:
         }
         return cls(inner, own | floating)
 
+    def with_those_of(self, other: Addresses) -> Addresses:
+        """Return these and those of a service that is shared."""
+        return Addresses({**other.inner, **self.inner}, {**other.outer, **self.outer})
+
 
 @dataclass(frozen=True)
 class Vnf:
@@ -180,8 +187,9 @@ class Slice:
     Attributes:
         ns_id: Id of the service.
         parameters: What its service was instantiated with.
-        links: Links between its VNFs; the first carries subscriber data.
+        links: Links of its VNFs; the first carries subscriber data.
         ours: Whether the campaign made it; else it was there before.
+        shared: VNFs of a service that it shares with other slices, where its links lead there.
     """
 
     name: str
@@ -191,10 +199,19 @@ class Slice:
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     links: Mapping[str, Link] = field(default_factory=lambda: LINKS, repr=False)
     ours: bool = True
+    shared: Mapping[str, Vnf] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Vnf:
-        """Return a VNF."""
-        return self.vnfs[name]
+        """Return a VNF of its own, or one that it shares."""
+        return self.vnfs[name] if name in self.vnfs else self.shared[name]
+
+    def values(self, vnf: str) -> Mapping[str, Any]:
+        """Return the instantiation parameters of a VNF of its own."""
+        members = self.parameters["additionalParamsForVnf"]
+        found: Mapping[str, Any] = next(
+            m["additionalParams"] for m in members if m["member-vnf-index"] == vnf
+        )
+        return found
 
     def inner(self, vnf: str, link: str) -> str:
         """Return a VNF's address inside a link's tunnel."""
@@ -216,6 +233,13 @@ class Slice:
             member.get("additionalParams", {}).get("nf_software", "none") != "none"
             for member in self.parameters.get("additionalParamsForVnf", ())
         )
+
+
+def linked(slices: Mapping[str, Slice]) -> Iterator[tuple[Slice, Link]]:
+    """Yield all links of slices with their slices."""
+    for slice_ in slices.values():
+        for link in slice_.links.values():
+            yield slice_, link
 
 
 def dashed(params: Mapping[str, object]) -> dict[str, object]:
@@ -251,6 +275,7 @@ class Testbed:
         self.others: dict[str, Slice] = {}
         #: Whether the charms enforce the 5QIs of the slices at this moment.
         self.shaped = False
+        self._secured: dict[str, str] = {}
         self._undo: list[Callable[[], object]] = []
 
     def slice_named(self, name: str) -> Slice:
@@ -288,14 +313,28 @@ class Testbed:
             if time.monotonic() > until:
                 raise click.ClickException(f"{name}: {link} does not come up with {technology}")
 
+    def secure(self, name: str, technology: str) -> None:
+        """Set what secures a link between services, at its ends in all slices, if it is not so."""
+        if self._secured.get(name, "wireguard") == technology:
+            return
+        with_it = [slice_ for slice_ in self.slices.values() if name in slice_.links]
+        ends: dict[str, tuple[Vnf, Link]] = {}
+        for slice_ in with_it:
+            link = slice_.links[name]
+            ends |= {slice_[end].id: (slice_[end], link) for end in (link.near, link.far)}
+        for vnf, link in ends.values():
+            given = self._day_1(self.slices[vnf.slice], vnf, link.endpoint(vnf.name))
+            vnf.action("configure", **{**given, "technology": technology})
+        until = time.monotonic() + 60
+        while not all(self.answers(slice_, name) for slice_ in with_it):
+            if time.monotonic() > until:
+                raise click.ClickException(f"{name} does not come up with {technology}")
+        self._secured[name] = technology
+
     def _day_1(self, slice_: Slice, vnf: Vnf, link: str) -> dict[str, object]:
         """Return the Day-1 parameters of a link, as OSM gave them to `configure`."""
         vnfd = self.osm.nbi.get(f"{VNFDS}/{vnf.vnfd}")
-        values = next(
-            member["additionalParams"]
-            for member in slice_.parameters["additionalParamsForVnf"]
-            if member["member-vnf-index"] == vnf.name
-        )
+        values = slice_.values(vnf.name)
         entries = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"]
         for entry in entries:
             for primitive in entry.get("initial-config-primitive") or ():
@@ -342,10 +381,10 @@ class Testbed:
         Raises:
             click.ClickException: one failed, or it takes too long.
         """
-        started = {one.name: self._instantiate(one) for one in wanted}
+        started = {one.name: self.instantiate(one) for one in wanted}
         # Seconds from the end of its instantiation, however long that took.
         patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(wanted)
-        with ticking(self.console, lambda: "; ".join(self._stage(one) for one in wanted)):
+        with ticking(self.console, lambda: "; ".join(self.state(one.service) for one in wanted)):
             for one in wanted:
                 place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
                 try:
@@ -354,12 +393,12 @@ class Testbed:
                     raise click.ClickException(f"{one.service}: {error.message}") from None
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
                 made = self.read(one.name, one.parameters, one.service, links)
-                self._wait_up(made, time.monotonic() + patience)
+                self.wait_up(made, time.monotonic() + patience)
                 where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
                 where[one.name] = made
         self.shaped = any(isinstance(one, SliceRequest) for one in wanted)
 
-    def _instantiate(self, one: SliceRequest | Service) -> str:
+    def instantiate(self, one: SliceRequest | Service) -> str:
         """Order a slice or a service; return the operation."""
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
         given = self._with_ids(one.document)
@@ -386,14 +425,12 @@ class Testbed:
                 vld["vim-network-name"] = {ids[vim]: name for vim, name in names.items()}
         return given
 
-    def _stage(self, one: SliceRequest | Service) -> str:
+    def state(self, service: str) -> str:
         """Say how far a service has come."""
-        record = self.osm.nbi.find(SERVICES, name=one.service)
-        if record is None:
-            return f"{one.service}: ordered"
-        return f"{one.service}: {record.get('nsState')}"
+        record = self.osm.nbi.find(SERVICES, name=service)
+        return f"{service}: {'ordered' if record is None else record.get('nsState')}"
 
-    def _wait_up(self, made: Slice, until: float) -> None:
+    def wait_up(self, made: Slice, until: float) -> None:
         """Wait until all links of a service are up, which they become after the instantiation."""
         waiting = list(made.vnfs.values())
         while waiting:

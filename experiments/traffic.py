@@ -82,7 +82,7 @@ class Stream:
 
 
 class Flow:
-    """A stream over a link of a slice, from its near end to its far end."""
+    """A stream over a link of a slice, from one end to the other."""
 
     def __init__(
         self,
@@ -92,14 +92,25 @@ class Flow:
         rate: int = 200,
         seconds: int = LIMIT,
         budget_ms: int = 10,
+        to: str = "",
     ) -> None:
-        """Start both ends; the stream ends after some seconds, or with `sent`."""
+        """Start both ends; the stream ends after some seconds, or with `sent`.
+
+        Args:
+            slice_: with the link.
+            link: its name.
+            rate: datagrams a second.
+            seconds: that the stream lasts.
+            budget_ms: delay that a datagram may have.
+            to: VNF that hears it, "" for the far end of the link.
+        """
         point = slice_.links[link]
-        self.near, self.far, self.rate = slice_[point.near], slice_[point.far], rate
+        near, far = (point.far, point.near) if to == point.near else (point.near, point.far)
+        self.near, self.far, self.rate = slice_[near], slice_[far], rate
         listen = {"seconds": LIMIT, "budget_ms": budget_ms}
-        self.far.action("start-listener", link=point.endpoint(point.far), **listen)
-        at = point.endpoint(point.near)
-        self.near.action("start-stream", link=at, rate=rate, seconds=seconds, name=NAME)
+        self.far.action("start-listener", link=point.endpoint(far), **listen)
+        way = {"link": point.endpoint(near), "address": slice_.inner(far, link)}
+        self.near.action("start-stream", **way, rate=rate, seconds=seconds, name=NAME)
 
     def result(self) -> Stream:
         """End the stream, then the listener; return what became of it."""

@@ -46,8 +46,9 @@ class Wire:
 
 EXCERPT = 2
 """Frames of each kind that are shown as dissected."""
-_FIELDS = ("frame.protocols", "icmpv6.type", "e212.imsi", "frame.time_relative", "frame.len",
-           "ip.src", "ipv6.src", "ip.dst", "ipv6.dst")  # fmt: skip
+_FIELDS = ("frame.protocols", "icmpv6.type", "e212.imsi", "nas_5gs.mm.suci.msin",
+           "frame.time_relative", "frame.len", "ip.src", "ipv6.src", "ip.dst",
+           "ipv6.dst")  # fmt: skip
 
 
 def _tshark(file: Path, *words: str) -> list[str]:
@@ -94,7 +95,9 @@ def dissect(file: Path) -> Wire:
     shown: collections.Counter[str] = collections.Counter()
     excerpt = []
     for line in _tshark(file, "-T", "fields", *fields):
-        protocols, icmp6, imsi, *place = (*line.split("\t"), *[""] * len(_FIELDS))[: len(_FIELDS)]
+        words = (*line.split("\t"), *[""] * len(_FIELDS))[: len(_FIELDS)]
+        protocols, icmp6, imsi, msin, *place = words
+        imsi = imsi or msin
         what = kind(protocols, icmp6)
         frames[what] += 1
         imsis.update(filter(None, imsi.split(",")))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operate.client import OperateError
+from operate.client import Client, OperateError
 from operate.nbi import Document, Nbi, Refused
 
 VNFDS, NSDS, NSTS = (
@@ -168,3 +169,33 @@ class Osm:
             if time.monotonic() > deadline:
                 raise OperateError(f"{name} is still there after its deletion")
             time.sleep(self.nbi.pause)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiClient(Client):
+    """Records and day-2 primitives over the API, in place of a client's command line."""
+
+    osm: Osm
+
+    def document(self, verb: str, id: str) -> Document:
+        """Return the record that a verb of the command line shows, by name or id.
+
+        Raises:
+            OperateError: there is none.
+        """
+        place = {"nsi-show": SLICES, "ns-show": SERVICES, "vnf-show": "/nslcm/v1/vnfrs"}[verb]
+        found = self.osm.nbi.find(place, name=id)
+        record: Document = found or self.osm.nbi.get(f"{place}/{id}")
+        return record
+
+    def action(
+        self,
+        ns: str,
+        vnf: str,
+        name: str,
+        params: Mapping[str, Any],
+        timeout: float | None = None,
+        instance: tuple[str, int] | None = None,
+    ) -> Document:
+        """Run a day-2 primitive of a VNF, see :meth:`Osm.action`."""
+        return self.osm.action(self.osm.required(SERVICES, name=ns)["_id"], vnf, name, params)

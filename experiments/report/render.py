@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from experiments import confidentiality, diameter
+from experiments import confidentiality, diameter, fiveg
 from experiments.model import Run
 from experiments.performance import UDP_MBPS
 from experiments.profiles import PROFILES
@@ -23,18 +23,20 @@ from experiments.report.figures import Book
 from experiments.report.summary import Ratio
 from experiments.setups import DOUBLE, EPC, PAIR, SITES
 from experiments.slices import EMBB, URLLC
-from experiments.stats import Estimate
+from experiments.stats import Estimate, mean
 from experiments.store import Campaign
 from experiments.testbed import LINKS, PAIR_LINKS
 from experiments.wire import NEIGHBOURS
 
 TITLES = {
     "confidentiality": ("Confidentiality", "underlays carry nothing but WireGuard, ESP and address "
-                        "resolution; the control shows an IMSI"),
+                        "resolution; the control shows an identity"),
     "reach": ("Isolation", "no VNF reaches an address or port of a VNF it has no link with"),
     "dependability": ("Dependability", "a fault in one slice costs the other no packet"),
     "revocation": ("Revocation", "a deleted peer's packets stop"),
     "qos": ("Quality of service", "the URLLC slice keeps its delay budget while eMBB is saturated"),
+    "sessions": ("S-NSSAI", "a PDU session leads to the data network of its own slice only, and "
+                 "each SMF has the sessions of its own S-NSSAI"),
 }  # fmt: skip
 
 
@@ -99,6 +101,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
             for name, passed, count in summary.verdicts(runs)
         ],
         imsi=diameter.TEST_IMSI,
+        msin=fiveg.MSIN,
         ues=confidentiality.UES if _attached(made.get("confidentiality", [])) else 0,
         wires=_wires(made.get("confidentiality", []), "links"),
         outside=_wires(made.get("confidentiality", []), "outside"),
@@ -117,10 +120,17 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         dependability=[_fault(run) for run in made.get("dependability", [])],
         timeline=_timeline(made.get("dependability", []), book),
         signalling=_response(signalling, book),
+        fiveg=_fiveg(described),
+        sessions=made["sessions"][-1].result if "sessions" in made else None,
+        procedures=_procedures(made.get("procedures", []), book),
+        storm=_storm(made.get("storm", [])),
+        sweep=_sweep(made.get("sweep", [])),
         qos=_qos(made.get("qos", []), book),
         requirements=[
             dataclasses.replace(one, figure=_TWO.sub(lambda two: _where(*two.groups()), one.figure))
-            for one in summary.requirements(measured, signalling, made.get("qos", []))
+            for one in summary.requirements(
+                measured, signalling, made.get("qos", []), made.get("procedures", [])
+            )
         ],
         revocation=[
             {"victim": run.params["victim"], "thief": run.params["thief"],
@@ -137,7 +147,14 @@ def _slices(described: Mapping[str, Any]) -> list[str]:
     """Return the names of a campaign's slices; none where one service stands in their place."""
     if named := described["environment"].get("slices"):
         return list(named)
-    return [EMBB, URLLC] if PROFILES[described["profile"]].slices else []
+    profile = PROFILES[described["profile"]]
+    return list(profile.fiveg) or ([EMBB, URLLC] if profile.slices else [])
+
+
+def _fiveg(described: Mapping[str, Any]) -> bool:
+    """Tell whether the slices are those of a 5G network."""
+    profile = PROFILES.get(described["profile"])
+    return profile is not None and bool(profile.fiveg)
 
 
 def _machines(described: Mapping[str, Any]) -> bool:
@@ -158,13 +175,17 @@ def _topology(
     """Draw what a campaign of our own brought up; slices found by name are not known here."""
     if described["environment"].get("slices") or not measured:
         return None
-    names = list(dict.fromkeys(str(run.params["slice"]) for run in measured))
+    if _fiveg(described):
+        own = PROFILES[described["profile"]].fiveg
+        tables = {fiveg.SHARED: fiveg.SHARED_LINKS, **dict.fromkeys(own, fiveg.LINKS)}
+    else:
+        names = dict.fromkeys(str(run.params["slice"]) for run in measured)
+        tables = {
+            name: PAIR_LINKS if name == PAIR else LINKS for name in sorted(names, key=_ORDER.index)
+        }
     ends = {
-        name: [
-            (link.name, link.near, link.far)
-            for link in (PAIR_LINKS if name == PAIR else LINKS).values()
-        ]
-        for name in sorted(names, key=_ORDER.index)
+        name: [(link.name, link.near, link.far) for link in links.values()]
+        for name, links in tables.items()
     }
     text = "What was up: VNFs, and the links whose tunnels were measured and attacked."
     words = {**_LINKS, **_NAMES, **_WORDS}
@@ -251,7 +272,7 @@ def _identities(imsis: Sequence[str]) -> list[str]:
     if not imsis:
         return []
     more = f" and {len(imsis) - 1} more" if len(imsis) > 1 else ""
-    return [f"IMSI {imsis[0]}{more}"]
+    return [f"{'MSIN' if imsis[0] == fiveg.MSIN else 'IMSI'} {imsis[0]}{more}"]
 
 
 def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
@@ -286,12 +307,16 @@ _WORDS = {
     "urllc separate": "URLLC", "urllc simultaneous": "URLLC, loaded neighbour",
     "double": "double", "vpn double resources": "double",
     "sites": "two sites", "between sites": "two sites", "vpn": "one EPC", "epc": "EPC",
-    "pair": "two VNFs",
+    "pair": "two VNFs", "shared": "shared", "mmtc": "mMTC",
 }  # fmt: skip
-_ORDER = [EMBB, URLLC, DOUBLE, SITES, EPC, PAIR]
-_NAMES = {"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb": "eNB"}
+_ORDER = [EMBB, URLLC, DOUBLE, SITES, EPC, PAIR, fiveg.SHARED]
+_NAMES = {
+    **{"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb": "eNB"},
+    **{"amf": "AMF", "smf": "SMF", "upf": "UPF", "gnb": "gNB", "ue": "UE"},
+}
 _LINKS = {
     **{"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"},
+    **{"n2": "N2", "n3": "N3", "n4": "N4", "sbi": "SBI", "ue": "UE"},
     "data": "VPN",
 }
 
@@ -450,6 +475,79 @@ def _response(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     text = "Service response time of S6a, mean. Filled: this campaign. Hollow: published."
     figure = figures.ratios(ours, theirs, text, "response time with VPN / without")
     return {"figure": book.add(figure, text), "ues": runs[0].params["ues"]}
+
+
+def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
+    """Return the times of procedures over N2, with its tunnel and without."""
+    if not runs:
+        return None
+    rows = []
+    for metric, title in summary.PROCEDURES.items():
+        for path, words in (("tunnel", "tunnel"), ("underlay", "no VPN")):
+            times = [
+                [run.result[f"{metric}_{word}_ms"] for word in ("mean", "median", "p99")]
+                for run in runs
+                if run.params["path"] == path
+            ]
+            if times:
+                cells = [
+                    _figure(mean([float(t) for t in column])) for column in zip(*times, strict=True)
+                ]
+                rows.append({"what": title, "path": words, "cells": cells, "n": len(times)})
+    figure = None
+    if ours := [readable(r) for r in summary.procedure_ratios(runs)]:
+        text = "Time of procedures over N2 at the AMF, mean, with N2's tunnel over without."
+        figure = book.add(figures.ratios(ours, [], text, "time with VPN / without"), text)
+    return {"rows": rows, "figure": figure, "ues": runs[0].params["ues"]}
+
+
+def _storm(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return what became of storms of registrations, the slowest first."""
+    return [
+        {
+            "rate": run.params["rate"],
+            "ues": run.params["ues"],
+            "offered": _number(run.result["offered_per_second"], 1),
+            "served": _number(run.result["served_per_second"], 1),
+            "lost": run.result["lost"],
+            **{
+                name: _number(run.result[name], 0)
+                for name in ("ue_median_ms", "ue_p99_ms", "registration_mean_ms", "session_mean_ms")
+            },
+        }
+        for run in sorted(runs, key=lambda run: int(run.params["rate"]))
+    ]
+
+
+def _sweep(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return URLLC's delays by 5QI, load and slices, as means over rounds."""
+    rows = []
+    by_cell: dict[tuple[int, str, int], list[Run]] = {}
+    for run in runs:
+        p = run.params
+        by_cell.setdefault((p["five_qi"], p["load"], p["slices"]), []).append(run)
+    for (five_qi, load, slices), made in sorted(by_cell.items()):
+        told = [run.result for run in made]
+
+        def over(values: Iterable[float | None], digits: int = 2) -> str:
+            known = [value for value in values if value is not None]
+            return _number(statistics.fmean(known), digits) if known else "-"
+
+        rows.append(
+            {
+                "five_qi": five_qi,
+                "load": load,
+                "slices": slices,
+                "p50": over(one["urllc"]["delay_p50_ms"] for one in told),
+                "p99": over(one["urllc"]["delay_p99_ms"] for one in told),
+                "within": over(one["within_percent"] for one in told),
+                "embb": over((one["embb_mbps"] for one in told), 1),
+                "mmtc": over(one["mmtc"]["loss_percent"] for one in told if "mmtc" in one),
+                "mmtc_p99": over(one["mmtc"]["delay_p99_ms"] for one in told if "mmtc" in one),
+                "n": len(made),
+            }
+        )
+    return rows
 
 
 def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:

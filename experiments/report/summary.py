@@ -116,6 +116,25 @@ def signalling_ratios(runs: Sequence[Run]) -> list[Ratio]:
     return found
 
 
+#: Figures of a run of `procedures`, with their names.
+PROCEDURES = {"registration": "registration", "session": "PDU session establishment"}
+
+
+def procedure_ratios(runs: Sequence[Run]) -> list[Ratio]:
+    """Return, per procedure and slice, its time with N2 in its tunnel over that without."""
+    found = []
+    for metric, title in PROCEDURES.items():
+        table: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+        for run in runs:
+            point = (str(run.params["slice"]), str(run.params["path"]))
+            table[point][run.repetition] = float(run.result[f"{metric}_mean_ms"])
+        for name in sorted({name for name, _ in table}):
+            value = _paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
+            if value is not None:
+                found.append(Ratio(f"n2 {name}, {title}", value))
+    return found
+
+
 def published_signalling() -> list[Ratio]:
     """Return published response times of S6a over those without a VPN of the same source."""
     found = []
@@ -224,7 +243,10 @@ class Verdict:
 
 
 def requirements(
-    measured: Sequence[Run], signalling: Sequence[Run], qos: Sequence[Run]
+    measured: Sequence[Run],
+    signalling: Sequence[Run],
+    qos: Sequence[Run],
+    procedures: Sequence[Run] = (),
 ) -> list[Verdict]:
     """Return our figures, and the published ones, against the requirements of the same source.
 
@@ -236,7 +258,7 @@ def requirements(
     rates, trips = estimates(measured, "mbps"), estimates(measured, "rtt_ms")
     rate, goal = kpi["user-data-rate-mbps"], f"at least {kpi['user-data-rate-mbps']} Mbit/s"
     for (name, link, path, load), value in rates.items():
-        if path == "tunnel" and link in ("s1u", "data"):
+        if path == "tunnel" and link in ("s1u", "data", "n3", "ue"):
             words = f"{link} {name}{_BESIDE if load else ''}, one flow: {value.mean:.0f} Mbit/s"
             results.append(Verdict("user data rate", goal, words, value.mean >= rate))
     ue = item["ue-mbps"]["vpn"]
@@ -251,7 +273,8 @@ def requirements(
     for run in qos:
         if run.params["enforced"] and run.result["urllc"]["delay_p99_ms"] is not None:
             tail = run.result["urllc"]["delay_p99_ms"]
-            words = f"s1u {URLLC}, one way on a congested link, 99 %: {tail:.2f} ms"
+            link = run.result.get("link", "s1u")
+            words = f"{link} {URLLC}, one way on a congested link, 99 %: {tail:.2f} ms"
             results.append(Verdict("URLLC delay", goal, words, tail <= limit))
     for link, value in item["rtt-ms"]["urllc-simultaneous"].items():
         words = f"{link} {URLLC}, round trip: {value} ms"
@@ -263,6 +286,13 @@ def requirements(
             if made:
                 time = mean([float(run.result[f"{metric}_mean_ms"]) for run in made]).mean
                 words = f"{metric.upper()} {name}, with its answer: {time:.2f} ms"
+                results.append(Verdict("control plane delay", goal, words, time <= limit))
+    for name in dict.fromkeys(str(run.params["slice"]) for run in procedures):
+        made = [r for r in procedures if (r.params["slice"], r.params["path"]) == (name, "tunnel")]
+        for metric, title in PROCEDURES.items():
+            if made:
+                time = mean([float(run.result[f"{metric}_mean_ms"]) for run in made]).mean
+                words = f"n2 {name}, {title}: {time:.2f} ms"
                 results.append(Verdict("control plane delay", goal, words, time <= limit))
     for metric, value in item["service-response-ms"]["vpn"].items():
         words = f"{metric.upper()}, with its answer: {value} ms"

@@ -15,7 +15,7 @@ from support.campaigns import ENVIRONMENT, performance
 
 from builder import packages
 from builder.tree import Tree
-from experiments.model import Run
+from experiments.model import Cell, Run
 from experiments.report import figures, render, summary
 from experiments.store import Campaign
 
@@ -213,3 +213,80 @@ def test_files_of_a_campaign(tmp_path: Path, runs: list[Run]) -> None:
     printed = (tmp_path / "figures" / "figure-1.pdf").read_bytes()
     assert render.write(campaign)[0].read_bytes() == first
     assert (tmp_path / "figures" / "figure-1.pdf").read_bytes() == printed
+
+
+def fiveg_runs() -> list[Run]:
+    """Runs of a 5G network: the UE's way is slow, procedures are quick, a storm saturates."""
+    made = [
+        performance(name, path, "", number, rate, rtt, link=link)
+        for number in range(2)
+        for name, link, rate, rtt in (("urllc", "n3", 900.0, 0.4), ("embb", "ue", 40.0, 3.0))
+        for path in ("underlay", "tunnel")
+    ]
+    stream = {"delay_p50_ms": 0.5, "delay_p99_ms": 2.0, "loss_percent": 1.5}
+    cells: list[tuple[str, dict[str, object], dict[str, object], bool | None]] = [
+        (
+            "sessions",
+            {"count": 5},
+            {
+                "sent": 5,
+                "answered": {"embb>embb": 5, "embb>urllc": 0},
+                "smf": {"embb": {"snssai": "1-000001", "told": ["1-000001"]}},
+            },
+            True,
+        ),
+        (
+            "sweep",
+            {"five_qi": 82, "load": "saturated", "slices": 3, "seconds": 4},
+            {"urllc": stream, "mmtc": stream, "within_percent": 99.5, "embb_mbps": 38.25},
+            None,
+        ),
+    ]
+    for path, registration in (("underlay", 15.0), ("tunnel", 30.0)):
+        times = {f"{what}_{word}_ms": value for what, value in
+                 (("registration", registration), ("session", 9.0))
+                 for word in ("mean", "median", "p99")}  # fmt: skip
+        cells.append(("procedures", {"slice": "embb", "path": path, "ues": 9}, times, None))
+    for rate, served in ((40, 21.5), (10, 10.0)):
+        figures = dict.fromkeys(
+            ("ue_median_ms", "ue_p99_ms", "registration_mean_ms", "session_mean_ms"), 70.0
+        )
+        told = {"offered_per_second": float(rate), "served_per_second": served, "lost": 3}
+        params = {"slice": "embb", "ues": 10 * rate, "rate": rate}
+        cells.append(("storm", params, {**figures, **told}, None))
+    for name, params, result, passed in cells:
+        key = Cell(name, params).key
+        made.append(Run(name, params, key, 0, 0, 1e9, 1.0, 0.5, result, passed))
+    return made
+
+
+def test_a_5g_network_has_a_page_of_its_own() -> None:
+    page = render.html({**DESCRIBED, "profile": "5g-full"}, fiveg_runs())
+    parser = Balance()
+    parser.feed(page)
+    assert (parser.wrong, parser.open) == ([], [])
+    assert "<h1>Slices of a 5G network" in page
+    assert "<td>N3 URLLC</td>" in page
+    assert "<td>UE eMBB</td>" in page
+    assert "S6a a Diameter" not in page
+    assert page.index("<td>10.0</td>") < page.index("<td>21.5</td>")
+    assert "<td>38.2</td><td>1.50</td><td>2.00</td>" in page
+    assert "SMF of embb, S-NSSAI 1-000001, had sessions in 1-000001" in page
+
+
+def test_a_requirement_that_a_5g_network_does_not_reach_is_said() -> None:
+    runs = summary.by_experiment(fiveg_runs())
+    found = summary.requirements(runs["performance"], [], [], runs["procedures"])
+    own = {verdict.figure: verdict.met for verdict in found if not verdict.source}
+    assert own == {
+        "n3 urllc, one flow: 900 Mbit/s": True,
+        "ue embb, one flow: 40 Mbit/s": False,
+        "n3 urllc, round trip: 0.40 ms": True,
+        "n2 embb, registration: 30.00 ms": False,
+        "n2 embb, PDU session establishment: 9.00 ms": True,
+    }
+    ratios = summary.procedure_ratios(runs["procedures"])
+    assert [(one.label, one.value.mean) for one in ratios] == [
+        ("n2 embb, registration", 2.0),
+        ("n2 embb, PDU session establishment", 1.0),
+    ]

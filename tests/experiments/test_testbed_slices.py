@@ -33,7 +33,7 @@ def catalog(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def test_both_slices_are_valid_and_share_no_address(dist: Path, catalog: Catalog) -> None:
-    one, two = slices.requests(dist, qos.RATES, qos.LINK)
+    one, two = slices.requests(dist, qos.RATES, "s1u")
     for wanted in (one, two):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
                         nsts={wanted.nst: catalog.nsts[wanted.nst]})  # fmt: skip
@@ -54,7 +54,7 @@ def test_the_set_ups_beside_the_slices_are_valid(
         if name.endswith("_double"):
             body = package.descriptor.get("vnfd") or package.descriptor["nsd"]["nsd"][0]
             catalog.add_descriptor("vnfd" if package.kind == "vnf" else "nsd", body)
-    mine = {a for w in slices.requests(dist, qos.RATES, qos.LINK)
+    mine = {a for w in slices.requests(dist, qos.RATES, "s1u")
             for a in Addresses.of(w.parameters).inner.values()}  # fmt: skip
     for service in setups.requests(dist, [setups.DOUBLE, setups.SITES], functions=True):
         alone = Catalog(vnfds=catalog.vnfds, nsds={service.nsd: catalog.nsds[service.nsd]})
@@ -73,7 +73,7 @@ def test_the_set_ups_beside_the_slices_are_valid(
 
 
 def test_the_5qi_is_the_templates_and_the_rates_are_the_operators(dist: Path) -> None:
-    for wanted, five_qi in zip(slices.requests(dist, qos.RATES, qos.LINK),
+    for wanted, five_qi in zip(slices.requests(dist, qos.RATES, "s1u"),
                                (qos.EMBB, qos.URLLC), strict=True):  # fmt: skip
         for member in wanted.parameters["additionalParamsForVnf"]:
             values = member["additionalParams"]

@@ -11,8 +11,10 @@ ENVIRONMENT = {
 }
 
 
-def performance(name: str, path: str, load: str, repetition: int, mbps: float, rtt: float) -> Run:
-    params = {"slice": name, "link": "s6a", "path": path, "neighbour": load, "seconds": 1}
+def performance(
+    name: str, path: str, load: str, repetition: int, mbps: float, rtt: float, link: str = "s6a"
+) -> Run:
+    params = {"slice": name, "link": link, "path": path, "neighbour": load, "seconds": 1}
     result = {"mbps": mbps, "rtt_ms": rtt, "jitter_ms": 0.01, "loss_percent": 0.0, "sent": 50,
               "limited": True, "rtt_within": [[0, rtt / 2], [50, rtt], [100, 2 * rtt]]}  # fmt: skip
     cell = Cell("performance", params)

@@ -1,0 +1,110 @@
+"""Procedures over N2: how long they take (`procedures`), and how many at once (`storm`).
+
+A program on the gNB's VDU simulates UEs, each of which registers and establishes a PDU session. The
+AMF's primitive `measure-n2` measures from the packets of N2 meanwhile. The UEs are the lab's, so
+these are among its extras.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from experiments.background import InBackground
+from experiments.testbed import Slice, Testbed, Vnf
+
+if TYPE_CHECKING:
+    from experiments.on_the_lab import Lab
+
+PROCEDURES = ("registration", "session")
+LINK = "n2"
+
+
+def _needed(bed: Testbed, name: str) -> tuple[Lab, Slice, Slice]:
+    """Return the lab, what the slices share, and a slice."""
+    if bed.lab is None:
+        raise click.ClickException("this needs the UEs that the lab simulates")
+    shared = next(one for one in bed.slices.values() if LINK in one.links)
+    return bed.lab, shared, bed.slice_named(name)
+
+
+def _meter(lab: Lab, amf: Vnf, **params: int) -> str:
+    """Start `measure-n2`; return its operation when it listens."""
+    before = lab.taps(amf)
+    operation = amf.start("measure-n2", **params)
+    until = time.monotonic() + 60
+    while lab.taps(amf) <= before:
+        if time.monotonic() > until:
+            raise click.ClickException(f"{amf}: measure-n2 does not begin to listen")
+        time.sleep(0.2)
+    return operation
+
+
+def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], None]:
+    """Measure procedures while UEs register one after another.
+
+    Args:
+        bed: with the slices.
+        slice: of the PDU sessions.
+        path: "tunnel", or "underlay" with N2 set to technology `none` for the time of the run.
+        ues: how many register.
+
+    Returns:
+        Mean and median of each procedure, and of what registration and session took a UE, in ms.
+    """
+    lab, shared, slice_ = _needed(bed, slice)
+    core = shared.values("amf")
+    plain = path != "tunnel"
+    if plain:
+        bed.configure(shared.name, LINK, "none")
+    try:
+        lab.register(core, slice_, 1)  # Both ends are there, and programs are warm.
+        operation = _meter(lab, shared["amf"], duration=300, count=ues)
+        work = InBackground(lambda: lab.register(core, slice_, ues))
+        answer = json.loads(bed.osm.output(operation))
+        loaded = work.result()
+    finally:
+        if plain:
+            bed.configure(shared.name, LINK, "wireguard")
+    return {
+        **{
+            f"{name}_{word}_ms": float(answer[name][f"{word}-ms"])
+            for name in PROCEDURES
+            for word in ("mean", "median", "p99")
+        },
+        "ue_median_ms": float(loaded["attach_ms"]["median"]),
+        "count": {name: answer[name]["count"] for name in PROCEDURES},
+        "technology": answer["technology"],
+    }, None
+
+
+def storm(bed: Testbed, slice: str, ues: int, rate: int) -> tuple[dict[str, Any], None]:
+    """Let UEs begin to register at a rate, and stay.
+
+    Args:
+        bed: with the slices.
+        slice: of the PDU sessions.
+        ues: how many.
+        rate: how many begin in a second.
+
+    Returns:
+        How many were served in a second, how many gave up, and times in ms, of UEs and on N2.
+    """
+    lab, shared, slice_ = _needed(bed, slice)
+    operation = _meter(lab, shared["amf"], duration=300, count=ues, idle=20)
+    work = InBackground(lambda: lab.register(shared.values("amf"), slice_, ues, rate))
+    answer = json.loads(bed.osm.output(operation))
+    loaded = work.result()
+    return {
+        "offered_per_second": loaded["offered_per_second"],
+        "served_per_second": loaded["attached_per_second"],
+        "lost": loaded["lost"],
+        "ue_median_ms": loaded["attach_ms"].get("median"),
+        "ue_p99_ms": loaded["attach_ms"].get("p99"),
+        "registration_mean_ms": answer["registration"].get("mean-ms"),
+        "registration_p99_ms": answer["registration"].get("p99-ms"),
+        "session_mean_ms": answer["session"].get("mean-ms"),
+    }, None

@@ -1,0 +1,105 @@
+"""URLLC's delay by 5QI, load and number of slices (experiment `sweep`).
+
+The downlink of N3 of all slices shares the bottleneck of `qos`. URLLC sends datagrams at a steady
+rate. eMBB sends a little, or TCP as fast as it can. With three slices mMTC sends small datagrams
+from many ports, as many small devices do. All slices enforce their 5QIs; URLLC's is varied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import click
+
+from experiments import qos
+from experiments.slices import EMBB, MMTC, URLLC
+from experiments.testbed import Slice, Testbed
+from experiments.traffic import NAME, Stream, load
+
+LINK = "n3"
+SENDERS, EACH, SIZE = 200, 10, 64
+"""Of mMTC: how many send, how many datagrams a second each, and their payload in bytes."""
+LIGHT_RATE, LIGHT_SIZE = 1000, 1250
+"""Of eMBB where it does not saturate the link: 10 Mbit/s."""
+#: 5QIs of URLLC, and what it is guaranteed with each in Mbit/s: only GBR flows have a guarantee.
+GUARANTEED = {82: qos.URLLC_MBPS, 80: 0, 9: 0}
+
+
+def run(
+    bed: Testbed, five_qi: int, load: str, slices: int, seconds: int
+) -> tuple[dict[str, Any], None]:
+    """Measure URLLC's delay in one direction.
+
+    Args:
+        bed: with the slices.
+        five_qi: of URLLC, a key of GUARANTEED.
+        load: "light" or "saturated", what eMBB does.
+        slices: 2, or 3 with mMTC.
+        seconds: of the streams.
+
+    Returns:
+        Delays of URLLC's datagrams, eMBB's rate, and what became of mMTC's datagrams.
+    """
+    if bed.lab is None:
+        raise click.ClickException("a sweep needs a bottleneck that only the lab has")
+    urllc, embb, mmtc = (bed.slices[name] for name in (URLLC, EMBB, MMTC))
+    bed.shaped = False  # By no other run's values from now on.
+    _set(urllc, five_qi, GUARANTEED[five_qi], qos.URLLC_MBPS if GUARANTEED[five_qi] else 0)
+    _set(embb, qos.EMBB, 0, qos.EMBB_MBPS)
+    _set(mmtc, 9, 0, qos.URLLC_MBPS)
+    senders = [(urllc, NAME, {"rate": qos.RATE})]
+    if load == "light":
+        senders.append((embb, EMBB, {"rate": LIGHT_RATE, "size": LIGHT_SIZE}))
+    if slices > 2:
+        many = {"rate": SENDERS * EACH, "size": SIZE, "senders": SENDERS}
+        senders.append((mmtc, MMTC, many))
+    gnb = urllc["gnb"]
+    target = urllc.inner(gnb.name, LINK)
+    near = bed.lab.ports("upf", [urllc, embb, mmtc], LINK)
+    with bed.lab.bottleneck(near, qos.BOTTLENECK_MBPS, qos.FIFO_MS):
+        gnb.action("start-listener", link=LINK, seconds=120, budget_ms=int(qos.BUDGET_MS))
+        counters = _carried(embb, load, senders, target, seconds)
+        streams = gnb.action("stop-listener")["streams"]
+    told = {
+        name: Stream(params["rate"], counters[name], streams.get(name, {}))
+        for _, name, params in senders
+    }
+    if load == "light":
+        arrived = told[EMBB].sent["sent"] - told[EMBB].lost
+        rate = arrived * LIGHT_SIZE * 8 / 1e6 / seconds
+    else:
+        rate = counters["load"]["mbps"]
+    result = {
+        "urllc": told[NAME].summary(),
+        "within_percent": told[NAME].within_percent,
+        "embb_mbps": rate,
+    }
+    if slices > 2:
+        result["mmtc"] = told[MMTC].summary()
+    return result, None
+
+
+def _carried(
+    embb: Slice, how: str, senders: list[Any], target: str, seconds: int
+) -> dict[str, Any]:
+    """Let everybody send for some seconds; return what each sent."""
+    counters: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        if how == "saturated":
+            counters["load"] = stack.enter_context(load(embb["upf"], LINK, parallel=4))
+            time.sleep(1)  # TCP has found the rate.
+        for slice_, name, params in senders:
+            way = {"link": LINK, "address": target, "name": name, "seconds": 120}
+            slice_["upf"].action("start-stream", **way, **params)
+        time.sleep(seconds)
+        for slice_, name, _ in senders:
+            counters[name] = slice_["upf"].action("stop-stream")
+    return counters
+
+
+def _set(slice_: Slice, five_qi: int, guaranteed: int, maximum: int) -> None:
+    """Set the 5QI of a slice on N3, where its UPF enforces it."""
+    given = {"five_qi": five_qi, "guaranteed_mbps": guaranteed, "maximum_mbps": maximum}
+    slice_["upf"].action("set-qos", link=LINK, **given, underlay_mbps=qos.BOTTLENECK_MBPS)
