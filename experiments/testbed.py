@@ -432,7 +432,9 @@ class Testbed:
 
     def wait_up(self, made: Slice, until: float) -> None:
         """Wait until all links of a service are up, which they become after the instantiation."""
-        waiting = list(made.vnfs.values())
+        ends = {end for link in made.links.values() for end in (link.near, link.far)}
+        # A UE has no link.
+        waiting = [vnf for vnf in made.vnfs.values() if vnf.name in ends]
         while waiting:
             shown = waiting[0].action("show-status")
             mine = {
