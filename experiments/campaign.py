@@ -179,7 +179,8 @@ def headline(run: Run) -> str:
         clear = sum(link["clear"] for link in result["links"].values())
         seen = sorted({imsi for link in result["links"].values() for imsi in link["imsis"]})
         protected = sum(link["protected"] for link in result["links"].values())
-        return f"{protected} protected frames, {clear} clear, IMSI {', '.join(seen) or 'unseen'}"
+        who = ", ".join(seen) or "unseen"
+        return f"{protected} protected frames, {clear} clear, identities {who}"
     if run.experiment == "reach":
         return f"{result['pairs']} pairs, {len(result['unexpected'])} reached what they must not"
     if run.experiment == "performance":

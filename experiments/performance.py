@@ -23,7 +23,7 @@ def run(
     Args:
         bed: with the slices.
         slice: whose link is measured; a slice's, or that of a service beside them.
-        link: name of the link, or `ue` for the whole way of a 5G UE.
+        link: name of the link, or `ue` for the whole way of a 5G UE, through the tunnel only.
         path: "tunnel", or "underlay" between the same VNFs outside it.
         neighbour: "" or "saturated": the other slices send TCP as fast as they can over their own
             link of the same name, by the same path.
@@ -37,7 +37,7 @@ def run(
     measured = bed.slice_named(slice)
     if link == sessions.LINK:
         qos.ensure(bed, enforced=False)
-        return sessions.performance(bed, measured, path, neighbour, seconds), None
+        return sessions.performance(bed, measured, neighbour, seconds), None
     point = measured.links[link]
     near = measured[point.near]
     slow = bed.lab is not None and bed.lab.machines

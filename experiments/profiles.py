@@ -44,6 +44,7 @@ def _performance(
     links: Sequence[str],
     seconds: int,
     loads: Sequence[str] = ("", "saturated"),
+    paths: Sequence[str] = ("underlay", "tunnel"),
 ) -> list[Cell]:
     return [
         Cell(
@@ -52,7 +53,7 @@ def _performance(
         )
         for name in names
         for link in links
-        for path in ("underlay", "tunnel")
+        for path in paths
         for load in loads
     ]
 
@@ -176,7 +177,7 @@ PROFILES = {
             measured=[
                 *_performance([EMBB, URLLC], ["n3"], 2),
                 *_performance([fiveg.SHARED], ["n2"], 2, [""]),
-                *_performance([EMBB, URLLC], [sessions.LINK], 2),
+                *_performance([EMBB, URLLC], [sessions.LINK], 2, paths=("tunnel",)),
                 *_procedures((EMBB,), 50),
             ],
             repetitions=3,

@@ -110,19 +110,18 @@ def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
     return {"sent": count, "answered": answers, "smf": known}, good
 
 
-def performance(
-    bed: Testbed, slice_: Slice, path: str, neighbour: str, seconds: int
-) -> dict[str, Any]:
+def performance(bed: Testbed, slice_: Slice, neighbour: str, seconds: int) -> dict[str, Any]:
     """Measure through the UE's session in a slice, as `performance` does on a link.
+
+    N3 has its tunnel. It cannot be set to technology `none` for a baseline: a link in clear has
+    no manual peers, and OSM relates no charms of two services.
 
     Args:
         bed: with the slices.
         slice_: whose session.
-        path: "tunnel", or "underlay" with N3 of all slices set to technology `none` meanwhile.
         neighbour: "" or "saturated": the other slices send TCP as fast as they can over N3.
         seconds: of each measurement.
     """
-    bed.secure("n3", "wireguard" if path == "tunnel" else "none")
     ue, server = equipment(bed), data_network(slice_)
     slice_["upf"].action("serve-throughput", seconds=max(60, 20 * seconds))
     way = {"server": server, "slice": snssai(slice_), "duration": seconds}

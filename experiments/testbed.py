@@ -275,7 +275,6 @@ class Testbed:
         self.others: dict[str, Slice] = {}
         #: Whether the charms enforce the 5QIs of the slices at this moment.
         self.shaped = False
-        self._secured: dict[str, str] = {}
         self._undo: list[Callable[[], object]] = []
 
     def slice_named(self, name: str) -> Slice:
@@ -312,24 +311,6 @@ class Testbed:
         while not self.answers(slice_, link):
             if time.monotonic() > until:
                 raise click.ClickException(f"{name}: {link} does not come up with {technology}")
-
-    def secure(self, name: str, technology: str) -> None:
-        """Set what secures a link between services, at its ends in all slices, if it is not so."""
-        if self._secured.get(name, "wireguard") == technology:
-            return
-        with_it = [slice_ for slice_ in self.slices.values() if name in slice_.links]
-        ends: dict[str, tuple[Vnf, Link]] = {}
-        for slice_ in with_it:
-            link = slice_.links[name]
-            ends |= {slice_[end].id: (slice_[end], link) for end in (link.near, link.far)}
-        for vnf, link in ends.values():
-            given = self._day_1(self.slices[vnf.slice], vnf, link.endpoint(vnf.name))
-            vnf.action("configure", **{**given, "technology": technology})
-        until = time.monotonic() + 60
-        while not all(self.answers(slice_, name) for slice_ in with_it):
-            if time.monotonic() > until:
-                raise click.ClickException(f"{name} does not come up with {technology}")
-        self._secured[name] = technology
 
     def _day_1(self, slice_: Slice, vnf: Vnf, link: str) -> dict[str, object]:
         """Return the Day-1 parameters of a link, as OSM gave them to `configure`."""
