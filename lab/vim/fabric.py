@@ -196,6 +196,8 @@ def apply_rules(netns: str, ports: Iterable[Port], shared: Container[str]) -> No
 
 _LARGEST_FRAME = 65550  # bytes: the largest a veth passes on unsegmented, and its Ethernet header
 _BUFFER_KIB = 16384
+CAPTURE_LIMIT = 512 * 1024 * 1024
+"""Bytes a capture may have, whatever the load, also if who started it was killed."""
 #: What tcpdump says of itself on SIGUSR1: frames it wrote, frames the kernel has for it.
 _COUNTS = re.compile(rb"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets?")
 
@@ -204,11 +206,13 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
     """Wait until tcpdump has written all present frames: when it ends, the others are lost.
 
     Raises:
-        VimError: it did not write them, so the capture would be incomplete.
+        VimError: it did not write them, or met the limit, so the capture would be incomplete.
     """
     end = time.monotonic() + seconds
     known, wanted = 0, None
     while time.monotonic() < end:
+        if process.poll() == -signal.SIGXFSZ:
+            raise VimError(f"a capture has more than {CAPTURE_LIMIT} bytes: it is not complete")
         process.send_signal(signal.SIGUSR1)
         while len(counts := _COUNTS.findall(log.read_bytes())) == known:
             if process.poll() is not None or time.monotonic() > end:
@@ -230,13 +234,15 @@ def capture(netns: str, device: str, path: Path) -> Iterator[None]:
     """Write every frame on a device of the fabric to a pcap file while the block runs.
 
     Raises:
-        VimError: tcpdump is missing or does not start.
+        VimError: tcpdump is missing or does not start, or there is more than CAPTURE_LIMIT.
     """
+    # The kernel ends tcpdump at the limit (RLIMIT_FSIZE), without a core file.
+    limits = ["prlimit", f"--fsize={CAPTURE_LIMIT}", "--core=0"]
     # -Z root: written as root, since the lab's directory is not open to tcpdump's own user.
     # In immediate mode the kernel keeps a slot of the largest size for each frame; the default of
     # 2 MiB and 256 KiB has room for 8 while tcpdump waits for a processor.
     slots = ["-s", str(_LARGEST_FRAME), "-B", str(_BUFFER_KIB)]
-    argv = ["tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-Z", "root", *slots]
+    argv = [*limits, "tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-Z", "root", *slots]
     argv += ["-w", str(path)]
     log = path.with_name(path.name + ".log")
     try:

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lab.vim import fabric
+from lab.vim.errors import VimError
 from lab.vim.fabric import capture, port_rules
 from lab.vim.model import Port
 
@@ -51,29 +54,40 @@ def test_nft_takes_the_rules_twice(ports: list[Port]) -> None:
     assert done.stdout.count("chain from_port") == 1
 
 
-@pytest.mark.lab
-@pytest.mark.usefixtures("lab_machine")
-def test_a_capture_has_every_frame_although_tcpdump_was_behind(tmp_path: Path) -> None:
-    """On a busy machine it gets to run late; what it ends without would be missing as evidence."""
-    netns, path = f"capture{os.getpid()}", tmp_path / "wire.pcap"
-    send = (
-        "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('near', 0));"
-        "[s.send(bytes(12) + bytes((0x88, 0xb5)) + bytes(50)) for _ in range(100)]"
-    )
+@pytest.fixture
+def wire(lab_machine: object) -> Iterator[str]:
+    """Return a network namespace with the interfaces `near` and `far`, joined."""
+    netns = f"capture{os.getpid()}"
     subprocess.run(["ip", "netns", "add", netns], check=True)
     try:
         for words in ("add near type veth peer name far", "set near up", "set far up"):
             subprocess.run(["ip", "-n", netns, "link", *words.split()], check=True)
-        with capture(netns, "far", path):
-            (pid,) = subprocess.run(
-                ["pgrep", "-f", str(path)], capture_output=True, text=True, check=True
-            ).stdout.split()
-            os.kill(int(pid), signal.SIGSTOP)
-            subprocess.run(["ip", "netns", "exec", netns, sys.executable, "-c", send], check=True)
-            later = threading.Timer(0.5, os.kill, (int(pid), signal.SIGCONT))
-            later.start()
+        yield netns
     finally:
         subprocess.run(["ip", "netns", "delete", netns], check=True)
+
+
+def send(netns: str, count: int) -> None:
+    """Send short frames out of `near`."""
+    program = (
+        "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('near', 0));"
+        f"[s.send(bytes(12) + bytes((0x88, 0xb5)) + bytes(50)) for _ in range({count})]"
+    )
+    subprocess.run(["ip", "netns", "exec", netns, sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.lab
+def test_a_capture_has_every_frame_although_tcpdump_was_behind(wire: str, tmp_path: Path) -> None:
+    """On a busy machine it gets to run late; what it ends without would be missing as evidence."""
+    path = tmp_path / "wire.pcap"
+    with capture(wire, "far", path):
+        (pid,) = subprocess.run(
+            ["pgrep", "-f", str(path)], capture_output=True, text=True, check=True
+        ).stdout.split()
+        os.kill(int(pid), signal.SIGSTOP)
+        send(wire, 100)
+        later = threading.Timer(0.5, os.kill, (int(pid), signal.SIGCONT))
+        later.start()
     shown = subprocess.run(
         ["tcpdump", "-nn", "-r", str(path), "ether proto 0x88b5"],
         capture_output=True,
@@ -81,3 +95,14 @@ def test_a_capture_has_every_frame_although_tcpdump_was_behind(tmp_path: Path) -
         check=True,
     )
     assert shown.stdout.count(" length 64:") == 100
+
+
+@pytest.mark.lab
+def test_a_capture_beyond_the_limit_ends_and_is_no_evidence(
+    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fabric, "CAPTURE_LIMIT", 4096)
+    path = tmp_path / "wire.pcap"
+    with pytest.raises(VimError, match="more than 4096 bytes"), capture(wire, "far", path):
+        send(wire, 100)
+    assert path.stat().st_size <= 4096
