@@ -81,6 +81,17 @@ def test_inner_addresses_take_only_what_came_through_the_tunnel(link: str) -> No
     assert ("th dport" in text) == (link == "s6a")
 
 
+def test_ssh_is_for_management_only() -> None:
+    drop = 'iifname "ens4" tcp dport 22 counter drop'
+    assert drop in guard.render([guard.guarded(plan("s6a"), "ens3")])
+    kernel = guard.render([guard.guarded(plan("s6a", interface="ens4"), "ens3")])
+    assert 'iifname "ens4" meta ipsec missing tcp dport 22 counter drop' in kernel
+    # Where the underlay is management too, or nobody knows, the charm must still log in.
+    for management in ("ens4", ""):
+        text = guard.render([guard.guarded(plan("s6a"), management)])
+        assert "dport 22" not in text
+
+
 def test_links_in_clear_have_no_guard() -> None:
     assert ids(guard.observe([params("s6a", NONE)])) == ["guard/file"]
     plans = {"s6a": plan("s6a", NONE)}

@@ -11,7 +11,9 @@ from test_standby import gateway
 from vpnaas.extras import gateway_firewall, guard, qos, standby
 
 TABLES = {
-    "guard": guard.render([guard.guarded(plan(link)) for link in ("s6a", "s1c", "vpn-server")]),
+    "guard": guard.render(
+        [guard.guarded(plan(link), "ens3") for link in ("s6a", "s1c", "vpn-server")]
+    ),
     "gateway": gateway_firewall.render(
         gateway_firewall.GatewayFirewall(("out0",), "mgmt0", wireguard=(51820,))
     ),

@@ -16,7 +16,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.errors import InputError, VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.params.intent import LinkParams
@@ -143,7 +143,7 @@ def make_plan(
     links = _plan_links(charm_state, vdu, results, prepared, known)
     steps = _switched_off(charm_state, results)
     # The guard before links: nothing may leave in clear while a tunnel comes up.
-    steps += guard.steps_to(links, results)
+    steps += guard.steps_to(links, results, _management(charm_state, vdu))
     first, last, problems = _gateway_steps(charm_state, vdu, links, results)
     steps += first + [step for plan in links.values() for step in plan.steps] + last
     steps += nesting.steps_to(known, results)
@@ -163,6 +163,14 @@ def make_plan(
     steps += _probes(charm_state, vdu, links, changed=bool(steps))
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
     return Plan(vdu.now, links, tuple(steps), tuple(problems))
+
+
+def _management(charm_state: CharmState, vdu: VduFacts) -> str:
+    """Return the interface of management, "" where the VDU does not tell."""
+    try:
+        return vdu.underlay("", charm_state.management).name
+    except VduError:
+        return ""
 
 
 def _waiting(asking: Asking) -> LinkPlan:

@@ -11,6 +11,9 @@ packets to our inner address, and from the link's inner subnet, only out of the 
 forwards packets to the inner subnet, and to prefixes behind a peer, only into the tunnel: without
 the tunnel's route they would take the default one.
 
+SSH is for management: it is closed on the interfaces under links, which VNFs of other slices may
+share. Inside a tunnel it is the peer's, and stays open.
+
 If an inner address is also the outer one (option same-address), only IKE, ESP, ICMP and DHCP reach
 it outside the tunnel.
 
@@ -59,6 +62,7 @@ class Guarded:
             outer ones as well, and the pool.
         behind: What lies behind the peers, outside that subnet.
         also: Further addresses of ours in the tunnel, which the gateway gave.
+        underlay: Interface under the tunnel; "" where it is that of management too, or may be.
     """
 
     link: str
@@ -70,6 +74,7 @@ class Guarded:
     apart: Tuple[fields.IPNetwork, ...] = ()
     behind: Tuple[fields.IPNetwork, ...] = ()
     also: Tuple[fields.IPAddress, ...] = ()
+    underlay: str = ""
 
 
 def needed(params: LinkParams) -> bool:
@@ -77,8 +82,13 @@ def needed(params: LinkParams) -> bool:
     return params.technology != NONE
 
 
-def guarded(plan: LinkPlan) -> Guarded:
-    """Return what to guard of a link that needs it."""
+def guarded(plan: LinkPlan, management: str = "") -> Guarded:
+    """Return what to guard of a link that needs it.
+
+    Args:
+        plan: Of the link.
+        management: Interface of management; "" if unknown.
+    """
     link = plan.params.link
     point = reference_point(link)
     ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
@@ -97,6 +107,7 @@ def guarded(plan: LinkPlan) -> Guarded:
         apart=tuple(same) + used_pool(plan.params.ipsec.pool, plan.peers),
         behind=fields.ordered(outside),
         also=tuple(given.ip for given in plan.params.given[1:]),
+        underlay=plan.underlay if management and plan.underlay != management else "",
     )
 
 
@@ -153,7 +164,10 @@ def _to(guard: Guarded) -> List[str]:
         )
         for address in guard.also
     ]
-    return own + [to + " counter drop", *more, _from(guard)]
+    # On an underlay only a tunnel without an interface has decrypted packets.
+    mark = "" if guard.interface else " meta ipsec missing"
+    ssh = '        iifname "{}"{} tcp dport 22 counter drop'.format(guard.underlay, mark)
+    return own + [to + " counter drop", *more, _from(guard)] + [ssh] * bool(guard.underlay)
 
 
 def _from(guard: Guarded) -> str:
@@ -183,12 +197,18 @@ def observe(params: Sequence[LinkParams]) -> List[Step]:
     return BOOT.observe() if any(needed(link) for link in params) else [BOOT.look()]
 
 
-def steps_to(plans: Mapping[str, LinkPlan], results: Results) -> List[Step]:
-    """Return the steps that put the wanted guard into force; none if it already is."""
+def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = "") -> List[Step]:
+    """Return the steps that put the wanted guard into force; none if it already is.
+
+    Args:
+        plans: Of all links.
+        results: What `observe` brought back.
+        management: Interface of management; "" if unknown.
+    """
     if any(plan.unusable for plan in plans.values()):
         # The wanted state of such a link is unknown, so its present rules stay.
         return []
-    guards = [guarded(plan) for plan in plans.values() if needed(plan.params)]
+    guards = [guarded(plan, management) for plan in plans.values() if needed(plan.params)]
     if not guards:
         return absent() if BOOT.present(results) else []
     return BOOT.steps_to(render(guards), results)
