@@ -281,6 +281,29 @@ def test_inner_addresses_take_what_came_through_the_tunnel_only(server: Vnf, cli
     assert hears(server, client)
 
 
+def test_ssh_is_open_to_management_and_the_peer_in_the_tunnel_only(
+    server: Vnf, client: Vnf
+) -> None:
+    """Other slices may share the network under a link."""
+    program = "import socket, sys; socket.create_connection((sys.argv[1], 22), 1)"
+
+    def opens(address: str) -> bool:
+        return client.run("python3", "-c", program, address).returncode == 0
+
+    outer = server.server.ports[1].ip
+    assert opens(server.management)
+    assert opens(SERVER)
+    assert not opens(outer)
+    rules = server.out("nft", "-a", "list", "table", "inet", guard.TABLE).splitlines()
+    handle = next(line.split()[-1] for line in rules if "tcp dport 22 " in line)
+    server.out("nft", "delete", "rule", "inet", guard.TABLE, "input", "handle", handle)
+    try:
+        assert opens(outer)
+    finally:
+        server.out("systemctl", "restart", guard.BOOT.unit)
+    assert not opens(outer)
+
+
 def test_boot_has_no_ordering_cycle(server: Vnf, client: Vnf) -> None:
     """Systemd breaks a cycle by dropping a job, now this one and now that, be it the tunnel's."""
     assert (server.boot_cycles(), client.boot_cycles()) == ("", "")
