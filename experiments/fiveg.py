@@ -118,10 +118,9 @@ def deploy(bed: Testbed, wanted: Sequence[SliceRequest]) -> None:
     with ticking(bed.console, lambda: "; ".join(bed.state(name) for name in names)):
         for order in orders.values():
             bed.osm.finished(NSI_OPERATIONS, order)
-        # From the end of the instantiation, however long that took.
-        until = time.monotonic() + 300.0 * len(wanted)
+        patience = 300.0 * len(wanted)  # Of each that follows, however long the others take.
         joiner = Joiner(ApiClient(osm=bed.osm), lambda _: None)
-        join_slices(joiner, list(orders), until - time.monotonic(), bed.osm.nbi.pause)
+        join_slices(joiner, list(orders), patience, bed.osm.nbi.pause)
         given = wanted[0].part(SHARED)
         common = bed.slices[SHARED] = bed.read(SHARED, given, names[0], SHARED_LINKS)
         for one in wanted:
@@ -129,6 +128,6 @@ def deploy(bed: Testbed, wanted: Sequence[SliceRequest]) -> None:
             addresses = own.addresses.with_those_of(common.addresses)
             bed.slices[one.name] = replace(own, addresses=addresses, shared=common.vnfs)
         for slice_ in bed.slices.values():
-            bed.wait_up(slice_, until)
-        sessions.wait(bed, until - time.monotonic())
+            bed.wait_up(slice_, time.monotonic() + patience)
+        sessions.wait(bed, patience)
     bed.shaped = True
