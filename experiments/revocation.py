@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.testbed import Testbed, Vnf
+from experiments.traffic import LIMIT
 from operate.client import OperateError
 
 ENDS = (("hss", "s6a"), ("smf", "n4"))
 """VNFs that may be robbed, each with the link that is attacked: of an EPC, of a 5G slice."""
 INTERFACE = "thief0"
 NAME = "thief"
-LIMIT = 120
-"""Seconds after which the thief gives up in any case."""
 
 
 def _address(inner: str) -> str:

@@ -16,7 +16,7 @@ import click
 from experiments import qos
 from experiments.slices import EMBB, MMTC, URLLC
 from experiments.testbed import Slice, Testbed
-from experiments.traffic import NAME, Stream, load
+from experiments.traffic import LIMIT, NAME, Stream, load
 
 LINK = "n3"
 SENDERS, EACH, SIZE = 200, 10, 64
@@ -59,7 +59,7 @@ def run(
     target = urllc.inner(gnb.name, LINK)
     near = bed.lab.ports("upf", [urllc, embb, mmtc], LINK)
     with bed.lab.bottleneck(near, qos.BOTTLENECK_MBPS, qos.FIFO_MS):
-        gnb.action("start-listener", link=LINK, seconds=120, budget_ms=int(qos.BUDGET_MS))
+        gnb.action("start-listener", link=LINK, seconds=LIMIT, budget_ms=int(qos.BUDGET_MS))
         counters = _carried(embb, load, senders, target, seconds)
         streams = gnb.action("stop-listener")["streams"]
     told = {
@@ -91,7 +91,7 @@ def _carried(
             counters["load"] = stack.enter_context(load(embb["upf"], LINK, parallel=4))
             time.sleep(1)  # TCP has found the rate.
         for slice_, name, params in senders:
-            way = {"link": LINK, "address": target, "name": name, "seconds": 120}
+            way = {"link": LINK, "address": target, "name": name, "seconds": LIMIT}
             slice_["upf"].action("start-stream", **way, **params)
         time.sleep(seconds)
         for slice_, name, _ in senders:

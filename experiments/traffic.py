@@ -15,8 +15,9 @@ import click
 
 from experiments.testbed import Slice, Vnf
 
-LIMIT = 120
-"""Seconds after which a load, a stream or a listener ends in any case."""
+LIMIT = 600
+"""Seconds after which a load, a stream or a listener ends in any case. Several primitives
+lie between a start and its stop, and a busy OSM may need a minute for each."""
 NAME = "stream"
 AHEAD_MS = -0.5
 """A datagram cannot arrive before it was sent; what is below this is a clock that is wrong."""
