@@ -11,19 +11,40 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.report import Goal, header, show_goals, write
+from benchmarks.report import Goal, finish, header
 from benchmarks.swan.charon import backend, missing
 from benchmarks.swan.pair import Pair
 from benchmarks.swan.site import ESP, IKE
 
 GOAL_MS = 300
+
+
+class Scenario(NamedTuple):
+    """Something that happens to the pair while the probe runs.
+
+    Attributes:
+        name: What reports call it.
+        seconds: How long the probe runs.
+        actions: (seconds after its start, what happens) in order.
+        has_goal: Whether the goal for the gap is for it.
+        whole: Whether the pair is to be whole again afterwards.
+        waits: Whether the primary is to be active again before the next step.
+    """
+
+    name: str
+    seconds: float
+    actions: tuple[tuple[float, Callable[[Pair], object]], ...]
+    has_goal: bool = True
+    whole: bool = False
+    waits: bool = False
 
 
 def _flap(pair: Pair) -> None:
@@ -34,86 +55,40 @@ def _flap(pair: Pair) -> None:
         time.sleep(0.3)
 
 
-def _death(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.lose("a")))
+def _lose_both(pair: Pair) -> None:
+    pair.lose("a")
+    pair.lose("b")
 
 
-def _isolated_returns(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.regain("a")))
-
-
-def _daemon_killed(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.kill_daemon("a")))
-
-
-def _daemon_returns(pair: Pair) -> dict[str, Any]:
-    outcome = pair.probe(4 * pair.dpd + 20, (1, lambda: pair.start_gateway("a")))
-    pair.wait_active("a")
-    return outcome
-
-
-def _unplugged(pair: Pair) -> dict[str, Any]:
-    return pair.probe(4, (2, lambda: pair.unplug("a")))
-
-
-def _plugged(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.plug("a")))
-
-
-def _split(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.deafen("a", "b")))
-
-
-def _healed(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.heal("a", "b")))
-
-
-def _standby_dies(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.lose("b")))
-
-
-def _standby_returns(pair: Pair) -> dict[str, Any]:
-    return pair.probe(5, (2, lambda: pair.regain("b")))
-
-
-def _flapping(pair: Pair) -> dict[str, Any]:
-    return pair.probe(7, (2, lambda: _flap(pair)))
-
-
-def _both_die(pair: Pair) -> dict[str, Any]:
-    def both() -> None:
-        pair.lose("a")
-        pair.lose("b")
-
+#: Seconds between two questions of an end of a tunnel whether the other one is alive.
+DPD = 2
+#: What happens, in an order in which each finds the pair whole.
+SCENARIOS = (
+    Scenario("active gateway dies", 5, ((2, lambda pair: pair.lose("a")),)),
+    Scenario("it returns", 5, ((2, lambda pair: pair.regain("a")),), whole=True),
+    Scenario("its daemon is killed (kill -9)", 5, ((2, lambda pair: pair.kill_daemon("a")),)),
+    Scenario(
+        "the daemon returns, service reverts",
+        4 * DPD + 20,
+        ((1, lambda pair: pair.start_gateway("a")),),
+        whole=True,
+        waits=True,
+    ),
+    Scenario("its untrusted interface loses carrier", 4, ((2, lambda pair: pair.unplug("a")),)),
+    Scenario("carrier returns", 5, ((2, lambda pair: pair.plug("a")),), whole=True),
+    Scenario("split brain", 5, ((2, lambda pair: pair.deafen("a", "b")),)),
+    Scenario("split brain ends", 5, ((2, lambda pair: pair.heal("a", "b")),), whole=True),
+    Scenario("standby dies", 5, ((2, lambda pair: pair.lose("b")),)),
+    Scenario("standby returns", 5, ((2, lambda pair: pair.regain("b")),), whole=True),
+    Scenario("untrusted carrier flaps four times", 7, ((2, _flap),), whole=True),
     # The standby is back after a second: the service needs no more than that.
-    return pair.probe(6, (2, both), (3, lambda: pair.regain("b")))
-
-
-#: What happens, in an order in which each finds the pair whole; whether the gap goal is for it.
-SCENARIOS: tuple[tuple[str, Callable[[Pair], dict[str, Any]], bool], ...] = (
-    ("active gateway dies", _death, True),
-    ("it returns", _isolated_returns, True),
-    ("its daemon is killed (kill -9)", _daemon_killed, True),
-    ("the daemon returns, service reverts", _daemon_returns, True),
-    ("its untrusted interface loses carrier", _unplugged, True),
-    ("carrier returns", _plugged, True),
-    ("split brain", _split, True),
-    ("split brain ends", _healed, True),
-    ("standby dies", _standby_dies, True),
-    ("standby returns", _standby_returns, True),
-    ("untrusted carrier flaps four times", _flapping, True),
-    ("both die, standby returns after 1 s", _both_die, False),
-)
-
-#: After these the pair is to be whole again.
-WHOLE = (
-    _isolated_returns,
-    _daemon_returns,
-    _plugged,
-    _healed,
-    _standby_returns,
-    _flapping,
-    _both_die,
+    Scenario(
+        "both die, standby returns after 1 s",
+        6,
+        ((2, _lose_both), (3, lambda pair: pair.regain("b"))),
+        has_goal=False,
+        whole=True,
+    ),
 )
 
 
@@ -133,18 +108,21 @@ def measure(count: int, advert: int, rounds: int, console: Console | None) -> li
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="pair-") as folder,
-        Pair(Path(folder), count, advert=advert, dpd=2) as pair,
+        Pair(Path(folder), count, advert=advert, dpd=DPD) as pair,
     ):
         settle(pair)
         for number in range(rounds):
-            for name, scenario, has_goal in SCENARIOS:
-                outcome = scenario(pair)
-                outcome |= {"scenario": name, "round": number, "goal": has_goal, "peers": count}
-                outcome["active"] = pair.active()
+            for scenario in SCENARIOS:
+                actions = [(at, partial(happens, pair)) for at, happens in scenario.actions]
+                outcome = pair.probe(scenario.seconds, *actions)
+                outcome |= {"scenario": scenario.name, "round": number, "goal": scenario.has_goal}
+                if scenario.waits:
+                    pair.wait_active("a")
+                outcome |= {"peers": count, "active": pair.active()}
                 results.append(outcome)
                 if console:
-                    console.print(f"{name}: {outcome['gap-ms']:.0f} ms", highlight=False)
-                if scenario in WHOLE:
+                    console.print(f"{scenario.name}: {outcome['gap-ms']:.0f} ms", highlight=False)
+                if scenario.whole:
                     settle(pair)
         attack = pair.attack("b", 1.6, 1.0)
         outcome = pair.probe(5, (2, lambda: pair.lose("a")))
@@ -186,15 +164,7 @@ def main(peers: str, advert: int, rounds: int, out: Path) -> None:
         view.add_column(heading, justify="left" if heading == "what happens" else "right")
     for outcome in results:
         lost = max(flow["lost"] for flow in outcome["flows"])
-        cells = (
-            outcome["peers"],
-            outcome["scenario"],
-            f"{outcome['gap-ms']:.0f}",
-            lost,
-            outcome["duplicates"],
-        )
-        view.add_row(*map(str, cells))
+        cells = (f"{outcome['gap-ms']:.0f}", lost, outcome["duplicates"])
+        view.add_row(*map(str, (outcome["peers"], outcome["scenario"], *cells)))
     console.print(view)
-    show_goals(goals, console)
-    document |= {"results": results, "goals": goals}
-    console.print(f"everything measured: {write('hot-standby', document, out)}")
+    finish("hot-standby", document, results, goals, console, out)

@@ -18,10 +18,9 @@ from typing import Any
 import click
 import yaml
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.__main__ import Bench
-from benchmarks.report import Goal, header, show_goals, write
+from benchmarks.report import Goal, finish, header, show_results
 from benchmarks.swan.charon import backend
 from builder import archive
 
@@ -162,14 +161,5 @@ def main(cells: str, dist: Path, out: Path) -> None:
                 console.print(results[-1], highlight=False)
     finally:
         bench.clean()
-    view = Table(title="Cells at one gateway")
-    for heading in results[0]:
-        view.add_column(heading, justify="right")
-    for row in results:
-        view.add_row(*(f"{value:.1f}" if isinstance(value, float) else str(value)
-                       for value in row.values()))  # fmt: skip
-    console.print(view)
-    goals = judge(results)
-    show_goals(goals, console)
-    document |= {"results": results, "goals": goals}
-    console.print(f"everything measured: {write('instances', document, out)}")
+    show_results("Cells at one gateway", results, console)
+    finish("instances", document, results, judge(results), console, out)

@@ -14,9 +14,8 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.report import Goal, header, show_goals, write
+from benchmarks.report import Goal, finish, header, show_results
 from benchmarks.swan.charon import backend, missing
 from benchmarks.swan.site import ESP, IKE, Site
 
@@ -103,17 +102,17 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
 
 
 COLUMNS = (
-    ("tunnels", "tunnels", "{:.0f}"),
-    ("up s", "up-s", "{:.2f}"),
-    ("per s", "rate-per-s", "{:.0f}"),
-    ("CPU ms", "up-cpu-ms", "{:.2f}"),
-    ("kB", "memory-kb", "{:.0f}"),
-    ("IKE rekey s", "rekey-ike-s", "{:.2f}"),
-    ("CPU ms", "rekey-ike-cpu-ms", "{:.2f}"),
-    ("child rekey s", "rekey-child-s", "{:.2f}"),
-    ("CPU ms", "rekey-child-cpu-ms", "{:.2f}"),
-    ("all back s", "back-s", "{:.2f}"),
-    ("CPU ms", "back-cpu-ms", "{:.2f}"),
+    ("tunnels", "tunnels", "{:.0f}".format),
+    ("up s", "up-s", "{:.2f}".format),
+    ("per s", "rate-per-s", "{:.0f}".format),
+    ("CPU ms", "up-cpu-ms", "{:.2f}".format),
+    ("kB", "memory-kb", "{:.0f}".format),
+    ("IKE rekey s", "rekey-ike-s", "{:.2f}".format),
+    ("CPU ms", "rekey-ike-cpu-ms", "{:.2f}".format),
+    ("child rekey s", "rekey-child-s", "{:.2f}".format),
+    ("CPU ms", "rekey-child-cpu-ms", "{:.2f}".format),
+    ("all back s", "back-s", "{:.2f}".format),
+    ("CPU ms", "back-cpu-ms", "{:.2f}".format),
 )
 
 
@@ -132,13 +131,6 @@ def main(tunnels: str, processes: int, out: Path) -> None:
     for count in sorted(int(part) for part in tunnels.split(",")):
         console.print(f"{count} tunnels", highlight=False)
         results.append(measure(count, processes))
-    goals = judge(results)
-    document |= {"results": results, "goals": goals}
-    view = Table(title=f"IPsec gateway ({backend()}); CPU and kB are the gateway's, per tunnel")
-    for heading, _, _ in COLUMNS:
-        view.add_column(heading, justify="right")
-    for result in results:
-        view.add_row(*(form.format(result[key]) for _, key, form in COLUMNS))
-    console.print(view)
-    show_goals(goals, console)
-    console.print(f"everything measured: {write('ipsec-scale', document, out)}")
+    title = f"IPsec gateway ({backend()}); CPU and kB are the gateway's, per tunnel"
+    show_results(title, results, console, COLUMNS)
+    finish("ipsec-scale", document, results, judge(results), console, out)

@@ -22,13 +22,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rich.console import Console
-from rich.table import Table
 from vpnaas.params.intent import Intent, ManualPeer, manual_peer
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
 
-from benchmarks.report import header, write
+from benchmarks.report import header, show_results, write
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean
 
 LINK = "s1c"
@@ -201,17 +200,21 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
     return result
 
 
+def _kilobytes(count: int) -> str:
+    return f"{count / 1000:.1f}"
+
+
 COLUMNS = (
-    ("", "technology", "{}"),
-    ("peers", "peers", "{}"),
-    ("", "what", "{}"),
-    ("round trips", "round-trips", "{}"),
-    ("request kB", "request-bytes", "kB"),
-    ("answer kB", "answer-bytes", "kB"),
-    ("wall s", "wall-s", "{:.2f}"),
-    ("library CPU s", "library-cpu-s", "{:.2f}"),
-    ("VDU CPU s", "agent-cpu-s", "{:.2f}"),
-    ("charon CPU s", "daemon-cpu-s", "{:.2f}"),
+    ("", "technology", str),
+    ("peers", "peers", str),
+    ("", "what", str),
+    ("round trips", "round-trips", str),
+    ("request kB", "request-bytes", _kilobytes),
+    ("answer kB", "answer-bytes", _kilobytes),
+    ("wall s", "wall-s", "{:.2f}".format),
+    ("library CPU s", "library-cpu-s", "{:.2f}".format),
+    ("VDU CPU s", "agent-cpu-s", "{:.2f}".format),
+    ("charon CPU s", "daemon-cpu-s", "{:.2f}".format),
 )
 
 
@@ -231,15 +234,5 @@ def main(peers: str, technologies: str, out: Path) -> None:
             for count in sorted(int(part) for part in peers.split(",")):
                 results += measure(driver, count, technology)
     document["results"] = results
-    view = Table(title="One reconcile of a link, by the peers that are there")
-    for heading, _, _ in COLUMNS:
-        view.add_column(heading, justify="right")
-    for result in results:
-        view.add_row(
-            *(
-                f"{result[key] / 1000:.1f}" if form == "kB" else form.format(result[key])
-                for _, key, form in COLUMNS
-            )
-        )
-    console.print(view)
+    show_results("One reconcile of a link, by the peers that are there", results, console, COLUMNS)
     console.print(f"everything measured: {write('peers', document, out)}")

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +39,46 @@ def write(name: str, document: dict[str, Any], out: Path) -> Path:
     file = out / f"{name}-{document['started'].replace(':', '')}.json"
     file.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
     return file
+
+
+def show_results(
+    title: str,
+    results: Sequence[dict[str, Any]],
+    console: Console,
+    columns: Sequence[tuple[str, str, Callable[[Any], str]]] = (),
+) -> None:
+    """Print a row for each result.
+
+    Args:
+        title: Of the table.
+        results: What was measured.
+        console: Where to.
+        columns: Heading, key of a result and form of each; without them all keys there are.
+    """
+    view = Table(title=title)
+    for heading, _, _ in (columns := columns or [(key, key, _brief) for key in results[0]]):
+        view.add_column(heading, justify="right")
+    for result in results:
+        view.add_row(*(form(result[key]) for _, key, form in columns))
+    console.print(view)
+
+
+def _brief(value: Any) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def finish(
+    name: str,
+    document: dict[str, Any],
+    results: Sequence[dict[str, Any]],
+    goals: list[Goal],
+    console: Console,
+    out: Path,
+) -> None:
+    """Print the goals, and write all that was measured into a file of this name."""
+    show_goals(goals, console)
+    document |= {"results": results, "goals": goals}
+    console.print(f"everything measured: {write(name, document, out)}")
 
 
 def show_goals(goals: list[Goal], console: Console) -> None:

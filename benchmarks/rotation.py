@@ -29,7 +29,6 @@ import click
 from attr import evolve
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from rich.console import Console
-from rich.table import Table
 from vpnaas.base.links import directory
 from vpnaas.params.intent import Intent
 from vpnaas.peers.peer import Peer
@@ -37,7 +36,7 @@ from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu import programs
 from vpnaas.vdu.steps import Step
 
-from benchmarks.report import Goal, header, show_goals, write
+from benchmarks.report import Goal, finish, header, show_results
 from benchmarks.swan.netns import Block, Namespaces, enter
 from lab.vim import cgroups, probe
 
@@ -470,13 +469,5 @@ def main(peers: str, sample: int, rate: float, percent: str, out: Path) -> None:
         for share in (int(part) for part in percent.split(",")):
             results.append(measure(count, sample, rate, share))
             console.print(results[-1], highlight=False)
-    view = Table(title="All peers of a WireGuard link rotate")
-    for heading in results[0]:
-        view.add_column(heading, justify="right")
-    for row in results:
-        view.add_row(*(f"{v:.1f}" if isinstance(v, float) else str(v) for v in row.values()))
-    console.print(view)
-    goals = judge(results)
-    show_goals(goals, console)
-    document |= {"results": results, "goals": goals}
-    console.print(f"everything measured: {write('rotation', document, out)}")
+    show_results("All peers of a WireGuard link rotate", results, console)
+    finish("rotation", document, results, judge(results), console, out)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vpnaas.extras.gateway_tuning import GatewayTuning
@@ -21,7 +20,8 @@ from benchmarks.gateway.route import (
 )
 from benchmarks.swan import charon
 from benchmarks.swan.netns import run
-from benchmarks.swan.pki import Authority
+from benchmarks.swan.site import ESP, GATEWAY_ID, IKE
+from lab.certificates import Authority
 from lab.vim.dataplane import KERNEL, probe
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 UP_SECONDS = 300.0
 LIBIPSEC_MTU = 1400
-IKE, ESP = "aes256gcm16-prfsha384-curve25519", "aes256gcm16"
-GATEWAY_ID = "gw.secgw.example"
+PEER_ID = "enb.secgw.example"
 
 
 class Plain:
@@ -196,7 +195,7 @@ class Ipsec:
 
     def start(self, route: Route) -> None:
         """Start both daemons, bring all tunnels up and route through them."""
-        authority = Authority()
+        authority = Authority(route.folder / f"{route.tag}-ca")
         tuned = GatewayTuning(self.tunnels, peers_per_address=64).settings()
         gateway, peer = (
             charon.Charon(route.spaces, name, route.folder, tuned, name=f"{route.tag}-{name}")
@@ -204,26 +203,26 @@ class Ipsec:
         )
         self._daemons = [gateway, peer]
         gateway.start()
-        key, certificate = authority.issue(GATEWAY_ID)
-        gateway.credentials(authority.pem, key, certificate)
+        certificate, key = authority.issue(GATEWAY_ID, [GATEWAY_ID])
+        gateway.credentials(authority.certificate, key, certificate)
         child = {"esp_proposals": [ESP], "replay_window": "1024", "rekey_time": "0"}
         common = {"version": "2", "proposals": [IKE], "mobike": "no", "rekey_time": "0"}
         common["unique"] = "never"
         gateway.vici.load_conn({"peers": common | {
             "local_addrs": [GATEWAY],
             "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
-            "remote": {"auth": "pubkey", "cacerts": [authority.pem]},
+            "remote": {"auth": "pubkey", "cacerts": [authority.certificate]},
             "children": {"s1": child | {"local_ts": [CORE_PREFIX], "remote_ts": [FIELD_PREFIX]}},
         }})  # fmt: skip
         peer.start()
         # One key for all peers: what is measured comes after IKE.
-        key, certificate = authority.issue("enb.secgw.example")
-        peer.credentials(authority.pem, key, certificate)
+        certificate, key = authority.issue(PEER_ID, [PEER_ID])
+        peer.credentials(authority.certificate, key, certificate)
         for number in range(self.tunnels):
             peer.vici.load_conn({f"t{number}": common | {
                 "local_addrs": [outer(number)],
                 "remote_addrs": [GATEWAY],
-                "local": {"auth": "pubkey", "id": "enb.secgw.example", "certs": [certificate]},
+                "local": {"auth": "pubkey", "id": PEER_ID, "certs": [certificate]},
                 "remote": {"auth": "pubkey", "id": GATEWAY_ID},
                 "children": {
                     "s1": child | {"local_ts": [inner(number)], "remote_ts": [CORE_PREFIX]}
@@ -271,6 +270,3 @@ def missing() -> str:
     if absent:
         return f"needs {', '.join(absent)}"
     return charon.missing()
-
-
-__all__ = ["Ipsec", "Path", "Plain", "WireGuard", "missing"]

@@ -76,12 +76,10 @@ def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
     return table_rows
 
 
-def per_core(
-    made: Sequence[Run], base: Sequence[Run], name: str = "gbps-per-core"
-) -> Estimate | None:
-    """Return the ratio of a figure to that of other runs, paired by round."""
-    ours = {run.repetition: float(run.result[name]) for run in made}
-    theirs = {run.repetition: float(run.result[name]) for run in base}
+def per_core(made: Sequence[Run], base: Sequence[Run]) -> Estimate | None:
+    """Return the ratio of the rate per core to that of other runs, paired by round."""
+    ours = {run.repetition: float(run.result["gbps-per-core"]) for run in made}
+    theirs = {run.repetition: float(run.result["gbps-per-core"]) for run in base}
     rounds = sorted(ours.keys() & theirs.keys())
     values, bases = [ours[r] for r in rounds], [theirs[r] for r in rounds]
     if not rounds or min(*values, *bases) <= 0:

@@ -13,11 +13,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from benchmarks.gateway.route import SERVER, Route
-from benchmarks.swan.netns import run
+from benchmarks.swan.netns import Block, run
 
 PORT = 8080
 #: Bytes of a response's body.
@@ -69,14 +68,15 @@ class Served(NamedTuple):
     marks: tuple[Any, Any]
 
 
-class Server:
+class Server(Block):
     """Granian in the core of a route; it ends with the `with` block."""
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Server:
+    def set_up(self) -> None:
+        """Start it and wait until it listens."""
         # Both sides need a file for each user.
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
@@ -96,17 +96,11 @@ class Server:
         port = ("ss", "-Hlnt", "sport", "=", f":{PORT}")
         while not self.route.spaces.run("core", *port).strip():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                self.__exit__(None, None, None)
                 raise RuntimeError(f"the HTTP server does not listen: {log.read_text()[-500:]}")
             time.sleep(0.05)
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def take_down(self) -> None:
+        """End it."""
         if self._process is None:
             return
         self._process.terminate()

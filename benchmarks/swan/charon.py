@@ -148,7 +148,7 @@ class Charon:
         self.process = None
         self._session = None
 
-    def credentials(self, authority: bytes, key: bytes = b"", certificate: bytes = b"") -> None:
+    def credentials(self, authority: str, key: str = "", certificate: str = "") -> None:
         """Load a CA, and a key with its certificate."""
         self.vici.load_cert({"type": "X509", "flag": "CA", "data": authority})
         if certificate:

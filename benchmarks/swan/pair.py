@@ -23,17 +23,14 @@ from vpnaas.vdu.programs import gateway_loss, source
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces
-from benchmarks.swan.pki import Authority
-from benchmarks.swan.site import ESP, IKE
+from benchmarks.swan.site import CORE, CORE_PREFIX, ESP, GATEWAY_ID, IKE
+from lab.certificates import Authority
 
 OUTER = {"a": "10.100.0.1", "b": "10.100.0.2"}
 TRUSTED = {"a": "10.201.0.1", "b": "10.201.0.2"}
 VIRTUAL = "10.201.0.254"
 SHARED = "10.100.0.254"
-CORE = "10.200.0.1"
-CORE_PREFIX = "10.200.0.0/16"
 PEERS_PREFIX = "10.10.0.0/16"
-GATEWAY_ID = "gw.secgw.example"
 PORT = "9000"
 PROBE = str(Path(__file__).with_name("probe.py"))
 LIMIT = 120.0
@@ -74,11 +71,11 @@ class Pair(Block):
             claim,
         )
         self.spaces = Namespaces("out", "a", "b", "in", "core", "peers")
-        self.authority = Authority()
+        self.authority = Authority(folder / "ca")
         self.daemons: dict[str, Charon] = {}
         self.children: list[subprocess.Popen[bytes]] = []
         self.keepaliveds: dict[str, subprocess.Popen[bytes]] = {}
-        self._certificates: dict[int, bytes] = {}
+        self._certificates: dict[int, str] = {}
 
     @staticmethod
     def inner(number: int) -> str:
@@ -154,8 +151,8 @@ class Pair(Block):
         tuned = GatewayTuning(self.count).settings()
         daemon = Charon(self.spaces, name, self.folder, tuned)
         self.daemons[name] = daemon.start()
-        key, certificate = self.authority.issue(GATEWAY_ID)
-        daemon.credentials(self.authority.pem, key, certificate)
+        certificate, key = self.authority.issue(GATEWAY_ID, [GATEWAY_ID])
+        daemon.credentials(self.authority.certificate, key, certificate)
         for number in range(self.count - self.shared, self.count):
             daemon.vici.load_conn(self._of_shared(number, certificate))
         daemon.vici.load_conn(
@@ -168,7 +165,7 @@ class Pair(Block):
                     "mobike": "no",
                     "dpd_delay": f"{self.dpd}s",
                     "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
-                    "remote": {"auth": "pubkey", "cacerts": [self.authority.pem]},
+                    "remote": {"auth": "pubkey", "cacerts": [self.authority.certificate]},
                     "children": {
                         "s1": {
                             "local_ts": [CORE_PREFIX],
@@ -181,7 +178,7 @@ class Pair(Block):
             }
         )
 
-    def _of_shared(self, number: int, certificate: bytes) -> dict[str, Any]:
+    def _of_shared(self, number: int, certificate: str) -> dict[str, Any]:
         """Return what a gateway knows of a peer that knows the shared address only."""
         connection = {
             "version": "2",
@@ -195,7 +192,7 @@ class Pair(Block):
             "remote": {
                 "auth": "pubkey",
                 "id": f"enb{number}.secgw.example",
-                "cacerts": [self.authority.pem],
+                "cacerts": [self.authority.certificate],
             },
             "children": {
                 "s1": {
@@ -239,7 +236,7 @@ class Pair(Block):
             self.spaces, "peers", self.folder, {**tuned, "threads": 32, "retransmit_tries": 3}
         )
         self.daemons["peers"] = daemon.start()
-        daemon.credentials(self.authority.pem)
+        daemon.credentials(self.authority.certificate)
         for gateway in "ba":  # The primary's tunnels come last, and so are used first.
             for number in range(self.count - self.shared):
                 self._load_peer(daemon, number, OUTER[gateway], gateway)
@@ -254,7 +251,7 @@ class Pair(Block):
     def _load_peer(self, daemon: Charon, number: int, address: str, gateway: str) -> None:
         identity = f"enb{number}.secgw.example"
         if number not in self._certificates:
-            key, self._certificates[number] = self.authority.issue(identity)
+            self._certificates[number], key = self.authority.issue(identity, [identity])
             daemon.vici.load_key({"type": "any", "data": key})
         child = {
             "local_ts": [f"{self.inner(number)}/32"],
@@ -353,14 +350,14 @@ class Pair(Block):
 
     # What goes wrong
 
-    def lose(self, name: str, side: str = "both") -> None:
+    def lose(self, name: str) -> None:
         """Let nothing pass from and to a gateway any more, carrier stays: a host that died."""
-        for each in ("out", "in") if side == "both" else (side,):
+        for each in ("out", "in"):
             self.spaces.ip(each, "link", "set", f"g{name}", "nomaster")
 
-    def regain(self, name: str, side: str = "both") -> None:
+    def regain(self, name: str) -> None:
         """Undo `lose`."""
-        for each in ("out", "in") if side == "both" else (side,):
+        for each in ("out", "in"):
             self.spaces.ip(each, "link", "set", f"g{name}", "master", "br0")
 
     def degrade(self, name: str, percent: int) -> None:

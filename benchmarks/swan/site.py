@@ -13,7 +13,7 @@ from vpnaas.extras.gateway_tuning import GatewayTuning, Value
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces
-from benchmarks.swan.pki import Authority
+from lab.certificates import Authority
 
 GATEWAY = "10.100.0.1"
 GATEWAY_ID = "gw.secgw.example"
@@ -66,12 +66,12 @@ class Site(Block):
             )
             for name in names
         ]
-        self.authority = Authority()
+        self.authority = Authority(folder / "ca")
         self.peers = [self._peer(number) for number in range(count)]
 
     def _peer(self, number: int) -> dict[str, Any]:
         identity = f"enb{number}.secgw.example"
-        key, certificate = self.authority.issue(identity)
+        certificate, key = self.authority.issue(identity, [identity])
         outer = str(OUTER + number)
         return {"id": identity, "key": key, "certificate": certificate, "outer": outer}
 
@@ -105,8 +105,8 @@ class Site(Block):
             spaces.batch("gw", [f"route add {a}/32 via {router}" for a in mine])
 
     def _load_gateway(self) -> None:
-        key, certificate = self.authority.issue(GATEWAY_ID)
-        self.gateway.credentials(self.authority.pem, key, certificate)
+        certificate, key = self.authority.issue(GATEWAY_ID, [GATEWAY_ID])
+        self.gateway.credentials(self.authority.certificate, key, certificate)
         self.gateway.vici.load_pool({"inner": {"addrs": POOL}})
         self.gateway.vici.load_conn(
             {
@@ -118,7 +118,7 @@ class Site(Block):
                     "unique": "replace",
                     "dpd_delay": "60s",
                     "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
-                    "remote": {"auth": "pubkey", "cacerts": [self.authority.pem]},
+                    "remote": {"auth": "pubkey", "cacerts": [self.authority.certificate]},
                     "children": {
                         "s1": {
                             "local_ts": [CORE_PREFIX],
@@ -134,7 +134,7 @@ class Site(Block):
         """Start the peers' charons and load their connections; none calls yet."""
         for number, daemon in enumerate(self.fields):
             daemon.start()
-            daemon.credentials(self.authority.pem)
+            daemon.credentials(self.authority.certificate)
             for peer in self.peers[number :: len(self.fields)]:
                 daemon.vici.load_key({"type": "any", "data": peer["key"]})
                 daemon.vici.load_conn({peer["id"]: self._connection(peer)})

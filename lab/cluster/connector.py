@@ -20,7 +20,7 @@ from lightkube.models.core_v1 import Namespace as NamespaceModel  # noqa: F401 -
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Pod, Secret
 
-from lab.cluster.authority import Authority
+from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
 from lab.cluster.frontend import Frontend
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.cluster.authority import Authority
+from lab import files
+from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
 from lab.vim.procs import ProcessRef, start_time
 
@@ -131,13 +132,13 @@ class Cluster:
             ("lcm/tls", authority.issue("lcm-client", client=True)),
         ):
             if not (self.folder / f"{place}.crt").exists():
-                _secret(self.folder / f"{place}.key", key)
-                _secret(self.folder / f"{place}.crt", certificate)
-        _secret(self.folder / "lcm" / "ca.crt", authority.certificate)
+                files.replace(self.folder / f"{place}.key", key)
+                files.replace(self.folder / f"{place}.crt", certificate)
+        files.replace(self.folder / "lcm" / "ca.crt", authority.certificate)
         text = KUBECONFIG.format(
             port=PORT, authority=authority.certificate_file, folder=self.folder
         )
-        _secret(self.folder / "kubeconfig", text)
+        files.replace(self.folder / "kubeconfig", text)
 
     def _api(self) -> list[str]:
         folder = self.folder
@@ -206,9 +207,3 @@ class Cluster:
         while process.alive() and time.monotonic() < deadline:
             time.sleep(0.05)
         process.signal(signal.SIGKILL)
-
-
-def _secret(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as stream:
-        stream.write(text)

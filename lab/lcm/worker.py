@@ -1,50 +1,84 @@
-"""The process that runs one operation: ``python -m lab.lcm.worker --home DIR OPERATION``.
+"""The process of one operation: ``python -m lab.lcm.worker --home DIR COLLECTION OPERATION``.
 
-It is crash-only: nothing is done on SIGTERM, because a SIGKILL would skip it anyway. What a dead
-worker leaves behind is found by its tag and model and removed by ns-delete.
+It gives up with a reason, whatever happens, and is crash-only: nothing is done on SIGTERM, because
+a SIGKILL would skip it anyway. What a dead worker leaves behind is found by its tag and model and
+removed by ns-delete. The services that the worker of a slice started go on without it; nsi-delete
+ends them with all they made.
 """
 
 from __future__ import annotations
 
+import os
+import traceback
 from pathlib import Path
 
 import click
 
+from lab.errors import LcmError, NbiError
 from lab.lcm import keeper
 from lab.lcm.backends import Backends
 from lab.lcm.operations import Operations
-from lab.lcm.running import run_operation
+from lab.lcm.slices import SliceOperations
 from lab.lcm.timeouts import lab_timeouts
+from lab.records.jobs import record_worker
 from lab.records.journal import Journal
-from lab.records.operations import fail_operation, ns_folder
-from lab.records.store import OPS, Store, file_lock
+from lab.records.operations import (
+    end_slice_operation,
+    fail_operation,
+    ns_folder,
+    operation_folder,
+)
+from lab.records.store import NSIOPS, OPS, Store, file_lock
 
 
 @click.command()
 @click.option("--home", type=click.Path(path_type=Path), required=True)
+@click.argument("collection", type=click.Choice([OPS, NSIOPS]))
 @click.argument("operation")
-def main(home: Path, operation: str) -> None:
-    """Run one operation of the lab in HOME."""
-    raise SystemExit(0 if run(home, operation) == "COMPLETED" else 1)
+def main(home: Path, collection: str, operation: str) -> None:
+    """Run one operation of the lab in HOME, whose document lies in COLLECTION."""
+    raise SystemExit(0 if run(home, operation, collection) == "COMPLETED" else 1)
 
 
-def run(home: Path, op_id: str) -> str:
-    """Run an operation after those before it on the same service; return its final state."""
+def run(home: Path, op_id: str, collection: str = OPS) -> str:
+    """Run an operation in this process; return its final state."""
     store = Store(home)
+    record_worker(store, op_id, os.getpid(), collection)
+    journal = Journal(operation_folder(home, op_id) / "events.jsonl")
+    try:
+        if collection == NSIOPS:
+            return SliceOperations(store, Backends(home), lab_timeouts(), journal).run(op_id)
+        return _on_service(store, op_id, journal)
+    except Exception as error:
+        reason = str(error)
+        if not isinstance(error, NbiError | LcmError):
+            traceback.print_exc()
+            reason = f"internal error: {error!r}"
+        document = store.find(collection, op_id)
+        subject = "nsi" if collection == NSIOPS else "ns"
+        if document is not None and collection == NSIOPS:
+            end_slice_operation(store, document, reason)
+        elif document is not None:
+            fail_operation(store, document, reason)
+        journal.write("end", subject, reason, state="FAILED", detail=reason)
+        journal.write("settled", subject, "failed", idle=True)
+        return "FAILED"
+    finally:
+        journal.close()
+
+
+def _on_service(store: Store, op_id: str, journal: Journal) -> str:
+    """Run an operation after those before it on the same service; return its final state."""
     ns_id = store.get(OPS, op_id)["nsInstanceId"]
-    lock = home / "lcm" / "locks" / ns_id
-
-    def work(journal: Journal) -> str:
-        timeouts = lab_timeouts()
-        with file_lock(lock, timeouts.ns_deploy, f"ns {ns_id}"):
-            state = Operations(store, Backends(home), timeouts, journal).run(op_id)
-        if not ns_folder(home, ns_id).exists() and state == "COMPLETED":
-            lock.unlink(missing_ok=True)
-        else:
-            keeper.ensure(home)
-        return state
-
-    return run_operation(store, op_id, OPS, "ns", work, fail_operation)
+    lock = store.home / "lcm" / "locks" / ns_id
+    timeouts = lab_timeouts()
+    with file_lock(lock, timeouts.ns_deploy, f"ns {ns_id}"):
+        state = Operations(store, Backends(store.home), timeouts, journal).run(op_id)
+    if not ns_folder(store.home, ns_id).exists() and state == "COMPLETED":
+        lock.unlink(missing_ok=True)
+    else:
+        keeper.ensure(store.home)
+    return state
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ from typing import Any
 
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
-from lab.records.store import NSIOPS, OPS, Document, Store
-
-_PROGRAMS = {OPS: "lab.lcm.worker", NSIOPS: "lab.lcm.sliceworker"}
+from lab.records.store import OPS, Document, Store
 
 
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
@@ -35,9 +33,10 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
             [
                 sys.executable,
                 "-m",
-                _PROGRAMS[collection],
+                "lab.lcm.worker",
                 "--home",
                 str(store.home.resolve()),
+                collection,
                 operation["_id"],
             ],
             stdin=subprocess.DEVNULL,

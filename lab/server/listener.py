@@ -8,8 +8,8 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from lab.certificates import self_signed
 from lab.errors import NbiError
-from lab.server import certificate
 
 
 class Listener:
@@ -21,7 +21,7 @@ class Listener:
         Raises:
             NbiError: the address or port cannot be had.
         """
-        self.certificate, key = certificate.make(folder, host)
+        self.certificate, key = self_signed(folder, host)
         config = uvicorn.Config(
             app,
             ssl_certfile=str(self.certificate),

@@ -24,7 +24,7 @@ from support.waiting import PATIENCE, wait_until
 
 from builder import helm
 from builder.tree import Tree
-from lab.cluster.authority import Authority
+from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
 from lab.cluster.frontend import Frontend
 from lab.server.listener import Listener

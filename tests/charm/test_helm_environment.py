@@ -20,7 +20,7 @@ from support.waiting import PATIENCE, listens, wait_until
 from vpnaas import reconciling
 from vpnaas.charm import VnfCharm
 
-from lab.cluster.authority import Authority
+from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
 
 MANAGEMENT = {"server": "10.0.0.1", "client": "10.0.0.2"}

@@ -17,8 +17,8 @@ from support import overtake
 
 from benchmarks.swan.charon import Charon, backend
 from benchmarks.swan.netns import Namespaces, enter
-from benchmarks.swan.pki import Authority
 from benchmarks.swan.site import ESP, IKE
+from lab.certificates import Authority
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -35,11 +35,11 @@ def overtaken(queue: int) -> float:
 
 def connect(spaces: Namespaces, folder: Path) -> list[Charon]:
     """Bring a tunnel up between both ends; return the daemons."""
-    authority = Authority()
+    authority = Authority(folder / "ca")
     daemons = [Charon(spaces, name, folder).start() for name in ENDS]
     for (name, mine), theirs, daemon in zip(ENDS.items(), (2, 1), daemons, strict=True):
-        key, certificate = authority.issue(f"{name}.example")
-        daemon.credentials(authority.pem, key, certificate)
+        certificate, key = authority.issue(name, [f"{name}.example"])
+        daemon.credentials(authority.certificate, key, certificate)
         child = {
             "local_ts": [f"172.16.{mine}.1/32"],
             "remote_ts": [f"172.16.{theirs}.1/32"],

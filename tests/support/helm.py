@@ -17,7 +17,7 @@ from vpnaas.reconciling import ReconcilingCharm
 
 from builder import charms
 from builder.tree import Tree
-from lab.cluster.authority import Authority
+from lab.certificates import Authority
 from lab.cluster.frontend import Frontend
 
 

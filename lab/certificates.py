@@ -1,14 +1,13 @@
-"""OSM's certificate authority, and the certificates it gives to LCM, to pods and to the API server.
+"""Certificates: of an authority, as cert-manager makes them in an OSM, and of the lab's own server.
 
-cert-manager does this in an OSM. A server's certificate is for servers only and LCM's for clients
-only, as there.
+An authority's certificate for a server is for servers only, and one for a client for clients only.
 """
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from lab import files
 
 LIFETIME = datetime.timedelta(days=365)
 
@@ -30,14 +31,10 @@ class Authority:
         if not self.certificate_file.exists():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._key = ec.generate_private_key(ec.SECP256R1())
-            name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "osm-ca")])
-            certificate = (
-                _builder(name, name, self._key.public_key())
-                .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-                .sign(self._key, hashes.SHA256())
-            )
-            _write(folder / "ca.key", _private(self._key))
-            _write(self.certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
+            name = _subject("osm-ca")
+            builder = _builder(name, name, self._key.public_key())
+            files.replace(folder / "ca.key", _private(self._key))
+            files.replace(self.certificate_file, _root(builder, self._key))
         loaded = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
         assert isinstance(loaded, ec.EllipticCurvePrivateKey)  # noqa: S101 - our own file
         self._key = loaded
@@ -61,26 +58,35 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH
-        words = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
-        if group:
-            words.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
-        subject = x509.Name(words)
-        builder = _builder(subject, self._certificate.subject, key.public_key()).add_extension(
-            x509.ExtendedKeyUsage([usage]), critical=False
-        )
-        listed = [_name(text) for text in names]
-        if listed:
-            builder = builder.add_extension(x509.SubjectAlternativeName(listed), critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
-        text = certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
-        return text, _private(key).decode("ascii")
+        builder = _builder(
+            _subject(name, group), self._certificate.subject, key.public_key(), names
+        ).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        return _pem(builder.sign(self._key, hashes.SHA256())), _private(key)
+
+
+def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
+    """Write a certificate for ``host``, this machine's name and loopback; return (it, its key).
+
+    The key is readable to its owner only.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = dict.fromkeys(["localhost", "127.0.0.1", "::1", socket.gethostname(), host])
+    subject = _subject("osm-lab")
+    place, key_place = folder / "cert.pem", folder / "key.pem"
+    files.replace(key_place, _private(key))
+    place.write_text(_root(_builder(subject, subject, key.public_key(), names), key), "ascii")
+    return place, key_place
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    names: Iterable[str] = (),
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
-    return (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
@@ -89,14 +95,35 @@ def _builder(
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + LIFETIME)
     )
+    listed = [_name(text) for text in names]
+    if listed:
+        builder = builder.add_extension(x509.SubjectAlternativeName(listed), critical=False)
+    return builder
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _root(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> str:
+    """Return a certificate that signs itself, PEM."""
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    return _pem(builder.add_extension(constraints, critical=True).sign(key, hashes.SHA256()))
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
-    )
+    ).decode("ascii")
+
+
+def _subject(common: str, group: str = "") -> x509.Name:
+    words = [x509.NameAttribute(NameOID.COMMON_NAME, common)]
+    if group:
+        words.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
+    return x509.Name(words)
 
 
 def _name(text: str) -> x509.GeneralName:
@@ -104,9 +131,3 @@ def _name(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         return x509.DNSName(text)
-
-
-def _write(path: Path, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
