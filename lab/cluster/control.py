@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from typing import Any
 from lab import files
 from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
-from lab.vim.procs import ProcessRef, start_time
+from lab.procs import ProcessRef, start_time
 
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin"
 """Where the set-up script puts the programs."""
@@ -200,10 +199,5 @@ class Cluster:
 
     def _end(self, name: str) -> None:
         process = self._process(name)
-        if process is None:
-            return
-        process.signal(signal.SIGTERM)
-        deadline = time.monotonic() + 10
-        while process.alive() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.signal(signal.SIGKILL)
+        if process is not None:
+            process.end(10)

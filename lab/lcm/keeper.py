@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import click
 from lab.errors import NbiError
 from lab.lcm.backends import Backends, Charms
 from lab.lcm.timeouts import lab_timeouts
+from lab.procs import ProcessRef, start_time
 from lab.records import jobs
 from lab.records.store import file_lock
 
@@ -75,15 +75,7 @@ def ensure(home: Path) -> None:
     """Start the process of a lab unless it runs already or nothing is to be fired."""
     if not interval() or jobs.runs(_identity(home)):
         return
-    with (home / "lcm" / "keeper.log").open("ab") as log:
-        subprocess.Popen(
-            [sys.executable, "-m", "lab.lcm.keeper", "--home", str(home.resolve())],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": jobs.python_path()},
-        )
+    jobs.launch("lab.lcm.keeper", home, home / "lcm" / "keeper.log")
 
 
 def end(home: Path) -> None:
@@ -129,8 +121,8 @@ def main(home: Path) -> None:
     """Fire update-status at the services of the lab in HOME, until there is no service."""
     try:
         with file_lock(home / "lcm" / "keeper.lock", 0, "update-status"):
-            identity = {"pid": os.getpid(), "start": jobs.start_time(os.getpid())}
-            _file(home).write_text(json.dumps(identity), encoding="ascii")
+            own = ProcessRef(os.getpid(), start_time(os.getpid()) or 0)
+            _file(home).write_text(json.dumps(asdict(own)), encoding="ascii")
             keep(home, interval())
     except NbiError:
         return  # there is one already

@@ -7,14 +7,15 @@ and start time: an id alone may belong to somebody else by now.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lab.procs import ProcessRef
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
 from lab.records.store import OPS, Document, Store
@@ -28,57 +29,38 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)
     tail = Tail(folder / "events.jsonl")
-    with (folder / "worker.log").open("ab") as log:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "lab.lcm.worker",
-                "--home",
-                str(store.home.resolve()),
-                collection,
-                operation["_id"],
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": python_path()},
-        )
-    record_worker(store, operation["_id"], process.pid, collection)
+    pid = launch("lab.lcm.worker", store.home, folder / "worker.log", collection, operation["_id"])
+    record_worker(store, operation["_id"], pid, collection)
     return tail
 
 
-def python_path() -> str:
-    """Return a PYTHONPATH by which a worker finds the code this process runs."""
+def launch(module: str, home: Path, log: Path, *words: str) -> int:
+    """Start a module of the lab as a program that outlives this process; return its process id."""
     here = str(Path(__file__).resolve().parents[2])
     rest = os.environ.get("PYTHONPATH", "")
-    return f"{here}{os.pathsep}{rest}" if rest else here
+    path = f"{here}{os.pathsep}{rest}" if rest else here
+    with log.open("ab") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, "--home", str(home.resolve()), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path},
+        ).pid
 
 
 def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> None:
     """Write the worker of an operation into its document, if that is still there."""
-    identity = {"pid": pid, "start": start_time(pid)}
-    if identity["start"] is None:
+    process = ProcessRef.of(pid)
+    if process is None:
         return
 
     def change(document: Document) -> None:
-        document["lab"]["worker"] = identity
+        document["lab"]["worker"] = asdict(process)
 
     if store.find(collection, op_id) is not None:
         store.update(collection, op_id, change)
-
-
-def start_time(pid: int) -> int | None:
-    """Return the start of a process in clock ticks since boot, ``None`` if it is not running."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    if fields[0] in ("Z", "X"):
-        return None
-    return int(fields[19])
 
 
 def alive(operation: Document) -> bool:
@@ -92,7 +74,7 @@ def alive(operation: Document) -> bool:
 
 def runs(process: Mapping[str, Any] | None) -> bool:
     """Say whether a process, known by ``pid`` and ``start``, is running."""
-    return process is not None and start_time(int(process["pid"])) == int(process["start"])
+    return process is not None and ProcessRef(**process).alive()
 
 
 def kill(operation: Document, patience: float = 5.0) -> None:
@@ -102,17 +84,5 @@ def kill(operation: Document, patience: float = 5.0) -> None:
 
 def end(process: Mapping[str, Any] | None, patience: float = 5.0) -> None:
     """End a process as ``kill`` does; ignore ``None`` and ended processes."""
-    if process is None:
-        return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + patience
-        while runs(process):
-            if time.monotonic() >= deadline:
-                break
-            try:
-                os.kill(process["pid"], number)
-            except ProcessLookupError:
-                return
-            time.sleep(0.05)
-        else:
-            return
+    if process is not None:
+        ProcessRef(**process).end(patience)

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import files
+from lab.procs import ProcessRef, process_group
 from lab.vim import cgroups, cloudinit, dataplane, engine, image
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
 from lab.vim.kind import Place, Tell
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec
-from lab.vim.procs import ProcessRef, process_group
 from lab.vim.run import tool
 from lab.vim.store import Config, Image, ServerRecord, read_json
 

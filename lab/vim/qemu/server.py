@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import files
+from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, registry
 from lab.vim.errors import VimError
 from lab.vim.kind import Place, Tell
@@ -38,7 +39,6 @@ from lab.vim.model import (
     Server,
     ServerSpec,
 )
-from lab.vim.procs import ProcessRef
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
 from lab.vim.qemu.bake import Baked, check_tools, listed_packages

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from test_vim_qemu import NETWORKS, SERVER, SPEC
 
+from lab.procs import start_time
 from lab.vim import Vim, VimError, clean, registry
 from lab.vim.fabric import enter
-from lab.vim.procs import start_time
 from lab.vim.qemu import configdrive
 
 SOURCE = Path("some.tar")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 
 
@@ -75,3 +76,14 @@ class ProcessRef:
         finally:
             os.close(handle)
         return True
+
+    def end(self, patience: float = 5.0) -> None:
+        """Send SIGTERM, and SIGKILL when it is still there after ``patience`` seconds."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + patience
+            gone = not self.signal(number)
+            while not gone and time.monotonic() < deadline:
+                time.sleep(0.05)
+                gone = not self.alive()
+            if gone:
+                return
