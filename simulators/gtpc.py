@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
 from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
@@ -48,34 +48,8 @@ S1U_ENB, S1U_SGW, S5_PGW_U, S5_PGW_C, S11_MME, S11_SGW = 0, 1, 5, 7, 10, 11
 _EUTRAN, _IPV4 = 6, 1
 
 
-def encode_ies(ies: Iterable[Ie]) -> bytes:
-    """The octets of information elements."""
-    return b"".join(
-        bytes([ie.type]) + len(ie.value).to_bytes(2, "big") + bytes([ie.instance]) + ie.value
-        for ie in ies
-    )
-
-
-def decode_ies(octets: bytes) -> tuple[Ie, ...]:
-    """The information elements of octets.
-
-    Raises:
-        ProtocolError: a length does not fit.
-    """
-    ies, at = [], 0
-    while at < len(octets):
-        if at + 4 > len(octets):
-            raise ProtocolError("an information element is cut off")
-        size = int.from_bytes(octets[at + 1 : at + 3], "big")
-        if at + 4 + size > len(octets):
-            raise ProtocolError("an information element is longer than its message")
-        ies.append(Ie(octets[at], octets[at + 4 : at + 4 + size], octets[at + 3] & 0x0F))
-        at += 4 + size
-    return tuple(ies)
-
-
-CODEC = Codec("GTPv2-C", 2, 0x08, 4, _REQUESTS, encode_ies, decode_ies)
-"""TS 29.274, sections 5.1 and 8.2."""
+CODEC = Codec("GTPv2-C", 2, 0x08, 4, _REQUESTS, struct.Struct("!BHB"))
+"""TS 29.274, sections 5.1 and 8.2: of an element's head the last octet is its instance."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +85,11 @@ def cause_of(message: Message) -> int:
 
 def bearer_of(message: Message, instance: int = 0) -> tuple[Ie, ...]:
     """The elements of the first bearer context."""
-    return decode_ies(message.need(BEARER_CONTEXT, instance))
+    return CODEC.decode_ies(message.need(BEARER_CONTEXT, instance))
 
 
 def _bearer(*ies: Ie) -> Ie:
-    return Ie(BEARER_CONTEXT, encode_ies(ies))
+    return Ie(BEARER_CONTEXT, CODEC.encode_ies(ies))
 
 
 def _qos() -> Ie:

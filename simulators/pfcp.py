@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
@@ -40,33 +40,7 @@ _NTP = 2208988800  # seconds from 1900 to 1970
 UPLINK, DOWNLINK = 1, 2  # our numbers of PDRs and FARs
 
 
-def encode_ies(ies: Iterable[Ie]) -> bytes:
-    """The octets of information elements."""
-    return b"".join(
-        ie.type.to_bytes(2, "big") + len(ie.value).to_bytes(2, "big") + ie.value for ie in ies
-    )
-
-
-def decode_ies(octets: bytes) -> tuple[Ie, ...]:
-    """The information elements of octets.
-
-    Raises:
-        ProtocolError: a length does not fit.
-    """
-    ies, at = [], 0
-    while at < len(octets):
-        if at + 4 > len(octets):
-            raise ProtocolError("an information element is cut off")
-        size = int.from_bytes(octets[at + 2 : at + 4], "big")
-        if at + 4 + size > len(octets):
-            raise ProtocolError("an information element is longer than its message")
-        kind = int.from_bytes(octets[at : at + 2], "big")
-        ies.append(Ie(kind, octets[at + 4 : at + 4 + size]))
-        at += 4 + size
-    return tuple(ies)
-
-
-CODEC = Codec("PFCP", 1, 0x01, 8, _REQUESTS, encode_ies, decode_ies)
+CODEC = Codec("PFCP", 1, 0x01, 8, _REQUESTS, struct.Struct("!HH"))
 """TS 29.244, sections 7.2 and 8.1."""
 
 
@@ -167,7 +141,7 @@ class Pdr:
         ies = [
             Ie(PDR_ID, self.number.to_bytes(2, "big")),
             Ie(PRECEDENCE, (65000).to_bytes(4, "big")),
-            Ie(PDI, encode_ies([interface, *known])),
+            Ie(PDI, CODEC.encode_ies([interface, *known])),
         ]
         if self.uplink:
             # In 5G with the extension header that carries the QFI (section 8.2.64).
@@ -175,15 +149,15 @@ class Pdr:
         ies.append(Ie(FAR_ID, self.far.to_bytes(4, "big")))
         if qfi is not None:
             ies.append(_FLOW)
-        return Ie(CREATE_PDR, encode_ies(ies))
+        return Ie(CREATE_PDR, CODEC.encode_ies(ies))
 
 
 def _far(kind: int, number_: int, action: int, *forwarding: Ie) -> Ie:
     ies = [Ie(FAR_ID, number_.to_bytes(4, "big")), Ie(APPLY_ACTION, bytes([action]))]
     if forwarding:
         inner = FORWARDING if kind == CREATE_FAR else UPDATE_FORWARDING
-        ies.append(Ie(inner, encode_ies(forwarding)))
-    return Ie(kind, encode_ies(ies))
+        ies.append(Ie(inner, CODEC.encode_ies(forwarding)))
+    return Ie(kind, CODEC.encode_ies(ies))
 
 
 def _downlink_far(kind: int, enb: tuple[int, str] | None) -> Ie:
@@ -213,7 +187,7 @@ def establishment(
         fseid(seid, node),
         Pdr(UPLINK, True, UPLINK, ue, tunnel).ie(apn, qfi),
         _far(CREATE_FAR, UPLINK, FORWARD, Ie(DESTINATION_INTERFACE, bytes([CORE]))),
-        *(() if qfi is None else (Ie(CREATE_QER, encode_ies(rule)),)),
+        *(() if qfi is None else (Ie(CREATE_QER, CODEC.encode_ies(rule)),)),
         Ie(PDN_TYPE, b"\x01"),
     )
     return Message(ESTABLISHMENT_REQUEST, 0, ies)
@@ -241,8 +215,8 @@ def pdrs_of(message: Message) -> tuple[Pdr, ...]:
     for ie in message.ies:
         if ie.type != CREATE_PDR:
             continue
-        ies = decode_ies(ie.value)
-        pdi = decode_ies(need(ies, PDI))
+        ies = CODEC.decode_ies(ie.value)
+        pdi = CODEC.decode_ies(need(ies, PDI))
         uplink = number(need(pdi, SOURCE_INTERFACE), 1) & 0x0F == ACCESS
         octets = need(pdi, UE_ADDRESS)
         if len(octets) < 5 or not octets[0] & 2:
@@ -259,7 +233,7 @@ def pdrs_of(message: Message) -> tuple[Pdr, ...]:
 def qfi_of(message: Message) -> int | None:
     """The QoS flow of a request's first QER."""
     rule = message.find(CREATE_QER)
-    value = None if rule is None else find(decode_ies(rule), QFI)
+    value = None if rule is None else find(CODEC.decode_ies(rule), QFI)
     return None if value is None else number(value, 1) & 0x3F
 
 
@@ -275,11 +249,11 @@ def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
     for ie in message.ies:
         if ie.type not in (CREATE_FAR, UPDATE_FAR):
             continue
-        ies = decode_ies(ie.value)
+        ies = CODEC.decode_ies(ie.value)
         end = None
         inner = find(ies, FORWARDING if ie.type == CREATE_FAR else UPDATE_FORWARDING)
         if inner is not None and number(need(ies, APPLY_ACTION)[:1]) & FORWARD:
-            header = find(decode_ies(inner), OUTER_CREATION)
+            header = find(CODEC.decode_ies(inner), OUTER_CREATION)
             if header is not None:
                 if len(header) < 10 or int.from_bytes(header[:2], "big") & _GTPU_IPV4 == 0:
                     raise ProtocolError("The outer header is not GTP-U over IPv4.")
@@ -298,11 +272,11 @@ def established(seid: int, own: int, node: str, pdr: int, uplink: tuple[int, str
             node_id(node),
             cause(ACCEPTED),
             fseid(own, node),
-            Ie(CREATED_PDR, encode_ies(created)),
+            Ie(CREATED_PDR, CODEC.encode_ies(created)),
         ),
     )
 
 
 def created_tunnel(message: Message) -> tuple[int, str]:
     """The uplink F-TEID out of a Session Establishment Response."""
-    return fteid_of(need(decode_ies(message.need(CREATED_PDR)), FTEID))
+    return fteid_of(need(CODEC.decode_ies(message.need(CREATED_PDR)), FTEID))

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from simulators.errors import EpcError
 
@@ -32,6 +33,12 @@ async def until_signalled(stop: Callable[[], Awaitable[None] | None]) -> None:
     if done is not None:
         await done
     await asyncio.sleep(0.05)  # what the transports still have to send
+
+
+async def serve(made: Any) -> None:
+    """Run a network function until a signal ends it."""
+    await made.start()
+    await until_signalled(made.stop)
 
 
 def file_of(words: list[str], flag: str) -> str:
@@ -89,8 +96,7 @@ async def mme(words: list[str]) -> None:
         logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
     _levels(configs.mme_levels(file))
     made = Mme(configs.mme_config(file))
-    await made.start()
-    await until_signalled(made.stop)
+    await serve(made)
 
 
 async def spgwc(words: list[str]) -> None:
@@ -115,8 +121,7 @@ async def spgwu(words: list[str]) -> None:
     file = file_of(words, "-c")
     logging.getLogger().setLevel(configs.spgwu_level(file))
     made = Spgwu(configs.spgwu_config(file))
-    await made.start()
-    await until_signalled(made.stop)
+    await serve(made)
 
 
 async def enb(words: list[str]) -> None:
@@ -130,8 +135,7 @@ async def enb(words: list[str]) -> None:
     if role not in ("enb", "server"):
         raise EpcError(f"The radio simulator's server is '{role}', not this eNB.")
     made = Enb(configs.enb_config(file))
-    await made.start()
-    await until_signalled(made.stop)
+    await serve(made)
 
 
 _NVRAM = ".ue_usim.conf"
@@ -152,7 +156,11 @@ async def ue(words: list[str]) -> None:
     from simulators import configs, files
     from simulators.ue import Terminal
 
-    made = Terminal(configs.ue_config(_NVRAM, files.radio_server(words, os.environ)))
+    await keep(Terminal(configs.ue_config(_NVRAM, files.radio_server(words, os.environ))))
+
+
+async def keep(made: Any) -> None:
+    """Run a terminal until it is told to end."""
     running = asyncio.create_task(made.run())
 
     async def stop() -> None:

@@ -8,7 +8,8 @@ result in the tests.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Container, Iterable
+import struct
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
@@ -55,8 +56,8 @@ class Codec:
         flag: Bit of the first octet which says that there is an endpoint.
         width: Octets of the endpoint: 4 for a TEID, 8 for a SEID.
         requests: Types of requests.
-        encode_ies: Returns the octets of information elements.
-        decode_ies: Reads them.
+        head: Of an information element, in front of its octets: type, their number, and the
+            instance where the protocol has one.
     """
 
     name: str
@@ -64,8 +65,32 @@ class Codec:
     flag: int
     width: int
     requests: Container[int]
-    encode_ies: Callable[[Iterable[Ie]], bytes]
-    decode_ies: Callable[[bytes], tuple[Ie, ...]]
+    head: struct.Struct
+
+    def encode_ies(self, ies: Iterable[Ie]) -> bytes:
+        """The octets of information elements."""
+        fields = len(self.head.unpack(bytes(self.head.size)))
+        return b"".join(
+            self.head.pack(*(ie.type, len(ie.value), ie.instance)[:fields]) + ie.value for ie in ies
+        )
+
+    def decode_ies(self, octets: bytes) -> tuple[Ie, ...]:
+        """The information elements of octets.
+
+        Raises:
+            ProtocolError: a length does not fit.
+        """
+        ies, at = [], 0
+        while at < len(octets):
+            if at + self.head.size > len(octets):
+                raise ProtocolError("an information element is cut off")
+            kind, size, *instance = self.head.unpack_from(octets, at)
+            at += self.head.size
+            if at + size > len(octets):
+                raise ProtocolError("an information element is longer than its message")
+            ies.append(Ie(kind, octets[at : at + size], instance[0] & 0x0F if instance else 0))
+            at += size
+        return tuple(ies)
 
     def encode(self, message: Message) -> bytes:
         """The message's octets."""

@@ -327,11 +327,7 @@ class Engine:
         if vdu_id is not None:
             request["vdu_id"] = vdu_id
             request["vdu_count_index"] = vdu_count or 0
-        if timeout is not None:
-            request["timeout_ns_action"] = timeout
-        operation = new_operation(nsr, "action", request)
-        self.store.put(OPS, operation)
-        return self._start(operation, nsr, [])
+        return self._run(nsr, "action", request, timeout)
 
     def ns_heal(
         self, name: str, targets: Sequence[Mapping[str, Any]], timeout: int | None = None
@@ -355,10 +351,7 @@ class Engine:
             vnfr = self._vnfr_of(nsr, str(target.get("vnfInstanceId")))
             for vdu in (target.get("additionalParams") or {}).get("vdu") or ():
                 _require_vdu(vnfr, vdu.get("vdu-id"), vdu.get("count-index", 0))
-        request: dict[str, Any] = {"healVnfData": [dict(target) for target in targets]}
-        if timeout is not None:
-            request["timeout_ns_heal"] = timeout
-        return self._run(nsr, "heal", request)
+        return self._run(nsr, "heal", {"healVnfData": [dict(t) for t in targets]}, timeout)
 
     def vnf_scale(
         self,
@@ -384,7 +377,7 @@ class Engine:
                 f"'{scaling_group}' is not present at vnf='{member_vnf_index}'; "
                 f"allowed: {', '.join(known) or 'none is defined'}"
             )
-        request: dict[str, Any] = {
+        request = {
             "scaleType": "SCALE_VNF",
             "scaleVnfData": {
                 "scaleVnfType": "SCALE_IN" if scale_in else "SCALE_OUT",
@@ -394,9 +387,7 @@ class Engine:
                 },
             },
         }
-        if timeout is not None:
-            request["timeout_ns_scale"] = timeout
-        return self._run(nsr, "scale", request)
+        return self._run(nsr, "scale", request, timeout)
 
     def ns_update(
         self, name: str, update_type: str, data: Mapping[str, Any], timeout: int | None = None
@@ -424,11 +415,9 @@ class Engine:
             raise NbiError(f"{update_type} needs {key}")
         value = data[key]
         request: dict[str, Any] = {"updateType": update_type, key: value}
-        if timeout is not None:
-            request["timeout_ns_update"] = timeout
         if update_type == "REMOVE_VNF":
             self._vnfr_of(nsr, str(value))
-            return self._run(nsr, "update", request)
+            return self._run(nsr, "update", request, timeout)
         if not isinstance(value, Mapping):
             raise NbiError(f"Format error at '{key}' '{value} is not of type 'object''")
         vnfr = self._vnfr_of(nsr, str(value.get("vnfInstanceId")))
@@ -440,7 +429,7 @@ class Engine:
                     f"changeStateTo is '{value.get('changeStateTo')}'; allowed: start, stop, "
                     "rebuild"
                 )
-            return self._run(nsr, "update", request)
+            return self._run(nsr, "update", request, timeout)
         package = self.store.resolve(VNFDS, str(value.get("vnfdId")))
         if package["_id"] != vnfr["vnfd-id"]:
             raise NbiError(
@@ -448,7 +437,7 @@ class Engine:
                 f"'{vnfr['member-vnf-index-ref']}'"
             )
         request[key] = {**value, "vnfdId": package["_id"], "vnfInstanceId": vnfr["_id"]}
-        return self._run(nsr, "update", request)
+        return self._run(nsr, "update", request, timeout)
 
     def ns_migrate(self, name: str, request: Mapping[str, Any]) -> Started:
         """Check a migration as NBI does and start it.
@@ -582,8 +571,11 @@ class Engine:
                     self.store, operation, "the process running the operation was killed"
                 )
 
-    def _run(self, nsr: Document, kind: str, request: Mapping[str, Any]) -> Started:
-        operation = new_operation(nsr, kind, request)
+    def _run(
+        self, nsr: Document, kind: str, request: Mapping[str, Any], timeout: int | None = None
+    ) -> Started:
+        limit = {} if timeout is None else {f"timeout_ns_{kind}": timeout}
+        operation = new_operation(nsr, kind, {**request, **limit})
         self.store.put(OPS, operation)
         return self._start(operation, nsr, [])
 

@@ -5,12 +5,14 @@ An account has one kind, chosen when it is made; all else of the lab is the same
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from lab.vim.errors import VimError
 from lab.vim.model import Network, Server, ServerSpec
 from lab.vim.store import Config, Image, ServerRecord
 
@@ -37,14 +39,23 @@ class Place:
 
 
 class Vdu(Protocol):
-    """One server on the machine: its disk, its processes, its state as observed."""
+    """One server on the machine: its disk, its processes, its state as observed.
+
+    A kind derives its own from this one, which has what all kinds do alike.
+    """
 
     #: Seconds between two checks of a booting VDU.
     poll: float
 
+    #: Its own directory, with all its files.
+    directory: Path
+    #: The one of them that the program that runs it writes what goes wrong to.
+    log: str
+
     @property
     def console_log(self) -> Path:
         """What the system wrote on its console."""
+        return self.directory / "console.log"
 
     def make(
         self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
@@ -73,6 +84,7 @@ class Vdu(Protocol):
 
     def remove(self) -> None:
         """End it and take away everything of it outside its directory that is not a device."""
+        self.kill()
 
     def on(self) -> bool:
         """True while it runs."""
@@ -88,6 +100,20 @@ class Vdu(Protocol):
 
     def log_tail(self, path: str, lines: int = 5) -> str:
         """The last lines of a log inside in one line, or empty."""
+        # Read inside: a link there must not lead to a file of the machine.
+        try:
+            done = self.console(["tail", "-n", str(lines), path], None, 10.0)
+        except VimError:
+            return ""
+        return " | ".join(done.stdout.strip().splitlines())
+
+    def complaint(self) -> str:
+        """The last words of the program that runs it."""
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.directory / self.log).read_text(errors="replace").splitlines()
+            if lines:
+                return lines[-1]
+        return "no reason known."
 
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from lab import files
 from lab.procs import ProcessRef, process_group
-from lab.vim import cgroups, cloudinit, dataplane, engine, image
+from lab.vim import cgroups, cloudinit, dataplane, engine, image, kind
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
 from lab.vim.kind import Place, Tell
@@ -104,7 +104,7 @@ class Namespaces:
 
 
 @dataclass(frozen=True)
-class Vdu:
+class Vdu(kind.Vdu):
     """A server in namespaces."""
 
     directory: Path
@@ -112,16 +112,12 @@ class Vdu:
     fabric: str
     home: Path
     poll = 0.05
+    log = "keeper.log"
 
     @property
     def disk(self) -> Path:
         """The mount point of its disk."""
         return self.directory / "disk"
-
-    @property
-    def console_log(self) -> Path:
-        """What the system wrote on its console."""
-        return self.directory / "console.log"
 
     @property
     def users(self) -> int | None:
@@ -244,19 +240,12 @@ class Vdu:
         end = time.monotonic() + 20
         while read_json(self.directory / "run.json") is None:
             if keeper.poll() is not None or time.monotonic() > end:
-                raise VimError(f"The server's keeper did not start: {self._keeper_complaint()}")
+                raise VimError(f"The server's keeper did not start: {self.complaint()}")
             time.sleep(0.005)
         # The keeper becomes a zombie of ours when it ends before us; Popen's destructor would
         # warn about a child still running, which here is the intention.
         keeper.returncode = 0
         return notes
-
-    def _keeper_complaint(self) -> str:
-        with contextlib.suppress(FileNotFoundError):
-            lines = (self.directory / "keeper.log").read_text(errors="replace").splitlines()
-            if lines:
-                return lines[-1]
-        return "no reason known."
 
     def power_off(self, timeout: float | None = None) -> None:
         """Shut the system down; kill what is left after ``timeout`` seconds (0: at once)."""
@@ -352,15 +341,6 @@ class Vdu:
             with contextlib.suppress(OSError):
                 tables += Path(f"/proc/{init.pid}/net/{table}").read_text()
         return listening(tables, port)
-
-    def log_tail(self, path: str, lines: int = 5) -> str:
-        """The last lines of a log inside the VDU in one line, or empty."""
-        # Read inside: a link there must not lead to a file of the machine.
-        try:
-            done = self.console(["tail", "-n", str(lines), path], None, 10.0)
-        except VimError:
-            return ""
-        return " | ".join(done.stdout.strip().splitlines())
 
     def _other_groups(self) -> list[Path]:
         """Groups in addition to the server's own that carry a part of its limits."""

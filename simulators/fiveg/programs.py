@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -12,7 +11,7 @@ from typing import Any
 
 from simulators.errors import EpcError
 from simulators.files import radio_server
-from simulators.programs import file_of, until_signalled
+from simulators.programs import file_of, keep, serve, until_signalled
 
 log = logging.getLogger("main")
 
@@ -50,8 +49,7 @@ async def function(name: str, words: list[str]) -> None:
             made = Udr(service, configs.database(file))
         else:
             made = Udm(service).node if name == "udm" else Ausf(service).node
-    await made.start()
-    await until_signalled(made.stop)
+    await serve(made)
 
 
 async def gnb(words: list[str]) -> None:
@@ -63,8 +61,7 @@ async def gnb(words: list[str]) -> None:
     if role != "server":
         raise EpcError(f"The radio simulator's server is '{role}', not this gNB.")
     made = Gnb(configs.gnb_config(file_of(words, "-O")))
-    await made.start()
-    await until_signalled(made.stop)
+    await serve(made)
 
 
 async def ue(words: list[str]) -> None:
@@ -72,18 +69,7 @@ async def ue(words: list[str]) -> None:
     from simulators.fiveg import configs
     from simulators.fiveg.ue import Terminal
 
-    await _keep(Terminal(configs.ue_config(file_of(words, "-O"), radio_server(words, os.environ))))
-
-
-async def _keep(made: Any) -> None:
-    """Run a terminal until it is told to end."""
-    running = asyncio.create_task(made.run())
-
-    async def stop() -> None:
-        await made.switch_off()
-        running.cancel()
-
-    await until_signalled(stop)
+    await keep(Terminal(configs.ue_config(file_of(words, "-O"), radio_server(words, os.environ))))
 
 
 async def n3iwf(words: list[str]) -> None:
@@ -92,8 +78,7 @@ async def n3iwf(words: list[str]) -> None:
     from simulators.fiveg.n3iwf import N3iwf
 
     made = N3iwf(configs.n3iwf_config(file_of(words, "-c")))
-    await made.start()
-    await until_signalled(made.stop)
+    await serve(made)
 
 
 async def n3iwue(words: list[str]) -> None:
@@ -101,7 +86,7 @@ async def n3iwue(words: list[str]) -> None:
     from simulators.fiveg import configs
     from simulators.fiveg.n3ue import Terminal
 
-    await _keep(Terminal(configs.n3ue_config("config/n3ue.yaml")))
+    await keep(Terminal(configs.n3ue_config("config/n3ue.yaml")))
 
 
 async def mysqld(words: list[str]) -> None:

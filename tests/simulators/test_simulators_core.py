@@ -207,19 +207,19 @@ def test_a_session_as_oais_spgwc_sets_it_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     def rule(kind: int, inner: int, ies: tuple[Ie, ...], value: bytes) -> tuple[Ie, ...]:
         [one] = [ie for ie in ies if ie.type == kind]
-        parts = pfcp.decode_ies(one.value)
+        parts = pfcp.CODEC.decode_ies(one.value)
         changed = [Ie(ie.type, value) if ie.type == inner else ie for ie in parts]
-        return tuple(Ie(kind, pfcp.encode_ies(changed)) if ie is one else ie for ie in ies)
+        return tuple(Ie(kind, pfcp.CODEC.encode_ies(changed)) if ie is one else ie for ie in ies)
 
     async def go(core: Core) -> None:
         whole = pfcp.establishment(SGW, 5, "12.1.1.2", "internet")
         ies = rule(pfcp.CREATE_PDR, pfcp.PDR_ID, whole.ies, b"\0\x07")
-        octets = pfcp.encode_ies(ies).replace(b"\0\x15\0\x01\x05", b"\0\x15\0\x01\x04")
+        octets = pfcp.CODEC.encode_ies(ies).replace(b"\0\x15\0\x01\x05", b"\0\x15\0\x01\x04")
         answer = await core.c.sx.endpoint.request(
-            (UP, pfcp.PORT), replace(whole, ies=pfcp.decode_ies(octets))
+            (UP, pfcp.PORT), replace(whole, ies=pfcp.CODEC.decode_ies(octets))
         )
         assert pfcp.cause_of(answer) == pfcp.ACCEPTED
-        created = pfcp.decode_ies(answer.need(pfcp.CREATED_PDR))
+        created = pfcp.CODEC.decode_ies(answer.need(pfcp.CREATED_PDR))
         assert next(ie.value for ie in created if ie.type == pfcp.PDR_ID) == b"\0\x07"
         [session] = core.u.sessions.values()
         assert session.enb is None

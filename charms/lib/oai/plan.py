@@ -17,7 +17,7 @@ from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
+from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
 from . import amf, enb, gnb, hss, mme, n3iwf, n3ue, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
@@ -544,15 +544,7 @@ def removal_steps(kind: str) -> List[Step]:
 def _removal(names: Iterable[str]) -> List[Step]:
     steps: List[Step] = []
     for name in reversed(list(names)):
-        unit = units.unit(name)
-        steps.append(
-            run(
-                "nf/off/" + name,
-                *("systemctl", "disable", "--now", unit),
-                any_exit=True,
-                timeout=60,
-            )
-        )
+        steps.append(disable("nf/off/" + name, units.unit(name)))
         steps.append(remove("nf/off/unit/" + name, units.unit_path(name)))
         steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if steps:

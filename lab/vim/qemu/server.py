@@ -28,7 +28,7 @@ from lab import files
 from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, registry
 from lab.vim.errors import VimError
-from lab.vim.kind import Place, Tell
+from lab.vim.kind import Place, Tell, Vdu
 from lab.vim.model import (
     ACTIVE,
     BUILD,
@@ -179,7 +179,7 @@ class Machines:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Vdu):
     """A server as a virtual machine."""
 
     directory: Path
@@ -187,11 +187,7 @@ class Machine:
     fabric: str
     registry: str
     poll = 0.5
-
-    @property
-    def console_log(self) -> Path:
-        """See :class:`lab.vim.kind.Vdu`."""
-        return self.directory / "console.log"
+    log = "qemu.log"
 
     @property
     def _pidfile(self) -> Path:
@@ -262,7 +258,7 @@ class Machine:
                 cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
             )  # fmt: skip
         if done.returncode:
-            raise VimError(f"The server's QEMU did not start: {self._complaint()}")
+            raise VimError(f"The server's QEMU did not start: {self.complaint()}")
         return [] if accelerator().real else ["the processor is emulated: no KVM on this machine"]
 
     def _taps(self, plan: Mapping[str, object]) -> None:
@@ -309,13 +305,6 @@ class Machine:
             words += ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
         return words
 
-    def _complaint(self) -> str:
-        with contextlib.suppress(FileNotFoundError):
-            lines = (self.directory / "qemu.log").read_text(errors="replace").splitlines()
-            if lines:
-                return lines[-1]
-        return "no reason known."
-
     def _process(self) -> ProcessRef | None:
         """QEMU's process while it runs."""
         try:
@@ -347,10 +336,6 @@ class Machine:
         self.power_off()
         return False
 
-    def remove(self) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
-        self.kill()
-
     # --- observation -------------------------------------------------------------------------
 
     def on(self) -> bool:
@@ -362,7 +347,7 @@ class Machine:
         if self._process() is None:
             # QEMU takes the file away when it ends well.
             if self._pidfile.exists():
-                return ERROR, f"QEMU ended unexpectedly: {self._complaint()}"
+                return ERROR, f"QEMU ended unexpectedly: {self.complaint()}"
             return SHUTOFF, ""
         return (ACTIVE if self.cloud_init_result() is not None else BUILD), ""
 
@@ -393,14 +378,6 @@ class Machine:
             with contextlib.suppress(SilentError):
                 tables += read_file(self.directory, f"/proc/net/{table}") or b""
         return listening(tables.decode(), port)
-
-    def log_tail(self, path: str, lines: int = 5) -> str:
-        """See :class:`lab.vim.kind.Vdu`."""
-        try:
-            done = self.console(["tail", "-n", str(lines), path], None, 10.0)
-        except VimError:
-            return ""
-        return " | ".join(done.stdout.strip().splitlines())
 
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float

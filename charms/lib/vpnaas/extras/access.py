@@ -21,7 +21,7 @@ from vpnaas.tunnels.wireguard.interface import conf_path, unit
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 INTERFACE = wireguard_interface(LINK)
@@ -176,9 +176,8 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
 
 
 def _no_expiry() -> List[Step]:
-    disable = ("systemctl", "disable", "--now", TIMER, SERVICE)
     return [
-        run("expiry/no-expiry", *disable, any_exit=True, timeout=60),
+        disable("expiry/no-expiry", TIMER, SERVICE),
         remove("expiry/no-timer", TIMER_FILE),
         remove("expiry/no-service", SERVICE_FILE),
         remove("expiry/no-dates", DATES),

@@ -19,7 +19,7 @@ from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import generated
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, remove, run, which, write
+from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
 NO_ROLE = "none"
@@ -471,11 +471,10 @@ def was_there(results: Results) -> bool:
 
 def absent() -> List[Step]:
     """Return the steps that take a gateway out of its pair."""
-    off = ("systemctl", "disable", "--now", KEEPALIVED, WATCH)
     table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
     paths = FILES + (standby.AWAY_FILE, standby.HEALTH_FILE, standby.LOSS_FILE)
     return (
-        [run("pair/off", *off, any_exit=True, timeout=60)]
+        [disable("pair/off", KEEPALIVED, WATCH)]
         + [remove("pair/no" + path, path) for path in paths]
         + [
             run("pair/unload", *table, any_exit=True),

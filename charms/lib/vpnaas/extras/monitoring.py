@@ -10,7 +10,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 UNIT = "osm-vpnaas-exporter.service"
@@ -117,9 +117,8 @@ def steps_to(
 
 def absent() -> List[Step]:
     """Return the steps that take the exporter away."""
-    off = ("systemctl", "disable", "--now", UNIT)
     return [
-        run("monitoring/off", *off, any_exit=True, timeout=90),
+        disable("monitoring/off", UNIT, timeout=90),
         remove("monitoring/no-unit", UNIT_FILE),
         remove("monitoring/no-program", PROGRAM_FILE),
         remove("monitoring/no-parser", PARSER_FILE),

@@ -23,7 +23,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.params.qos import LinkQos
 from vpnaas.vdu.nftables import nft_table
-from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
 
 FOLDER = "/etc/osm-vpnaas"
 NFT_FILE = FOLDER + "/qos.nft"
@@ -257,8 +257,7 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
 
 def absent() -> List[Step]:
     """Return the steps that take everything away."""
-    stop = ("systemctl", "disable", "--now", UNIT)
-    steps = [run("qos/off", *stop, any_exit=True, timeout=90)]
+    steps = [disable("qos/off", UNIT, timeout=90)]
     for path in (NFT_FILE, TC_FILE, LEAVES_FILE, OFF_FILE, UNIT_FILE):
         steps.append(remove("qos/no/" + path.rpartition("/")[2], path))
     return steps

@@ -13,7 +13,7 @@ from typing import List, Optional
 from vpnaas.base import fields
 from vpnaas.params.intent import LinkParams
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, run, write
+from vpnaas.vdu.steps import Results, Step, disable, read, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 RESPONDER_PORT = 5199
@@ -167,14 +167,4 @@ def steps_to(
 
 def absent(link: str) -> List[Step]:
     """Return the steps that remove the launcher of one link."""
-    return [
-        run(
-            link + "/responder/disable",
-            "systemctl",
-            "disable",
-            "--now",
-            socket_unit(link),
-            any_exit=True,
-            timeout=30,
-        )
-    ]
+    return [disable(link + "/responder/disable", socket_unit(link), timeout=30)]

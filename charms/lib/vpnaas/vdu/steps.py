@@ -134,6 +134,11 @@ def run(
     return Step(id, body)
 
 
+def disable(id: str, *units: str, timeout: int = 60) -> Step:
+    """Stop units of systemd that may not be there, and start them at no boot any more."""
+    return run(id, "systemctl", "disable", "--now", *units, any_exit=True, timeout=timeout)
+
+
 class Results:
     """What the agent reported, by step id."""
 

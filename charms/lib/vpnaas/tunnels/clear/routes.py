@@ -14,7 +14,7 @@ from vpnaas.base.links import clear_interface, directory
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer, read_record, record
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 HOLD_PROGRAM = "/usr/local/lib/osm-vpnaas/hold"
@@ -144,9 +144,8 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
 def absent(link: str) -> List[Step]:
     """Return the steps that take the link down for good."""
     base = directory(link)
-    disable = ("systemctl", "disable", "--now", unit(link))
     return [
-        run(link + "/unclear/stop", *disable, any_exit=True, timeout=30),
+        disable(link + "/unclear/stop", unit(link), timeout=30),
         remove(link + "/unclear/up", up_file(link)),
         remove(link + "/unclear/down", base + "/clear.down"),
     ]

@@ -45,7 +45,7 @@ from vpnaas.tunnels.ipsec.names import (
 )
 from vpnaas.tunnels.ipsec.observed import GENERATE, Sa, State, public
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Step, move, remove, run, write
+from vpnaas.vdu.steps import Step, disable, move, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 
@@ -300,31 +300,9 @@ def absent(link: str) -> List[Step]:
             timeout=60,
         ),
         run(link + "/unsafe/conns", "swanctl", "--load-conns", any_exit=True, timeout=60),
-        run(
-            link + "/unsafe/drop",
-            PROGRAM_FILE,
-            "drop",
-            link + "_",
-            any_exit=True,
-            timeout=60,
-        ),
-        run(
-            link + "/unsafe/stop",
-            "systemctl",
-            "disable",
-            "--now",
-            unit(link),
-            any_exit=True,
-            timeout=60,
-        ),
-        run(
-            link + "/unsafe/link",
-            "ip",
-            "link",
-            "delete",
-            ipsec_interface(link),
-            any_exit=True,
-        ),
+        run(link + "/unsafe/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
+        disable(link + "/unsafe/stop", unit(link)),
+        run(link + "/unsafe/link", "ip", "link", "delete", ipsec_interface(link), any_exit=True),
         remove(link + "/unsafe/up", up_file(link)),
         remove(link + "/unsafe/record", directory(link) + "/applied.json"),
     ]

@@ -20,7 +20,7 @@ from vpnaas.peers.peer import KeyState, Peer, read_record, recording
 from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu import facts, generated
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, move, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, move, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 OVERHEAD = 80
@@ -486,24 +486,12 @@ def promote_key(link: str, generation: int, live: bool) -> List[Step]:
 
 def absent(link: str) -> List[Step]:
     """Return the steps that take a link down for good; its keys stay."""
+    interface = wireguard_interface(link)
     return [
-        run(
-            link + "/absent/stop",
-            "systemctl",
-            "disable",
-            "--now",
-            unit(link),
-            any_exit=True,
-            timeout=60,
-        ),
+        disable(link + "/absent/stop", unit(link)),
         # A unit that failed or was never started may still have left the interface.
         run(
-            link + "/absent/link",
-            "ip",
-            "link",
-            "delete",
-            wireguard_interface(link),
-            any_exit=True,
+            link + "/absent/link", "ip", "link", "delete", interface, any_exit=True
         ),
         remove(link + "/absent/file", conf_path(link)),
         remove(link + "/absent/record", directory(link) + "/applied.json"),
