@@ -490,9 +490,7 @@ def absent(link: str) -> List[Step]:
     return [
         disable(link + "/absent/stop", unit(link)),
         # A unit that failed or was never started may still have left the interface.
-        run(
-            link + "/absent/link", "ip", "link", "delete", interface, any_exit=True
-        ),
+        run(link + "/absent/link", "ip", "link", "delete", interface, any_exit=True),
         remove(link + "/absent/file", conf_path(link)),
         remove(link + "/absent/record", directory(link) + "/applied.json"),
     ]
