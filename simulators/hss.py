@@ -16,6 +16,7 @@ from diameter.message.commands import (
 )
 
 from simulators import keys, s6a
+from simulators.cqlstore import Cassandra
 from simulators.diameter import (
     COMMAND_UNSUPPORTED,
     UNABLE_TO_COMPLY,
@@ -26,7 +27,7 @@ from simulators.diameter import (
 )
 from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Plmn, check_imsi, imsi_belongs_to
-from simulators.subscribers import Store, Subscriber
+from simulators.subscribers import Subscriber
 
 log = logging.getLogger("hss")
 
@@ -50,7 +51,7 @@ class Hss:
     def __init__(
         self,
         identity: Identity,
-        store: Store,
+        store: Cassandra,
         roaming: bool = True,
         accept: tuple[str, ...] | None = None,
     ) -> None:

@@ -1,9 +1,8 @@
-"""Subscribers of the HSS, and where it keeps them."""
+"""Subscribers of the HSS."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -30,16 +29,3 @@ class Subscriber:
     ambr_up: int = 50_000_000
     ambr_down: int = 100_000_000
     mme: str = ""
-
-
-class Store(Protocol):
-    """Where subscribers are kept. Every method may raise EpcError when the store is away."""
-
-    async def get(self, imsi: str) -> Subscriber | None:
-        """The subscriber, or None."""
-
-    async def set_sqn(self, imsi: str, sqn: int) -> None:
-        """Note the sequence number used last."""
-
-    async def set_mme(self, imsi: str, mme: str) -> None:
-        """Note which MME serves the subscriber."""

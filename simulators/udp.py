@@ -12,10 +12,9 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from simulators.errors import EpcError, PeerTimeoutError, ProtocolError
-from simulators.tlv import Message
+from simulators.tlv import Codec, Message
 
 log = logging.getLogger("udp")
 
@@ -25,19 +24,6 @@ _REMEMBERED = 4096  # answers kept for requests that come again
 
 Address = tuple[str, int]
 Handler = Callable[[Message, Address], Awaitable[Message | None]]
-
-
-class Codec(Protocol):
-    """Octets of a protocol's messages."""
-
-    def encode(self, message: Message) -> bytes:
-        """The message's octets."""
-
-    def decode(self, octets: bytes) -> Message:
-        """The message; raises ProtocolError."""
-
-    def is_request(self, kind: int) -> bool:
-        """True for the type of a request."""
 
 
 class Endpoint(asyncio.DatagramProtocol):

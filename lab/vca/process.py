@@ -11,23 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+
+from lab.vca.toolserver import ToolServer
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPTURE_LIMIT = 1024 * 1024
 """Bytes of output kept of one action."""
-
-
-class Server(Protocol):
-    """Something that serves clients of the process from the same loop."""
-
-    def fileno(self) -> int:
-        """Return the descriptor to poll."""
-        ...
-
-    def handle(self) -> None:
-        """Serve one client."""
-        ...
 
 
 class Interrupt:
@@ -126,7 +115,7 @@ def run(
     environment: Mapping[str, str],
     directory: Path,
     timeout: float,
-    server: Server,
+    server: ToolServer,
     interrupt: Interrupt,
     on_stdout: Callable[[str], None],
     on_stderr: Callable[[str], None],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from lab.vca.state import Application, ModelDocument, StatusInfo, Unit
 
-AgentStatus = Literal["allocating", "executing", "idle", "error", "lost"]
 # Worst first: how Juju derives an application's status from its units'.
 _SEVERITY = (
     "error",

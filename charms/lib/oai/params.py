@@ -30,7 +30,6 @@ LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_SUBSCRIBERS = 100000
 VERSION = 1
 
-At = Callable[[str], str]
 Given = Mapping[str, Any]
 
 
