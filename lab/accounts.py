@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any
 
-from lab.errors import NbiError
+from lab.errors import ConflictError
 from lab.nbi.engine import Engine
 from lab.records.store import VIMS, Document
 
@@ -51,10 +50,9 @@ def check_same(account: Document, config: Mapping[str, Any]) -> None:
     from lab.vim import same_config
 
     if not same_config(account.get("config") or {}, config):
-        raise NbiError(
+        raise ConflictError(
             f"networks and images of VIM account '{account['name']}' are made once in a lab; "
-            "delete the account and make it again",
-            HTTPStatus.CONFLICT,
+            "delete the account and make it again"
         )
 
 

@@ -23,6 +23,13 @@ class NbiError(Exception):
         self.detail = detail or text
 
 
+class ConflictError(NbiError):
+    """A request that is refused for what is there already (HTTP status 409)."""
+
+    def __init__(self, text: str, detail: str = "") -> None:
+        super().__init__(text, HTTPStatus.CONFLICT, detail)
+
+
 class LcmError(Exception):
     """A step of an operation failed, here, in the VIM or in the VCA.
 

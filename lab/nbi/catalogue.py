@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import shutil
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from builder.documents import DocumentError, load
-from lab.errors import NbiError
+from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
 from lab.nbi.unpack import unpack
 from lab.records.ids import admin, new_id
@@ -67,10 +66,9 @@ class Catalogue:
             self._keep(source, target)
             with self.store.lock(kind):
                 if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
-                    raise NbiError(
+                    raise ConflictError(
                         f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this "
-                        "project",
-                        HTTPStatus.CONFLICT,
+                        "project"
                     )
                 if kind != VNFDS:
                     self._check_references(kind, descriptor)
@@ -178,44 +176,40 @@ class Catalogue:
             known = {d["id"] for d in self.store.all(NSDS)}
             for subnet in descriptor.get("netslice-subnet") or ():
                 if subnet["nsd-ref"] not in known:
-                    raise NbiError(
+                    raise ConflictError(
                         f"Descriptor error at 'netslice-subnet':'nsd-ref'='{subnet['nsd-ref']}' "
-                        "references a non existing nsd",
-                        HTTPStatus.CONFLICT,
+                        "references a non existing nsd"
                     )
             return
         known = {d["id"] for d in self.store.all(VNFDS)}
         for vnfd_id in descriptor.get("vnfd-id") or ():
             if vnfd_id not in known:
-                raise NbiError(
-                    f"Descriptor error at 'vnfd-id'='{vnfd_id}' references a non existing vnfd",
-                    HTTPStatus.CONFLICT,
+                raise ConflictError(
+                    f"Descriptor error at 'vnfd-id'='{vnfd_id}' references a non existing vnfd"
                 )
 
     def _check_unused(self, kind: str, document: Document) -> None:
         key = document["_id"]
         if kind == VNFDS:
             if any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
-                raise _in_use("There is at least one VNF instance using this descriptor")
+                raise ConflictError("There is at least one VNF instance using this descriptor")
             for nsd in self.store.all(NSDS):
                 if document["id"] in (nsd["descriptor"].get("vnfd-id") or ()):
-                    raise _in_use("There is at least one NS package referencing this descriptor")
+                    raise ConflictError(
+                        "There is at least one NS package referencing this descriptor"
+                    )
         elif kind == NSTS:
             if any(r["_admin"]["nst-id"] == key for r in self.store.all(NSIS)):
-                raise _in_use("there is at least one Netslice Instance using this descriptor")
+                raise ConflictError("there is at least one Netslice Instance using this descriptor")
         elif any(r["nsd-id"] == key for r in self.store.all(NSRS)):
-            raise _in_use("There is at least one NS instance using this descriptor")
+            raise ConflictError("There is at least one NS instance using this descriptor")
         else:
             for nst in self.store.all(NSTS):
                 subnets = nst["descriptor"].get("netslice-subnet") or ()
                 if any(s["nsd-ref"] == document["id"] for s in subnets):
-                    raise _in_use(
+                    raise ConflictError(
                         "There is at least one NetSlice Template referencing this descriptor"
                     )
-
-
-def _in_use(text: str) -> NbiError:
-    return NbiError(text, HTTPStatus.CONFLICT)
 
 
 def _revision(document: Document) -> Document:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from lab.descriptors.environments import day12
 from lab.descriptors.primitives import placeholder_name
 from lab.descriptors.service import Service, members, service, shared_parameters
-from lab.errors import LcmError, NbiError
+from lab.errors import ConflictError, LcmError, NbiError
 from lab.nbi import validation
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import InstanceRequest, check_references, client_params
@@ -90,9 +89,7 @@ class Engine:
         }
         with self.store.lock(VIMS):
             if any(v["name"] == name for v in self.store.all(VIMS)):
-                raise NbiError(
-                    f"name '{name}' already exists for vim_accounts", HTTPStatus.CONFLICT
-                )
+                raise ConflictError(f"name '{name}' already exists for vim_accounts")
             self.store.put(VIMS, document)
         return document
 
@@ -111,9 +108,8 @@ class Engine:
             for vnfr in self.store.all(VNFRS):
                 if vnfr["vim-account-id"] == document["_id"]:
                     nsr = self.store.find(NSRS, vnfr["nsr-id-ref"]) or {}
-                    raise NbiError(
-                        f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'",
-                        HTTPStatus.CONFLICT,
+                    raise ConflictError(
+                        f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
                     )
         destroy(document)
         self.store.delete(VIMS, document["_id"])
@@ -164,10 +160,9 @@ class Engine:
             # Of two requests at the same time the second finds the operation of the first.
             nsr = self.store.get(NSRS, key)
             if not self.only_recorded(nsr):
-                raise NbiError(
+                raise ConflictError(
                     f"ns_instance '{key}' cannot be 'instantiate' because it is already "
-                    "instantiated",
-                    HTTPStatus.CONFLICT,
+                    "instantiated"
                 )
             before = nsr["instantiate_params"]
             fixed = {field: before[field] for field in _AT_CREATION if field in before}
@@ -202,10 +197,9 @@ class Engine:
         with self.store.lock(NSRS):
             nsr = self.store.get(NSRS, key)
             if not self.only_recorded(nsr):
-                raise NbiError(
+                raise ConflictError(
                     f"nsr '{key}' cannot be deleted because it is in 'INSTANTIATED' state. "
-                    "Launch 'terminate' operation first; or force deletion",
-                    HTTPStatus.CONFLICT,
+                    "Launch 'terminate' operation first; or force deletion"
                 )
             self._no_part_of_a_slice(nsr)
             remove_service(self.store, key)
@@ -276,9 +270,8 @@ class Engine:
             taken = {n["name"] for n in self.store.all(NSRS)}
             for prepared in services:
                 if prepared.nsr["name"] in taken:
-                    raise NbiError(
-                        f"ns with name '{prepared.nsr['name']}' already exists for this project",
-                        HTTPStatus.CONFLICT,
+                    raise ConflictError(
+                        f"ns with name '{prepared.nsr['name']}' already exists for this project"
                     )
             for prepared in services:
                 # Records of the members first: a service without them could not be deleted.
@@ -465,10 +458,7 @@ class Engine:
         """
         operation = self.operation(op_id)
         if operation["operationState"] != "PROCESSING":
-            raise NbiError(
-                "Operation is not in STARTING, PROCESSING or ROLLING_BACK state",
-                HTTPStatus.CONFLICT,
-            )
+            raise ConflictError("Operation is not in STARTING, PROCESSING or ROLLING_BACK state")
         jobs.kill(operation)
         fail_operation(self.store, operation, "Operation was cancelled", "FAILED_TEMP")
 
@@ -496,9 +486,8 @@ class Engine:
     def _no_part_of_a_slice(self, nsr: Document) -> None:
         for nsi in self.store.all(NSIS):
             if any(n["nsrId"] == nsr["_id"] for n in nsi["_admin"]["nsrs-detailed-list"]):
-                raise NbiError(
+                raise ConflictError(
                     f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that",
-                    HTTPStatus.CONFLICT,
                     f"The NS instance {nsr['_id']} cannot be terminated because is used by "
                     f"the slice {nsi['_id']}",
                 )
@@ -602,10 +591,8 @@ class Engine:
 
     def _require_instantiated(self, nsr: Document, operation: str) -> None:
         if nsr["_admin"]["nsState"] == "NOT_INSTANTIATED":
-            raise NbiError(
-                f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not "
-                "instantiated",
-                HTTPStatus.CONFLICT,
+            raise ConflictError(
+                f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not instantiated"
             )
 
 

@@ -9,10 +9,9 @@ import copy
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any
 
-from lab.errors import NbiError
+from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
 from lab.nbi.engine import Engine, Prepared, Started
 from lab.nbi.params import InstanceRequest, slice_params
@@ -110,10 +109,7 @@ class Slices:
         _check_subnets(request, template)
         with self.store.lock(NSIS):
             if any(n["name"] == asked.name for n in self.store.all(NSIS)):
-                raise NbiError(
-                    f"nsi with name '{asked.name}' already exists for this project",
-                    HTTPStatus.CONFLICT,
-                )
+                raise ConflictError(f"nsi with name '{asked.name}' already exists for this project")
             nsi = _new_nsi(request, nst["_id"], template, asked.description)
             services: list[Prepared] = []
             for subnet in template.get("netslice-subnet") or ():
@@ -136,10 +132,9 @@ class Slices:
         with self.store.lock(NSIS):
             nsi = self.store.get(NSIS, nsi["_id"])
             if nsi["_admin"]["nsiState"] != "NOT_INSTANTIATED" or self._operations(nsi["_id"]):
-                raise NbiError(
+                raise ConflictError(
                     f"netslice_instance '{nsi['_id']}' cannot be 'instantiate' because it is "
-                    "already instantiated",
-                    HTTPStatus.CONFLICT,
+                    "already instantiated"
                 )
             steps = [self._step(nsi, entry) for entry in nsi["_admin"]["nsrs-detailed-list"]]
             request = {**nsi["instantiation_parameters"], "nslcmops_ids": steps}

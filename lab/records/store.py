@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from lab import files
-from lab.errors import NbiError, fault
+from lab.errors import ConflictError, NbiError, fault
 from lab.records import kinds
 
 Document = dict[str, Any]
@@ -66,9 +66,8 @@ def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Itera
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not files.lock(descriptor, timeout):
-            raise NbiError(
-                f"{what or path.name} is busy with another operation; waited {timeout:.0f} s",
-                HTTPStatus.CONFLICT,
+            raise ConflictError(
+                f"{what or path.name} is busy with another operation; waited {timeout:.0f} s"
             )
         yield
     finally:
@@ -180,10 +179,9 @@ class Store:
             d for d in self.all(collection) if name_or_id in (d.get("name"), d.get(id_field))
         ]
         if len(matches) > 1:
-            raise NbiError(
+            raise ConflictError(
                 f"{_SINGULAR[collection]} '{name_or_id}' is not unique, use one of the ids "
-                + ", ".join(d["_id"] for d in matches),
-                HTTPStatus.CONFLICT,
+                + ", ".join(d["_id"] for d in matches)
             )
         if not matches:
             raise NbiError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lab as package_of_lab
 from lab import accounts
-from lab.errors import NbiError
+from lab.errors import ConflictError, NbiError
 from lab.records.ids import admin, new_id
 from lab.records.store import (
     VCAS,
@@ -134,7 +134,7 @@ def new_vca(resources: Resources, call: Call) -> Answer:
     with store.lock(VCAS):
         if any(known["name"] == body["name"] for known in _controllers(resources)):
             text = f"name '{body['name']}' already exists for vca"
-            raise NbiError(text, HTTPStatus.CONFLICT)
+            raise ConflictError(text)
         store.put(VCAS, record)
     key = record["_id"]
     value = {"_id": key, "id": key, "op_id": f"{key}:0"}
@@ -160,7 +160,7 @@ def delete_vca(resources: Resources, call: Call) -> Answer:
     resources.get(VCAS, call.key)
     if not call.force and any(vim.get("vca") == call.key for vim in store.all(VIMS)):
         text = "There is at least one VIM account using this vca"
-        raise NbiError(text, HTTPStatus.CONFLICT)
+        raise ConflictError(text)
     store.delete(VCAS, call.key)
     if call.force:
         return Answer(None, HTTPStatus.NO_CONTENT)
@@ -202,10 +202,9 @@ def edit_vim(resources: Resources, call: Call) -> Answer:
     _something(body)
     for name in ("name", "vim_type"):
         if body.get(name, before[name]) != before[name]:
-            raise NbiError(
+            raise ConflictError(
                 f"the {name} of VIM account '{before['name']}' cannot be changed in a lab; make "
-                "another account",
-                HTTPStatus.CONFLICT,
+                "another account"
             )
     if "vca" in body and body["vca"] not in [known["_id"] for known in _controllers(resources)]:
         raise not_found(VCAS, body["vca"])

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from builder.documents import DocumentError, load
-from lab.errors import NbiError
+from lab.errors import ConflictError, NbiError
 from lab.nbi.unpack import MAX_BYTES
 
 MAX_DOCUMENT = 4 << 20
@@ -125,7 +125,7 @@ async def _save(request: Request, path: Path) -> None:
 def _check_sums(request: Request, path: Path) -> None:
     expected = request.headers.get("content-file-md5")
     if expected and _digest(path, "md5").hex() != expected:
-        raise NbiError("Error, MD5 mismatch", HTTPStatus.CONFLICT)
+        raise ConflictError("Error, MD5 mismatch")
     digest = request.headers.get("digest")
     if not digest:
         return
@@ -137,7 +137,7 @@ def _check_sums(request: Request, path: Path) -> None:
     except ValueError:
         raise NbiError("The Digest header is no base64") from None
     if _digest(path, "sha384") != wanted:
-        raise NbiError("Error, SHA384 mismatch", HTTPStatus.CONFLICT)
+        raise ConflictError("Error, SHA384 mismatch")
 
 
 def _digest(path: Path, algorithm: str) -> bytes:

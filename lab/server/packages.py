@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from lab.errors import NbiError
+from lab.errors import ConflictError
 from lab.records.ids import admin, new_id
 from lab.records.store import (
     CREATED,
@@ -106,10 +106,9 @@ def _onboarded_package(kind: str, resources: Resources, call: Call) -> Document:
     """
     waiting = _waiting(kind, resources, call.key)
     if waiting is not None:
-        raise NbiError(
+        raise ConflictError(
             "Cannot get content because this resource is not at 'ONBOARDED' state. "
-            f"onboardingState is {waiting['_admin']['onboardingState']}",
-            HTTPStatus.CONFLICT,
+            f"onboardingState is {waiting['_admin']['onboardingState']}"
         )
     return resources.get(kind, call.key)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from lab.errors import NbiError
+from lab.errors import ConflictError, NbiError
 from lab.nbi.engine import Started
 from lab.nbi.params import InstanceRequest
 from lab.records.store import (
@@ -186,7 +186,7 @@ def terminate(resources: Resources, call: Call) -> Answer:
     body = _of_service(resources, call, schemas.NS_TERMINATE)
     if resources.engine.only_recorded(resources.engine.ns(call.key)):
         text = f"ns_instance '{call.key}' cannot be 'terminate' because it is not instantiated"
-        raise NbiError(text, HTTPStatus.CONFLICT)
+        raise ConflictError(text)
     skip = bool(body.get("skip_terminate_primitives"))
     remove = bool(body.get("autoremove"))
     started = resources.engine.ns_delete(call.key, False, skip, remove)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from lab.errors import NbiError
+from lab.errors import ConflictError
 from lab.nbi.params import InstanceRequest
 from lab.records.store import (
     NSIOPS,
@@ -85,7 +85,7 @@ def forget_slice(resources: Resources, call: Call) -> Answer:
             f"nsi '{call.key}' cannot be deleted because it is in 'INSTANTIATED' state. "
             "Launch 'terminate' operation first; or force deletion"
         )
-        raise NbiError(text, HTTPStatus.CONFLICT)
+        raise ConflictError(text)
     return Answer(None, HTTPStatus.NO_CONTENT)
 
 
