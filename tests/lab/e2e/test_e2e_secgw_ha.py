@@ -18,6 +18,7 @@ import pytest
 from e2e_core import MME, SGW, with_core
 from e2e_standby import VIRTUAL, active, carriers, files, is_active, probe, whole
 from e2e_support import ActionError, Lab, Service, Vdu, outsider, scraped
+from support.swanctl import tunnel
 
 # The first test builds packages and waits for five VNFs.
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(900)]
@@ -291,43 +292,26 @@ def advert(source: str, target: str) -> str:
 
 FIELD = "192.168.120.50"
 SHARED, IDENTITY = "192.168.120.254", "gw.secgw.example"
-FIELD_CELL = f"""connections {{
-  gateway {{
-    version = 2
-    local_addrs = {FIELD}
-    remote_addrs = {SHARED}
-    local_port = 4500
-    remote_port = 4500
-    proposals = aes256gcm16-prfsha384-curve25519
-    unique = replace
-    keyingtries = 0
-    dpd_delay = 2s
-    local {{
-      auth = pubkey
-      id = @field-cell
-      pubkeys = field-cell.pem
-    }}
-    remote {{
-      auth = pubkey
-      id = @{IDENTITY}
-      pubkeys = gateway1.pem, gateway2.pem
-    }}
-    children {{
-      gateway {{
-        local_ts = 10.44.9.1/32
-        remote_ts = 10.43.1.0/24
-        esp_proposals = aes256gcm16-curve25519
-        start_action = start
-        dpd_action = restart
-      }}
-    }}
-  }}
-}}
-"""
-FIELD_CELL_ALONE = FIELD_CELL.replace(
-    "dpd_action = restart", "dpd_action = restart\n        close_action = start"
-)
-"""What docs/how-to/security-gateway.md tells who sets up a cell that knows one address."""
+
+
+def field_cell(**child: str) -> str:
+    """Return what docs/how-to/security-gateway.md tells who sets up a cell that knows one address.
+
+    `child` are more settings of its CHILD_SA.
+    """
+    gateways = "gateway1.pem, gateway2.pem"
+    acts = {"start_action": "start", "dpd_action": "restart", **child}
+    return tunnel(
+        "gateway",
+        {"auth": "pubkey", "id": "@field-cell", "pubkeys": "field-cell.pem"},
+        {"auth": "pubkey", "id": f"@{IDENTITY}", "pubkeys": gateways},
+        {"local_ts": "10.44.9.1/32", "remote_ts": "10.43.1.0/24", **acts},
+        local_addrs=FIELD,
+        remote_addrs=SHARED,
+        unique="replace",
+        keyingtries=0,
+        dpd_delay="2s",
+    )
 
 
 BY_ITSELF = 28.0
@@ -426,7 +410,7 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
             added = gateway.action("add-peer", **peer, endpoint=f"{FIELD}:4500")
             pem = f"-----BEGIN PUBLIC KEY-----\n{added['public-key']}\n-----END PUBLIC KEY-----\n"
             cell.out("tee", f"/etc/swanctl/pubkey/gateway{number}.pem", input=pem)
-        cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=FIELD_CELL)
+        cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=field_cell())
         daemon = "/etc/strongswan.d/00-osm-vpnaas.conf"
         cell.out("tee", daemon, input=ha["cell1"].out("cat", daemon))
         cell.out("ip", "address", "add", "10.44.9.1/32", "dev", "lo")
@@ -456,7 +440,7 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
         gateways[0].action("switch-over", activity="resume")
         whole(ha)
         # Where nobody knows its address, the cell finds out, and calls when it is closed.
-        cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=FIELD_CELL_ALONE)
+        cell.out("tee", "/etc/swanctl/conf.d/gateway.conf", input=field_cell(close_action="start"))
         cell.out("swanctl", "--load-all")
         for gateway in gateways:
             gateway.action("add-peer", **peer)
