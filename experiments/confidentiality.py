@@ -56,7 +56,7 @@ def traffic(bed: Testbed, slice_: Slice, path: str, telling: bool) -> None:
         near.action("measure-throughput", **at, duration=1, bitrate_mbps=20)
     if not telling:
         return
-    if "ue" in slice_.vnfs:
+    if slice_.name == fiveg.SHARED:
         sessions.register(bed)
     elif not slice_.shared:
         subscriber(slice_)
