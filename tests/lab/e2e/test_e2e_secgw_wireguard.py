@@ -74,12 +74,17 @@ def test_the_core_reaches_each_cell_by_the_tunnel_meant_for_it(secgw: Service) -
 
 def test_the_gateway_answers_strangers_on_no_port(secgw: Service) -> None:
     gateway, cell = secgw["gateway"], secgw["cell1"]
-    assert tried(cell, UNTRUSTED, 22) == {"22": "silence"}
-    # It can fail: the same without the firewall.
-    gateway.action("configure-gateway", firewall=False)
-    assert tried(cell, UNTRUSTED, 22) == {"22": "open"}
-    gateway.action("configure-gateway")
-    assert tried(cell, UNTRUSTED, 22) == {"22": "silence"}
+    gateway.out("systemd-run", "--unit=listener", "python3", "-m", "http.server", "8080")
+    try:
+        secgw.wait(lambda: "tcp 0.0.0.0:8080" in gateway.listening(), "something listens")
+        assert tried(cell, UNTRUSTED, 8080) == {"8080": "silence"}
+        # It can fail: the same without the firewall.
+        gateway.action("configure-gateway", firewall=False)
+        assert tried(cell, UNTRUSTED, 8080) == {"8080": "open"}
+        gateway.action("configure-gateway")
+        assert tried(cell, UNTRUSTED, 8080) == {"8080": "silence"}
+    finally:
+        gateway.out("systemctl", "stop", "listener")
 
 
 def test_rotation_at_the_gateway_keeps_every_cell(secgw: Service) -> None:
