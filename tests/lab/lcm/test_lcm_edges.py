@@ -15,7 +15,7 @@ from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
-from lab.records.jobs import start_time
+from lab.procs import start_time
 from lab.records.journal import Journal, Tail
 
 
