@@ -188,10 +188,7 @@ def headline(run: Run) -> str:
     if run.experiment == "dependability":
         own, other = result["victim"]["lost"], result["neighbour"]["lost"]
         return f"neighbour lost {other}, victim {'all' if own is None else own}"
-    if run.experiment == "sweep":
-        within, rate = result["within_percent"], result["embb_mbps"]
-        return f"{within:.1f} % of URLLC within 10 ms, eMBB {rate:.0f} Mbit/s"
-    if run.experiment == "qos":
+    if run.experiment in ("qos", "sweep"):
         within, rate = result["within_percent"], result["embb_mbps"]
         return f"{within:.1f} % of URLLC within {result['budget_ms']:g} ms, eMBB {rate:.0f} Mbit/s"
     if run.experiment == "sessions":

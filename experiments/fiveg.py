@@ -119,8 +119,10 @@ def deploy(bed: Testbed, wanted: Sequence[SliceRequest]) -> None:
         for order in orders.values():
             bed.osm.finished(NSI_OPERATIONS, order)
         patience = 300.0 * len(wanted)  # Of each that follows, however long the others take.
-        joiner = Joiner(ApiClient(osm=bed.osm), lambda _: None)
-        join_slices(joiner, list(orders), patience, bed.osm.nbi.pause)
+        pause = bed.osm.nbi.pause
+        client = ApiClient(osm=bed.osm, timeout=bed.osm.limit, pause=pause)
+        joiner = Joiner(client, lambda _: None)
+        join_slices(joiner, list(orders), patience, pause)
         given = wanted[0].part(SHARED)
         common = bed.slices[SHARED] = bed.read(SHARED, given, names[0], SHARED_LINKS)
         for one in wanted:

@@ -82,19 +82,19 @@ def _qos(seconds: int) -> list[Cell]:
     ]
 
 
-def _signalling(names: Sequence[str], ues: int) -> list[Cell]:
+def _with_and_without(experiment: str, names: Sequence[str], ues: int) -> list[Cell]:
+    """Return the cells of an experiment with UEs, without the tunnel and with it."""
     return [
-        Cell("signalling", {"slice": name, "path": path, "ues": ues})
+        Cell(experiment, {"slice": name, "path": path, "ues": ues})
         for name in names
         for path in ("underlay", "tunnel")
     ]
 
 
-def _procedures(names: Sequence[str], ues: int) -> list[Cell]:
+def _revocations(pairs: Sequence[tuple[str, str]]) -> list[Cell]:
     return [
-        Cell("procedures", {"slice": name, "path": path, "ues": ues})
-        for name in names
-        for path in ("underlay", "tunnel")
+        Cell("revocation", {"victim": victim, "thief": thief, "seconds": 2})
+        for victim, thief in pairs
     ]
 
 
@@ -121,7 +121,7 @@ PROFILES = {
             last=[
                 *_qos(4),
                 *_faults(_BOTH[:1], FAULTS, 4),
-                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
+                *_revocations(_BOTH[:1]),
             ],
         ),
         # Everything on S6a and S1-U, in half an hour on two processors.
@@ -138,13 +138,12 @@ PROFILES = {
                 *_beside(DOUBLE, ["s6a", "s1u"], 2),
                 *_beside(SITES, ["s6a"], 4),
                 # As published: of one slice. A run without the tunnel is most of all reconnecting.
-                *_signalling((EMBB, DOUBLE), 50),
+                *_with_and_without("signalling", (EMBB, DOUBLE), 50),
             ],
             repetitions=5,
             last=[
                 *_faults(_BOTH, FAULTS, 4),
-                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
-                Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 2}),
+                *_revocations(_BOTH),
             ],
             functions=True,
         ),
@@ -161,7 +160,7 @@ PROFILES = {
             last=[
                 *_qos(4),
                 *_faults(_BOTH[:1], FAULTS, 4),
-                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
+                *_revocations(_BOTH[:1]),
             ],
             fiveg=fiveg.TWO,
         ),
@@ -178,14 +177,13 @@ PROFILES = {
                 *_performance([EMBB, URLLC], ["n3"], 2),
                 *_performance([fiveg.SHARED], ["n2"], 2, [""]),
                 *_performance([EMBB, URLLC], [sessions.LINK], 2, paths=("tunnel",)),
-                *_procedures((EMBB,), 50),
+                *_with_and_without("procedures", (EMBB,), 50),
             ],
             repetitions=3,
             last=[
                 *_storm(EMBB, (10, 20, 40, 80)),
                 *_faults(_BOTH, FAULTS, 4),
-                Cell("revocation", {"victim": EMBB, "thief": URLLC, "seconds": 2}),
-                Cell("revocation", {"victim": URLLC, "thief": EMBB, "seconds": 2}),
+                *_revocations(_BOTH),
             ],
             fiveg=fiveg.TWO,
         ),
@@ -226,7 +224,7 @@ PROFILES = {
         Profile(
             name="functions",
             first=_confidentiality(),
-            measured=_signalling((EMBB, URLLC), 100),
+            measured=_with_and_without("signalling", (EMBB, URLLC), 100),
             repetitions=5,
             last=[],
             functions=True,

@@ -25,6 +25,16 @@ LIGHT_RATE, LIGHT_SIZE = 1000, 1250
 """Of eMBB where it does not saturate the link: 10 Mbit/s."""
 #: 5QIs of URLLC, and what it is guaranteed with each in Mbit/s: only GBR flows have a guarantee.
 GUARANTEED = {82: qos.URLLC_MBPS, 80: 0, 9: 0}
+MMTC_5QI = 9
+TEXT = (
+    f"The downlink of N3 of all slices shares a bottleneck of {qos.BOTTLENECK_MBPS} Mbit/s. URLLC "
+    f"sends {qos.RATE} datagrams a second. It has a guarantee only where its 5QI is GBR "
+    f"({', '.join(str(five_qi) for five_qi, rate in GUARANTEED.items() if rate)}). eMBB (5QI "
+    f"{qos.EMBB}) sends {LIGHT_RATE * LIGHT_SIZE * 8 // 1_000_000} Mbit/s, or TCP as fast as it "
+    f"can. The third slice is mMTC (5QI {MMTC_5QI}): {SENDERS} ports send {EACH} datagrams of "
+    f"{SIZE} bytes a second each. All slices enforce their 5QIs."
+)
+"""What a report says of it."""
 
 
 def run(
@@ -45,10 +55,10 @@ def run(
     if bed.lab is None:
         raise click.ClickException("a sweep needs a bottleneck that only the lab has")
     urllc, embb, mmtc = (bed.slices[name] for name in (URLLC, EMBB, MMTC))
-    bed.shaped = False  # By no other run's values from now on.
+    bed.shaped = False  # The values in force are not those of the slices' parameters any more.
     _set(urllc, five_qi, GUARANTEED[five_qi], qos.URLLC_MBPS if GUARANTEED[five_qi] else 0)
     _set(embb, qos.EMBB, 0, qos.EMBB_MBPS)
-    _set(mmtc, 9, 0, qos.URLLC_MBPS)
+    _set(mmtc, MMTC_5QI, 0, qos.URLLC_MBPS)
     senders = [(urllc, NAME, {"rate": qos.RATE})]
     if load == "light":
         senders.append((embb, EMBB, {"rate": LIGHT_RATE, "size": LIGHT_SIZE}))
@@ -75,6 +85,7 @@ def run(
         "urllc": told[NAME].summary(),
         "within_percent": told[NAME].within_percent,
         "embb_mbps": rate,
+        "budget_ms": qos.BUDGET_MS,
     }
     if slices > 2:
         result["mmtc"] = told[MMTC].summary()

@@ -106,13 +106,23 @@ class Osm:
                 self.tell(f"{now - started:.0f} s: {operation.get('stage') or 'in progress'}")
             time.sleep(self.nbi.pause)
 
-    def start(self, service: str, member: str, primitive: str, params: Mapping[str, Any]) -> str:
-        """Start a day-2 primitive of a VNF; return the operation.
+    def start(
+        self,
+        service: str,
+        member: str,
+        primitive: str,
+        params: Mapping[str, Any],
+        instance: tuple[str, int] | None = None,
+    ) -> str:
+        """Start a day-2 primitive of a VNF, or of an instance of a VDU; return the operation.
 
         OSM does the operations of a service one after another, and looks every ten seconds whether
         those before have ended: start the next one when this has ended.
         """
-        order = {"member_vnf_index": member, "primitive": primitive, "primitive_params": params}
+        order: Document = {"member_vnf_index": member}
+        order |= {"primitive": primitive, "primitive_params": params}
+        if instance is not None:
+            order |= {"vdu_id": instance[0], "vdu_count_index": instance[1]}
         return str(self.nbi.post(f"{INSTANCES}/{service}/action", order)["id"])
 
     def output(self, operation: str) -> str:
@@ -183,19 +193,20 @@ class ApiClient(Client):
         Raises:
             OperateError: there is none.
         """
+        if verb == "ns-op-show":  # An operation has no name.
+            return dict(self.osm.nbi.get(f"{NS_OPERATIONS}/{id}"))
         place = {"nsi-show": SLICES, "ns-show": SERVICES, "vnf-show": "/nslcm/v1/vnfrs"}[verb]
-        found = self.osm.nbi.find(place, name=id)
-        record: Document = found or self.osm.nbi.get(f"{place}/{id}")
-        return record
+        return dict(self.osm.nbi.find(place, name=id) or self.osm.nbi.get(f"{place}/{id}"))
 
-    def action(
+    def start(
         self,
         ns: str,
         vnf: str,
         name: str,
         params: Mapping[str, Any],
-        timeout: float | None = None,
         instance: tuple[str, int] | None = None,
-    ) -> Document:
-        """Run a day-2 primitive of a VNF, see :meth:`Osm.action`."""
-        return self.osm.action(self.osm.required(SERVICES, name=ns)["_id"], vnf, name, params)
+    ) -> str:
+        """Start a day-2 primitive, see :meth:`Client.start`."""
+        return self.osm.start(
+            self.osm.required(SERVICES, name=ns)["_id"], vnf, name, params, instance
+        )

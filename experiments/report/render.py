@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from experiments import confidentiality, diameter, fiveg
+from experiments import confidentiality, diameter, fiveg, sweep
 from experiments.model import Run
 from experiments.performance import UDP_MBPS
 from experiments.profiles import PROFILES
@@ -125,6 +125,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         procedures=_procedures(made.get("procedures", []), book),
         storm=_storm(made.get("storm", [])),
         sweep=_sweep(made.get("sweep", [])),
+        sweep_text=sweep.TEXT,
         qos=_qos(made.get("qos", []), book),
         requirements=[
             dataclasses.replace(one, figure=_TWO.sub(lambda two: _where(*two.groups()), one.figure))

@@ -103,17 +103,7 @@ def neighbour_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
 
 def signalling_ratios(runs: Sequence[Run]) -> list[Ratio]:
     """Return, per request and slice, S6a's response time through the tunnel over that without."""
-    found = []
-    for request in ("air", "ulr"):
-        table: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-        for run in runs:
-            point = (str(run.params["slice"]), str(run.params["path"]))
-            table[point][run.repetition] = float(run.result[f"{request}_mean_ms"])
-        for name in sorted({name for name, _ in table}):
-            value = _paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
-            if value is not None:
-                found.append(Ratio(f"{request.upper()} {name}", value))
-    return found
+    return _mean_ratios(runs, {"air": "AIR {}", "ulr": "ULR {}"})
 
 
 #: Figures of a run of `procedures`, with their names.
@@ -122,8 +112,18 @@ PROCEDURES = {"registration": "registration", "session": "PDU session establishm
 
 def procedure_ratios(runs: Sequence[Run]) -> list[Ratio]:
     """Return, per procedure and slice, its time with N2 in its tunnel over that without."""
+    return _mean_ratios(runs, {name: f"n2 {{}}, {title}" for name, title in PROCEDURES.items()})
+
+
+def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
+    """Return mean times through the tunnel over those without, per figure and slice.
+
+    Args:
+        runs: Of one experiment.
+        labels: By figure, with a place for the slice.
+    """
     found = []
-    for metric, title in PROCEDURES.items():
+    for metric, label in labels.items():
         table: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
         for run in runs:
             point = (str(run.params["slice"]), str(run.params["path"]))
@@ -131,7 +131,7 @@ def procedure_ratios(runs: Sequence[Run]) -> list[Ratio]:
         for name in sorted({name for name, _ in table}):
             value = _paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
             if value is not None:
-                found.append(Ratio(f"n2 {name}, {title}", value))
+                found.append(Ratio(label.format(name), value))
     return found
 
 
