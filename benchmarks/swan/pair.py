@@ -23,6 +23,7 @@ from vpnaas.vdu.programs import gateway_loss, source
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces
+from benchmarks.swan.probe import received
 from benchmarks.swan.site import CORE, CORE_PREFIX, ESP, GATEWAY_ID, IKE
 from lab.certificates import Authority
 
@@ -429,10 +430,8 @@ class Pair(Block):
         return time.monotonic() - started
 
     def _received(self) -> int:
-        """Return how many UDP datagrams the core has received (RFC 1213, udpInDatagrams)."""
-        shown = self.spaces.run("core", "cat", "/proc/net/snmp").splitlines()
-        names, values = [row.split() for row in shown if row.startswith("Udp:")]
-        return int(values[names.index("InDatagrams")])
+        """Return how many UDP datagrams the core has received."""
+        return received(self.spaces.run("core", "cat", "/proc/net/snmp"))
 
     def probe(
         self,

@@ -24,6 +24,12 @@ STEADY = 0.5
 """Seconds since which a flow was answered that is told to end."""
 
 
+def received(shown: str) -> int:
+    """Return how many UDP datagrams /proc/net/snmp tells of (RFC 1213, udpInDatagrams)."""
+    names, values = [row.split() for row in shown.splitlines() if row.startswith("Udp:")]
+    return int(values[names.index("InDatagrams")])
+
+
 def echo(address: str, port: int) -> dict[str, Any]:
     """Answer probes until SIGTERM; count what arrives more than once."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -197,7 +197,7 @@ def apply_rules(netns: str, ports: Iterable[Port], shared: Container[str]) -> No
 _LARGEST_FRAME = 65550  # bytes: the largest a veth passes on unsegmented, and its Ethernet header
 _BUFFER_KIB = 16384
 CAPTURE_LIMIT = 512 * 1024 * 1024
-"""Bytes a capture may have, whatever the load, also if who started it was killed."""
+"""Most bytes of a capture. The limit holds even if the process that started it was killed."""
 #: What tcpdump says of itself on SIGUSR1: frames it wrote, frames the kernel has for it.
 _COUNTS = re.compile(rb"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets?")
 

@@ -48,7 +48,7 @@ SAS = "swanctl --list-sas"
 VICI = "--uri unix:///run/left.vici"
 UP = f"sh -c 'for each in $(seq 180); do {SAS} {VICI} | grep -q INSTALLED && break; sleep 1; done'"
 LATER = f"sh -c 'sleep 2; {PING}'"
-# A reauthentication closes the tunnel first, and libreswan opens it again just as the gateway does.
+# A reauthentication closes the tunnel first. Then the gateway and libreswan both open it again.
 ONE = f"ping -n -q -c 1 -W 1 -I {INNER} {MME} > /dev/null"
 AGAIN = f"sh -c 'sleep 2; for each in $(seq 120); do {ONE} && break; done; {PING}'"
 GONE = f"sh -c 'for each in $(seq 300); do {SAS} {VICI} | grep -q . || break; sleep 1; done'"

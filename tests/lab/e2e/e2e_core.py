@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from e2e_support import SECGW, Lab, Service, Vnf, gone
+from e2e_support import SECGW, Lab, Service, Vnf, gone, wait
 
 MME, SGW = "10.43.1.10", "10.43.2.10"
 """What cells reach by S1-C and by S1-U."""
@@ -48,3 +48,14 @@ def tried(vnf: Vnf, address: str, *ports: int) -> dict[str, str]:
     shown = vnf.out("python3", "-", address, json.dumps(ports), input=PORTS)
     found: dict[str, str] = json.loads(shown)
     return found
+
+
+@contextmanager
+def http_server(vnf: Vnf, port: int) -> Iterator[None]:
+    """Let a VNF serve HTTP on all its addresses while the block runs."""
+    vnf.out("systemd-run", "--unit=listener", "python3", "-m", "http.server", str(port))
+    try:
+        wait(lambda: f"tcp 0.0.0.0:{port}" in vnf.listening(), "something listens")
+        yield
+    finally:
+        vnf.out("systemctl", "stop", "listener")

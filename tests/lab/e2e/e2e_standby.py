@@ -11,11 +11,13 @@ from pathlib import Path
 from e2e_core import MME, SGW
 from e2e_support import InBackground, Service, Vnf, wait
 
+from benchmarks.swan import probe as probing
+
 VIRTUAL = "192.168.121.254"
 PORT = "9000"
 #: Cell, its address, and whom it asks: both links and both cells are seen.
 FLOWS = (("cell1", "10.41.0.11", MME), ("cell2", "10.42.0.12", SGW))
-PROGRAM = Path(__file__).parents[3] / "benchmarks/swan/probe.py"
+PROGRAM = Path(probing.__file__)
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,8 @@ def probe(service: Service, seconds: float, action: Callable[[], object], what: 
 
 
 def received(vnf: Vnf) -> int:
-    """Return how many UDP datagrams a VNF has received (RFC 1213, udpInDatagrams)."""
-    rows = [row.split() for row in vnf.out("cat", "/proc/net/snmp").splitlines()]
-    names, values = [row for row in rows if row[0] == "Udp:"]
-    return int(values[names.index("InDatagrams")])
+    """Return how many UDP datagrams a VNF has received."""
+    return probing.received(vnf.out("cat", "/proc/net/snmp"))
 
 
 def active(service: Service) -> str:

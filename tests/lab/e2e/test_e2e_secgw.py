@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_core import MME, SGW, tried, with_core
+from e2e_core import MME, SGW, http_server, tried, with_core
 from e2e_support import (
     PATIENCE,
     ActionError,
@@ -153,10 +153,7 @@ def test_a_cell_set_up_by_hand_is_given_an_address_and_reaches_the_core(
 
 def test_the_gateway_answers_strangers_on_no_port_and_osm_on_that_of_ssh(secgw: Service) -> None:
     gateway, cell, core = secgw["gateway"], secgw["cell1"], secgw["core"]
-    gateway.out("systemd-run", "--unit=listener", "python3", "-m", "http.server", "8080")
-    try:
-        listens = gateway.listening
-        secgw.wait(lambda: "tcp 0.0.0.0:8080" in listens(), "something listens")
+    with http_server(gateway, 8080):
         silent = {"22": "silence", "8080": "silence"}
         assert tried(cell, UNTRUSTED, 22, 8080) == silent
         assert tried(cell, gateway.management, 22, 8080) == dict(silent, **{"22": "open"})
@@ -168,8 +165,6 @@ def test_the_gateway_answers_strangers_on_no_port_and_osm_on_that_of_ssh(secgw: 
         assert tried(cell, UNTRUSTED, 22, 8080) == {"22": "silence", "8080": "open"}
         gateway.action("configure-gateway")
         assert tried(cell, UNTRUSTED, 22, 8080) == silent
-    finally:
-        gateway.out("systemctl", "stop", "listener")
     assert gateway.action("run", command="echo there").strip() == "there"
     assert len(associations(gateway)) == 4
 

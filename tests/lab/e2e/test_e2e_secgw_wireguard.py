@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_core import MME, SGW, tried, with_core
+from e2e_core import MME, SGW, http_server, tried, with_core
 from e2e_support import Lab, Service, scraped
 from e2e_wire import NEIGHBOURS, captured, wireguard_only
 
@@ -74,17 +74,13 @@ def test_the_core_reaches_each_cell_by_the_tunnel_meant_for_it(secgw: Service) -
 
 def test_the_gateway_answers_strangers_on_no_port(secgw: Service) -> None:
     gateway, cell = secgw["gateway"], secgw["cell1"]
-    gateway.out("systemd-run", "--unit=listener", "python3", "-m", "http.server", "8080")
-    try:
-        secgw.wait(lambda: "tcp 0.0.0.0:8080" in gateway.listening(), "something listens")
+    with http_server(gateway, 8080):
         assert tried(cell, UNTRUSTED, 8080) == {"8080": "silence"}
         # It can fail: the same without the firewall.
         gateway.action("configure-gateway", firewall=False)
         assert tried(cell, UNTRUSTED, 8080) == {"8080": "open"}
         gateway.action("configure-gateway")
         assert tried(cell, UNTRUSTED, 8080) == {"8080": "silence"}
-    finally:
-        gateway.out("systemctl", "stop", "listener")
 
 
 def test_rotation_at_the_gateway_keeps_every_cell(secgw: Service) -> None:

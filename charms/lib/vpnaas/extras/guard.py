@@ -62,7 +62,7 @@ class Guarded:
             outer ones as well, and the pool.
         behind: What lies behind the peers, outside that subnet.
         also: Further addresses of ours in the tunnel, which the gateway gave.
-        underlay: Interface under the tunnel; "" where it is that of management too, or may be.
+        underlay: Interface under the tunnel; "" where it is, or may be, that of management.
     """
 
     link: str
@@ -164,10 +164,16 @@ def _to(guard: Guarded) -> List[str]:
         )
         for address in guard.also
     ]
-    # On an underlay only a tunnel without an interface has decrypted packets.
+    return own + [to + " counter drop", *more, _from(guard), *_ssh(guard)]
+
+
+def _ssh(guard: Guarded) -> List[str]:
+    """Return the rule that closes SSH under the tunnel."""
+    if not guard.underlay:
+        return []
+    # Without an interface of the tunnel, what it has decrypted comes in by the underlay, too.
     mark = "" if guard.interface else " meta ipsec missing"
-    ssh = '        iifname "{}"{} tcp dport 22 counter drop'.format(guard.underlay, mark)
-    return own + [to + " counter drop", *more, _from(guard)] + [ssh] * bool(guard.underlay)
+    return ['        iifname "{}"{} tcp dport 22 counter drop'.format(guard.underlay, mark)]
 
 
 def _from(guard: Guarded) -> str:
