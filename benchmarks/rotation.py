@@ -1,8 +1,8 @@
-"""`./run bench rotation`: all peers of a WireGuard link rotate their keys under load.
+"""`./run bench rotation`: all peers of a link rotate their keys under load.
 
-The gateway does what the charm library renders for it: the next keys, and the watch that lets them
-in. Each peer is a WireGuard device with a key of its own. It switches as its own charm would, one
-after the other, and then sends a packet, as the charm's probe does. Through some of them a stream
+The gateway does what the charm library renders for it: the next keys, and with WireGuard the watch
+that lets them in. Each peer has a key of its own. The peers switch as their own charms would, one
+after the other, and then send a packet, as the charm's probe does. Through some of them a stream
 of numbered datagrams passes both ways. Nothing here needs packages of `dist/`.
 """
 
@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,13 @@ from vpnaas.vdu import programs
 from vpnaas.vdu.steps import Step
 
 from benchmarks.report import Goal, finish, header, show_results
-from benchmarks.swan.netns import Block, Namespaces, enter
+from benchmarks.rotating import GATEWAY, INNER, LIMIT, OUTER, Rotating
+from benchmarks.swan.charon import missing
+from benchmarks.swan.netns import Block, enter
+from benchmarks.swan.rotation import IpsecField
 from lab.vim import cgroups, probe
 
-OUTER = {"gw": "10.100.0.1", "field": "10.100.0.2"}
-INNER = ipaddress.ip_network("10.64.0.0/10")
-GATEWAY = str(INNER[1])
 PORT, BASE_PORT, STREAM = 51820, 20000, 7000
-LIMIT = 600.0
 NUMBERED = struct.Struct("!IId")
 SIZE = 100
 PERIOD_US = 20_000
@@ -57,33 +56,26 @@ def _pair() -> tuple[str, str]:
     return base64.b64encode(raw[0]).decode(), base64.b64encode(raw[1]).decode()
 
 
-class Field(Block):
-    """A gateway and `count` peers in two namespaces, all tunnels configured.
+class WireguardField(Rotating):
+    """A WireGuard device as the gateway, and one for each peer.
 
     Attributes:
         watch: The handover watch, once the next keys are staged.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
-        self.folder, self.count = folder, count
+        super().__init__(folder, count)
+        self.backend = f"{probe().backend} {probe().version}"
         self.link = f"r{uuid.uuid4().hex[:5]}"
         self.gateway = f"wg-{self.link}"
-        self.spaces = Namespaces("gw", "field")
         self.own = _pair()
         self.keys = [_pair() for _ in range(count)]
         self.next = [_pair() for _ in range(count)]
-        self.inner = [str(INNER[256 + number]) for number in range(count)]
         self.watch: subprocess.Popen[bytes] | None = None
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def set_up(self) -> None:
-        """Make namespaces and devices, and bring all links up."""
-        self.spaces.set_up()
-        self.spaces.wire("gw", "field", names=("u0", "u0"))
-        for name, address in OUTER.items():
-            self.spaces.ip(name, "address", "add", f"{address}/24", "dev", "u0")
-        # Each wireguard-go hears of each change of an address or a device, so addresses come first.
-        self.spaces.batch("field", [f"address add {inner}/32 dev lo" for inner in self.inner])
+    def connect(self) -> None:
+        """Make the devices and bring all links up."""
         self._devices("gw", [self.gateway])
         for first in range(0, self.count, AT_ONCE):
             last = min(first + AT_ONCE, self.count)
@@ -148,8 +140,8 @@ class Field(Block):
         self._running.append(process)
         return process
 
-    def gateway_pids(self) -> list[int]:
-        """Return the gateway's wireguard-go; what it starts later is beside it."""
+    def daemons(self) -> Sequence[int]:
+        """Return the gateway's wireguard-go."""
         return [self._running[0].pid] if probe().binary is not None else []
 
     def _wg(self, name: str, *words: str) -> str:
@@ -209,19 +201,20 @@ class Field(Block):
             self.watch = self._start("gw", *run, *words[at + 1 :])
 
     def wait_up(self) -> None:
-        """Wait until all peers have a session: the first handshakes are not what is measured."""
+        """Wait until all peers have a session."""
         deadline = time.monotonic() + LIMIT
         while "\t0\n" in self._wg("gw", "show", self.gateway, "latest-handshakes"):
             if time.monotonic() > deadline:
                 raise RuntimeError("not all peers have a session")
             time.sleep(0.2)
 
-    def stage(self) -> None:
-        """Let the gateway know the next keys of all peers."""
+    def stage(self) -> Sequence[int]:
+        """Let the gateway know the next keys of all peers; return the watch."""
         self.gateway_to(self._peers(staged=True), self._peers(staged=False))
+        return [self.watch.pid] if self.watch else []
 
     def switch(self, number: int) -> None:
-        """Let a peer use its next key, and send a packet."""
+        """Let a peer use its next key."""
         words = ("private-key", str(self.folder / f"{number}-next"))
         self._wg("field", "set", self.device(number), *words)
 
@@ -236,7 +229,7 @@ class Field(Block):
 class Streams:
     """Numbered datagrams both ways through some of the peers, from threads in the namespaces."""
 
-    def __init__(self, field: Field, sample: Sequence[int], rate: float) -> None:
+    def __init__(self, field: Rotating, sample: Sequence[int], rate: float) -> None:
         self.field, self.sample, self.rate = field, sample, rate
         self.sent = {"up": 0, "down": 0}
         self.seen: dict[str, list[tuple[int, int, float]]] = {"up": [], "down": []}
@@ -304,7 +297,8 @@ class Streams:
                 time.sleep(pause)
             for peer, sender in sockets.items():
                 head = NUMBERED.pack(number, peer, time.monotonic())
-                sender.send(head + b"\0" * (SIZE - len(head)))
+                with contextlib.suppress(OSError):  # It is lost then.
+                    sender.send(head + b"\0" * (SIZE - len(head)))
             number += 1
             self.sent[way] = number
         for sender in sockets.values():
@@ -329,16 +323,6 @@ class Streams:
             "reordered": turned,
             "longest-delay-ms": max(delays, default=0.0) * 1000,
         }
-
-
-def _nudge(field: Field) -> None:
-    """Let each peer send one packet, as the probe of its charm does."""
-    enter(field.spaces.prefix + "field")
-    for inner in field.inner:
-        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sender.bind((inner, 0))
-        sender.sendto(b"", (GATEWAY, 9))
-        sender.close()
 
 
 def _in_thread(work: Any, *args: Any) -> None:
@@ -371,10 +355,10 @@ class Starved(Block):
             (self._group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
         self._move(self._group)
 
-    def add(self, process: subprocess.Popen[bytes] | None) -> None:
-        """Move a process there that was started later."""
-        if process is not None and self.percent:
-            (self._group / "cgroup.procs").write_text(str(process.pid))
+    def add(self, pids: Sequence[int]) -> None:
+        """Move processes there that were started later."""
+        for pid in pids if self.percent else ():
+            (self._group / "cgroup.procs").write_text(str(pid))
 
     def _move(self, group: Path) -> None:
         for pid in self.pids:
@@ -392,36 +376,40 @@ class Starved(Block):
                 self._group.rmdir()
 
 
-def measure(count: int, sample: int, rate: float, percent: int) -> dict[str, Any]:
+FIELDS: Mapping[str, type[Rotating]] = {"wireguard": WireguardField, "ipsec": IpsecField}
+
+
+def measure(technology: str, count: int, sample: int, rate: float, percent: int) -> dict[str, Any]:
     """Rotate the keys of `count` peers, with streams of `rate` packets a second through some."""
     with (
         tempfile.TemporaryDirectory(prefix="rotation-") as folder,
-        Field(Path(folder), count) as field,
+        FIELDS[technology](Path(folder), count) as field,
     ):
         streams = Streams(field, range(0, count, max(1, count // sample))[:sample], rate)
-        _in_thread(_nudge, field)
+        _in_thread(field.nudge)
         field.wait_up()
         streams.start()
         time.sleep(1)
-        with Starved(field.gateway_pids(), percent) as starved:
+        with Starved(field.daemons(), percent) as starved:
             began = time.monotonic()
-            field.stage()
-            starved.add(field.watch)
+            starved.add(field.stage())
             staged = time.monotonic()
             for number in range(count):
                 field.switch(number)
             switched = time.monotonic()
             nudged = switched
-            _in_thread(_nudge, field)
+            _in_thread(field.nudge)
             while field.let_in() < count and time.monotonic() - began < LIMIT:
                 time.sleep(0.5)
                 if time.monotonic() - nudged > 10:
                     nudged = time.monotonic()
-                    _in_thread(_nudge, field)
+                    _in_thread(field.nudge)
             ended = time.monotonic()
         time.sleep(1)
         streams.stop(2)
         return {
+            "technology": technology,
+            "backend": field.backend,
             "peers": count,
             "streams": len(streams.sample),
             "rate": rate,
@@ -438,7 +426,7 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
     """Compare each run with what a rotation promises: nothing is lost."""
     return [
         Goal(
-            f"packets lost, {r['peers']} peers, {r['percent'] or 'no'} limit",
+            f"packets lost, {r['technology']}, {r['peers']} peers, {r['percent'] or 'no'} limit",
             "0 of all sent, all peers in",
             f"{r['lost']} of {r['sent']}, {r['let-in']} in",
             r["lost"] == 0 and r["let-in"] == r["peers"],
@@ -448,6 +436,7 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
 
 
 @click.command(name="rotation")
+@click.option("--technology", type=click.Choice([*FIELDS]), default="wireguard", show_default=True)
 @click.option("--peers", default="10,100,1000", show_default=True, help="Counts, ascending.")
 @click.option("--sample", default=10, show_default=True, help="Peers with a stream, both ways.")
 @click.option("--rate", default=50.0, show_default=True, help="Packets a second of each stream.")
@@ -458,16 +447,18 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
     help="What the gateway has of one processor, 0 for no limit.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(peers: str, sample: int, rate: float, percent: str, out: Path) -> None:
+def main(technology: str, peers: str, sample: int, rate: float, percent: str, out: Path) -> None:
     """Let all peers of a link rotate their keys under load, and count what is lost."""
-    if not shutil.which("wg"):
-        raise click.ClickException("this machine needs wg")
+    reason = "" if shutil.which("wg") else "needs wg"
+    if technology == "ipsec":
+        reason = missing()
+    if reason:
+        raise click.ClickException(f"this machine {reason}")
     console = Console()
-    document = header() | {"dataplane": probe().backend, "version": probe().version}
     results = []
     for count in sorted(int(part) for part in peers.split(",")):
         for share in (int(part) for part in percent.split(",")):
-            results.append(measure(count, sample, rate, share))
+            results.append(measure(technology, count, sample, rate, share))
             console.print(results[-1], highlight=False)
-    show_results("All peers of a WireGuard link rotate", results, console)
-    finish("rotation", document, results, judge(results), console, out)
+    show_results("All peers of a link rotate", results, console)
+    finish("rotation", header(), results, judge(results), console, out)

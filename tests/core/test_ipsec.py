@@ -309,6 +309,47 @@ def test_with_esp_in_the_kernel_the_link_has_an_xfrm_interface():
     assert "esn-noesn" in hss.vdu.files[CONF]
 
 
+def priorities(charm):
+    return [int(n) for n in re.findall(r"^ *priority = (\d+)$", charm.vdu.files[CONF], re.M)]
+
+
+def test_each_rotation_of_the_peer_makes_a_tunnel_of_lower_precedence():
+    juju, hss, mme, _ = ipsec_pair()
+    assert priorities(hss) == priorities(mme) == []
+    for charm in (hss, mme):
+        charm.vdu.esp = True
+        charm.vdu.reboot()
+    before = 0
+    for _ in range(2):
+        juju.settle()
+        mme.reconcile(rotate=frozenset(["s6a"]))
+        hss.reconcile()
+        # Both keys are known now. A priority is lower the higher its number is.
+        own, following = ([0] + priorities(hss))[-2:]
+        assert own == before < following
+        before = following
+        juju.settle()
+        assert priorities(hss) == [following]
+        assert hss.states() == mme.states() == {"s6a": "up"}
+        assert len(hss.vdu.charon.sas) == 1
+    # The end that rotates sends by its new tunnel at once.
+    assert priorities(mme) == []
+
+
+@pytest.mark.parametrize(("options", "kernel"), [({}, False), ({"start": "trap"}, True)])
+def test_without_the_kernel_or_with_a_trap_there_is_no_precedence(options, kernel):
+    text = ",".join(f"{key}={value}" for key, value in options.items())
+    juju, hss, mme, _ = ipsec_pair(**({"ipsec-options": text} if text else {}))
+    for charm in (hss, mme):
+        charm.vdu.esp = kernel
+        charm.vdu.reboot()
+    juju.settle()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    assert mme.plans["s6a"].state.generation == hss.plans["s6a"].state.generation - 1 == 1
+    assert priorities(mme) == []
+
+
 def test_post_quantum_exchanges_need_a_strongswan_that_has_them():
     juju, hss, mme, _ = ipsec_pair()
     before = hss.vdu.files[CONF]

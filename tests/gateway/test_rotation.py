@@ -19,7 +19,7 @@ pytestmark = pytest.mark.lab
     ],
 )
 def test_all_peers_rotate_without_a_lost_packet(count: int, percent: int) -> None:
-    told = measure(count, min(count, 10), 50.0, percent)
+    told = measure("wireguard", count, min(count, 10), 50.0, percent)
     assert (told["let-in"], told["lost"], told["twice"]) == (count, 0, 0), told
     assert told["sent"] > 50 * told["streams"]
     assert all(goal.met for goal in judge([told]))

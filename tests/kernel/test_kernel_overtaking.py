@@ -22,12 +22,13 @@ LINKS = {"narrow": 64, "wide": 1024}
 """Replay window in packets, by link."""
 LEFT = {"narrow": "172.16.6.1", "wide": "172.16.7.1"}
 RIGHT = {"narrow": "172.16.6.2", "wide": "172.16.7.2"}
-#: Large packets wait in a queue of their own; small ones pass them by their DSCP.
+#: Large packets wait in a queue of their own, and nothing else does: not IKE, not ARP.
 SLOW = (
     "tc qdisc add dev right0 root handle 1: tbf rate 1200kbit burst 4000 limit 4000000",
-    "tc qdisc add dev right0 parent 1: handle 2: prio bands 2 priomap" + " 1" * 16,
+    "tc qdisc add dev right0 parent 1: handle 2: prio bands 2 priomap" + " 0" * 16,
     f"tc qdisc add dev right0 parent 2:2 handle 3: pfifo limit {QUEUE}",
-    "tc filter add dev right0 parent 2: protocol ip u32 match ip tos 0xb8 0xfc flowid 2:1",
+    "tc filter add dev right0 parent 2: protocol ip u32 match ip protocol 50 0xff "
+    "match ip tos 0 0xfc flowid 2:2",
 )
 FLOWS = f"""
 import json

@@ -19,7 +19,8 @@ from lab.vim.errors import VimError
 from lab.vim.store import locked
 
 MONITOR, AGENT = "qmp.sock", "agent.sock"
-_PATIENCE = 20.0  # seconds for an answer; a guest without hardware virtualisation is slow
+_PATIENCE = 20.0  # seconds for an answer of QEMU
+_GUEST_PATIENCE = 120.0  # of the agent; a guest without hardware virtualisation is slow
 _ids = itertools.count(1)
 
 
@@ -126,7 +127,7 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
     with locked(directory / "agent.lock"):
         if not agent_there(directory):
             raise SilentError("The guest agent does not run in the server, or not yet.")
-        with _Channel(directory, AGENT, _PATIENCE) as channel:
+        with _Channel(directory, AGENT, _GUEST_PATIENCE) as channel:
             # What an earlier client did not wait for may still come; 0xFF begins our answers.
             number = os.getpid() << 20 | next(_ids)
             channel.send("guest-sync-delimited", {"id": number}, b"\xff")

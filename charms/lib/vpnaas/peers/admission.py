@@ -396,7 +396,13 @@ def _unrevoked(context: Context, remote: Remote, offer: Offer) -> Tuple[Offer, s
         return offer, "{}: its key was revoked; rotate-keys at that end makes another".format(
             remote.label
         )
-    return attr.evolve(offer, keys=attr.evolve(keys, public_key=following, next_public_key="")), ""
+    promoted = attr.evolve(
+        keys,
+        public_key=following,
+        next_public_key="",
+        key_generation=keys.key_generation + 1,
+    )
+    return attr.evolve(offer, keys=promoted), ""
 
 
 def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
@@ -498,6 +504,7 @@ def _from_offer(
         next_certificate=proof.next_certificate,
         proposal=params.ipsec.proposal.text if params.technology == IPSEC else "",
         given=given,
+        generation=keys.key_generation if offer.keys else 0,
     )
 
 

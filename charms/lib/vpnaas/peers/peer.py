@@ -42,6 +42,7 @@ class Peer:
         proposal: Algorithms that both ends have, "" for those of the link. While the ends are
             configured anew one after the other, a running peer keeps the former ones.
         given: Addresses that it is given by IKEv2; they are among `prefixes`.
+        generation: Generation of its key in use, as its end counts; 0 if unknown.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Peer:
     next_certificate: str = ""
     proposal: str = ""
     given: Tuple[fields.IPAddress, ...] = ()
+    generation: int = 0
 
     @property
     def is_manual(self) -> bool:
@@ -180,6 +182,7 @@ def _to_json(peer: Peer) -> Dict[str, Any]:
         "keepalive": peer.keepalive,
         "mtu": peer.mtu,
         "preshared": peer.preshared,
+        **({"generation": peer.generation} if peer.generation else {}),
         **{key: text for key, text in optional.items() if text},
     }
 
@@ -205,6 +208,7 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         next_certificate=item.get("next-certificate", ""),
         proposal=Proposal.parse("record", proposal).text if proposal else "",
         given=tuple(fields.address("record", part) for part in given.split(",") if part),
+        generation=int(item.get("generation", 0)),
     )
 
 

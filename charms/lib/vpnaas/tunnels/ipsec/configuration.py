@@ -98,6 +98,14 @@ class Configuration:
         return shared.identity if shared else state.identity
 
 
+_PRIORITY = 1000000
+"""Of policies, with the peer's rotations added. charon gives its own at most 800,000."""
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join("    " + line for line in lines)
+
+
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
@@ -107,14 +115,16 @@ def connections(wanted: Configuration, state: State) -> Dict[str, Tuple[Connecti
     return {
         peer.name: tuple(
             # A manual peer that a certificate proves brings its key by IKE.
-            _connection(wanted, state, peer, key)
-            for key in peer.public_keys() or ("",)
+            _connection(wanted, state, peer, key, rotations)
+            for rotations, key in enumerate(peer.public_keys() or ("",), start=peer.generation - 1)
         )
         for peer in wanted.peers
     }
 
 
-def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Connection:
+def _connection(
+    wanted: Configuration, state: State, peer: Peer, key: str, rotations: int
+) -> Connection:
     params, chosen = wanted.params, wanted.params.ipsec
     initiates = peer.name in wanted.initiates
     yes = {True: "yes", False: "no"}
@@ -204,13 +214,18 @@ def _connection(wanted: Configuration, state: State, peer: Peer, key: str) -> Co
     if state.plane == XFRM:
         number = interface_id(params.link)
         lines += ["    if_id_in = {}".format(number), "    if_id_out = {}".format(number)]
-    lines += ["  }", "}"]
-    body = "\n".join("    " + line for line in lines)
+    end = ["  }", "}"]
+    body = _indented(lines + end)
     # The file contains the identity of a preshared key, never the key.
     policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
+    priority = []
+    if rotations > 0 and state.plane != USERSPACE and not trap:
+        # A peer that opens a tunnel under its new key cannot take packets of it before it has read
+        # our answer. So we send by the former tunnel until the peer ends that.
+        priority = ["    priority = {}".format(_PRIORITY + rotations)]
     ours_now = (state.public_key, chain.name if chain else "") + algorithms
-    name = "{}_{}".format(policy, _short("".join(ours_now)))
-    whole = body.replace("<own>", state.public_key)
+    name = "{}_{}".format(policy, _short("".join([*ours_now, *priority])))
+    whole = _indented(lines + priority + end).replace("<own>", state.public_key)
     whole = whole.replace("<ike>", algorithms[0]).replace("<esp>", algorithms[1])
     text = "  {} {{\n{}\n  }}\n".format(name, whole)
     return Connection(name, policy, text)

@@ -173,10 +173,13 @@ def load(link: str, at: str) -> List[Step]:
     ]
 
 
-def _terminate(id: str, sa: Sa) -> Step:
-    # Without --force this would wait for the peer's answer.
-    number = str(sa.id)
-    words = ("--terminate", "--ike-id", number, "--force", "--timeout", "1")
+CLOSE_SECONDS = 10
+"""How long a tunnel is kept for the peer's last packets and answer, once its successor is up."""
+
+
+def _terminate(id: str, sa: Sa, seconds: int = 1) -> Step:
+    # Without --force this would wait for the answer of a peer that is gone, too.
+    words = ("--terminate", "--ike-id", str(sa.id), "--force", "--timeout", str(seconds))
     return run(id, "swanctl", *words, any_exit=True, timeout=30)
 
 
@@ -224,8 +227,10 @@ def wake(wanted: Configuration, state: State, peer: Peer, made: Made) -> List[St
     policies = {connection.policy for connection in each}
     for sa in mine:
         if sa.name not in names:
-            step = _terminate("{}/end-{}".format(at, sa.id), sa)
-            if not up and sa.name.rpartition("_")[0] in policies:
+            allowed = sa.name.rpartition("_")[0] in policies
+            seconds = CLOSE_SECONDS if allowed else 1
+            step = _terminate("{}/end-{}".format(at, sa.id), sa, seconds)
+            if not up and allowed:
                 step = attr.evolve(step, body=dict(step.body, only_if=done))
             steps.append(step)
     return steps

@@ -1,0 +1,183 @@
+"""An IPsec link whose peers rotate their keys.
+
+The connections are those that the charm library renders. One charon is the gateway, another one all
+peers: each has a key, an identity and an inner address of its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vpnaas.params.intent import link_params
+from vpnaas.peers.peer import Peer
+from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.transition import CLOSE_SECONDS
+from vpnaas.vdu.programs.ipsec import LISTS, sections, value_of
+
+from benchmarks.rotating import GATEWAY, INNER, LIMIT, OUTER, Rotating
+from benchmarks.swan.charon import Charon, backend
+
+LINK = "s1"
+CLOSE_MS = str(CLOSE_SECONDS * 1000)
+
+
+def _key(path: Path) -> tuple[str, str]:
+    """Make a private key; return it as PEM, and the public key as an offer has it."""
+    subprocess.run([*ipsec.GENERATE["ed25519"], "-out", str(path)], check=True)
+    words = ["openssl", "pkey", "-in", str(path), "-pubout"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return path.read_text(encoding="ascii"), ipsec.public_key(shown)
+
+
+def _request(section: dict[str, Any]) -> dict[str, Any]:
+    """Return a section of a swanctl file as vici takes it."""
+    return {
+        key: _request(value)
+        if isinstance(value, dict)
+        else [value_of(key, item) for item in value.split(", ")]
+        if key in LISTS
+        else value
+        for key, value in section.items()
+    }
+
+
+def _state(identity: str, key: str) -> ipsec.State:
+    return ipsec.State(
+        public_key=key,
+        next_public_key="",
+        generation=1,
+        applied=(),
+        identity=identity,
+        plane=ipsec.POLICY if backend() == "kernel-netlink" else ipsec.USERSPACE,
+        running=True,
+        daemon_plane=True,
+        enabled=True,
+        files={},
+        loaded=frozenset(),
+        sas=(),
+        interface=None,
+        routes=frozenset(),
+    )
+
+
+class IpsecField(Rotating):
+    """A charon as the gateway and another one as all peers."""
+
+    backend = backend()
+
+    def __init__(self, folder: Path, count: int) -> None:
+        super().__init__(folder, count)
+        settings = {"threads": 32, "ikesa_table_size": 1024, "ikesa_table_segments": 16}
+        self.gateway = Charon(self.spaces, "gw", folder, settings)
+        self.peers = Charon(self.spaces, "field", folder, settings)
+        self.own = _key(folder / "own")
+        self.keys = [_key(folder / f"{number}") for number in range(count)]
+        self.next = [_key(folder / f"{number}-next") for number in range(count)]
+        self.names: dict[int, str] = {}
+
+    def connect(self) -> None:
+        """Start the daemons and let all peers call."""
+        self.spaces.ip("gw", "address", "add", f"{GATEWAY}/32", "dev", "lo")
+        for name, daemon in (("gw", self.gateway), ("field", self.peers)):
+            other = OUTER["field" if name == "gw" else "gw"]
+            self.spaces.ip(name, "route", "add", str(INNER), "via", other)
+            daemon.start()
+        self.gateway.vici.load_key({"type": "any", "data": self.own[0]})
+        self._load(self.gateway, self._at_gateway(staged=False))
+        for number in range(self.count):
+            self._use(number, self.keys[number])
+
+    def take_down(self) -> None:
+        """End all of it."""
+        for daemon in (self.peers, self.gateway):
+            daemon.stop()
+        self.spaces.take_down()
+
+    def daemons(self) -> Sequence[int]:
+        """Return the gateway's charon: it opens the tunnels, and may carry the packets."""
+        return [self.gateway.pid]
+
+    def wait_up(self) -> None:
+        """Wait until all peers have a tunnel."""
+        self.gateway.wait_for(self.count, LIMIT)
+
+    def stage(self) -> Sequence[int]:
+        """Load the connections of the next keys beside the others."""
+        before = set(self._at_gateway(staged=False))
+        now = self._at_gateway(staged=True)
+        self._load(self.gateway, {name: now[name] for name in now if name not in before})
+        return []
+
+    def switch(self, number: int) -> None:
+        """Open a tunnel under the next key, then end the former one."""
+        former = self.names[number]
+        self._use(number, self.next[number])
+        request = {"ike": former, "force": "yes", "timeout": CLOSE_MS}
+        for _ in self.peers.vici.terminate(request):
+            pass
+        self.peers.vici.unload_conn({"name": former})
+
+    def let_in(self) -> int:
+        """Return how many peers have one tunnel, under their next key."""
+        former = set(self._at_gateway(staged=False))
+        names = [name for name, _ in self.gateway.sas()]
+        return len({name for name in names if name not in former}) * (not former & set(names))
+
+    def _use(self, number: int, key: tuple[str, str]) -> None:
+        gateway = Peer(
+            name=f"rel-{number}",
+            label="gateway",
+            prefixes=(ipaddress.ip_network(GATEWAY),),
+            technology="ipsec",
+            public_key=self.own[1],
+            identity="gateway",
+            endpoint=(ipaddress.ip_address(OUTER["gw"]), 4500),
+            generation=1,
+        )
+        self.peers.vici.load_key({"type": "any", "data": key[0]})
+        made = self._rendered("field", f"peer-{number}", self.inner[number], key[1], [gateway])
+        self._load(self.peers, made)
+        (self.names[number],) = made
+        request = {"child": LINK, "ike": self.names[number], "timeout": str(int(LIMIT) * 1000)}
+        for _ in self.peers.vici.initiate(request):
+            pass
+
+    def _at_gateway(self, *, staged: bool) -> dict[str, Any]:
+        peers = [
+            Peer(
+                name=f"rel-{number}",
+                label=f"peer-{number}",
+                prefixes=(ipaddress.ip_network(inner),),
+                technology="ipsec",
+                public_key=self.keys[number][1],
+                next_public_key=self.next[number][1] if staged else "",
+                identity=f"peer-{number}",
+                generation=1,
+            )
+            for number, inner in enumerate(self.inner)
+        ]
+        return self._rendered("gw", "gateway", GATEWAY, self.own[1], peers)
+
+    def _rendered(
+        self, end: str, identity: str, inner: str, key: str, peers: Sequence[Peer]
+    ) -> dict[str, Any]:
+        """Return connections by name, as the library has them in a swanctl file."""
+        given = {"link": LINK, "technology": "ipsec", "inner-address": f"{inner}/32"}
+        wanted = ipsec.Configuration(
+            params=link_params(given),
+            mtu=1400,
+            tun_mtu=1400,
+            peers=tuple(peers),
+            underlay=(ipaddress.ip_address(OUTER[end]),),
+            initiates=frozenset([peer.name for peer in peers if peer.endpoint]),
+        )
+        return sections(ipsec.render(wanted, _state(identity, key)))
+
+    @staticmethod
+    def _load(daemon: Charon, made: dict[str, Any]) -> None:
+        for name, section in made.items():
+            daemon.vici.load_conn({name: _request(section)})

@@ -1,0 +1,37 @@
+"""All peers of an IPsec link rotate on a kernel's own ESP, and no packet is lost.
+
+`tests/gateway/test_rotation.py` has the same of WireGuard, and of strongSwan's own ESP.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.guest import GuestMachine
+
+pytestmark = pytest.mark.lab
+
+IMPORTS = "from benchmarks.rotation import measure"
+PROGRAM = """
+import json
+import os
+import tempfile
+
+tempfile.tempdir = os.getcwd()
+with open("told.json", "w") as stream:
+    json.dump(measure("ipsec", {count}, 5, 20.0, 0), stream)
+"""
+
+
+def test_all_peers_rotate_without_a_lost_packet(
+    tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine
+) -> None:
+    folder = tmp_path_factory.mktemp("rotation")
+    done = guest_machine.run(folder, guest_machine.lend(IMPORTS) + PROGRAM.format(count=20))
+    assert done.code == 0, done.output
+    told = json.loads((folder / "told.json").read_text())
+    print(told)
+    assert told["backend"] == "kernel-netlink"
+    assert (told["let-in"], told["lost"], told["twice"]) == (20, 0, 0), told
+    assert told["sent"] > 1000
