@@ -5,6 +5,8 @@ through a PDU session. What counts is what the N3IWF forwards in a second of its
 because the machine is shared. Without IPsec the programs of UE and N3IWF are the same, with the
 same keys and messages of IKE. But an ESP packet is the inner packet behind SPI and sequence number:
 no cipher, no padding, no integrity check, no look for replays.
+
+Meanwhile the AMF's `measure-n2` tells how long registrations and PDU session establishments take.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from benchmarks.epc import Document, Run, act
 from benchmarks.report import header, write
 from builder import packages
 from builder.tree import Tree
+from experiments.background import InBackground
 from lab.vim import probe
 from simulators.fiveg import esp
 
@@ -48,6 +51,9 @@ def opened(self, octets):
     return octets[8:]
 esp.Outbound.seal, esp.Inbound.open = seal, opened
 """
+#: Of a registration over Wi-Fi: its messages are in EAP-5G before there is an IPsec SA; those of
+#: the PDU sessions are in the signalling SA (TS 23.502 clauses 4.12.2 and 4.12.5).
+PROCEDURES = {"registration": "registration", "session": "PDU session establishment"}
 _IPV4_UDP = 28
 
 
@@ -79,12 +85,26 @@ class Access:
             text = first + (_CLEAR if mode == "clear" else "") + second + rest
             run("sh", "-c", f"cat >{LAUNCH}", text=text)
         self.n3iwf("systemctl", "restart", "n3iwf")
+        self._register(limit)
+
+    def _register(self, limit: float = 300.0) -> None:
+        """Let the UE register anew, and wait for its PDU session."""
         self.ue("systemctl", "restart", "n3iwue")
         until = time.monotonic() + limit
         while not self._reaches():
             if time.monotonic() > until:
-                raise click.ClickException(f"{mode}: the UE has no PDU session")
+                raise click.ClickException("the UE has no PDU session")
             time.sleep(1)
+
+    def procedures(self, count: int) -> dict[str, float]:
+        """Return mean times of procedures in ms, while the UE registers so many times or more."""
+        sessions = len(act(self.bench, NS, "ue", "show-sessions")["sessions"])
+        wanted = {"duration": 900, "count": count * sessions}
+        told = InBackground(lambda: act(self.bench, NS, "amf", "measure-n2", **wanted))
+        while not told.ended:  # It listens from some moment on.
+            self._register()
+        answer = told.result()
+        return {name: float(answer[name]["mean-ms"]) for name in PROCEDURES}
 
     def _reaches(self) -> bool:
         words = f"ping -n -q -c 1 -W 2 -I {self.device} {self.server} >/dev/null && echo y || :"
@@ -162,15 +182,25 @@ def show(document: Document, console: Console) -> None:
                 f"{known[size] / known[1024]:.2f}",
             )
         console.print(table)
+    table = Table(title="At the AMF, ms, medians of the rounds")
+    for heading in ("procedure", "IPsec", "clear", "ratio"):
+        table.add_column(heading, justify="right")
+    for name, title in PROCEDURES.items():
+        ipsec, clear = (
+            statistics.median(one[name] for one in document["procedures"][mode]) for mode in MODES
+        )
+        table.add_row(title, f"{ipsec:.1f}", f"{clear:.1f}", f"{ipsec / clear:.2f}")
+    console.print(table)
 
 
 @click.command(name="n3iwf")
 @click.option("--rounds", default=3, show_default=True, help="Repetitions with and without IPsec.")
 @click.option("--rate", default=1000, show_default=True, help="Packets a second.")
 @click.option("--seconds", default=4, show_default=True, help="Of each size and direction.")
+@click.option("--registrations", default=5, show_default=True, help="Of each round.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(rounds: int, rate: int, seconds: int, dist: Path, out: Path) -> None:
+def main(rounds: int, rate: int, seconds: int, registrations: int, dist: Path, out: Path) -> None:
     """Measure the N3IWF by packet size, with IPsec on NWu and without, by turns."""
     console = Console()
     packages.build(Tree.find(Path(__file__).resolve().parent), dist, list(PACKAGES))
@@ -185,6 +215,7 @@ def main(rounds: int, rate: int, seconds: int, dist: Path, out: Path) -> None:
         "n3": {"backend": plane.backend, "version": plane.version},
         "rate": rate,
         "samples": samples,
+        "procedures": {mode: [] for mode in MODES},
     }
     try:
         bench.onboard(*PACKAGES)
@@ -197,6 +228,7 @@ def main(rounds: int, rate: int, seconds: int, dist: Path, out: Path) -> None:
         for number in range(rounds):
             for mode in MODES if number % 2 == 0 else reversed(MODES):
                 path.take(mode)
+                document["procedures"][mode].append(path.procedures(registrations))
                 for size in SIZES:
                     for way in DIRECTIONS:
                         samples[mode][way][str(size)].append(path.measure(size, way, rate, seconds))

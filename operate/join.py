@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,13 +94,21 @@ class State:
     function: dict[str, str] | None = None
 
 
-def state_of(client: Client, end: End) -> State:
-    """Ask an end for its key, inner address and port, and its network function.
+def status_of(client: Client, end: End) -> Mapping[str, Any]:
+    """Return the status of an end's VNF: of all its links, and of its network function.
+
+    Raises:
+        OperateError: the primitive failed.
+    """
+    return client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
+
+
+def state_of(end: End, status: Mapping[str, Any]) -> State:
+    """Read from a VNF's status an end's key, inner address and port, and its network function.
 
     Raises:
         OperateError: the link is not configured, or is not WireGuard.
     """
-    status = client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
     shown = status.get(end.link)
     if not isinstance(shown, dict) or "public-key" not in shown:
         state = shown.get("state") if isinstance(shown, dict) else "unknown"
@@ -119,26 +128,43 @@ def join(client: Client, one: End, other: End) -> list[str]:
     """
     if one.address is None and other.address is None:
         raise OperateError(f"one end needs an address the other can reach: {_FORM}")
-    return introduce(client, (one, other), (state_of(client, one), state_of(client, other)))
+    states = [state_of(end, status_of(client, end)) for end in (one, other)]
+    return introduce(client, (one, other), (states[0], states[1]))
 
 
-def introduce(client: Client, ends: tuple[End, End], known: tuple[State, State]) -> list[str]:
+def introduce(
+    client: Client,
+    ends: tuple[End, End],
+    known: tuple[State, State],
+    told: tuple[State, State] | None = None,
+) -> list[str]:
     """Tell each of two ends what is known of the other; return a line for each.
+
+    Args:
+        client: Of OSM.
+        ends: Both.
+        known: Their states.
+        told: The states they were told before; what is in these already is not told again.
 
     Raises:
         OperateError: a primitive failed.
     """
     one, other = ends
     states = dict(zip(ends, known, strict=True))
+    before = dict(zip(ends, told or (None, None), strict=True))
     lines = []
     pairs = ((one, other), (other, one))
     for here, there in pairs:
-        peer = _peer(here, there, states[there])
+        peer, former = _peer(here, there, states[there]), before[there]
+        if former is not None and peer == _peer(here, there, former):
+            continue
         client.action(here.ns, here.vnf, "add-peer", peer, instance=here.instance)
         lines.append(f"{here}: peer {there.name} {states[there].public_key}")
     for here, there in pairs:
-        function = states[there].function
+        function, former = states[there].function, before[there]
         if states[here].function is None or function is None:
+            continue
+        if former is not None and function == former.function:
             continue
         given = {"link": here.link, "name": there.name, "function": json.dumps(function)}
         answer = client.action(here.ns, here.vnf, "add-function", given, instance=here.instance)
@@ -178,9 +204,7 @@ def forget(client: Client, here: End, there: End) -> str:
         OperateError: a primitive failed.
     """
     params = {"link": here.link, "name": there.name}
-    status = client.action(
-        here.ns, here.vnf, "show-status", {"link": "all"}, instance=here.instance
-    )
+    status = status_of(client, here)
     known = status.get("network-function", {}).get("added", {})
     if there.name in known.get(here.link, ()):
         client.action(here.ns, here.vnf, "delete-function", params, instance=here.instance)

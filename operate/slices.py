@@ -16,14 +16,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from operate.client import Client, OperateError
-from operate.join import End, State, forget, introduce, state_of
+from operate.join import End, State, forget, introduce, state_of, status_of
 
 Pair = tuple[End, End]
 _BAR = re.compile("[|\u2502\u2503]")
 """What stands between the columns of a table, drawn with letters or with lines."""
 
 
-def ends_of(client: Client, nsi: Mapping[str, Any]) -> list[Pair]:
+Statuses = Callable[[End], Mapping[str, Any]]
+
+
+def statuses(client: Client) -> Statuses:
+    """Return what asks a VNF for its status, once however many links it has."""
+    known: dict[tuple[object, ...], Mapping[str, Any]] = {}
+
+    def status(end: End) -> Mapping[str, Any]:
+        vnf = (end.ns, end.vnf, end.instance)
+        if vnf not in known:
+            known[vnf] = status_of(client, end)
+        return known[vnf]
+
+    return status
+
+
+def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pair]:
     """Return the pairs of ends that the links of a slice have between its services.
 
     A link has the name of its netslice-vld; its ends are the VNFs that have an interface there.
@@ -41,14 +57,9 @@ def ends_of(client: Client, nsi: Mapping[str, Any]) -> list[Pair]:
             for p in points
         ]
         for one, other in itertools.combinations(sides, 2):
-            if one and other and all(_is_secured(client, end) for end in (*one, *other)):
+            if one and other and all(end.link in status(end) for end in (*one, *other)):
                 pairs += itertools.product(one, other)
     return pairs
-
-
-def _is_secured(client: Client, end: End) -> bool:
-    status = client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
-    return end.link in status
 
 
 def _on(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
@@ -103,12 +114,13 @@ class Joiner:
         nsi = self.client.document("nsi-show", name)
         if nsi.get("operational-status") != "running":
             return False
-        pairs = self.pairs[name] = self.pairs.get(name) or ends_of(self.client, nsi)
+        status = statuses(self.client)
+        pairs = self.pairs[name] = self.pairs.get(name) or ends_of(self.client, nsi, status)
         done = True
         for pair in pairs:
-            states = state_of(self.client, pair[0]), state_of(self.client, pair[1])
-            if self.told.get(pair) != states:
-                for line in introduce(self.client, pair, states):
+            states = state_of(pair[0], status(pair[0])), state_of(pair[1], status(pair[1]))
+            if (told := self.told.get(pair)) != states:
+                for line in introduce(self.client, pair, states, told):
                     self.tell(line)
                 self.told[pair] = states
             done = done and all(ready(state) for state in states)

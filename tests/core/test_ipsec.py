@@ -325,7 +325,7 @@ def test_each_rotation_of_the_peer_makes_a_tunnel_of_lower_precedence():
         mme.reconcile(rotate=frozenset(["s6a"]))
         hss.reconcile()
         # Both keys are known now. A priority is lower the higher its number is.
-        own, following = ([0] + priorities(hss))[-2:]
+        own, following = [0, *priorities(hss)][-2:]
         assert own == before < following
         before = following
         juju.settle()

@@ -20,7 +20,7 @@ import tempfile
 
 tempfile.tempdir = os.getcwd()
 with open("told.json", "w") as stream:
-    json.dump(measure("ipsec", {count}, 5, 20.0, 0), stream)
+    json.dump(measure("ipsec", {count}, 10, 50.0, 0), stream)
 """
 
 
@@ -34,4 +34,5 @@ def test_all_peers_rotate_without_a_lost_packet(
     print(told)
     assert told["backend"] == "kernel-netlink"
     assert (told["let-in"], told["lost"], told["twice"]) == (20, 0, 0), told
-    assert told["sent"] > 1000
+    # Without the precedence of the former tunnel 8 of 6,500 were lost.
+    assert told["sent"] > 3000

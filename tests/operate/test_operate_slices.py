@@ -8,7 +8,7 @@ import pytest
 from operate_support import Answering, Instance
 
 from operate.client import OperateError
-from operate.slices import Joiner, ends_of, follow, join_slices, names
+from operate.slices import Joiner, ends_of, follow, join_slices, names, statuses
 
 POINTS = [
     {"nss-ref": "shared", "nsd-connection-point-ref": "sbi-sap"},
@@ -84,7 +84,7 @@ class Osm(Answering):
 
 
 def test_the_ends_are_the_vnfs_on_the_network_of_the_sap() -> None:
-    ((one, other),) = ends_of(Osm(), NSI)
+    ((one, other),) = ends_of(osm := Osm(), NSI, statuses(osm))
     assert (str(one), one.address) == ("first.shared/amf:sbi", "192.168.23.10")
     assert (str(other), other.address) == ("first.slice/smf:sbi", "192.168.23.20")
 
@@ -94,12 +94,13 @@ def test_a_slice_is_joined_until_both_ends_are_ready_and_then_left_alone() -> No
     joiner = Joiner(osm, lines.append)
     join_slices(joiner, ["first"], timeout=60, pause=0)
     assert lines[-1] == "first: joined"
-    # Once with an SMF that is not ready, once with one that is.
+    # Once with an SMF that is not ready; then the AMF alone is told that it is.
     once = {("amf", "add-peer"), ("smf", "add-peer"), ("amf", "add-function")}
     assert once | {("smf", "add-function")} == {(vnf, name) for vnf, name, _ in osm.asked}
-    assert len(osm.asked) == 8
+    assert len(osm.asked) == 5
+    assert osm.asked[-1] == ("amf", "add-function", "first-slice-smf")
     follow(joiner, 0, range(2))
-    assert len(osm.asked) == 8
+    assert len(osm.asked) == 5
 
 
 def test_what_a_deleted_slice_shared_forgets_it() -> None:
@@ -120,7 +121,7 @@ def test_what_a_deleted_slice_shared_forgets_it() -> None:
 def test_one_that_fails_does_not_stop_the_others() -> None:
     osm, lines = Osm(), list[str]()
     joiner = Joiner(osm, lines.append)
-    joiner.pairs["lost"] = [next(iter(ends_of(osm, NSI)))]
+    joiner.pairs["lost"] = [next(iter(ends_of(osm, NSI, statuses(osm))))]
     osm.slices[:] = ["gone", "first"]
     real = osm.document
 
