@@ -18,7 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from experiments import campaign, confidentiality, named, reach, stats, testbed, traffic, wire
+from experiments import (
+    campaign,
+    confidentiality,
+    named,
+    reach,
+    stats,
+    sweep,
+    testbed,
+    traffic,
+    wire,
+)
 from experiments.__main__ import main
 from experiments.campaign import EXPERIMENTS, beside, matching, plan
 from experiments.model import Cell, Run
@@ -269,6 +279,14 @@ def test_losses_of_a_stream() -> None:
     wrong = {**seen, "delay-ms": {**delay, "min": -3.0}}
     with pytest.raises(click.ClickException, match=r"3\.0 ms before it was sent: the clocks"):
         _ = traffic.Stream(200, {"sent": 100, "late-ms": 0.1}, wrong).within_percent
+
+
+def test_a_light_embb_has_the_rate_that_it_was_given_however_long_it_lasts() -> None:
+    for sent in (4000, 9000):
+        whole = traffic.Stream(1000, {"sent": sent}, {"received": sent})
+        assert sweep.light_mbps(whole) == pytest.approx(10)
+        half = traffic.Stream(1000, {"sent": sent}, {"received": sent // 2})
+        assert sweep.light_mbps(half) == pytest.approx(5)
 
 
 def test_what_a_capture_missed_is_no_result() -> None:
