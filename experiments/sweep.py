@@ -93,7 +93,7 @@ def light_mbps(stream: Stream) -> float:
 
     A stream lasts longer than it should: until the primitive that stops it has come.
     """
-    sent = stream.sent["sent"]
+    sent = int(stream.sent["sent"])
     return LIGHT_RATE * LIGHT_SIZE * 8 / 1e6 * (sent - stream.lost) / sent
 
 
