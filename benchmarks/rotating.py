@@ -66,6 +66,10 @@ class Rotating(Block):
         """Return how many peers the gateway knows by their next key only."""
         raise NotImplementedError
 
+    def dropped(self) -> dict[str, int]:
+        """Return packets that the kernel dropped, by reason, where it tells."""
+        return {}
+
     def nudge(self) -> None:
         """Let each peer send one packet, as the probe of its charm does."""
         enter(self.spaces.prefix + "field")

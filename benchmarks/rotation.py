@@ -384,10 +384,12 @@ def measure(technology: str, count: int, sample: int, rate: float, percent: int)
     with (
         tempfile.TemporaryDirectory(prefix="rotation-") as folder,
         FIELDS[technology](Path(folder), count) as field,
+        contextlib.ExitStack() as stack,
     ):
         streams = Streams(field, range(0, count, max(1, count // sample))[:sample], rate)
         _in_thread(field.nudge)
         field.wait_up()
+        stack.callback(streams.stop, 2)
         streams.start()
         time.sleep(1)
         with Starved(field.daemons(), percent) as starved:
@@ -406,7 +408,7 @@ def measure(technology: str, count: int, sample: int, rate: float, percent: int)
                     _in_thread(field.nudge)
             ended = time.monotonic()
         time.sleep(1)
-        streams.stop(2)
+        stack.close()
         return {
             "technology": technology,
             "backend": field.backend,
@@ -418,6 +420,7 @@ def measure(technology: str, count: int, sample: int, rate: float, percent: int)
             "switch-s": switched - staged,
             "all-s": ended - began,
             "let-in": field.let_in(),
+            "dropped": field.dropped(),
             **streams.summary(),
         }
 

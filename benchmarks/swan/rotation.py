@@ -6,12 +6,14 @@ peers: each has a key, an identity and an inner address of its own.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vici.exception import CommandException
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels import ipsec
@@ -116,9 +118,11 @@ class IpsecField(Rotating):
         """Open a tunnel under the next key, then end the former one."""
         former = self.names[number]
         self._use(number, self.next[number])
-        request = {"ike": former, "force": "yes", "timeout": CLOSE_MS}
-        for _ in self.peers.vici.terminate(request):
-            pass
+        close = {"ike": former, "child": LINK, "timeout": CLOSE_MS}
+        for request in (close, {"ike": former, "force": "yes", "timeout": "1000"}):
+            with contextlib.suppress(CommandException):  # The gateway did not answer in time.
+                for _ in self.peers.vici.terminate(request):
+                    pass
         self.peers.vici.unload_conn({"name": former})
 
     def let_in(self) -> int:
@@ -126,6 +130,15 @@ class IpsecField(Rotating):
         former = set(self._at_gateway(staged=False))
         names = [name for name, _ in self.gateway.sas()]
         return len({name for name in names if name not in former}) * (not former & set(names))
+
+    def dropped(self) -> dict[str, int]:
+        """Return what the kernel's IPsec dropped, by reason and namespace; nothing without it."""
+        reasons = {}
+        for name in self.spaces.names:
+            shown = self.spaces.run(name, "cat", "/proc/net/xfrm_stat", check=False)
+            for reason, count in (line.split() for line in shown.splitlines()):
+                reasons[f"{name} {reason}"] = int(count)
+        return {reason: count for reason, count in reasons.items() if count}
 
     def _use(self, number: int, key: tuple[str, str]) -> None:
         gateway = Peer(
@@ -166,7 +179,13 @@ class IpsecField(Rotating):
         self, end: str, identity: str, inner: str, key: str, peers: Sequence[Peer]
     ) -> dict[str, Any]:
         """Return connections by name, as the library has them in a swanctl file."""
-        given = {"link": LINK, "technology": "ipsec", "inner-address": f"{inner}/32"}
+        given = {
+            "link": LINK,
+            "technology": "ipsec",
+            "inner-address": f"{inner}/32",
+            # Two daemons would have to tell each other of 1,000 peers each half a minute.
+            "ipsec-options": "dpd-delay=600",
+        }
         wanted = ipsec.Configuration(
             params=link_params(given),
             mtu=1400,

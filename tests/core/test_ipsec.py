@@ -149,6 +149,8 @@ def test_rotation_makes_before_it_breaks(who):
     made = max(i for i, command in enumerate(steps) if "--initiate" in command)
     ended = max(i for i, command in enumerate(steps) if "--terminate" in command)
     assert made < ended
+    # The peer's answer to the end of a CHILD_SA tells that it sends by the new one.
+    assert "--child" in steps[ended - 1] and "--child" not in steps[ended]
 
 
 def test_a_reboot_brings_back_all_but_the_association_which_the_keeper_opens():

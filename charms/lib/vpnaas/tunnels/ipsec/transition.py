@@ -2,8 +2,6 @@
 
 from typing import List, Optional, Sequence, Set
 
-import attr
-
 from vpnaas.base import fields
 from vpnaas.base.links import directory, ipsec_interface
 from vpnaas.peers.peer import Peer, recording
@@ -174,13 +172,25 @@ def load(link: str, at: str) -> List[Step]:
 
 
 CLOSE_SECONDS = 10
-"""How long a tunnel is kept for the peer's last packets and answer, once its successor is up."""
+"""How long the peer has to answer that it sends by a tunnel's successor."""
 
 
-def _terminate(id: str, sa: Sa, seconds: int = 1) -> Step:
-    # Without --force this would wait for the answer of a peer that is gone, too.
-    words = ("--terminate", "--ike-id", str(sa.id), "--force", "--timeout", str(seconds))
-    return run(id, "swanctl", *words, any_exit=True, timeout=30)
+def _close(id: str, link: str, sa: Sa, only_if: str) -> Step:
+    """Return the step that ends the CHILD_SAs of a tunnel that has a successor.
+
+    The peer answers only after it has ended its own (RFC 7296 section 1.4.1). So nothing of it is
+    on the way any more when ours end. The answer to the deletion of an IKE_SA tells no such thing.
+    """
+    seconds = str(CLOSE_SECONDS)
+    words = ("--terminate", "--ike-id", str(sa.id), "--child", link, "--timeout", seconds)
+    return run(id, "swanctl", *words, any_exit=True, timeout=30, only_if=only_if)
+
+
+def _terminate(id: str, sa: Sa, only_if: str = "") -> Step:
+    # Without --force this would wait for the peer's answer.
+    number = str(sa.id)
+    words = ("--terminate", "--ike-id", number, "--force", "--timeout", "1")
+    return run(id, "swanctl", *words, any_exit=True, timeout=30, only_if=only_if)
 
 
 def stale(wanted: Configuration, state: State, made: Made) -> List[Sa]:
@@ -227,12 +237,11 @@ def wake(wanted: Configuration, state: State, peer: Peer, made: Made) -> List[St
     policies = {connection.policy for connection in each}
     for sa in mine:
         if sa.name not in names:
-            allowed = sa.name.rpartition("_")[0] in policies
-            seconds = CLOSE_SECONDS if allowed else 1
-            step = _terminate("{}/end-{}".format(at, sa.id), sa, seconds)
-            if not up and allowed:
-                step = attr.evolve(step, body=dict(step.body, only_if=done))
-            steps.append(step)
+            successor = ""
+            if sa.name.rpartition("_")[0] in policies:
+                successor = "" if up else done
+                steps.append(_close("{}/close-{}".format(at, sa.id), link, sa, successor))
+            steps.append(_terminate("{}/end-{}".format(at, sa.id), sa, successor))
     return steps
 
 
