@@ -73,7 +73,7 @@ def under_traffic(service: Service) -> Iterator[Flow]:
     time.sleep(3)
     try:
         yield flow
-        assert not source.ended, "the stream ended before the block did"
+        assert not source.ended, f"the stream ended too early: {source.result().stdout[-2000:]}"
         time.sleep(2)
     finally:
         flow.stop()
@@ -84,7 +84,7 @@ def under_traffic(service: Service) -> Iterator[Flow]:
     assert len(seconds) >= 4
     # A lost key would silence it for longer: TCP doubles its timeout (RFC 6298 section 5.5). A
     # second may be without a segment where the machine has other work.
-    assert all(any(seconds[n : n + 3]) for n in range(len(seconds) - 2)), seconds
+    assert all(any(seconds[n : n + 3]) for n in range(len(seconds) - 2)), str(seconds)
 
 
 def rotated(service: Service) -> None:
@@ -187,6 +187,7 @@ def ipsec(pair: Service) -> Service:
     """The service switched over to IPsec, with what only a kernel has."""
     options = "esn=yes,replay-window=128,child-rekey=60,child-mbytes=20"
     configure_both(pair, technology="ipsec", ipsec_options=options)
+    pair.wait(lambda: pair["client"].pings(SERVER), "the tunnel is up")
     pair.note_secrets()
     return pair
 
