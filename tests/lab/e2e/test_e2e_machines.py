@@ -58,7 +58,10 @@ def link_kinds(service: Service, kind: str) -> list[str]:
 
 @contextmanager
 def under_traffic(service: Service) -> Iterator[Flow]:
-    """Run a TCP stream and, 1000 times a second, a datagram from the client beside the block.
+    """Run a TCP stream and, 200 times a second, a datagram from the client beside the block.
+
+    WireGuard keeps 128 packets of a peer while a handshake goes on. That took 170 ms under an
+    emulated processor: of 1,000 datagrams a second it lost 41 of 121,840.
 
     Both last until the block ends: an emulated processor may need minutes for a rotation.
     """
@@ -69,7 +72,7 @@ def under_traffic(service: Service) -> Iterator[Flow]:
     pace = ("--bitrate", "2M", "--length", "8K")
     send = ("iperf3", "--client", SERVER, "--port", "5301", "--time", str(LONGEST), *pace)
     source = InBackground(lambda: client.run(*send, "--json", timeout=LONGEST))
-    flow = Flow(client, server, SERVER, seconds=LONGEST, rate=1000, size=64)
+    flow = Flow(client, server, SERVER, seconds=LONGEST, rate=200, size=64)
     time.sleep(3)
     try:
         yield flow
