@@ -144,33 +144,42 @@ def introduce(
         client: Of OSM.
         ends: Both.
         known: Their states.
-        told: The states they were told before; what is in these already is not told again.
+        told: Their states of the last call, None for none. What the ends were told then is not
+            told again.
 
     Raises:
         OperateError: a primitive failed.
     """
+    before = _orders(ends, told) if told else []
+    lines = []
+    for order in _orders(ends, known):
+        if order in before:
+            continue
+        here, there, primitive, params = order
+        answer = client.action(here.ns, here.vnf, primitive, params, instance=here.instance)
+        if primitive == "add-peer":
+            lines.append(f"{here}: peer {there.name} {params['public-key']}")
+            continue
+        kind = json.loads(params["function"])["nf-kind"]
+        reason = f" ({answer['reason']})" if answer.get("reason") else ""
+        lines.append(f"{here}: {kind} of {there.ns}, {answer['state']}{reason}")
+    return lines
+
+
+def _orders(
+    ends: tuple[End, End], known: tuple[State, State]
+) -> list[tuple[End, End, str, dict[str, Any]]]:
+    """Return who has to be told of whom, by which primitive and with which parameters."""
     one, other = ends
     states = dict(zip(ends, known, strict=True))
-    before = dict(zip(ends, told or (None, None), strict=True))
-    lines = []
     pairs = ((one, other), (other, one))
+    orders = [(here, there, "add-peer", _peer(here, there, states[there])) for here, there in pairs]
     for here, there in pairs:
-        peer, former = _peer(here, there, states[there]), before[there]
-        if former is not None and peer == _peer(here, there, former):
-            continue
-        client.action(here.ns, here.vnf, "add-peer", peer, instance=here.instance)
-        lines.append(f"{here}: peer {there.name} {states[there].public_key}")
-    for here, there in pairs:
-        function, former = states[there].function, before[there]
-        if states[here].function is None or function is None:
-            continue
-        if former is not None and function == former.function:
-            continue
-        given = {"link": here.link, "name": there.name, "function": json.dumps(function)}
-        answer = client.action(here.ns, here.vnf, "add-function", given, instance=here.instance)
-        reason = f" ({answer['reason']})" if answer.get("reason") else ""
-        lines.append(f"{here}: {function['nf-kind']} of {there.ns}, {answer['state']}{reason}")
-    return lines
+        function = states[there].function
+        if states[here].function is not None and function is not None:
+            given = {"link": here.link, "name": there.name, "function": json.dumps(function)}
+            orders.append((here, there, "add-function", given))
+    return orders
 
 
 def _peer(here: End, there: End, state: State) -> dict[str, Any]:

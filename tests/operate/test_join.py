@@ -8,7 +8,7 @@ import pytest
 from operate_support import Answering, Instance
 
 from operate.client import OperateError
-from operate.join import End, join, part
+from operate.join import End, State, introduce, join, part
 
 KEYS = {"east": "A" * 43 + "=", "west": "B" * 43 + "="}
 
@@ -60,6 +60,26 @@ def test_an_instance_of_a_vdu_is_an_end_of_its_own() -> None:
 def test_what_is_no_prefix_is_refused(text: str) -> None:
     with pytest.raises(OperateError, match="is no prefix"):
         End.parse("east/hub:site-hub", text)
+
+
+def test_a_function_that_comes_up_late_is_told_of_the_other_and_nothing_twice() -> None:
+    ends = (End.parse("east/hss:site-hub@198.51.100.20"), End.parse("west/mme:site-spoke"))
+    mme = State(KEYS["west"], "10.80.0.2", 51820, {"nf-kind": "mme"})
+    without = (State(KEYS["east"], "10.80.0.1", 51820), mme)
+    both = (State(KEYS["east"], "10.80.0.1", 51820, {"nf-kind": "hss"}), mme)
+    asked.clear()
+    introduce(Charms(), ends, without)
+    assert [(ns, name) for ns, name, _ in asked] == [("east", "add-peer"), ("west", "add-peer")]
+    asked.clear()
+    # What the HSS is told of the MME is what was known before. But it was not told then.
+    introduce(Charms(), ends, both, without)
+    assert [(ns, name) for ns, name, _ in asked] == [
+        ("east", "add-function"),
+        ("west", "add-function"),
+    ]
+    asked.clear()
+    introduce(Charms(), ends, both, both)
+    assert asked == []
 
 
 def test_network_functions_are_told_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
