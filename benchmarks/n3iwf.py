@@ -6,7 +6,8 @@ because the machine is shared. Without IPsec the programs of UE and N3IWF are th
 same keys and messages of IKE. But an ESP packet is the inner packet behind SPI and sequence number:
 no cipher, no padding, no integrity check, no look for replays.
 
-Meanwhile the AMF's `measure-n2` tells how long registrations and PDU session establishments take.
+Before the packets of each round the UE registers some times, and the AMF's `measure-n2` tells how
+long registrations and PDU session establishments take.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def opened(self, octets):
     return octets[8:]
 esp.Outbound.seal, esp.Inbound.open = seal, opened
 """
-#: Of a registration over Wi-Fi: its messages are in EAP-5G before there is an IPsec SA; those of
-#: the PDU sessions are in the signalling SA (TS 23.502 clauses 4.12.2 and 4.12.5).
+#: What is timed. The messages of a registration are in EAP-5G, before there is an IPsec SA. Those
+#: of a PDU session are in the signalling SA (TS 23.502 clauses 4.12.2 and 4.12.5).
 PROCEDURES = {"registration": "registration", "session": "PDU session establishment"}
 _IPV4_UDP = 28
 
@@ -85,24 +86,24 @@ class Access:
             text = first + (_CLEAR if mode == "clear" else "") + second + rest
             run("sh", "-c", f"cat >{LAUNCH}", text=text)
         self.n3iwf("systemctl", "restart", "n3iwf")
-        self._register(limit)
+        self._register(mode, limit)
 
-    def _register(self, limit: float = 300.0) -> None:
+    def _register(self, mode: str, limit: float = 300.0) -> None:
         """Let the UE register anew, and wait for its PDU session."""
         self.ue("systemctl", "restart", "n3iwue")
         until = time.monotonic() + limit
         while not self._reaches():
             if time.monotonic() > until:
-                raise click.ClickException("the UE has no PDU session")
+                raise click.ClickException(f"{mode}: the UE has no PDU session")
             time.sleep(1)
 
-    def procedures(self, count: int) -> dict[str, float]:
+    def procedures(self, mode: str, count: int) -> dict[str, float]:
         """Return mean times of procedures in ms, while the UE registers so many times or more."""
         sessions = len(act(self.bench, NS, "ue", "show-sessions")["sessions"])
         wanted = {"duration": 900, "count": count * sessions}
         told = InBackground(lambda: act(self.bench, NS, "amf", "measure-n2", **wanted))
         while not told.ended:  # It listens from some moment on.
-            self._register()
+            self._register(mode)
         answer = told.result()
         return {name: float(answer[name]["mean-ms"]) for name in PROCEDURES}
 
@@ -228,7 +229,7 @@ def main(rounds: int, rate: int, seconds: int, registrations: int, dist: Path, o
         for number in range(rounds):
             for mode in MODES if number % 2 == 0 else reversed(MODES):
                 path.take(mode)
-                document["procedures"][mode].append(path.procedures(registrations))
+                document["procedures"][mode].append(path.procedures(mode, registrations))
                 for size in SIZES:
                     for way in DIRECTIONS:
                         samples[mode][way][str(size)].append(path.measure(size, way, rate, seconds))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from vpnaas.tunnels.ipsec.transition import CLOSE_SECONDS
 from vpnaas.vdu.programs.ipsec import LISTS, sections, value_of
 
 from benchmarks.rotating import GATEWAY, INNER, LIMIT, OUTER, Rotating
+from benchmarks.swan import vdu
 from benchmarks.swan.charon import Charon, backend
 
 LINK = "s1"
@@ -29,10 +29,8 @@ CLOSE_MS = str(CLOSE_SECONDS * 1000)
 
 def _key(path: Path) -> tuple[str, str]:
     """Make a private key; return it as PEM, and the public key as an offer has it."""
-    subprocess.run([*ipsec.GENERATE["ed25519"], "-out", str(path)], check=True)
-    words = ["openssl", "pkey", "-in", str(path), "-pubout"]
-    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    return path.read_text(encoding="ascii"), ipsec.public_key(shown)
+    public_key = vdu.key_pair(path)
+    return path.read_text(encoding="ascii"), public_key
 
 
 def _request(section: dict[str, Any]) -> dict[str, Any]:
@@ -47,32 +45,13 @@ def _request(section: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _state(identity: str, key: str) -> ipsec.State:
-    return ipsec.State(
-        public_key=key,
-        next_public_key="",
-        generation=1,
-        applied=(),
-        identity=identity,
-        plane=ipsec.POLICY if backend() == "kernel-netlink" else ipsec.USERSPACE,
-        running=True,
-        daemon_plane=True,
-        enabled=True,
-        files={},
-        loaded=frozenset(),
-        sas=(),
-        interface=None,
-        routes=frozenset(),
-    )
-
-
 class IpsecField(Rotating):
     """A charon as the gateway and another one as all peers."""
 
-    backend = backend()
-
     def __init__(self, folder: Path, count: int) -> None:
         super().__init__(folder, count)
+        self.backend = backend()
+        self.plane = ipsec.POLICY if self.backend == "kernel-netlink" else ipsec.USERSPACE
         settings = {"threads": 32, "ikesa_table_size": 1024, "ikesa_table_segments": 16}
         self.gateway = Charon(self.spaces, "gw", folder, settings)
         self.peers = Charon(self.spaces, "field", folder, settings)
@@ -80,6 +59,7 @@ class IpsecField(Rotating):
         self.keys = [_key(folder / f"{number}") for number in range(count)]
         self.next = [_key(folder / f"{number}-next") for number in range(count)]
         self.names: dict[int, str] = {}
+        self.former: set[str] = set()
 
     def connect(self) -> None:
         """Start the daemons and let all peers call."""
@@ -89,7 +69,9 @@ class IpsecField(Rotating):
             self.spaces.ip(name, "route", "add", str(INNER), "via", other)
             daemon.start()
         self.gateway.vici.load_key({"type": "any", "data": self.own[0]})
-        self._load(self.gateway, self._at_gateway(staged=False))
+        made = self._at_gateway(staged=False)
+        self.former = set(made)
+        self._load(self.gateway, made)
         for number in range(self.count):
             self._use(number, self.keys[number])
 
@@ -109,9 +91,8 @@ class IpsecField(Rotating):
 
     def stage(self) -> Sequence[int]:
         """Load the connections of the next keys beside the others."""
-        before = set(self._at_gateway(staged=False))
-        now = self._at_gateway(staged=True)
-        self._load(self.gateway, {name: now[name] for name in now if name not in before})
+        made = self._at_gateway(staged=True)
+        self._load(self.gateway, {name: made[name] for name in made if name not in self.former})
         return []
 
     def switch(self, number: int) -> None:
@@ -126,10 +107,9 @@ class IpsecField(Rotating):
         self.peers.vici.unload_conn({"name": former})
 
     def let_in(self) -> int:
-        """Return how many peers have one tunnel, under their next key."""
-        former = set(self._at_gateway(staged=False))
-        names = [name for name, _ in self.gateway.sas()]
-        return len({name for name in names if name not in former}) * (not former & set(names))
+        """Return how many peers have a tunnel under their next key, 0 while a former is left."""
+        names = {name for name, _ in self.gateway.sas()}
+        return 0 if names & self.former else len(names)
 
     def dropped(self) -> dict[str, int]:
         """Return what the kernel's IPsec dropped, by reason and namespace; nothing without it."""
@@ -183,7 +163,7 @@ class IpsecField(Rotating):
             "link": LINK,
             "technology": "ipsec",
             "inner-address": f"{inner}/32",
-            # Two daemons would have to tell each other of 1,000 peers each half a minute.
+            # By default each end of 1,000 tunnels would ask the other every ten seconds.
             "ipsec-options": "dpd-delay=600",
         }
         wanted = ipsec.Configuration(
@@ -194,7 +174,7 @@ class IpsecField(Rotating):
             underlay=(ipaddress.ip_address(OUTER[end]),),
             initiates=frozenset([peer.name for peer in peers if peer.endpoint]),
         )
-        return sections(ipsec.render(wanted, _state(identity, key)))
+        return sections(ipsec.render(wanted, vdu.state(LINK, key, identity, self.plane)))
 
     @staticmethod
     def _load(daemon: Charon, made: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.rotation import judge, measure
-from benchmarks.swan.charon import missing
 
 pytestmark = pytest.mark.lab
 
@@ -27,7 +26,6 @@ def test_all_peers_rotate_without_a_lost_packet(count: int, percent: int) -> Non
     assert [goal.met for goal in judge([{**told, "lost": 1}, {**told, "let-in": 0}])] == [False] * 2
 
 
-@pytest.mark.skipif(bool(missing()), reason=missing())
 def test_all_peers_of_an_ipsec_link_rotate() -> None:
     """strongSwan's own ESP may lose some packets; tests/kernel has the same on a kernel's."""
     told = measure("ipsec", 4, 4, 50.0, 0)

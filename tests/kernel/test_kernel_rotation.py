@@ -20,7 +20,7 @@ import tempfile
 
 tempfile.tempdir = os.getcwd()
 with open("told.json", "w") as stream:
-    json.dump(measure("ipsec", {count}, 10, 50.0, 0), stream)
+    json.dump(measure("ipsec", 20, 10, 50.0, 0), stream)
 """
 
 
@@ -28,7 +28,7 @@ def test_all_peers_rotate_without_a_lost_packet(
     tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine
 ) -> None:
     folder = tmp_path_factory.mktemp("rotation")
-    done = guest_machine.run(folder, guest_machine.lend(IMPORTS) + PROGRAM.format(count=20))
+    done = guest_machine.run(folder, guest_machine.lend(IMPORTS) + PROGRAM)
     assert done.code == 0, done.output
     told = json.loads((folder / "told.json").read_text())
     print(told)

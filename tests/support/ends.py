@@ -21,8 +21,8 @@ from vpnaas.params.ipsec import CERT
 from vpnaas.peers.leases import with_addresses
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.ipsec.names import down_file
 
+from benchmarks.swan import vdu
 from support.ends_certs import Certified, moved
 from support.guest import GuestMachine, run_here
 from support.swanctl import tunnel
@@ -288,11 +288,7 @@ class Guest:
         for part in ("conf.d", "private"):
             (self.folder / end / "swanctl" / part).mkdir(parents=True, exist_ok=True)
         path = self.folder / end / f"swanctl/private/osm-vpnaas-{link}.pem"
-        subprocess.run([*ipsec.GENERATE["ed25519"], "-out", str(path)], check=True)
-        words = ["openssl", "pkey", "-in", str(path), "-pubout"]
-        return ipsec.public_key(
-            subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        )
+        return vdu.key_pair(path)
 
     def _foreign(self, link: Link, keys: Mapping[tuple[str, str], str]) -> None:
         """Write what somebody would by hand on the right end."""
@@ -348,22 +344,8 @@ class Guest:
             initiates=frozenset(["rel-1"]) if end == "right" else frozenset(),
             chains={"rel-1": certified.chain(end)} if certified else {},
         )
-        state = ipsec.State(
-            public_key=keys[end, link.name],
-            next_public_key="",
-            generation=1,
-            applied=(),
-            identity=f"{link.name}-{end}",
-            plane=self.plane,
-            running=True,
-            daemon_plane=True,
-            enabled=True,
-            files={down_file(link.name): None},
-            loaded=frozenset(),
-            sas=(),
-            interface=None,
-            routes=frozenset(),
-        )
+        own = f"{link.name}-{end}"
+        state = vdu.state(link.name, keys[end, link.name], own, self.plane)
         folder = self.folder / end
         name = f"osm-vpnaas-{link.name}"
         text = moved(ipsec.render(wanted, state), self.folder, end)

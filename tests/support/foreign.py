@@ -19,8 +19,9 @@ from vpnaas.params.ipsec import EXTERNAL, PSK
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec import certificates
-from vpnaas.tunnels.ipsec.names import down_file, key_file, secret_file
+from vpnaas.tunnels.ipsec.names import key_file, secret_file
 
+from benchmarks.swan import vdu
 from support.ends import Daemon, Guest
 from support.ends_certs import moved
 from support.guest import GuestMachine
@@ -156,22 +157,7 @@ class Site(Guest):
             initiates=frozenset(),
             chains={peer.name: chain} if certified else {},
         )
-        state = ipsec.State(
-            public_key=self.public("left"),
-            next_public_key="",
-            generation=1,
-            applied=(),
-            identity=OURS,
-            plane=self.plane,
-            running=True,
-            daemon_plane=True,
-            enabled=True,
-            files={down_file(LINK): None},
-            loaded=frozenset(),
-            sas=(),
-            interface=None,
-            routes=frozenset(),
-        )
+        state = vdu.state(LINK, self.public("left"), OURS, self.plane)
         left = self.folder / "left"
         files = {
             key_file(LINK): (self.folder / "left.key").read_text(),

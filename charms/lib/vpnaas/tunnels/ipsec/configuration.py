@@ -99,7 +99,10 @@ class Configuration:
 
 
 _PRIORITY = 1000000
-"""Of policies, with the peer's rotations added. charon gives its own at most 800,000."""
+"""Priority of a tunnel's policies after no rotation of the peer; each rotation adds one.
+
+A larger number is a lower precedence. charon gives policies smaller numbers by itself.
+"""
 
 
 def _indented(lines: Sequence[str]) -> str:

@@ -1,0 +1,39 @@
+"""What the charm library would find on a VDU, for connections that it renders without one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.names import down_file
+from vpnaas.tunnels.ipsec.observed import public
+
+
+def key_pair(path: Path) -> str:
+    """Make an Ed25519 private key in a file; return the public key as an offer has it."""
+    subprocess.run([*ipsec.GENERATE["ed25519"], "-out", str(path)], check=True)
+    words = public(str(path))
+    return ipsec.public_key(
+        subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    )
+
+
+def state(link: str, public_key: str, identity: str, plane: str) -> ipsec.State:
+    """Return the state of a VDU whose daemon runs and has no connection."""
+    return ipsec.State(
+        public_key=public_key,
+        next_public_key="",
+        generation=1,
+        applied=(),
+        identity=identity,
+        plane=plane,
+        running=True,
+        daemon_plane=True,
+        enabled=True,
+        files={down_file(link): None},
+        loaded=frozenset(),
+        sas=(),
+        interface=None,
+        routes=frozenset(),
+    )
