@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Charm of an access VNF."""
 
-from vpnaas.access_charm import AccessCharm
 from vpnaas.edge import main
 
 if __name__ == "__main__":
-    main(AccessCharm)
+    main("vpnaas.access_charm", "AccessCharm")

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Charm of a VNF that needs no more than its links; `charm.yaml` names them."""
 
-from vpnaas.charm import VnfCharm
 from vpnaas.edge import main
 
 if __name__ == "__main__":
-    main(VnfCharm)
+    main("vpnaas.charm", "VnfCharm")

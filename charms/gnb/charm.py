@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Charm of the gNB."""
 
-from oai.functions_5g import GnbCharm
 from vpnaas.edge import main
 
 if __name__ == "__main__":
-    main(GnbCharm)
+    main("oai.functions_5g", "GnbCharm")

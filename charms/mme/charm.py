@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Charm of the MME."""
 
-from oai.functions import MmeCharm
 from vpnaas.edge import main
 
 if __name__ == "__main__":
-    main(MmeCharm)
+    main("oai.functions", "MmeCharm")

@@ -2,7 +2,6 @@
 """Charm of a security gateway, which may be one of a pair."""
 
 from vpnaas.edge import main
-from vpnaas.pair_charm import GatewayCharm
 
 if __name__ == "__main__":
-    main(GatewayCharm)
+    main("vpnaas.pair_charm", "GatewayCharm")

@@ -111,16 +111,19 @@ def test_results_have_the_names_that_callers_of_sshproxycharm_read() -> None:
 # -- ops-scenario ----------------------------------------------------------------------------------
 
 _SCENARIO = r"""
-import json, logging, runpy, sys
+import importlib, json, logging, runpy, sys
 import yaml
 from ops import testing
-from vpnaas import juju
+from vpnaas import edge, juju
 logging.disable(logging.CRITICAL)
 folder, entry = sys.argv[1:]
 def of(name):
     with open(folder + "/" + name) as stream:
         return yaml.safe_load(stream)
-(code,) = (value for value in runpy.run_path(entry).values() if isinstance(value, type))
+told = []
+edge.main = lambda module, name: told.append(getattr(importlib.import_module(module), name))
+runpy.run_path(entry, run_name="__main__")
+(code,) = told
 meta, actions = of("metadata.yaml"), of("actions.yaml")
 context = testing.Context(
     juju.charm_of(code), meta=meta, actions=actions, config=of("config.yaml")

@@ -91,7 +91,8 @@ class Vdu:
             ]
             return {"code": 0, "out": json.dumps(told)}
         if argv[0] == "systemctl":
-            return {"code": 0, "out": self._systemctl(argv[1], argv[2:])}
+            names = [word for word in argv[2:] if not word.startswith("--")]
+            return {"code": 0, "out": self._systemctl(argv[1], names)}
         if argv[0] == "cp":
             self.files[argv[2]] = self.files[argv[1]]
         elif argv[:2] == ["nft", "list"]:
@@ -112,7 +113,7 @@ class Vdu:
             self.units |= dict.fromkeys(names, "active")
             self.table = self.table or gateway_pair.KEEPALIVED in names
         elif verb == "disable":
-            self.enabled -= set(names) - {"--now"}
+            self.enabled -= set(names)
             self.units = {}
         return ""
 

@@ -17,7 +17,7 @@ from support.model import ModelVdu
 from support.over_model import OverModel
 from vpnaas import reconciling
 from vpnaas.charm import VnfCharm
-from vpnaas.juju import JujuCharm, charm_of
+from vpnaas.juju import JujuCharm, JujuEnvironment, charm_of
 from vpnaas.params.intent import Intent
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/architecture.md"
@@ -55,6 +55,9 @@ def hss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Harness[Juj
     nics = {"ens3": "10.0.0.1/24", "ens4": "192.168.8.129/24"}
     model = OverModel.models["10.0.0.1"] = ModelVdu(Juju().world, nics)
     monkeypatch.setattr(reconciling, "Vdu", OverModel)
+    # There is no relation-set here; the harness takes one key after another.
+    keywise = lambda code, bag, values: bag.data[code._charm.app].update(values)  # noqa: E731
+    monkeypatch.setattr(JujuEnvironment, "_write", keywise)
     harness = Harness(charm_of(VnfCharm), meta=META, config=CONFIG, actions="{}")
     monkeypatch.setattr(VnfCharm, "_key_file", lambda _: str(tmp_path / "key" / "id"))
     harness.set_leader(True)

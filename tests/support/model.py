@@ -40,6 +40,8 @@ class ModelVdu:
         self.enabled: set[str] = set()
         self.active: set[str] = set()
         self.commands: list[list[str]] = []
+        #: Units as systemd has them: it reads a file once.
+        self.units_read: dict[str, str] = {}
         self.guard = ""
         self.firewall = ""
         self.devices = ""
@@ -304,7 +306,12 @@ class ModelVdu:
         return 0, "".join(self.listening.values())
 
     def _cmd_systemctl(self, argv, text):
-        return self._systemctl([word for word in argv[1:] if word != "--now"], "--now" in argv)
+        words = [word for word in argv[1:] if not word.startswith("--")]
+        if words[0] == "daemon-reload" or (
+            words[0] in ("enable", "disable") and "--no-reload" not in argv
+        ):
+            self.units_read.clear()
+        return self._systemctl(words, "--now" in argv)
 
     def _systemctl(self, words, now=False):
         verb = words[0]
@@ -340,7 +347,7 @@ class ModelVdu:
             if unit == "strongswan.service":
                 self.charon.start()
             if unit.endswith(".socket"):
-                text = self.files["/etc/systemd/system/" + unit]
+                text = self.units_read.setdefault(unit, self.files["/etc/systemd/system/" + unit])
                 ((address, port),) = re.findall(r"^ListenStream=(.*):(\d+)$", text, re.M)
                 (device,) = re.findall(r"^BindToDevice=(.*)$", text, re.M)
                 self.listening[unit] = f"LISTEN 0 128 {address}%{device}:{port} 0.0.0.0:*\n"

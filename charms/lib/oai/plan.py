@@ -17,7 +17,7 @@ from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, which, write
+from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
 from . import amf, enb, gnb, hss, mme, n3iwf, n3ue, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
@@ -457,8 +457,6 @@ def _apply(
     for index, path in enumerate(different):
         file = files[path]
         steps.append(write("nf/write/{}".format(index), path, file.text, file.mode))
-    if any(path.startswith("/etc/systemd/") for path in different):
-        steps.append(run("nf/reload", "systemctl", "daemon-reload", timeout=60))
     if units.RULES_FILE in different:
         steps.append(run("nf/rules", "nft", "-f", units.RULES_FILE))
     due = []
@@ -469,11 +467,15 @@ def _apply(
         edited = {file.path for file in units.used_files(container, software.files)}
         if function_state.restart or not current or edited & set(different):
             due.append(container.name)
+    # A unit that is new systemd reads when it starts it.
+    known = {path for path in files if path.startswith("/etc/systemd/") and observed.get(path)}
+    if known and (due or known & set(different)):
+        steps.append(run("nf/reload", "systemctl", "daemon-reload", timeout=60))
     if due:
         if software.common_name:
             steps += _certificate(software.common_name)
         names = [units.unit(name) for name in due]
-        steps.append(run("nf/enable", "systemctl", "enable", *names, timeout=60))
+        steps.append(enable("nf/enable", *names))
         # Starting may take minutes (an image to pull, Cassandra to come up); the probe tells.
         restart = ("systemctl", "restart", "--no-block") + tuple(names)
         steps.append(run("nf/restart", *restart, timeout=60))

@@ -36,6 +36,7 @@ class JujuEnvironment(Environment):
             str(charm.charm_dir), ".osm-vpnaas", charm.unit.name.replace("/", "-")
         )
         self.actions = frozenset(charm.meta.actions)
+        self._told: Dict[int, Dict[str, str]] = {}
 
     def endpoints(self, interface: str) -> Dict[str, str]:
         """See `Environment`."""
@@ -80,11 +81,8 @@ class JujuEnvironment(Environment):
 
     def published(self, endpoint: str) -> List[Mapping[str, str]]:
         """See `Environment`."""
-        return [
-            dict(relation.data[self._charm.app])
-            for relation in self._charm.model.relations[endpoint]
-            if relation.units
-        ]
+        relations = self._charm.model.relations[endpoint]
+        return [self._own(relation) for relation in relations if relation.units]
 
     def relation_ids(self, endpoint: str) -> List[int]:
         """See `Environment`."""
@@ -95,10 +93,34 @@ class JujuEnvironment(Environment):
         for relation in self._charm.model.relations[endpoint]:
             if relation.id != relation_id:
                 continue
-            bag = relation.data[self._charm.app]
-            for key, value in told.items():
-                if bag.get(key, "") != value:
-                    bag[key] = value
+            own = self._own(relation)
+            changed = {key: value for key, value in told.items() if own.get(key, "") != value}
+            if changed:
+                self._write(relation, changed)
+
+    def _own(self, relation: Relation) -> Dict[str, str]:
+        own = dict(relation.data[self._charm.app])
+        own.update(self._told.get(relation.id, {}))
+        return {key: value for key, value in own.items() if value}
+
+    def _write(self, relation: Relation, values: Mapping[str, str]) -> None:
+        """Write several keys of an application's databag; Juju removes those with no value."""
+        bag = relation.data[self._charm.app]
+        if "update" in vars(type(bag)):
+            bag.update(values)
+            return
+        # ops 1.5 starts one process of relation-set for each key, and would not learn of this one.
+        words = ("relation-set", "-r", str(relation.id), "--app", "--file", "-")
+        done = subprocess.run(
+            words,
+            input=json.dumps(values).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+        if done.returncode:
+            raise ModelError(done.stderr.decode("utf-8", "replace").strip())
+        self._told.setdefault(relation.id, {}).update(values)
 
     def _peers(self) -> Optional[Relation]:
         return self._charm.model.get_relation(PEER_RELATION)

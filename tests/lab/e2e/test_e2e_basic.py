@@ -79,6 +79,14 @@ def unrelated(service: Service) -> Iterator[Controlled]:
             raise
 
 
+def test_a_link_comes_up_without_a_reload_of_systemd(server: Vnf, client: Vnf) -> None:
+    """A reload reads all units of the VDU, and needs more time than the rest of a reconcile."""
+    for vnf in (server, client):
+        said = vnf.run("journalctl", "--boot", "--no-pager", "_PID=1").stdout
+        assert "Started" in said
+        assert "Reloading" not in said
+
+
 def test_update_status_comes_by_itself_and_mends_the_vdu(
     basic: Service, server: Vnf, untouched: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

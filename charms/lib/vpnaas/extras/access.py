@@ -21,7 +21,7 @@ from vpnaas.tunnels.wireguard.interface import conf_path, unit
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 INTERFACE = wireguard_interface(LINK)
@@ -168,7 +168,7 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
         steps.append(run("expiry/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("expiry/enabled").split() == ["enabled", "enabled"]
     if not enabled:
-        steps.append(run("expiry/apply/enable", "systemctl", "enable", TIMER, SERVICE, timeout=90))
+        steps.append(enable("expiry/apply/enable", TIMER, SERVICE))
     active = (results.out("expiry/active") or "").strip() == "active"
     if reload or not active:
         steps.append(run("expiry/apply/timer", "systemctl", "restart", TIMER, timeout=60))

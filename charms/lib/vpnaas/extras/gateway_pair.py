@@ -19,7 +19,7 @@ from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import generated
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, which, write
+from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
 NO_ROLE = "none"
@@ -366,8 +366,7 @@ def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
         steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("pair/enabled").split()
     if enabled != ["enabled", "enabled"]:
-        words = ("systemctl", "enable", KEEPALIVED, WATCH)
-        steps.append(run("pair/apply/enable", *words, timeout=60))
+        steps.append(enable("pair/apply/enable", KEEPALIVED, WATCH))
     alive = (results.output("pair/active").split("\n") + ["", ""])[:2]
     if changed & {standby.WATCH_UNIT, standby.WATCH_PROGRAM} or alive[1].strip() != "active":
         steps.append(run("pair/apply/watch", "systemctl", "restart", WATCH, timeout=90))

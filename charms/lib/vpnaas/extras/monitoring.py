@@ -10,7 +10,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 UNIT = "osm-vpnaas-exporter.service"
@@ -109,7 +109,7 @@ def steps_to(
         steps.append(write("monitoring/put-unit", UNIT_FILE, text))
         steps.append(run("monitoring/reload", "systemctl", "daemon-reload", timeout=90))
     if (results.out("monitoring/enabled") or "").strip() != "enabled":
-        steps.append(run("monitoring/enable", "systemctl", "enable", UNIT, timeout=90))
+        steps.append(enable("monitoring/enable", UNIT))
     if steps or (results.out("monitoring/active") or "").strip() != "active":
         steps.append(run("monitoring/restart", "systemctl", "restart", UNIT, timeout=90))
     return steps

@@ -13,7 +13,7 @@ from typing import List, Optional
 from vpnaas.base import fields
 from vpnaas.params.intent import LinkParams
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, read, run, write
+from vpnaas.vdu.steps import Results, Step, disable, enable, read, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 RESPONDER_PORT = 5199
@@ -151,15 +151,19 @@ def steps_to(
         ]
     if results.text(at + "targets") != targets:
         steps.append(write(at + "put-targets", _targets_file(link), targets))
-    changed = results.text(at + "socket") != socket or results.text(at + "service") != SERVICE
-    if changed or not _runs(params, interface, results):
+    units = (results.text(at + "socket"), results.text(at + "service"))
+    if units != (socket, SERVICE) or not _runs(params, interface, results):
         name = socket_unit(link)
         steps += [
             write(at + "put-service", _service_file(link), SERVICE),
             write(at + "put-socket", _socket_file(link), socket),
-            # `enable` also makes systemd read the files. A failure here is ignored: a VDU whose
-            # image lacks iperf3 still gets its tunnel.
-            run(at + "enable", "systemctl", "enable", name, any_exit=True, timeout=90),
+        ]
+        if units != (None, None):
+            reload = ("systemctl", "daemon-reload")
+            steps.append(run(at + "reload", *reload, any_exit=True, timeout=90))
+        # A failure here is ignored: a VDU whose image lacks iperf3 still gets its tunnel.
+        steps += [
+            enable(at + "enable", name, any_exit=True),
             run(at + "restart", "systemctl", "restart", name, any_exit=True, timeout=90),
         ]
     return steps

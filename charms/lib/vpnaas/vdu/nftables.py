@@ -7,7 +7,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.vdu.generated import HEAD
-from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, enable, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
 
@@ -95,7 +95,7 @@ class BootTable:
             write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
             run(self.name + "/load", "nft", "-f", self.file),
-            run(self.name + "/enable", "systemctl", "enable", self.unit, timeout=90),
+            enable(self.name + "/enable", self.unit),
         ]
 
     def absent(self) -> List[Step]:

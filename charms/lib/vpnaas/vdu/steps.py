@@ -134,6 +134,16 @@ def run(
     return Step(id, body)
 
 
+def enable(id: str, *units: str, any_exit: bool = False, timeout: int = 60) -> Step:
+    """Start units of systemd at each boot from now on; they are not started here.
+
+    systemd does not read all its units again for this. Whoever changed a unit that it had read
+    says `systemctl daemon-reload` first; a new one it reads when it starts it.
+    """
+    words = ("systemctl", "enable", "--no-reload") + units
+    return run(id, *words, any_exit=any_exit, timeout=timeout)
+
+
 def disable(id: str, *units: str, timeout: int = 60) -> Step:
     """Stop units of systemd that may not be there, and start them at no boot any more."""
     return run(id, "systemctl", "disable", "--now", *units, any_exit=True, timeout=timeout)

@@ -43,7 +43,7 @@ from vpnaas.tunnels.ipsec.names import (
 )
 from vpnaas.tunnels.ipsec.observed import GENERATE, Sa, State, public
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Step, disable, move, remove, run, write
+from vpnaas.vdu.steps import Step, disable, enable, move, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 
@@ -83,7 +83,7 @@ def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -
         steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90))
     if not state.enabled or changed & {UNIT_FILE, KEEPER_FILE, PROGRAM_FILE}:
         names = [DAEMON, KEEPER, unit(link)]
-        steps.append(run(link + "/apply/enable", "systemctl", "enable", *names, timeout=60))
+        steps.append(enable(link + "/apply/enable", *names))
     steps += _interface_changes(wanted, state)
     steps += _daemon_changes(wanted, state, changed, made, conf)
     if changed & {KEEPER_FILE, PROGRAM_FILE} or not state.enabled:

@@ -20,7 +20,7 @@ from vpnaas.peers.peer import KeyState, Peer, read_record, recording
 from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu import facts, generated
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, move, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, disable, enable, move, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 OVERHEAD = 80
@@ -310,7 +310,7 @@ def steps_to(wanted: Configuration, state: State) -> List[Step]:
     if state.file != text:
         steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
     if not state.enabled:
-        steps.append(run(link + "/apply/enable", "systemctl", "enable", unit(link), timeout=90))
+        steps.append(enable(link + "/apply/enable", unit(link)))
     if state.live is None:
         # `restart`: the unit may count as active although somebody deleted the interface.
         steps.append(run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60))
