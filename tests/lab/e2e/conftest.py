@@ -36,7 +36,7 @@ from lab.vim.store import Home
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    core = [*CORE_5G, *ACCESS_5G, *EPC, *EPC_SECGW, *SHARED_HSS]
+    core = [*CORE_5G, *ACCESS_5G, *EPC, "epc_ns", *EPC_SECGW, *SHARED_HSS]
     return built(tmp_path_factory, [*BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
 
 

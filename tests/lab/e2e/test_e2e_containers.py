@@ -176,9 +176,10 @@ def test_an_image_that_the_registry_lacks_is_named(alone: Service) -> None:
     given = hss.action("show-config")["parameters"]
     given.pop("log-level", None)  # of set-log-level
     told = hss.action("configure-nf", **{**given, **KEYS, "image-pins": "hss=v0"})
-    assert told["state"] == "starting"
-    assert "oai-hss:v0 is not pulled yet" in told["reason"], told
-    assert "manifest unknown" in hss.out("journalctl", "--no-pager", "-u", "hss.service")
+    # Five restarts mean "failed"; a near registry answers that often while the action waits.
+    assert told["state"] in ("starting", "failed")
+    assert "oai-hss:v0 of hss is not pulled yet" in told["reason"], told
+    assert "manifest unknown" in hss.out("tail", "-n", "40", "/var/log/hss.log")
     hss.action("configure-nf", **{**given, **KEYS})
     wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
 
