@@ -467,7 +467,7 @@ def _apply(
         edited = {file.path for file in units.used_files(container, software.files)}
         if function_state.restart or not current or edited & set(different):
             due.append(container.name)
-    # A unit that is new systemd reads when it starts it.
+    # systemd reads a new unit when it starts it.
     known = {path for path in files if path.startswith("/etc/systemd/") and observed.get(path)}
     if known and (due or known & set(different)):
         steps.append(run("nf/reload", "systemctl", "daemon-reload", timeout=60))

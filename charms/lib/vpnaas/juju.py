@@ -109,7 +109,8 @@ class JujuEnvironment(Environment):
         if "update" in vars(type(bag)):
             bag.update(values)
             return
-        # ops 1.5 starts one process of relation-set for each key, and would not learn of this one.
+        # ops 1.5 starts a process of relation-set for each key. It does not see what this one
+        # writes, so `_told` keeps it.
         words = ("relation-set", "-r", str(relation.id), "--app", "--file", "-")
         done = subprocess.run(
             words,

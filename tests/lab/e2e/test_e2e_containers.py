@@ -18,7 +18,7 @@ from conftest import open_machines
 from e2e_support import EPC, PATIENCE, Lab, Secrets, Service, Vnf, gone, wait
 from e2e_ue import OP, K, load
 from oai.images import Registry
-from oai.plan import CONTAINERS
+from oai.plan import CONTAINERS, MAX_RESTARTS
 
 from simulators.images import IMAGES, reference
 from simulators.oci import make
@@ -176,8 +176,9 @@ def test_an_image_that_the_registry_lacks_is_named(alone: Service) -> None:
     given = hss.action("show-config")["parameters"]
     given.pop("log-level", None)  # of set-log-level
     told = hss.action("configure-nf", **{**given, **KEYS, "image-pins": "hss=v0"})
-    # Five restarts mean "failed"; a near registry answers that often while the action waits.
-    assert told["state"] in ("starting", "failed")
+    # A near registry may answer that often while the action waits.
+    often = told["restarts"] >= MAX_RESTARTS
+    assert told["state"] == ("failed" if often else "starting"), told
     assert "oai-hss:v0 of hss is not pulled yet" in told["reason"], told
     assert "manifest unknown" in hss.out("tail", "-n", "40", "/var/log/hss.log")
     hss.action("configure-nf", **{**given, **KEYS})

@@ -134,14 +134,14 @@ def run(
     return Step(id, body)
 
 
-def enable(id: str, *units: str, any_exit: bool = False, timeout: int = 60) -> Step:
-    """Start units of systemd at each boot from now on; they are not started here.
+def enable(id: str, *units: str, any_exit: bool = False) -> Step:
+    """Let systemd start units at each boot; this step does not start them.
 
-    systemd does not read all its units again for this. Whoever changed a unit that it had read
-    says `systemctl daemon-reload` first; a new one it reads when it starts it.
+    systemd does not read its unit files again here. A changed unit needs `systemctl daemon-reload`
+    before. A new unit does not: systemd reads its file when it starts the unit.
     """
     words = ("systemctl", "enable", "--no-reload") + units
-    return run(id, *words, any_exit=any_exit, timeout=timeout)
+    return run(id, *words, any_exit=any_exit, timeout=60)
 
 
 def disable(id: str, *units: str, timeout: int = 60) -> Step:
