@@ -73,7 +73,7 @@ class Watch(threading.Thread):
     def __init__(self, bench: Bench, ns: str, registrations: int) -> None:
         """Measure until every registration's two requests are answered."""
         super().__init__()
-        self.told: Document = {}
+        self.answer: Document = {}
         self.error = ""
         self._listens = bench.console_of(ns, "mme")
         self._work: Callable[[], Document] = lambda: act(
@@ -88,7 +88,7 @@ class Watch(threading.Thread):
     def run(self) -> None:
         """Do it."""
         try:
-            self.told = self._work()
+            self.answer = self._work()
         except click.ClickException as error:
             self.error = error.message
 
@@ -117,7 +117,7 @@ def registrations(bench: Bench, enbs: dict[str, Run], count: int, block: int) ->
         watch.join()
         if watch.error:
             raise click.ClickException(f"{key}: {watch.error}")
-    return {key: {"blocks": blocks[key], "s6a": watches[key].told} for key in SERVICES}
+    return {key: {"blocks": blocks[key], "s6a": watches[key].answer} for key in SERVICES}
 
 
 def user_plane(bench: Bench, rounds: int, seconds: int) -> Document:

@@ -185,8 +185,8 @@ def measure(bench: Machines, rounds: int, seconds: int) -> dict[str, Any]:
         else:
             esp_by_hand(ends)
             targets = {"charms": CHARMS, "by hand": ESP_HAND["server"]}
-        told = about(ends, technology, kernel)
-        samples[plane] = _samples(bench, ends, targets, rounds, seconds) | told
+        answer = about(ends, technology, kernel)
+        samples[plane] = _samples(bench, ends, targets, rounds, seconds) | answer
         shown = {k: round(v["mbps"], 1) for k, v in samples[plane].items() if k in targets}
         bench.console.print(f"{plane}: {shown} Mbit/s", highlight=False)
     return samples

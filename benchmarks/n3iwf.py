@@ -100,11 +100,11 @@ class Access:
     def procedures(self, mode: str, count: int) -> dict[str, float]:
         """Return mean times of procedures in ms, while the UE registers so many times or more."""
         sessions = len(act(self.bench, NS, "ue", "show-sessions")["sessions"])
-        wanted = {"duration": 900, "count": count * sessions}
-        told = InBackground(lambda: act(self.bench, NS, "amf", "measure-n2", **wanted))
-        while not told.ended:  # It listens from some moment on.
+        limits = {"duration": 900, "count": count * sessions}
+        meter = InBackground(lambda: act(self.bench, NS, "amf", "measure-n2", **limits))
+        while not meter.ended:  # It listens from some moment on.
             self._register(mode)
-        answer = told.result()
+        answer = meter.result()
         return {name: float(answer[name]["mean-ms"]) for name in PROCEDURES}
 
     def _reaches(self) -> bool:

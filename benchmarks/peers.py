@@ -171,7 +171,7 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
     # The one that comes and goes is in the middle, so that nothing is gained by being last.
     others = peers[: count // 2] + peers[count // 2 + 1 :]
     result = []
-    for what, wanted in (
+    for what, given in (
         ("all at once", others),
         ("nothing changed", others),
         ("one more", peers),
@@ -181,7 +181,7 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
         vdu.sent = vdu.received = vdu.round_trips = 0
         vdu.spent = 0.0
         daemon, started, cpu = _daemon(vdu), time.monotonic(), time.process_time()
-        driver.reconcile(wanted)
+        driver.reconcile(given)
         result.append(
             {
                 "technology": technology,

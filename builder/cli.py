@@ -141,14 +141,14 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
     tree = Tree.find()
     known = packages.catalogue(tree)
     document = packages.deployed(file, known, variants.parameter_files(tree))
-    wanted = deployment.read(file)
+    deployed = deployment.read(file)
     with tempfile.TemporaryDirectory() as scratch:
         variants.dump(document, Path(scratch, out.name))
         if not _good(check.parameters(Path(scratch), check.catalog_of([], known.values())), True):
             sys.exit(1)
     out.parent.mkdir(parents=True, exist_ok=True)
     variants.dump(document, out)
-    click.echo(deployment.command(wanted, ns_name or file.stem, str(out)))
+    click.echo(deployment.command(deployed, ns_name or file.stem, str(out)))
 
 
 @main.command()

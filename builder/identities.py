@@ -67,10 +67,10 @@ def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
             value = given[key]
             # Slices have pools and data networks of their own.
             group = given.get("nf_slice") if key in ("nf_ue_pool", "nf_dnn") else None
-            first, wanted = firsts.setdefault(group, (name, value))
+            first, expected = firsts.setdefault(group, (name, value))
             # As text too: 600 and "600" are one area, 88 and "088" are two networks.
-            if str(value) != str(wanted):
-                shown = ("", "") if key in SECRET else (f" {value}", f" {wanted}")
+            if str(value) != str(expected):
+                shown = ("", "") if key in SECRET else (f" {value}", f" {expected}")
                 yield f"{key}: {name} has {title}{shown[0]}, {first} has{shown[1] or ' another'}"
 
 
@@ -118,8 +118,8 @@ def _realms(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
         realm = str(given.get("nf_realm", ""))
         match = REALM.search(realm)
         if match and match.groups() != (mnc.zfill(3), mcc):
-            wanted = f"mnc{mnc.zfill(3)}.mcc{mcc}.3gppnetwork.org"
-            yield f"nf_realm: {name} has {realm}, but its network {mcc}/{mnc} is {wanted}"
+            expected = f"mnc{mnc.zfill(3)}.mcc{mcc}.3gppnetwork.org"
+            yield f"nf_realm: {name} has {realm}, but its network {mcc}/{mnc} is {expected}"
 
 
 def _stations(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -150,8 +150,8 @@ def _slices(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
                 if slice and slice.upper() not in offered:
                     yield f"{key}: {name} has slice {slice}, the AMF has {known}"
                 elif slice and dnn and dnn != offered[slice.upper()]:
-                    wanted = offered[slice.upper()]
-                    yield f"{key}: {name} has DNN {dnn} in slice {slice}, the AMF has {wanted}"
+                    expected = offered[slice.upper()]
+                    yield f"{key}: {name} has DNN {dnn} in slice {slice}, the AMF has {expected}"
 
 
 def _subscribers(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _subscribers(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:
     subnets: dict[str, Any] = {}
-    taken: dict[Any, str] = {}
+    owners: dict[Any, str] = {}
     for name, given in functions.items():
         for key, value in given.items():
             if not key.endswith(INNER) or value == NO_LINK:
@@ -177,9 +177,9 @@ def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterato
                 yield f"{key}: {name} has {value!r}, which is no address with prefix length"
                 continue
             owner = f"{name} on {link}"
-            if address.ip in taken:
-                yield f"{key}: {owner} has {address.ip}, which is that of {taken[address.ip]}"
-            taken[address.ip] = owner
+            if address.ip in owners:
+                yield f"{key}: {owner} has {address.ip}, which is that of {owners[address.ip]}"
+            owners[address.ip] = owner
             if link in subnets.keys() - ended and address.network != subnets[link]:
                 yield f"{key}: {owner} is in {address.network}, the other end in {subnets[link]}"
             subnets.setdefault(link, address.network)

@@ -156,15 +156,15 @@ def deployed(
     path: Path, packages: dict[str, Package], files: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Return OSM's parameters of a deployment file."""
-    wanted = deployment.read(path)
-    if wanted.service not in packages or packages[wanted.service].kind != "ns":
-        raise BuildError(f"{path}: service: no service {wanted.service}")
-    if "additionalParamsForVnf" not in files.get(wanted.parameters, {}):
-        raise BuildError(f"{path}: parameters: no parameters of a service {wanted.parameters}")
+    file = deployment.read(path)
+    if file.service not in packages or packages[file.service].kind != "ns":
+        raise BuildError(f"{path}: service: no service {file.service}")
+    if "additionalParamsForVnf" not in files.get(file.parameters, {}):
+        raise BuildError(f"{path}: parameters: no parameters of a service {file.parameters}")
     bodies = [p.descriptor["vnfd"] for p in packages.values() if p.kind == "vnf"]
     vnfds = {body["id"]: body for body in bodies}
-    nsd = packages[wanted.service].descriptor["nsd"]["nsd"][0]
-    return deployment.parameters(wanted, nsd, vnfds, files[wanted.parameters], path.name)
+    nsd = packages[file.service].descriptor["nsd"]["nsd"][0]
+    return deployment.parameters(file, nsd, vnfds, files[file.parameters], path.name)
 
 
 def _build_one(tree: Tree, package: Package, target: Path, architecture: str, image: str) -> Path:

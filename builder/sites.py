@@ -329,11 +329,11 @@ class Core5g(Site):
             if one.upf:
                 own[one.upf] = {**served, "n6_nat": _yes(data.n6_nat)}
         if self.ue is not None:
-            wanted = [one for one in self.slices if one.id in self.ue.slices]
+            slices = [one for one in self.slices if one.id in self.ue.slices]
             own["ue"] = {
                 **keys,
                 "imsi": self.ue.imsi,
-                "sessions": ",".join(f"{one.id}/{one.dnn}" for one in wanted),
+                "sessions": ",".join(f"{one.id}/{one.dnn}" for one in slices),
             }
         return own
 

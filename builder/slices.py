@@ -101,17 +101,17 @@ def parameter_files(
         services: Parameters of services by file name.
         templates: By their ids.
     """
-    wanted = {}
+    slices = {}
     for name, entry in entries.items():
         try:
-            wanted[name] = Slice.model_validate(entry)
+            slices[name] = Slice.model_validate(entry)
         except ValidationError as error:
             raise BuildError(f"params/slices.yaml: {name}: {sentence(error)}") from None
-        nst = wanted[name].nst
+        nst = slices[name].nst
         if nst not in templates:
             allowed = ", ".join(sorted(templates))
             raise BuildError(f"params/slices.yaml: {name}: nst: must be one of {allowed}")
-    return {name: _parameter_file(name, wanted, services, templates) for name in wanted}
+    return {name: _parameter_file(name, slices, services, templates) for name in slices}
 
 
 def _parameter_file(
@@ -120,10 +120,10 @@ def _parameter_file(
     services: dict[str, dict[str, Any]],
     templates: Mapping[str, Template],
 ) -> dict[str, Any]:
-    where, wanted = f"params/slices.yaml: {name}", entries[name]
-    template = templates[wanted.nst]
+    where, slice_ = f"params/slices.yaml: {name}", entries[name]
+    template = templates[slice_.nst]
     subnets = []
-    for subnet_id, subnet in wanted.subnets.items():
+    for subnet_id, subnet in slice_.subnets.items():
         if subnet.of not in services:
             raise BuildError(f"{where}: of: must be one of {', '.join(sorted(services))}")
         document = _of_service(services[subnet.of], subnet, where)
@@ -133,8 +133,8 @@ def _parameter_file(
             if other not in entries or not entries[other].dnn:
                 raise BuildError(f"{where}: offers: {other} is no slice with a dnn")
         offered = {other: entries[other] for other in subnet.offers}
-        if wanted.dnn:
-            _identify(document, template, wanted.dnn, offered, templates)
+        if slice_.dnn:
+            _identify(document, template, slice_.dnn, offered, templates)
         subnets.append({"id": subnet_id, **document})
     return {"netslice-subnet": subnets}
 
@@ -166,7 +166,7 @@ def _identify(
 
 def _enforce(document: dict[str, Any], link: str, five_qi: int, rates: Rates, where: str) -> None:
     """Set a link's 5QI at every member of the link, because OSM gives it to no member."""
-    wanted = {"five_qi": five_qi, **rates.model_dump()}
+    qos = {"five_qi": five_qi, **rates.model_dump()}
     members = [
         member["additionalParams"]
         for member in document["additionalParamsForVnf"]
@@ -175,7 +175,7 @@ def _enforce(document: dict[str, Any], link: str, five_qi: int, rates: Rates, wh
     if not members:
         raise BuildError(f"{where}: qos: no member has a link {link}")
     for values in members:
-        values.update({f"{link}_{word}": wanted[word] for word in QOS})
+        values.update({f"{link}_{word}": qos[word] for word in QOS})
 
 
 def _of_service(document: dict[str, Any], subnet: Subnet, where: str) -> dict[str, Any]:

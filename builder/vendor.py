@@ -182,16 +182,16 @@ def _required(requirements: Path, wheels: Path, architecture: str) -> list[Path]
 
 def _backend(backend: Backend, wheels: Path, architecture: str) -> Path:
     """Return the wheel of a backend, downloaded where the cache lacks it."""
-    wanted = {backend.sha256[architecture]} if architecture in backend.sha256 else set()
-    matching = _with_digest(wheels, wanted)
-    if wanted and not matching:
+    sums = {backend.sha256[architecture]} if architecture in backend.sha256 else set()
+    matching = _with_digest(wheels, sums)
+    if sums and not matching:
         digits = backend.python.replace(".", "")
         _pip(
             *["--python-version", backend.python, "--implementation", "cp"],
             *["--abi", f"cp{digits}", *_platforms(architecture), "--only-binary=:all:"],
             *["--dest", str(wheels), f"cffi=={backend.version}"],
         )
-        matching = _with_digest(wheels, wanted)
+        matching = _with_digest(wheels, sums)
     if not matching:
         raise BuildError(
             f"cffi {backend.version} for Python {backend.python}: "

@@ -235,7 +235,7 @@ def _made(
         packages = setups.packages(bed.dist, beside)
         if not chosen.machines:
             packages = [*(bed.dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
-        wanted: list[slices.SliceRequest] = []
+        requests: list[slices.SliceRequest] = []
         names = " and ".join(beside)
         if chosen.fiveg:
             packages = fiveg.packages(bed.dist, Path(scratch), chosen.fiveg)
@@ -243,13 +243,13 @@ def _made(
             names = f"{len(chosen.fiveg)} slices of a 5G network, of {count} VNFs,"
         elif chosen.slices:
             packages = [*packages, *slices.packages(bed.dist, Path(scratch))]
-            wanted = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
+            requests = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
             names = " and ".join(["two slices of five VNFs", *beside])
         bed.prepare(packages)
     if chosen.fiveg:
         fiveg.deploy(bed, fiveg.requests(bed.dist, qos.RATES, chosen.fiveg))
     else:
-        bed.deploy([*wanted, *setups.requests(bed.dist, beside, chosen.functions)])
+        bed.deploy([*requests, *setups.requests(bed.dist, beside, chosen.functions)])
     missing = sum(not campaign.has(step.cell, step.repetition) for step in steps)
     bed.console.print(
         f"{names} are up after {time.monotonic() - started:.0f} s; "

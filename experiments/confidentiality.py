@@ -101,7 +101,7 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
     finally:
         if control:
             bed.configure(first, signalling, "wireguard")
-    wanted = set(identities(bed, bed.slices[first]))
+    own_imsis = set(identities(bed, bed.slices[first]))
     good, result = True, {}
     for name, wires in (("links", seen), ("outside", outside)):
         if wires:
@@ -109,7 +109,7 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
         for where, one in wires.items():
             if control:
                 good &= bool(one.clear)
-                good &= where != f"{first}/{signalling}" or wanted <= set(one.imsis)
+                good &= where != f"{first}/{signalling}" or own_imsis <= set(one.imsis)
             else:
                 good &= not one.clear and not one.imsis and one.protected > 0
     return result, good
@@ -132,9 +132,9 @@ def _captured(
     """Return what was seen of every link, in the VDUs and in the lab from outside."""
 
     def start(slice_: Slice) -> None:
-        wanted = ",".join(identities(bed, slice_))
+        imsis = ",".join(identities(bed, slice_))
         for vnf in _with_links(bed, slice_):
-            vnf.action("start-capture", seconds=SECONDS, identities=wanted)
+            vnf.action("start-capture", seconds=SECONDS, identities=imsis)
 
     def work(slice_: Slice) -> None:
         traffic(bed, slice_, path, slice_.name in telling)

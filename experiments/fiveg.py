@@ -107,25 +107,25 @@ def _subscribe(values: dict[str, object], names: Sequence[str]) -> None:
         values["nf_sessions"] = ",".join(SESSIONS[name] for name in names)
 
 
-def deploy(bed: Testbed, wanted: Sequence[SliceRequest]) -> None:
+def deploy(bed: Testbed, requests: Sequence[SliceRequest]) -> None:
     """Instantiate slices side by side, join them, and wait until the UE is in all of them.
 
     Raises:
         click.ClickException: one failed, or it takes too long.
     """
-    orders = {one.name: bed.instantiate(one) for one in wanted}
-    names = [f"{wanted[0].name}.{SHARED}", *(one.service for one in wanted)]
+    orders = {one.name: bed.instantiate(one) for one in requests}
+    names = [f"{requests[0].name}.{SHARED}", *(one.service for one in requests)]
     with ticking(bed.console, lambda: "; ".join(bed.state(name) for name in names)):
         for order in orders.values():
             bed.osm.finished(NSI_OPERATIONS, order)
-        patience = 300.0 * len(wanted)  # Of each that follows, however long the others take.
+        patience = 300.0 * len(requests)  # Of each that follows, however long the others take.
         pause = bed.osm.nbi.pause
         client = ApiClient(osm=bed.osm, timeout=bed.osm.limit, pause=pause)
         joiner = Joiner(client, lambda _: None)
         join_slices(joiner, list(orders), patience, pause)
-        given = wanted[0].part(SHARED)
+        given = requests[0].part(SHARED)
         common = bed.slices[SHARED] = bed.read(SHARED, given, names[0], SHARED_LINKS)
-        for one in wanted:
+        for one in requests:
             own = bed.read(one.name, one.parameters, one.service, LINKS)
             addresses = own.addresses.with_those_of(common.addresses)
             bed.slices[one.name] = replace(own, addresses=addresses, shared=common.vnfs)

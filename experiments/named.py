@@ -39,7 +39,7 @@ def adopt(bed: Testbed, name: str) -> None:
         if service is None:
             raise click.ClickException(f"OSM has no slice and no service {name}")
         ids = [service["_id"]]
-    taken = 0
+    number = 0
     with ticking(bed.console, lambda: f"asking the VNFs of {name}"):
         for id in ids:
             record = bed.osm.service(id)
@@ -47,8 +47,8 @@ def adopt(bed: Testbed, name: str) -> None:
             made = _read(bed, title, record)
             if made.links:
                 bed.slices[title] = made
-                taken += 1
-    if not taken:
+                number += 1
+    if not number:
         raise click.ClickException(f"{name}: none of its links has two ends")
 
 

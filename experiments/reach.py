@@ -129,8 +129,8 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
         for vnf in everyone
         for address, kind in addresses(bed.slices[vnf.slice], vnf).items()
     }
-    found = bed.in_slices(lambda one: [_listen(vnf) for vnf in _listeners(one)])
-    open_ports = {port for each in found.values() for listed in each for port in listed}
+    listening = bed.in_slices(lambda one: [_listen(vnf) for vnf in _listeners(one)])
+    open_ports = {port for each in listening.values() for listed in each for port in listed}
     tried = sorted(open_ports | set(SERVICES))
     by_attacker: dict[str, list[Vnf]] = {str(vnf): [] for vnf in everyone}
     for one, other in strangers(bed):
@@ -153,12 +153,12 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
     missing: list[str] = []
     count = 0
     matrix: dict[str, dict[str, dict[str, Any]]] = {str(vnf): {} for vnf in everyone}
-    for vnf, planned, told in (row for rows in work.values() for row in rows):
-        for way, table in told["outcomes"].items():
+    for vnf, planned, answer in (row for rows in work.values() for row in rows):
+        for way, table in answer["outcomes"].items():
             for outcome, number in table.items():
                 if way != "control":
                     outcomes[way][outcome] = outcomes[way].get(outcome, 0) + number
-        opened = {(number, port) for number, port in told["open"]}
+        opened = {(number, port) for number, port in answer["open"]}
         for number, attempt in enumerate(planned):
             token = attempt.get("token", "")
             whom, kind = whose[attempt["to"]]
@@ -179,9 +179,9 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
             ]
             if token in tokens:
                 reached.append({**row, "port": PORT, "protocol": "udp"})
-        if told["opened"] > len(told["open"]):
+        if answer["opened"] > len(answer["open"]):
             raise click.ClickException(
-                f"{vnf} reached {told['opened']} ports, more than an answer tells of"
+                f"{vnf} reached {answer['opened']} ports, more than an answer tells of"
             )
     for row in reached:
         matrix[row["from"]][row["to"]]["allowed" if by_design(row) else "forbidden"] += 1

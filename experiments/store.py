@@ -35,16 +35,16 @@ class Campaign:
             two
                 kinds would be mixed.
         """
-        wanted = {"profile": profile, "seed": seed, "environment": dict(environment)}
+        campaign = {"profile": profile, "seed": seed, "environment": dict(environment)}
         if not self._file.exists():
-            self._write(self._file, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
-            return wanted
+            self._write(self._file, json.dumps(campaign, indent=1, sort_keys=True) + "\n")
+            return campaign
         there = self.describe()
         for name in ("profile", "environment"):
-            if there[name] != wanted[name]:
+            if there[name] != campaign[name]:
                 raise click.ClickException(
                     f"{self.directory} holds a campaign with another {name}: "
-                    f"{difference(there[name], wanted[name])}; take another --out"
+                    f"{difference(there[name], campaign[name])}; take another --out"
                 )
         return there
 

@@ -72,19 +72,19 @@ def run(
         gnb.action("start-listener", link=LINK, seconds=LIMIT, budget_ms=int(qos.BUDGET_MS))
         counters = _carried(embb, load, senders, target, seconds)
         streams = gnb.action("stop-listener")["streams"]
-    told = {
+    summaries = {
         name: Stream(params["rate"], counters[name], streams.get(name, {}))
         for _, name, params in senders
     }
-    rate = light_mbps(told[EMBB]) if load == "light" else counters["load"]["mbps"]
+    rate = light_mbps(summaries[EMBB]) if load == "light" else counters["load"]["mbps"]
     result = {
-        "urllc": told[NAME].summary(),
-        "within_percent": told[NAME].within_percent,
+        "urllc": summaries[NAME].summary(),
+        "within_percent": summaries[NAME].within_percent,
         "embb_mbps": rate,
         "budget_ms": qos.BUDGET_MS,
     }
     if slices > 2:
-        result["mmtc"] = told[MMTC].summary()
+        result["mmtc"] = summaries[MMTC].summary()
     return result, None
 
 

@@ -208,10 +208,10 @@ class Slice:
     def values(self, vnf: str) -> Mapping[str, Any]:
         """Return the instantiation parameters of a VNF of its own."""
         members = self.parameters["additionalParamsForVnf"]
-        found: Mapping[str, Any] = next(
+        own: Mapping[str, Any] = next(
             m["additionalParams"] for m in members if m["member-vnf-index"] == vnf
         )
-        return found
+        return own
 
     def inner(self, vnf: str, link: str) -> str:
         """Return a VNF's address inside a link's tunnel."""
@@ -356,17 +356,17 @@ class Testbed:
                     key = self.osm.onboard(place, package)
                     self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
 
-    def deploy(self, wanted: Sequence[SliceRequest | Service]) -> None:
+    def deploy(self, requests: Sequence[SliceRequest | Service]) -> None:
         """Instantiate slices and services side by side, and wait until all their links are up.
 
         Raises:
             click.ClickException: one failed, or it takes too long.
         """
-        started = {one.name: self.instantiate(one) for one in wanted}
+        started = {one.name: self.instantiate(one) for one in requests}
         # Seconds from the end of its instantiation, however long that took.
-        patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(wanted)
-        with ticking(self.console, lambda: "; ".join(self.state(one.service) for one in wanted)):
-            for one in wanted:
+        patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(requests)
+        with ticking(self.console, lambda: "; ".join(self.state(one.service) for one in requests)):
+            for one in requests:
                 place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
                 try:
                     self.osm.finished(place, started[one.name])
@@ -377,7 +377,7 @@ class Testbed:
                 self.wait_up(made, time.monotonic() + patience)
                 where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
                 where[one.name] = made
-        self.shaped = any(isinstance(one, SliceRequest) for one in wanted)
+        self.shaped = any(isinstance(one, SliceRequest) for one in requests)
 
     def instantiate(self, one: SliceRequest | Service) -> str:
         """Order a slice or a service; return the operation."""

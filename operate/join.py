@@ -136,7 +136,7 @@ def introduce(
     client: Client,
     ends: tuple[End, End],
     known: tuple[State, State],
-    told: tuple[State, State] | None = None,
+    before: tuple[State, State] | None = None,
 ) -> list[str]:
     """Tell each of two ends what is known of the other; return a line for each.
 
@@ -144,16 +144,16 @@ def introduce(
         client: Of OSM.
         ends: Both.
         known: Their states.
-        told: Their states of the last call, None for none. What the ends were told then is not
-            told again.
+        before: Their states of the last call, None for none. What the ends heard then is not
+            repeated.
 
     Raises:
         OperateError: a primitive failed.
     """
-    before = _orders(ends, told) if told else []
+    done = _orders(ends, before) if before else []
     lines = []
     for order in _orders(ends, known):
-        if order in before:
+        if order in done:
             continue
         here, there, primitive, params = order
         answer = client.action(here.ns, here.vnf, primitive, params, instance=here.instance)
@@ -169,7 +169,7 @@ def introduce(
 def _orders(
     ends: tuple[End, End], known: tuple[State, State]
 ) -> list[tuple[End, End, str, dict[str, Any]]]:
-    """Return who has to be told of whom, by which primitive and with which parameters."""
+    """Return who has to hear of whom, by which primitive and with which parameters."""
     one, other = ends
     states = dict(zip(ends, known, strict=True))
     pairs = ((one, other), (other, one))

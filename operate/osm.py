@@ -81,7 +81,7 @@ class Osm:
         Raises:
             OperateError: it failed, or is not done in time.
         """
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         deadline = started + self.limit
         while True:
             try:
@@ -101,8 +101,8 @@ class Osm:
                     f"{operation.get('stage') or key} is not done after {self.limit:.0f} s"
                 )
             now = time.monotonic()
-            if now - told >= SILENCE:
-                told = now
+            if now - reported >= SILENCE:
+                reported = now
                 self.tell(f"{now - started:.0f} s: {operation.get('stage') or 'in progress'}")
             time.sleep(self.nbi.pause)
 

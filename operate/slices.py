@@ -89,20 +89,20 @@ def ready(state: State) -> bool:
 
 @dataclass
 class Joiner:
-    """Joins slices, and remembers what it told whom.
+    """Joins slices, and remembers which end has heard of which.
 
     Attributes:
         client: Of OSM.
         tell: Takes a line for the operator.
         pairs: Ends that were joined, by slice.
-        told: What each pair was told last.
+        introduced: States of each pair when its ends last heard of each other.
         settled: Slices with nothing left to do.
     """
 
     client: Client
     tell: Callable[[str], None]
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
-    told: dict[Pair, tuple[State, State]] = field(default_factory=dict)
+    introduced: dict[Pair, tuple[State, State]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
 
     def step(self, name: str) -> bool:
@@ -119,10 +119,10 @@ class Joiner:
         done = True
         for pair in pairs:
             states = state_of(pair[0], status(pair[0])), state_of(pair[1], status(pair[1]))
-            if (told := self.told.get(pair)) != states:
-                for line in introduce(self.client, pair, states, told):
+            if (before := self.introduced.get(pair)) != states:
+                for line in introduce(self.client, pair, states, before):
                     self.tell(line)
-                self.told[pair] = states
+                self.introduced[pair] = states
             done = done and all(ready(state) for state in states)
         if done:
             self.settled.add(name)
@@ -132,7 +132,7 @@ class Joiner:
     def drop(self, name: str) -> None:
         """Forget a slice that is gone, also at the services that it shared with others."""
         for pair in self.pairs.pop(name, ()):
-            self.told.pop(pair, None)
+            self.introduced.pop(pair, None)
             for here, there in (pair, pair[::-1]):
                 try:
                     self.client.document("ns-show", here.ns)
@@ -149,14 +149,14 @@ def names(client: Client) -> list[str]:
     return [cell for cell in cells if cell and cell != "netslice instance name"]
 
 
-def join_slices(joiner: Joiner, wanted: Iterable[str], timeout: float, pause: float) -> None:
+def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: float) -> None:
     """Join slices and wait until all are.
 
     Raises:
         OperateError: one is not joined in time, or a primitive failed.
     """
     deadline = time.monotonic() + timeout
-    left = list(wanted)
+    left = list(names)
     while left:
         left = [name for name in left if not joiner.step(name)]
         if left and time.monotonic() > deadline:
@@ -166,7 +166,7 @@ def join_slices(joiner: Joiner, wanted: Iterable[str], timeout: float, pause: fl
 
 
 def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count()) -> None:
-    """Join every slice there is and will be; a failure is told, and tried again."""
+    """Join every slice there is and will be; a failure is reported, and tried again."""
     for _ in rounds:
         try:
             present = names(joiner.client)

@@ -26,16 +26,16 @@ def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> l
     Raises:
         OperateError: there is no such member, it has no address, or a verb or primitive failed.
     """
-    found = []
+    entries = []
     for name in names:
-        ns, _, wanted = name.partition("/")
+        ns, _, member = name.partition("/")
         service = client.document("ns-show", ns)
-        for record in _members(client, ns, service, wanted):
-            found += [
+        for record in _members(client, ns, service, member):
+            entries += [
                 _target(client, ns, record, instance, port, turn_on)
                 for instance in _instances(service, record)
             ]
-    return found
+    return entries
 
 
 def _members(client: Client, ns: str, service: dict[str, Any], member: str) -> list[dict[str, Any]]:

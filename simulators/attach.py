@@ -186,14 +186,14 @@ async def _locate(mme: Mme, ue: Ue) -> s6a.Subscription:
 
 
 async def _connect(mme: Mme, ue: Ue, subscription: s6a.Subscription, apn: str) -> gtpc.Session:
-    wanted = apn or (subscription.apns[0] if subscription.apns else "")
-    if wanted not in subscription.apns:
-        why = f"APN '{wanted}' is not subscribed"
+    chosen = apn or (subscription.apns[0] if subscription.apns else "")
+    if chosen not in subscription.apns:
+        why = f"APN '{chosen}' is not subscribed"
         raise RejectedError(nas.ESM_FAILURE, why, nas.UNKNOWN_APN)
     request = gtpc.SessionRequest(
         ue.imsi,
         subscription.msisdn,
-        wanted,
+        chosen,
         ue.tai,
         ue.cell,
         Fteid(gtpc.S11_MME, ue.core_id, mme.config.s11),

@@ -89,8 +89,8 @@ class Hss:
 
     async def _authentication(self, request: Any) -> Message:
         plmn = Plmn.decode(request.visited_plmn_id or b"")
-        wanted = request.requested_eutran_authentication_info
-        if wanted is None:
+        asked = request.requested_eutran_authentication_info
+        if asked is None:
             raise ProtocolError("AIR asks for no E-UTRAN vector.")
         async with self._busy.setdefault(request.user_name, asyncio.Lock()):
             try:
@@ -99,7 +99,7 @@ class Hss:
                     # TS 29.272 has DIAMETER_ERROR_USER_UNKNOWN here; OAI's HSS answers so.
                     return self._refuse(request, s6a.AUTHENTICATION_DATA_UNAVAILABLE)
                 sqn = one.sqn
-                resync = wanted.re_synchronization_info
+                resync = asked.re_synchronization_info
                 if resync is not None:
                     recovered = None
                     if len(resync) == 30:

@@ -66,9 +66,9 @@ def _run(argv: Sequence[str], cwd: Path | None = None) -> None:
 def required(roots: Iterable[str]) -> list[str]:
     """Names of the installed distributions that some need, themselves included."""
     names: dict[str, None] = {}
-    wanted = list(roots)
-    while wanted:
-        name = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
+    left = list(roots)
+    while left:
+        name = re.sub(r"[-_.]+", "-", left.pop()).lower()
         if name in names:
             continue
         try:
@@ -76,9 +76,7 @@ def required(roots: Iterable[str]) -> list[str]:
         except importlib.metadata.PackageNotFoundError:
             continue  # for another version of Python, or another system
         names[name] = None
-        wanted += [
-            re.split(r"[^\w.-]", need, maxsplit=1)[0] for need in needs if "extra" not in need
-        ]
+        left += [re.split(r"[^\w.-]", need, maxsplit=1)[0] for need in needs if "extra" not in need]
     return sorted(names)
 
 

@@ -159,19 +159,19 @@ def _end(name: str, seconds: float) -> bool:
 
 def run(words: list[str]) -> int:
     """Run a container in the foreground; returns its exit code."""
-    wanted = parse_run(words)
-    name, image = image_of(wanted.image)
+    container = parse_run(words)
+    name, image = image_of(container.image)
     STATE.mkdir(parents=True, exist_ok=True, mode=0o700)
-    state = _state(wanted.name)
-    if pid_of(wanted.name) is not None:
-        raise EngineError(f'the container name "{wanted.name}" is already in use')
+    state = _state(container.name)
+    if pid_of(container.name) is not None:
+        raise EngineError(f'the container name "{container.name}" is already in use')
     _check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWPID), "unshare")
     go_read, go_write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(go_write)
         os.read(go_read, 1)
-        _become(wanted, image)
+        _become(container, image)
     start = _start_time(child)
     state.write_text(json.dumps({"pid": child, "start": start, "image": name}), encoding="utf-8")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -202,19 +202,19 @@ def _mount(source: str, target: Path, kind: str | None, flags: int) -> None:
     _check(done, f"mount {source}")
 
 
-def _become(wanted: Run, image: Image) -> NoReturn:
+def _become(container: Run, image: Image) -> NoReturn:
     """In the new namespaces: build the root, become the entry point."""
     try:
-        root = _build_root(wanted, image)
+        root = _build_root(container, image)
         os.chroot(root)
-        os.chdir(wanted.workdir)
-        words = [wanted.entrypoint, *wanted.words] if wanted.entrypoint else []
+        os.chdir(container.workdir)
+        words = [container.entrypoint, *container.words] if container.entrypoint else []
         if not words:
             own = list(image.entrypoint)
-            words = wanted.words if wanted.words[:1] == own else own + wanted.words
-        environment = {"PATH": PATH, "HOME": "/root", "container": "podman"} | wanted.environment
+            words = container.words if container.words[:1] == own else own + container.words
+        environment = {"PATH": PATH, "HOME": "/root", "container": "podman"} | container.environment
         # An image knows its age; a simulator gets it as a parameter.
-        tag = wanted.image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+        tag = container.image.rpartition("/")[2].partition("@")[0].partition(":")[2]
         environment["SIMULATORS_TAG"] = tag
         os.umask(0o022)
         os.execvpe(words[0], words, environment)  # noqa: S606
@@ -223,7 +223,7 @@ def _become(wanted: Run, image: Image) -> NoReturn:
     os._exit(127)
 
 
-def _build_root(wanted: Run, image: Image) -> Path:
+def _build_root(container: Run, image: Image) -> Path:
     _mount("none", Path("/"), None, _MS_REC | _MS_PRIVATE)
     root = STATE / "root"
     root.mkdir(exist_ok=True)
@@ -245,7 +245,7 @@ def _build_root(wanted: Run, image: Image) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f'#!/bin/sh\nexec {LAUNCH} {program} "$@"\n', encoding="utf-8")
         file.chmod(0o755)
-    for source, path, read_only in wanted.volumes:
+    for source, path, read_only in container.volumes:
         _volume(Path(source), _inside(root, path), read_only, own, root)
     return root
 

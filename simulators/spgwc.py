@@ -157,42 +157,42 @@ class Spgwc:
         return next((p for p in self.config.pdns if p.apn in (apn, network)), None)
 
     async def _create(self, message: Message) -> Message:
-        wanted = gtpc.SessionRequest.decode(message)
+        asked = gtpc.SessionRequest.decode(message)
 
         def refuse(value: int) -> Message:
             self.counters.refused += 1
-            log.warning("session of %s refused: %s", wanted.imsi, gtpc.CAUSES[value])
-            return gtpc.refusal(gtpc.CREATE_SESSION_RESPONSE, wanted.mme.teid, value)
+            log.warning("session of %s refused: %s", asked.imsi, gtpc.CAUSES[value])
+            return gtpc.refusal(gtpc.CREATE_SESSION_RESPONSE, asked.mme.teid, value)
 
-        pdn = self._pdn(wanted.apn)
+        pdn = self._pdn(asked.apn)
         if pdn is None:
             return refuse(gtpc.UNKNOWN_APN)
-        old = self._by_ue.get((wanted.imsi, pdn.apn))
+        old = self._by_ue.get((asked.imsi, pdn.apn))
         if old is not None:
             await self._forget(old)
         address = self._pools[pdn.apn].take()
         if address is None:
             return refuse(gtpc.NO_ADDRESS)
-        user = association.Session(wanted.imsi, pdn.apn, address, next(self._numbers))
+        user = association.Session(asked.imsi, pdn.apn, address, next(self._numbers))
         control = next(self._numbers)
-        session = Session(wanted.imsi, pdn.apn, wanted.mme, wanted.bearer, address, control, user)
+        session = Session(asked.imsi, pdn.apn, asked.mme, asked.bearer, address, control, user)
         try:
             await self.sx.establish(user)
         except EpcError as error:
-            log.error("session of %s: %s", wanted.imsi, error)
+            log.error("session of %s: %s", asked.imsi, error)
             self._pools[pdn.apn].release(address)
             return refuse(gtpc.PEER_SILENT)
         self.sessions[session.control] = session
-        self._by_ue[wanted.imsi, pdn.apn] = session
+        self._by_ue[asked.imsi, pdn.apn] = session
         self.counters.created += 1
         granted = gtpc.Session(
             Fteid(gtpc.S11_SGW, session.control, self.config.s11),
             Fteid(gtpc.S1U_SGW, *session.user.uplink),
             address,
             options(self.config.dns, self.config.mtu),
-            wanted.bearer,
+            asked.bearer,
         )
-        return granted.message(wanted.mme.teid, self.sx.started)
+        return granted.message(asked.mme.teid, self.sx.started)
 
     async def _modify(self, message: Message) -> Message:
         session = self.sessions.get(message.endpoint or 0)

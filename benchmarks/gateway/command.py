@@ -32,8 +32,8 @@ def main(rounds: int, seed: int, out: Path) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(width=140, highlight=False)
-    wanted = replace(measure.STANDARD, rounds=rounds)
-    backends, without = measure.backends(wanted)
+    profile = replace(measure.STANDARD, rounds=rounds)
+    backends, without = measure.backends(profile)
     document = header() | {
         "seed": seed,
         "environment": environment(ROOT),
@@ -46,7 +46,7 @@ def main(rounds: int, seed: int, out: Path) -> None:
 
     with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
         console.print("bringing tunnels up")
-        with measure.Bench(wanted, backends, Path(folder)) as bench:
+        with measure.Bench(profile, backends, Path(folder)) as bench:
             document["backends"] = {backend.name: backend.kind() for backend in backends}
             runs = bench.runs(seed, tell)
     document["runs"] = [asdict(run) for run in runs]

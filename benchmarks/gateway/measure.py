@@ -76,24 +76,24 @@ def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
 
 def cells(profile: Profile, backends: Iterable[Backend]) -> list[Cell]:
     """Return the cells; `place` is where one stands in a table."""
-    wanted: list[Cell] = []
+    listed: list[Cell] = []
     for backend in backends:
         loads = profile.loads if backend.tunnels == 1 else profile.many[backend.tunnels]
         base = {"backend": backend.name, "tunnels": backend.tunnels}
         for load in loads:
             size = load.shares[0][0] if len(load.shares) == 1 else None
-            more = {"load": load.name, "size": size, "down": load.down, "place": len(wanted)}
-            wanted.append(Cell(FORWARDING, base | more))
+            more = {"load": load.name, "size": size, "down": load.down, "place": len(listed)}
+            listed.append(Cell(FORWARDING, base | more))
         if backend.tunnels == 1:
-            wanted += [
-                Cell(PINNED, base | {"load": str(n), "cores": n, "place": len(wanted) + place})
+            listed += [
+                Cell(PINNED, base | {"load": str(n), "cores": n, "place": len(listed) + place})
                 for place, n in enumerate(profile.cores)
             ]
-            wanted += [
-                Cell(HTTP, base | {"load": str(users), "users": users, "place": len(wanted) + n})
+            listed += [
+                Cell(HTTP, base | {"load": str(users), "users": users, "place": len(listed) + n})
                 for n, users in enumerate(profile.users)
             ]
-    return wanted
+    return listed
 
 
 class Bench:

@@ -166,7 +166,7 @@ class IpsecField(Rotating):
             # By default each end of 1,000 tunnels would ask the other every ten seconds.
             "ipsec-options": "dpd-delay=600",
         }
-        wanted = ipsec.Configuration(
+        configuration = ipsec.Configuration(
             params=link_params(given),
             mtu=1400,
             tun_mtu=1400,
@@ -174,7 +174,7 @@ class IpsecField(Rotating):
             underlay=(ipaddress.ip_address(OUTER[end]),),
             initiates=frozenset([peer.name for peer in peers if peer.endpoint]),
         )
-        return sections(ipsec.render(wanted, vdu.state(LINK, key, identity, self.plane)))
+        return sections(ipsec.render(configuration, vdu.state(LINK, key, identity, self.plane)))
 
     @staticmethod
     def _load(daemon: Charon, made: dict[str, Any]) -> None:

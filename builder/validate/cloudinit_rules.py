@@ -166,8 +166,8 @@ def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Prob
     for item in tree.find_all(nodes.Getitem):
         if isinstance(item.arg, nodes.Const):
             uses.append((item.arg.value, item.node, item.lineno))
-    for name, holder, line in uses:
-        if isinstance(holder, nodes.Name) and holder.name == "OSM" and name not in OSM_KEYS:
+    for name, node, line in uses:
+        if isinstance(node, nodes.Name) and node.name == "OSM" and name not in OSM_KEYS:
             sentence = f"OSM has no key {name!r}, so rendering fails; allowed: {choices(OSM_KEYS)}"
             yield ctx.in_file("cloud-init-osm", f"{path}:{line}", sentence)
     for output in tree.find_all(nodes.Output):

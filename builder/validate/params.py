@@ -52,8 +52,8 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
         ]
     if kind == "nsi":
         return sorted(set(_nsi(checked, where, catalog)))
-    wanted = checked.get("nsdId")
-    result = [nsd for nsd in catalog.nsds.values() if wanted in (None, nsd["id"], nsd.get("_id"))]
+    chosen = checked.get("nsdId")
+    result = [nsd for nsd in catalog.nsds.values() if chosen in (None, nsd["id"], nsd.get("_id"))]
     if len(result) != 1:
         return []
     return sorted(_ns(checked, result[0], where, catalog))
@@ -74,9 +74,9 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
 
 def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
     yield from _nsi_vims(document, where)
-    wanted = document.get("nstId")
+    chosen = document.get("nstId")
     templates = [
-        nst for nst in catalog.nsts.values() if wanted in (None, nst["id"], nst.get("_id"))
+        nst for nst in catalog.nsts.values() if chosen in (None, nst["id"], nst.get("_id"))
     ]
     if len(templates) != 1:
         return
@@ -350,11 +350,11 @@ def _additional(request: Request) -> Iterator[Problem]:
                 yield request.problem("params-vdu-unknown", f"{at}/vdu_id", sentence)
 
 
-def _keys(request: Request, place: str, holder: Document, index: str) -> Iterator[Problem]:
+def _keys(request: Request, place: str, entry: Document, index: str) -> Iterator[Problem]:
     osm_place = f"additionalParamsForVnf[member-vnf-index={index}]"
-    if "vdu_id" in holder:
-        osm_place += f".additionalParamsForVdu[vdu_id={holder['vdu_id']}]"
-    for key in holder.get("additionalParams") or {}:
+    if "vdu_id" in entry:
+        osm_place += f".additionalParamsForVdu[vdu_id={entry['vdu_id']}]"
+    for key in entry.get("additionalParams") or {}:
         if not PARAM_KEY.fullmatch(key):
             sentence = f"{shown(key)} is no key; allowed: letters, digits and '_', no digit first"
             message = wrong_key(osm_place, key)

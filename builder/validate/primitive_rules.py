@@ -264,9 +264,9 @@ def _parameter(
         return
     schema = declared.params[parameter["name"]]
     kind = parameter.get("data-type", "STRING")
-    wanted = schema.get("type", list(PRODUCED[kind]))
-    if not PRODUCED[kind] & set([wanted] if isinstance(wanted, str) else wanted):
-        sentence = f"OSM sends {kind}, the action takes {shown(wanted)}; allowed: one that fits"
+    expected = schema.get("type", list(PRODUCED[kind]))
+    if not PRODUCED[kind] & set([expected] if isinstance(expected, str) else expected):
+        sentence = f"OSM sends {kind}, the action takes {shown(expected)}; allowed: one that fits"
         yield ctx.problem("action-type", f"{at}/data-type", sentence)
         return
     value = parameter.get(key)

@@ -136,14 +136,14 @@ def _in_service(
 def _in_function(ctx: Context, side: Side) -> Generator[Problem, None, Found | None]:
     """Report the problems of an end of a VNFD's relation; return Found or None."""
     own = str(ctx.body["id"])
-    wanted = side.vdu or side.member or own
+    entity = side.vdu or side.member or own
     known = {own} | ids(ctx.body.get("vdu"))
-    if wanted not in known:
-        sentence = f"{wanted!r} is neither the VNFD nor a vdu; allowed: {choices(known)}"
+    if entity not in known:
+        sentence = f"{entity!r} is neither the VNFD nor a vdu; allowed: {choices(known)}"
         yield ctx.problem("relation-member", side.place, sentence)
         return None
     entries = {entry["id"]: entry for _, entry in ctx.day12()}
-    name = yield from _environment(ctx, side, entries.get(wanted), wanted)
+    name = yield from _environment(ctx, side, entries.get(entity), entity)
     return Found(ctx.charm(name)) if name else None
 
 

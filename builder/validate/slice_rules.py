@@ -39,7 +39,7 @@ def five_qi(
         catalog: With the VNFDs.
         where: Name of the parameters, for messages.
     """
-    wanted = (nst.get("quality-of-service") or {}).get("id")
+    five_qi_id = (nst.get("quality-of-service") or {}).get("id")
     could, given = False, False
     for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):
         nsd = subnets.get(subnet["id"])
@@ -56,16 +56,16 @@ def five_qi(
                 if values[name] in NONE:
                     continue
                 given = True
-                if wanted is not None and str(values[name]) != str(wanted):
+                if five_qi_id is not None and str(values[name]) != str(five_qi_id):
                     sentence = (
-                        f"5QI {values[name]!r} is not the {wanted} of {nst['id']}; "
-                        f"allowed: {choices([str(wanted), '0'])}"
+                        f"5QI {values[name]!r} is not the {five_qi_id} of {nst['id']}; "
+                        f"allowed: {choices([str(five_qi_id), '0'])}"
                     )
                     spot = f"{where}: {place}/additionalParams/{name}"
                     yield Problem(spot, "params-five-qi", sentence)
-    if could and not given and wanted is not None:
+    if could and not given and five_qi_id is not None:
         sentence = (
-            f"no VNF is told to enforce 5QI {wanted} of {nst['id']}, and OSM does not; "
+            f"no VNF is told to enforce 5QI {five_qi_id} of {nst['id']}, and OSM does not; "
             f"allowed: at least one parameter of {PARAMETER} with it"
         )
         yield Problem(where, "params-five-qi-unused", sentence)

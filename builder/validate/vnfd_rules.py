@@ -255,8 +255,8 @@ def charts(ctx: Context) -> Iterator[Problem]:
 def operations(ctx: Context) -> Iterator[Problem]:
     """`operate-vnf-op-config` and day1-2 ids."""
     for at, flavour in ctx.flavours():
-        holder = flavour.get("lcm-operations-configuration")
-        config = (holder or {}).get("operate-vnf-op-config")
+        operations_config = flavour.get("lcm-operations-configuration")
+        config = (operations_config or {}).get("operate-vnf-op-config")
         if config is not None and config.get("day1-2") is None:
             sentence = "day1-2 is missing, which NBI fails on (KeyError); allowed: a list"
             place = f"{at}/lcm-operations-configuration/operate-vnf-op-config"
@@ -280,23 +280,23 @@ def _monitored(ctx: Context) -> set[str]:
     ]
     lists += [(vdu, "monitoring-parameter") for vdu in ctx.body.get("vdu") or ()]
     lists += [(flavour, "monitoring-parameter") for flavour in ctx.body["df"]]
-    return {str(item.get("id")) for holder, key in lists for item in holder.get(key) or ()}
+    return {str(item.get("id")) for section, key in lists for item in section.get(key) or ()}
 
 
 @rule("vnfd")
 def monitoring(ctx: Context) -> Iterator[Problem]:
     """Monitoring parameters have ids of their own across the VNFD, alarms name existing ones."""
     seen: set[str] = set()
-    holders = [
+    sections = [
         (f"int-virtual-link-desc[id='{link['id']}']:monitoring-parameters", at, link)
         for at, link in numbered("/int-virtual-link-desc", ctx.body.get("int-virtual-link-desc"))
     ]
-    holders += [(f"vdu[id='{v['id']}']:monitoring-parameter", at, v) for at, v in ctx.vdus()]
-    holders += [(f"df[id='{f['id']}']:monitoring-parameter", at, f) for at, f in ctx.flavours()]
-    for whose, at, holder in holders:
+    sections += [(f"vdu[id='{v['id']}']:monitoring-parameter", at, v) for at, v in ctx.vdus()]
+    sections += [(f"df[id='{f['id']}']:monitoring-parameter", at, f) for at, f in ctx.flavours()]
+    for whose, at, section in sections:
         key = whose.rsplit(":", 1)[1]
         own: set[str] = set()  # repeated in one list: unique_ids has said so
-        for place, item in numbered(f"{at}/{key}", holder.get(key)):
+        for place, item in numbered(f"{at}/{key}", section.get(key)):
             value = str(item.get("id") or "")
             if value and value in seen - own:
                 yield ctx.problem(

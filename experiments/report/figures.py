@@ -158,8 +158,8 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 0.75 + 0.29 * len(rows)))
         axes.axvline(1, color="#555555", linewidth=1)
-        for found, look in ((published, PUBLISHED), (ours, OURS)):
-            for one in found:
+        for listed, look in ((published, PUBLISHED), (ours, OURS)):
+            for one in listed:
                 y, value = rows[one.label], one.value
                 if value.known:
                     ends = [value.low, value.high]

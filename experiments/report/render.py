@@ -335,21 +335,21 @@ def _where(link: str, name: str) -> str:
     return f"{_worded(link)} {_worded(name)}"
 
 
-def readable(found: Ratio) -> Ratio:
+def readable(ratio: Ratio) -> Ratio:
     """Return a ratio with its link and set-up in words."""
-    if found.source.startswith("vidal"):
-        return dataclasses.replace(found, label="IPsec between sites (Vidal)")
-    link, _, rest = found.label.partition(" ")
+    if ratio.source.startswith("vidal"):
+        return dataclasses.replace(ratio, label="IPsec between sites (Vidal)")
+    link, _, rest = ratio.label.partition(" ")
     comma = "," if link.endswith(",") else ""
     link = link.rstrip(",")
     whose, _, path = rest.partition(", ")
     if rest not in _WORDS and whose in _WORDS:
         rest = f"{_WORDS[whose]}, {path}"
     words = f"{_LINKS.get(link, link)}{comma} {_WORDS.get(rest, rest)}"
-    return dataclasses.replace(found, label=words)
+    return dataclasses.replace(ratio, label=words)
 
 
-def in_order(found: Iterable[Ratio]) -> list[Ratio]:
+def in_order(ratios: Iterable[Ratio]) -> list[Ratio]:
     """Return ratios link by link, the slices first."""
     links, set_ups = list(_LINKS.values()), list(dict.fromkeys(_WORDS.values()))
 
@@ -360,7 +360,7 @@ def in_order(found: Iterable[Ratio]) -> list[Ratio]:
             set_ups.index(rest) if rest in set_ups else len(set_ups),
         )
 
-    return sorted(found, key=place)
+    return sorted(ratios, key=place)
 
 
 def _attached(runs: Sequence[Run]) -> bool:
@@ -528,7 +528,7 @@ def _sweep(runs: Sequence[Run]) -> list[dict[str, Any]]:
         p = run.params
         by_cell.setdefault((p["five_qi"], p["load"], p["slices"]), []).append(run)
     for (five_qi, load, slices), made in sorted(by_cell.items()):
-        told = [run.result for run in made]
+        results = [run.result for run in made]
 
         def over(values: Iterable[float | None], digits: int = 2) -> str:
             known = [value for value in values if value is not None]
@@ -539,12 +539,12 @@ def _sweep(runs: Sequence[Run]) -> list[dict[str, Any]]:
                 "five_qi": five_qi,
                 "load": load,
                 "slices": slices,
-                "p50": over(one["urllc"]["delay_p50_ms"] for one in told),
-                "p99": over(one["urllc"]["delay_p99_ms"] for one in told),
-                "within": over(one["within_percent"] for one in told),
-                "embb": over((one["embb_mbps"] for one in told), 1),
-                "mmtc": over(one["mmtc"]["loss_percent"] for one in told if "mmtc" in one),
-                "mmtc_p99": over(one["mmtc"]["delay_p99_ms"] for one in told if "mmtc" in one),
+                "p50": over(one["urllc"]["delay_p50_ms"] for one in results),
+                "p99": over(one["urllc"]["delay_p99_ms"] for one in results),
+                "within": over(one["within_percent"] for one in results),
+                "embb": over((one["embb_mbps"] for one in results), 1),
+                "mmtc": over(one["mmtc"]["loss_percent"] for one in results if "mmtc" in one),
+                "mmtc_p99": over(one["mmtc"]["delay_p99_ms"] for one in results if "mmtc" in one),
                 "n": len(made),
             }
         )
@@ -637,15 +637,15 @@ def _amount(value: Estimate) -> dict[str, str]:
 
 
 def _fault(run: Run) -> dict[str, Any]:
-    told, own = run.result["neighbour"], run.result["victim"]["lost"]
+    neighbour, own = run.result["neighbour"], run.result["victim"]["lost"]
     return {
         "fault": run.params["fault"],
         "victim": run.params["victim"],
         "neighbour": run.params["neighbour"],
-        "sent": told["sent"],
-        "lost": told["lost"],
-        "gap": _number(told["gap_ms"], 1),
-        "p99": _number(told["delay_p99_ms"]),
+        "sent": neighbour["sent"],
+        "lost": neighbour["lost"],
+        "gap": _number(neighbour["gap_ms"], 1),
+        "p99": _number(neighbour["delay_p99_ms"]),
         "own": "all after it" if own is None else own,
     }
 
@@ -676,13 +676,13 @@ def _qos(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
             )
             if stream.get("delay_within"):
                 curves.append((names[state], [(at, ms) for at, ms in stream["delay_within"]]))
-    told = runs[0].result
+    first = runs[0].result
     text = (
         "One-way delay of the URLLC slice's datagrams as a distribution. The budget of "
-        f"{budget:g} ms is that of 5QI {told['urllc_5qi']} (TS 23.501 table 5.7.4-1)."
+        f"{budget:g} ms is that of 5QI {first['urllc_5qi']} (TS 23.501 table 5.7.4-1)."
     )
     drawn = None
     if curves:
         figure = figures.distributions(curves, text, "one-way delay in ms", budget)
         drawn = book.add(figure, text)
-    return {"text": told["text"], "figure": drawn, "rows": rows}
+    return {"text": first["text"], "figure": drawn, "rows": rows}

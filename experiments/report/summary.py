@@ -80,25 +80,25 @@ def _paired(one: Mapping[int, float], other: Mapping[int, float]) -> Estimate | 
 def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     """Return, per slice and link, the tunnel's figure over that of the same VNFs without VPN."""
     table = samples(runs, metric)
-    found = []
+    ratios = []
     for (name, link, path, load), values in sorted(table.items()):
         if path == "tunnel" and (base := table.get((name, link, "underlay", load))):
             if (value := _paired(values, base)) is not None:
                 beside = _BESIDE if load else ""
-                found.append(Ratio(f"{link} {name}{beside}", value))
-    return found
+                ratios.append(Ratio(f"{link} {name}{beside}", value))
+    return ratios
 
 
 def neighbour_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     """Return, per slice, link and path, the ratio with a saturated neighbour to without."""
     table = samples(runs, metric)
-    found = []
+    ratios = []
     for (name, link, path, load), values in sorted(table.items()):
         if load and (base := table.get((name, link, path, ""))):
             if (value := _paired(values, base)) is not None:
                 where = "tunnel" if path == "tunnel" else "no VPN"
-                found.append(Ratio(f"{link} {name}, {where}", value))
-    return found
+                ratios.append(Ratio(f"{link} {name}, {where}", value))
+    return ratios
 
 
 def signalling_ratios(runs: Sequence[Run]) -> list[Ratio]:
@@ -122,7 +122,7 @@ def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
         runs: Of one experiment.
         labels: By figure, with a place for the slice.
     """
-    found = []
+    ratios = []
     for metric, label in labels.items():
         table: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
         for run in runs:
@@ -131,13 +131,13 @@ def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
         for name in sorted({name for name, _ in table}):
             value = _paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
             if value is not None:
-                found.append(Ratio(label.format(name), value))
-    return found
+                ratios.append(Ratio(label.format(name), value))
+    return ratios
 
 
 def published_signalling() -> list[Ratio]:
     """Return published response times of S6a over those without a VPN of the same source."""
-    found = []
+    ratios = []
     for item in reference():
         table = item.get("service-response-ms", {})
         for label, times in table.items():
@@ -145,8 +145,8 @@ def published_signalling() -> list[Ratio]:
                 if not label.startswith(PLAIN):
                     over = single(value / table["no-vpn"][request])
                     words = f"{request.upper()} {label.replace('-', ' ')}"
-                    found.append(Ratio(words, over, item["id"]))
-    return found
+                    ratios.append(Ratio(words, over, item["id"]))
+    return ratios
 
 
 @cache
@@ -159,7 +159,7 @@ def reference() -> list[dict[str, Any]]:
 def published_ratios(metric: str) -> list[Ratio]:
     """Return published figures over the no-VPN figure of the same source and link."""
     name = PUBLISHED.get(metric, "")
-    found = []
+    ratios = []
     for item in reference():
         table = item.get(name, {})
         for label, links in table.items():
@@ -169,12 +169,12 @@ def published_ratios(metric: str) -> list[Ratio]:
                     continue
                 where = "" if link == "any" else f"{link} "
                 value = single(_middle(given) / _middle(base))
-                found.append(Ratio(where + label.replace("-", " "), value, item["id"]))
+                ratios.append(Ratio(where + label.replace("-", " "), value, item["id"]))
         sites = item.get("multi-site", {}).get(name, {})
         if sites:
             value = single(sites["vpn"] / sites["no-vpn"])
-            found.append(Ratio("s6a between sites", value, item["id"]))
-    return found
+            ratios.append(Ratio("s6a between sites", value, item["id"]))
+    return ratios
 
 
 def _published_base(table: Mapping[str, Any], label: str, link: str) -> Any:
@@ -318,25 +318,25 @@ def _middle(given: Any) -> float:
 def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     """Return, per link and path, the figure with double resources over that of eMBB alone."""
     table = samples(runs, metric)
-    found = []
+    ratios = []
     for (name, link, path, load), values in sorted(table.items()):
         base = table.get((EMBB, link, path, ""))
         if name == DOUBLE and not load and base:
             if (value := _paired(values, base)) is not None:
                 where = "tunnel" if path == "tunnel" else "no VPN"
-                found.append(Ratio(f"{link}, {where}", value))
-    return found
+                ratios.append(Ratio(f"{link}, {where}", value))
+    return ratios
 
 
 def published_double() -> list[Ratio]:
     """Return published throughput with double resources over that with plain ones, tunnels both."""
-    found = []
+    ratios = []
     for item in reference():
         table = item.get(PUBLISHED["mbps"], {})
         for link, given in table.get("vpn-double-resources", {}).items():
             value = single(_middle(given) / _middle(table["vpn"][link]))
-            found.append(Ratio(f"{link}, tunnel", value, item["id"]))
-    return found
+            ratios.append(Ratio(f"{link}, tunnel", value, item["id"]))
+    return ratios
 
 
 def gaining(cpus: int) -> list[str]:
@@ -431,10 +431,10 @@ def csv_rows(runs: Sequence[Run]) -> Iterable[tuple[Any, ...]]:
 
 def flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """Return the numbers of a nested result by dotted name."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in result.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            numbers |= flat(value, f"{prefix}{name}.")
         elif isinstance(value, int | float):
-            found[prefix + name] = float(value)
-    return found
+            numbers[prefix + name] = float(value)
+    return numbers

@@ -89,11 +89,11 @@ def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
     """Show what the charms of a service log, like ``juju debug-log``; of one UNIT or of all."""
     model = _charms(lab, lab.engine.ns(ns)).model
     units = sorted(model.status().units)
-    wanted = units if unit is None else [unit.rstrip("*")]
-    if not set(wanted) <= set(units):
+    shown = units if unit is None else [unit.rstrip("*")]
+    if not set(shown) <= set(units):
         raise NbiError(f"ns '{ns}' has no unit '{unit}', its units are {', '.join(units)}")
-    for name, line in lines(lambda: [model.log_path(u) for u in wanted], follow):
-        click.echo(line if len(wanted) == 1 else f"{name}: {line}")
+    for name, line in lines(lambda: [model.log_path(u) for u in shown], follow):
+        click.echo(line if len(shown) == 1 else f"{name}: {line}")
 
 
 @lab_group.command("reboot")
@@ -281,9 +281,9 @@ def _server(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> tupl
 def _network(lab: Lab, nsr: Document, link: str, vim_account: str | None) -> tuple[Vim, str]:
     """Return the network a link of a service is on, found by the ports of its VNFs."""
     backends = Backends(lab.home)
-    wanted = None
+    vim_id = None
     if vim_account is not None:
-        wanted = lab.engine.store.resolve(VIMS, vim_account)["_id"]
+        vim_id = lab.engine.store.resolve(VIMS, vim_account)["_id"]
     links = set()
     for vnfr in lab.engine.vnfs(nsr["_id"]):
         for vdur in vnfr["vdur"]:
@@ -291,7 +291,7 @@ def _network(lab: Lab, nsr: Document, link: str, vim_account: str | None) -> tup
                 links.add(port["ns-vld-id"])
                 if port["ns-vld-id"] != link or vdur["vim-id"] is None:
                     continue
-                if wanted not in (None, vnfr["vim-account-id"]):
+                if vim_id not in (None, vnfr["vim-account-id"]):
                     continue
                 vim = backends.vim(vnfr["vim-account-id"])
                 return vim, vim.server(vdur["vim-id"]).ports[position].network_id

@@ -91,20 +91,20 @@ class Kubelet:
 
     def step(self) -> None:
         """Do what there is to do now."""
-        wanted = {}
+        sets = {}
         for stateful_set in self.api.list(StatefulSet, namespace="*"):
             if (
                 stateful_set.metadata
                 and stateful_set.spec
                 and not stateful_set.metadata.deletionTimestamp
             ):
-                wanted[str(stateful_set.metadata.namespace), str(stateful_set.metadata.name)] = (
+                sets[str(stateful_set.metadata.namespace), str(stateful_set.metadata.name)] = (
                     stateful_set
                 )
-        for key in [key for key in self.running if key not in wanted]:
+        for key in [key for key in self.running if key not in sets]:
             self.running.pop(key).end()
             self._forget(*key)
-        for key, stateful_set in wanted.items():
+        for key, stateful_set in sets.items():
             with self._logged(stateful_set):
                 self._bring(key, stateful_set)
 

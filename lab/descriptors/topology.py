@@ -410,13 +410,13 @@ def _nsd_ip_profile(profile: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _by_id(
-    vnfd: Mapping[str, Any], section: str, wanted: Any, vdu: Mapping[str, Any]
+    vnfd: Mapping[str, Any], section: str, id_: Any, vdu: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     for entry in vnfd.get(section) or ():
-        if entry.get("id") == wanted:
+        if entry.get("id") == id_:
             result: Mapping[str, Any] = entry
             return result
-    raise LcmError(f"vdu '{vdu['id']}' of vnfd '{vnfd['id']}' has no {section} '{wanted}'")
+    raise LcmError(f"vdu '{vdu['id']}' of vnfd '{vnfd['id']}' has no {section} '{id_}'")
 
 
 def _image(vnfd: Mapping[str, Any], vdu: Mapping[str, Any]) -> str:

@@ -135,10 +135,10 @@ class Cloud:
         ports = tuple(
             replace(
                 new,
-                ip=was.ip if same or wanted.management else new.ip or self._another(was),
+                ip=was.ip if same or port.management else new.ip or self._another(was),
                 mac=was.mac if same else new.mac,
             )
-            for wanted, new, was in zip(server.ports, spec.ports, old, strict=True)
+            for port, new, was in zip(server.ports, spec.ports, old, strict=True)
         )
         self.vim.delete_server(server_id)
         return self.vim.create_server(replace(spec, ports=ports), tag).id

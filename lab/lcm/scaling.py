@@ -101,10 +101,10 @@ def _changes(
             there = sorted(v["count-index"] for v in vnfr["vdur"] if v["vdu-id-ref"] == vdu_id)
             profile = profiles.get(vdu_id, {})
             done += number if out else -number
-            wanted = done + vdu_count(vnfd, vdu_id)
+            count = done + vdu_count(vnfd, vdu_id)
             key, limit = ("max", MOST) if out else ("min", 0)
             limit = int(profile.get(f"{key}-number-of-instances", limit))
-            if wanted > limit if out else wanted < limit:
+            if count > limit if out else count < limit:
                 raise LcmError(
                     f"reached the limit of {done} ({key}-instance-count) scaling-"
                     f"{'out' if out else 'in'} operations for the scaling-group-descriptor "

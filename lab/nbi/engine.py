@@ -267,9 +267,9 @@ class Engine:
             NbiError: a name is taken.
         """
         with self.store.lock(NSRS):
-            taken = {n["name"] for n in self.store.all(NSRS)}
+            names = {n["name"] for n in self.store.all(NSRS)}
             for prepared in services:
-                if prepared.nsr["name"] in taken:
+                if prepared.nsr["name"] in names:
                     raise ConflictError(
                         f"ns with name '{prepared.nsr['name']}' already exists for this project"
                     )
@@ -628,8 +628,8 @@ def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> Non
         known = always | set(values[env.application])
         for primitive in env.initial:
             for parameter in primitive.get("parameter") or ():
-                wanted = placeholder_name(parameter.get("value"))
-                if wanted is None or wanted in known:
+                placeholder = placeholder_name(parameter.get("value"))
+                if placeholder is None or placeholder in known:
                     continue
                 owner = (
                     f"nsd[id={svc.nsr['nsd']['id']}]:ns-configuration"
@@ -637,7 +637,7 @@ def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> Non
                     else f"vnfd[id={svc.vnfds[env.member_vnf_index]['id']}]:day1-2 configuration"
                 )
                 raise NbiError(
-                    f"Parameter '<{wanted}>' needed for {owner}:initial-config-primitive"
+                    f"Parameter '<{placeholder}>' needed for {owner}:initial-config-primitive"
                     f"[name={primitive['name']}] not supplied (member-vnf-index "
                     f"{env.member_vnf_index})"
                 )

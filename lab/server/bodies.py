@@ -133,10 +133,10 @@ def _check_sums(request: Request, path: Path) -> None:
     if algorithm.strip().lower() != "sha-384":
         raise NbiError(f"Unsupported digest algorithm: {algorithm}")
     try:
-        wanted = base64.b64decode(value, validate=True)
+        announced = base64.b64decode(value, validate=True)
     except ValueError:
         raise NbiError("The Digest header is no base64") from None
-    if _digest(path, "sha384") != wanted:
+    if _digest(path, "sha384") != announced:
         raise ConflictError("Error, SHA384 mismatch")
 
 

@@ -12,13 +12,13 @@ ADMINISTRATIVE = ("ADMIN", "FORCE", "PUBLIC", "SET_PROJECT")
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, list[str]], bool]:
-    def test(value: Any, wanted: list[str]) -> bool:
+    def test(value: Any, operands: list[str]) -> bool:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
-                return compare(value, float(wanted[0]))
+                return compare(value, float(operands[0]))
             except ValueError:
                 return False
-        return isinstance(value, str) and compare(value, wanted[0])
+        return isinstance(value, str) and compare(value, operands[0])
 
     return test
 
@@ -28,16 +28,16 @@ def _texts(value: Any) -> list[str]:
     return ["" if v is None else str(v) for v in values]
 
 
-def _equal(value: Any, wanted: list[str]) -> bool:
-    return any(text in wanted for text in _texts(value))
+def _equal(value: Any, operands: list[str]) -> bool:
+    return any(text in operands for text in _texts(value))
 
 
 _OPERATORS: Mapping[str, Callable[[Any, list[str]], bool]] = {
     "eq": _equal,
     "cont": _equal,
-    "neq": lambda value, wanted: not _equal(value, wanted),
-    "ne": lambda value, wanted: not _equal(value, wanted),
-    "ncont": lambda value, wanted: not _equal(value, wanted),
+    "neq": lambda value, operands: not _equal(value, operands),
+    "ne": lambda value, operands: not _equal(value, operands),
+    "ncont": lambda value, operands: not _equal(value, operands),
     "gt": _ordered(lambda a, b: a > b),
     "gte": _ordered(lambda a, b: a >= b),
     "lt": _ordered(lambda a, b: a < b),
@@ -57,7 +57,7 @@ def matching(documents: Iterable[Document], query: Iterable[tuple[str, str]]) ->
     return [
         document
         for document in documents
-        if all(test(_at(document, path), wanted) for path, test, wanted in tests)
+        if all(test(_at(document, path), operands) for path, test, operands in tests)
     ]
 
 

@@ -362,13 +362,13 @@ def unpack(packed: Path, charm_dir: Path) -> None:
     """
     charm_dir.mkdir(parents=True, exist_ok=True)
     manifest = charm_dir / MANIFEST
-    wanted: list[str] = []
+    names: list[str] = []
     for folder, folders, files in os.walk(packed):
         relative = Path(folder).relative_to(packed)
-        wanted += [str(relative / name) for name in [*folders, *files]]
+        names += [str(relative / name) for name in [*folders, *files]]
     old = manifest.read_text(encoding="utf-8").splitlines() if manifest.exists() else []
     # Deepest first, so that folders are empty when their turn comes.
-    for name in sorted(set(old) - set(wanted), reverse=True):
+    for name in sorted(set(old) - set(names), reverse=True):
         path = charm_dir / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path / "__pycache__", ignore_errors=True)
@@ -377,10 +377,10 @@ def unpack(packed: Path, charm_dir: Path) -> None:
         else:
             path.unlink(missing_ok=True)
     # Both lists until the copy is complete: an interrupted upgrade must not forget old files.
-    manifest.write_text("\n".join(sorted({*old, *wanted})), encoding="utf-8")
-    for name in wanted:
+    manifest.write_text("\n".join(sorted({*old, *names})), encoding="utf-8")
+    for name in names:
         _unpack_entry(packed / name, charm_dir / name)
-    manifest.write_text("\n".join(wanted), encoding="utf-8")
+    manifest.write_text("\n".join(names), encoding="utf-8")
 
 
 def _unpack_entry(source: Path, target: Path) -> None:

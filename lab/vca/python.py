@@ -59,11 +59,11 @@ def _preferred() -> Iterator[Path]:
 
 
 @functools.lru_cache(maxsize=8)
-def _choose(wanted: str | None, path: str | None) -> CharmPython:
-    if wanted:
-        chosen = _probe(wanted, f"set by {VARIABLE}")
+def _choose(given: str | None, path: str | None) -> CharmPython:
+    if given:
+        chosen = _probe(given, f"set by {VARIABLE}")
         if chosen is None:
-            raise VcaError(f"{VARIABLE}={wanted} is not a Python interpreter that runs")
+            raise VcaError(f"{VARIABLE}={given} is not a Python interpreter that runs")
         return chosen
     for candidate in _preferred():
         chosen = _probe(candidate, "as on an Ubuntu 18.04 proxy machine")

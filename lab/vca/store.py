@@ -148,10 +148,10 @@ class ProcessLock:
         except FileNotFoundError:
             raise NotFoundError(f'model "{self._path.parent.name}" not found') from None
         if not files.lock(descriptor, timeout):
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            pid = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise ModelBusyError(
-                f'model "{self._path.parent.name}" is run by process {holder}, '
+                f'model "{self._path.parent.name}" is run by process {pid}, '
                 f"which did not finish within {timeout:g} s"
             )
         if not self._still_there(descriptor):

@@ -151,8 +151,8 @@ class Vim:
             if (directory / "account.json").exists():
                 raise VimError(f"A VIM account with name '{name}' already exists.")
             others = [cls._read(place, other) for other in cls.names(place.path)]
-            taken = {other.account.number for other in others}
-            number = next((n for n in range(1, 256) if n not in taken), None)
+            numbers = {other.account.number for other in others}
+            number = next((n for n in range(1, 256) if n not in numbers), None)
             if number is None:
                 raise VimError("There are 255 VIM accounts in this lab: delete one first.")
             subnet = _management_subnet(settings, number)

@@ -44,13 +44,13 @@ def parse_gateway(subnet: IPNetwork, text: str) -> str:
         raise VimError(f"Gateway {text} is not valid on subnet {subnet}.") from None
 
 
-def default_subnet(taken: Collection[str]) -> str:
+def default_subnet(existing: Collection[str]) -> str:
     """The first 192.168.x.0/24 that does not overlap the given ranges.
 
     Raises:
         VimError: all 256 are taken.
     """
-    used = [ipaddress.ip_network(text) for text in taken]
+    used = [ipaddress.ip_network(text) for text in existing]
     for number in range(256):
         candidate = ipaddress.ip_network(f"192.168.{number}.0/24")
         if not any(net.version == 4 and net.overlaps(candidate) for net in used):
@@ -84,14 +84,14 @@ def _host(subnet: IPNetwork, text: str) -> IPAddress:
     return address
 
 
-def take_ip(subnet: IPNetwork, wanted: str | None, used: Collection[str]) -> str:
+def take_ip(subnet: IPNetwork, asked: str | None, used: Collection[str]) -> str:
     """The wanted address if it is free, or else the lowest free one.
 
     Raises:
         VimError: the address is outside the subnet or in use, or no address is left.
     """
-    if wanted is not None:
-        address = str(_host(subnet, wanted))
+    if asked is not None:
+        address = str(_host(subnet, asked))
         if address in used:
             raise VimError(f"IP address {address} already allocated in subnet {subnet}.")
         return address
@@ -101,16 +101,16 @@ def take_ip(subnet: IPNetwork, wanted: str | None, used: Collection[str]) -> str
     raise VimError(f"No more IP addresses available on subnet {subnet}.")
 
 
-def take_mac(wanted: str | None, used: Collection[str]) -> str:
+def take_mac(asked: str | None, used: Collection[str]) -> str:
     """The wanted MAC address if it is free, or else a random one under OpenStack's fa:16:3e.
 
     Raises:
         VimError: not a unicast MAC address, or in use.
     """
-    if wanted is not None:
-        mac = wanted.lower().replace("-", ":")
+    if asked is not None:
+        mac = asked.lower().replace("-", ":")
         if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":
-            raise VimError(f"Invalid input for mac_address: '{wanted}' is not a MAC address.")
+            raise VimError(f"Invalid input for mac_address: '{asked}' is not a MAC address.")
         if mac in used:
             raise VimError(f"The mac address {mac} is in use on this network.")
         return mac

@@ -73,12 +73,12 @@ def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
     The controllers of ``top`` itself are the machine's, see :mod:`lab.vim.machine`.
     """
     quota = vcpus * PERIOD_US
-    wanted = {
+    limits = {
         "memory": ("memory.max", str(ram_mib << 20), "memory is not limited"),
         "cpu": ("cpu.max", f"{quota} {PERIOD_US}", "vCPUs are not limited"),
     }
     notes = []
-    for controller, (file, value, note) in wanted.items():
+    for controller, (file, value, note) in limits.items():
         try:
             for parent in reversed([p for p in group.parents if top in p.parents]):
                 (parent / "cgroup.subtree_control").write_text(f"+{controller}")

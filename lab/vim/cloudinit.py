@@ -218,13 +218,13 @@ def check_packages(user_data: str) -> None:
     Raises:
         VimError: some are not, all named.
     """
-    wanted = wanted_packages(user_data)
-    if not wanted:
+    packages = wanted_packages(user_data)
+    if not packages:
         return
     installed = installed_packages()
     if engine.simulators() is not None:
         installed |= engine.PACKAGES
-    missing = [name for name in wanted if name not in installed]
+    missing = [name for name in packages if name not in installed]
     if missing:
         raise VimError(
             "The user-data asks for packages that this machine, the lab's image, lacks: "

@@ -54,11 +54,11 @@ def simulators() -> Simulators | None:
     Raises:
         VimError: the variable has another value, or VDUs lack the lab's version of Python.
     """
-    wanted = os.environ.get(VARIABLE, SIMULATORS)
-    if wanted == MACHINE:
+    program = os.environ.get(VARIABLE, SIMULATORS)
+    if program == MACHINE:
         return None
-    if wanted != SIMULATORS:
-        raise VimError(f"{VARIABLE} is '{wanted}': '{SIMULATORS}' and '{MACHINE}' are allowed.")
+    if program != SIMULATORS:
+        raise VimError(f"{VARIABLE} is '{program}': '{SIMULATORS}' and '{MACHINE}' are allowed.")
     spec = importlib.util.find_spec("diameter")
     if spec is None or spec.origin is None:
         raise VimError("The simulators' libraries are not installed: run the set-up script.")

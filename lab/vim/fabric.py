@@ -209,7 +209,7 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
         VimError: it did not write them, or met the limit, so the capture would be incomplete.
     """
     end = time.monotonic() + seconds
-    known, wanted = 0, None
+    known, due = 0, None
     while time.monotonic() < end:
         if process.poll() == -signal.SIGXFSZ:
             raise VimError(f"a capture has more than {CAPTURE_LIMIT} bytes: it is not complete")
@@ -221,8 +221,8 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
         if len(counts) > known:
             known = len(counts)
             written, received, dropped = (int(number) for number in counts[-1])
-            wanted = received - dropped if wanted is None else wanted
-            if written >= wanted:
+            due = received - dropped if due is None else due
+            if written >= due:
                 return
         time.sleep(0.005)
     said = log.read_text(errors="replace").strip().splitlines()[-1:]

@@ -493,8 +493,8 @@ def _services(layer: Layer) -> None:
     for file in sorted((layer.lower / _UNITS).glob("cloud-*.service")):
         # The unit's own [Install] section says whether it belongs to the boot.
         if "WantedBy=cloud-init.target" in file.read_text(encoding="utf-8"):
-            wanted = f"{system}/cloud-init.target.wants/{file.name}"
-            layer.link(wanted, f"/lib/systemd/system/{file.name}")
+            target = f"{system}/cloud-init.target.wants/{file.name}"
+            layer.link(target, f"/lib/systemd/system/{file.name}")
 
 
 def _hide_path(layer: Layer, path: Path) -> None:

@@ -29,7 +29,7 @@ from lab.vim.store import Home, locked
 REGISTRY = Path("/run/osm-lab")
 SETTINGS = Path("/proc/sys")
 #: The least that labs need.
-WANTED = {
+LEAST = {
     "fs/inotify/max_user_instances": 4096,
     "net/core/rmem_max": 7 << 20,
     "net/core/wmem_max": 7 << 20,
@@ -45,11 +45,11 @@ def join(home: Home) -> None:
     """
     with _registry():
         (_labs() / home.prefix).write_text(str(home.path), encoding="utf-8")
-        for name, wanted in WANTED.items():
+        for name, least in LEAST.items():
             with contextlib.suppress(OSError):  # not there, or read-only, as in a container
                 before = int((SETTINGS / name).read_text(encoding="ascii"))
-                if before < wanted:
-                    (SETTINGS / name).write_text(str(wanted), encoding="ascii")
+                if before < least:
+                    (SETTINGS / name).write_text(str(least), encoding="ascii")
                     # Noted once: what somebody lowered meanwhile is not what there was at first.
                     if not (note := _note(name)).exists():
                         note.write_text(str(before), encoding="ascii")
@@ -73,10 +73,10 @@ def leave(home: Home) -> None:
                 entry.unlink()
         if any(_labs().iterdir()):
             return
-        for name, wanted in WANTED.items():
+        for name, least in LEAST.items():
             if (note := _note(name)).exists():
                 # Another value is somebody else's choice, made since.
-                if int((SETTINGS / name).read_text(encoding="ascii")) == wanted:
+                if int((SETTINGS / name).read_text(encoding="ascii")) == least:
                     before = note.read_text(encoding="ascii")
                     (SETTINGS / name).write_text(before, encoding="ascii")
                 note.unlink()

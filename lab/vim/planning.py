@@ -172,9 +172,9 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
         VimError: unknown network, or an address outside the subnet or in use.
     """
     planned: list[Port] = []
-    for index, wanted in enumerate(spec.ports):
-        port = _plan_port(wanted, index, state, planned)
-        if wanted.floating:
+    for index, asked in enumerate(spec.ports):
+        port = _plan_port(asked, index, state, planned)
+        if asked.floating:
             port = replace(port, floating=_take_floating(state, planned, config))
         planned.append(port)
     server = Server(
@@ -189,8 +189,8 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
     return ServerRecord(server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb)
 
 
-def _plan_port(wanted: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
-    on = network(state, wanted.network_id)
+def _plan_port(asked: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
+    on = network(state, asked.network_id)
     others = [p for p in [*ports(state), *own] if p.network_id == on.id]
     used = {p.ip for p in others} | ({on.gateway} if on.gateway else set())
     port_id = str(uuid.uuid4())
@@ -199,9 +199,9 @@ def _plan_port(wanted: PortSpec, index: int, state: State, own: Sequence[Port]) 
         network_id=on.id,
         interface=nic_name(index),
         device=f"p{uuid.UUID(port_id).hex[:12]}",
-        ip=addresses.take_ip(addresses.parse_subnet(on.subnet), wanted.ip, used),
-        mac=addresses.take_mac(wanted.mac, {p.mac for p in others}),
-        port_security=wanted.port_security,
+        ip=addresses.take_ip(addresses.parse_subnet(on.subnet), asked.ip, used),
+        mac=addresses.take_mac(asked.mac, {p.mac for p in others}),
+        port_security=asked.port_security,
     )
 
 

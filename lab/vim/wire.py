@@ -55,11 +55,11 @@ def open_tun(device: str) -> int:
     request = struct.pack("16sH22x", device.encode(), IFF_TUN | IFF_NO_PI | IFF_VNET_HDR)
     fcntl.ioctl(handle, TUNSETIFF, request)
     fcntl.ioctl(handle, TUNSETVNETHDRSZ, struct.pack("i", HEADER))
-    wanted = F_CSUM | F_TSO4 | F_TSO6
+    offloads = F_CSUM | F_TSO4 | F_TSO6
     try:
-        fcntl.ioctl(handle, TUNSETOFFLOAD, wanted | F_USO4 | F_USO6)
+        fcntl.ioctl(handle, TUNSETOFFLOAD, offloads | F_USO4 | F_USO6)
     except OSError:  # UDP segmentation came with Linux 6.2
-        fcntl.ioctl(handle, TUNSETOFFLOAD, wanted)
+        fcntl.ioctl(handle, TUNSETOFFLOAD, offloads)
     return handle
 
 

@@ -181,9 +181,9 @@ class Acceptance:
             step.sentence = "not needed: the packages bring pods, no charms"
             return
         controllers = self.nbi.get("/admin/v1/vca")
-        wanted = self._vim.get("vca")
-        if wanted:
-            controllers = [c for c in controllers if wanted == c["_id"]]
+        own = self._vim.get("vca")
+        if own:
+            controllers = [c for c in controllers if own == c["_id"]]
         if not controllers:
             if self._release is not None and self._release < WITHOUT_JUJU:
                 step.state = "unknown"

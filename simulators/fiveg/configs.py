@@ -241,7 +241,7 @@ def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
     imsi = str(file.get("uicc0", "imsi"))
     usim = Usim(imsi, file.octets("uicc0", "key"), file.octets("uicc0", "opc"))
     listed: Sequence[dict[str, Any]] = file.find("uicc0", "pdu_sessions", default=())
-    wanted = tuple(
+    sessions = tuple(
         ue.SessionRequest(
             int(one.get("id", at)),
             str(one.get("dnn", "")),
@@ -257,7 +257,7 @@ def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
         ) from None
     # The length of the MNC is not in the file: both are networks of this USIM.
     plmns = Plmn(imsi[:3], imsi[3:5]), Plmn(imsi[:3], imsi[3:6])
-    return ue.Config(usim, plmns, gnb_address, wanted)
+    return ue.Config(usim, plmns, gnb_address, sessions)
 
 
 # -- free5GC's N3IWF and UE -----------------------------------------------------------------------
@@ -347,17 +347,17 @@ def n3ue_config(path: str | Path) -> n3ue.Config:
     plmn = Plmn(*(str(file.get(*one, "IMSI", "PLMNID", name)) for name in ("MCC", "MNC")))
     imsi = f"{plmn.mcc}{plmn.mnc}{file.get(*one, 'IMSI', 'MSIN')}"
     k, opc = (bytes.fromhex(str(file.get(*one, "Security", name))) for name in ("K", "OPC"))
-    wanted = []
+    sessions = []
     for at, item in enumerate(file.get(*one, "SmPolicy"), 1):
         sd = item["SNSSAI"].get("SD", "ffffff")
         slice_ = Snssai(int(str(item["SNSSAI"]["SST"]), 16), int(str(sd), 16))
-        wanted.append(ue.SessionRequest(at, str(item["DNN"]), slice_))
+        sessions.append(ue.SessionRequest(at, str(item["DNN"]), slice_))
     root = Path(path).resolve().parent.parent / "cert" / "ca.pem"
     return n3ue.Config(
         Usim(imsi, k, opc),
         (plmn,),
         file.address("configuration", "N3IWFInformation", "IPSecIfaceAddr"),
-        tuple(wanted),
+        tuple(sessions),
         address=file.address(*one, "IPSecIfaceAddr"),
         root=_certificate(root),
         device=str(file.get(*one, "XfrmiName")),

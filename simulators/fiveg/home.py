@@ -192,15 +192,15 @@ class Udm:
 
     async def _vector(self, request: Request) -> Response:
         supi = request.path_params["supi"]
-        wanted = await sbi.body(request)
-        network = wanted["servingNetworkName"]
+        body = await sbi.body(request)
+        network = body["servingNetworkName"]
         url = await self._udr(f"{supi}/authentication-data/authentication-subscription")
         async with self._busy[supi]:
             row = (await self.node.call("GET", url)).json()
             k, opc = bytes.fromhex(row["encPermanentKey"]), bytes.fromhex(row["encOpcKey"])
             sequence = row["sequenceNumber"]
             sqn = int(sequence["sqn"], 16)
-            resync = wanted.get("resynchronizationInfo")
+            resync = body.get("resynchronizationInfo")
             if resync:
                 rand, auts = bytes.fromhex(resync["rand"]), bytes.fromhex(resync["auts"])
                 own_sqn = resynchronised(k, opc, rand, auts)
@@ -245,8 +245,8 @@ class Udm:
     async def _sessions(self, request: Request) -> Response:
         records = await self._provisioned(request, "sm-data")
         if "single-nssai" in request.query_params:
-            wanted = Snssai.of(json.loads(request.query_params["single-nssai"]))
-            records = [one for one in records if Snssai.of(one["singleNssai"]) == wanted]
+            snssai = Snssai.of(json.loads(request.query_params["single-nssai"]))
+            records = [one for one in records if Snssai.of(one["singleNssai"]) == snssai]
         dnn = request.query_params.get("dnn")
         if dnn is not None:
             records = [one for one in records if dnn in one["dnnConfigurations"]]
@@ -280,19 +280,19 @@ class Ausf:
         )
 
     async def _begin(self, request: Request) -> Response:
-        wanted = await sbi.body(request)
-        supi = wanted["supiOrSuci"]
+        body = await sbi.body(request)
+        supi = body["supiOrSuci"]
         question = {
-            "servingNetworkName": wanted["servingNetworkName"],
+            "servingNetworkName": body["servingNetworkName"],
             "ausfInstanceId": self.node.instance,
         }
-        if "resynchronizationInfo" in wanted:
-            question["resynchronizationInfo"] = wanted["resynchronizationInfo"]
+        if "resynchronizationInfo" in body:
+            question["resynchronizationInfo"] = body["resynchronizationInfo"]
         path = f"/nudm-ueau/v1/{supi}/security-information/generate-auth-data"
         answer = (await self.node.call("POST", await self.node.url("UDM") + path, question)).json()
         vector = answer["authenticationVector"]
         rand, xres = bytes.fromhex(vector["rand"]), bytes.fromhex(vector["xresStar"])
-        context = _Context(answer["supi"], vector, wanted["servingNetworkName"])
+        context = _Context(answer["supi"], vector, body["servingNetworkName"])
         self._contexts[context.supi] = context
         config = self.node.config
         own = f"http://{config.address}:{config.port}{self._base}/{context.supi}"

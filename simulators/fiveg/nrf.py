@@ -66,8 +66,8 @@ class Nrf:
         return Response(status_code=204) if gone else sbi.problem(404, "NOT_FOUND")
 
     async def _list(self, request: Request) -> Response:
-        wanted = request.query_params.get("nf-type")
-        profiles = [one for one in self._alive() if wanted in (None, one["nfType"])]
+        kind = request.query_params.get("nf-type")
+        profiles = [one for one in self._alive() if kind in (None, one["nfType"])]
         items = [{"href": f"{request.url.path}/{one['nfInstanceId']}"} for one in profiles]
         return JSONResponse({"_links": {"item": items}})
 

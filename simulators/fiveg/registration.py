@@ -212,10 +212,10 @@ async def _slices(amf: Amf, ue: Ue, request: nas.Message) -> tuple[tuple[Snssai,
         if error.status != 404:
             raise RejectedError(nas.CONGESTION, f"no subscription from the UDM: {error}") from None
         subscribed = dict.fromkeys(supported, True)  # as OAI's AMF without a subscribed NSSAI
-    wanted = [Snssai.of_nas(one["SNSSAI"]) for one in request.values.get("NSSAI", ())]
+    requested = [Snssai.of_nas(one["SNSSAI"]) for one in request.values.get("NSSAI", ())]
     rejected = []
     allowed = []
-    for one in wanted:
+    for one in requested:
         if one not in subscribed or one not in supported:
             rejected.append((one, nas.NOT_IN_PLMN))
         elif one not in ue.offered:

@@ -363,7 +363,7 @@ class Config:
     usim: Usim
     plmns: tuple[Plmn, ...]
     gnb: str
-    wanted: tuple[SessionRequest, ...]
+    sessions: tuple[SessionRequest, ...]
 
 
 class Terminal:
@@ -412,7 +412,7 @@ class Terminal:
     async def _keep(self, ue: Ue) -> None:
         await ue.register()
         log.info("[UE 0] Received Registration Accept: UE %s is registered", ue.usim.imsi)
-        keeping = asyncio.gather(*(self._session(ue, one) for one in self.config.wanted))
+        keeping = asyncio.gather(*(self._session(ue, one) for one in self.config.sessions))
         try:
             await ue.released.wait()
         finally:
@@ -448,7 +448,7 @@ class Terminal:
 
     def _device(self, asked: SessionRequest) -> str:
         """The name of the TUN device of a PDU session."""
-        first = asked is self.config.wanted[0]
+        first = asked is self.config.sessions[0]
         return "oaitun_ue1" if first else f"oaitun_ue1p{asked.number}"
 
     def _close(self, number: int) -> None:

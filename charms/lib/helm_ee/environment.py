@@ -89,15 +89,15 @@ class HelmEnvironment(Environment):
         Raises:
             InputError: A relation has another form, or an end that this charm does not have.
         """
-        wanted = dict(self._state.options, **options)
-        for relation in offers.relations("config: relations", wanted.get(RELATIONS, "")):
+        merged = dict(self._state.options, **options)
+        for relation in offers.relations("config: relations", merged.get(RELATIONS, "")):
             if relation.endpoint not in self._endpoints():
                 raise InputError(
                     "config: relations",
                     "this charm has no endpoint {}".format(relation.endpoint),
                     ", ".join(sorted(self._endpoints())),
                 )
-        self._change(options=wanted)
+        self._change(options=merged)
 
     def option(self, name: str) -> str:
         """See `Environment`."""
@@ -193,9 +193,9 @@ class HelmEnvironment(Environment):
                 continue
             claims.setdefault(document.member, {})[name] = document
         own = self.option(MEMBER)
-        wanted = {r.member for e in self._endpoints() for r in self._relations(e)} - {own}
+        related = {r.member for e in self._endpoints() for r in self._relations(e)} - {own}
         documents, members = {}, dict(self._state.members)
-        for member in sorted(wanted & set(claims)):
+        for member in sorted(related & set(claims)):
             said = claims[member]
             if members.get(member) not in said:
                 if len(said) > 1:
@@ -239,12 +239,12 @@ class HelmEnvironment(Environment):
         """See `Environment`."""
         return [relation.id for relation in self._relations(endpoint)]
 
-    def tell(self, endpoint: str, relation_id: int, told: Mapping[str, str]) -> None:
+    def tell(self, endpoint: str, relation_id: int, values: Mapping[str, str]) -> None:
         """See `Environment`; `publish` sends it."""
         for relation in self._relations(endpoint):
             if relation.id == relation_id:
                 bag = self._told.setdefault(relation, {})
-                bag.update(told)
+                bag.update(values)
 
     def _published_before(self) -> Dict[offers.Relation, Dict[str, str]]:
         try:
@@ -262,5 +262,5 @@ class HelmEnvironment(Environment):
         if not self.option(MEMBER):
             return
         listed = {relation for e in self._endpoints() for relation in self._relations(e)}
-        told = {relation: self._told.get(relation, {}) for relation in listed}
-        self._cluster.tell(offers.encode(offers.Document(self.option(MEMBER), told)))
+        bags = {relation: self._told.get(relation, {}) for relation in listed}
+        self._cluster.tell(offers.encode(offers.Document(self.option(MEMBER), bags)))

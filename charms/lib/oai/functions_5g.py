@@ -99,13 +99,13 @@ def _allowed(asked: Amf, where: str, text: str) -> List[Dict[str, Any]]:
     offered = amf.sessions(asked)
     if text == "all":
         return offered
-    wanted = [one.slice for one in nssai.parse(where, text, 1)]
+    slices = [one.slice for one in nssai.parse(where, text, 1)]
     known = {one.slice for one in asked.sessions}
-    for one in wanted:
+    for one in slices:
         if one not in known:
             allowed = ", ".join(sorted(str(each) for each in known))
             raise InputError(where, "{} is no slice of the network".format(one), allowed)
-    named = {(one.sst, one.differentiator) for one in wanted}
+    named = {(one.sst, one.differentiator) for one in slices}
     return [session for session in offered if (session["sst"], session["sd"]) in named]
 
 
@@ -169,8 +169,8 @@ class SessionsCharm(EquipmentCharm):
         asked, where = self._ue(), "establish-session"
         slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
         dnn = values.apn(where + ": dnn", str(given.get("dnn", "")))
-        wanted = asked.requested + (nssai.Session(slice, dnn),)
-        return self._with_sessions(asked, where, wanted)
+        sessions = asked.requested + (nssai.Session(slice, dnn),)
+        return self._with_sessions(asked, where, sessions)
 
     @action("release-session")
     def _release_session(self, given: Params) -> Mapping[str, Any]:
@@ -185,9 +185,9 @@ class SessionsCharm(EquipmentCharm):
         return self._with_sessions(asked, where, left)
 
     def _with_sessions(
-        self, asked: Equipment, where: str, wanted: Tuple[nssai.Session, ...]
+        self, asked: Equipment, where: str, sessions: Tuple[nssai.Session, ...]
     ) -> Mapping[str, Any]:
-        text = nssai.canonical(where, nssai.text(wanted), 2)
+        text = nssai.canonical(where, nssai.text(sessions), 2)
         return self._change(attr.evolve(asked, sessions=text))
 
     @action("show-sessions")

@@ -461,8 +461,8 @@ def _apply(
         steps.append(run("nf/rules", "nft", "-f", units.RULES_FILE))
     due = []
     for container in software.containers:
-        wanted = files[units.digest_file(container.name)].text
-        current = results.text("nf/started/" + container.name) == wanted
+        digest = files[units.digest_file(container.name)].text
+        current = results.text("nf/started/" + container.name) == digest
         # Whoever edited a file may have restarted the container with it.
         edited = {file.path for file in units.used_files(container, software.files)}
         if function_state.restart or not current or edited & set(different):
@@ -483,14 +483,14 @@ def _apply(
 
 
 def _folders(software: Software) -> List[Step]:
-    wanted = {BASE: 0o700, TLS: 0o700, LIBRARY: 0o755}
+    folders = {BASE: 0o700, TLS: 0o700, LIBRARY: 0o755}
     for container in software.containers:
         for volume, _ in container.volumes:
             if volume.startswith("/var/"):
-                wanted[volume] = 0o700  # rows and logs hold keys
+                folders[volume] = 0o700  # rows and logs hold keys
     return [
         make_directory("nf/folder/{}".format(index), path, mode)
-        for index, (path, mode) in enumerate(sorted(wanted.items()))
+        for index, (path, mode) in enumerate(sorted(folders.items()))
     ]
 
 

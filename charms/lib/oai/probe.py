@@ -79,14 +79,14 @@ def _listens(check: Json) -> bool:
     letter = "t" if check["kind"] == "tcp" else "u"
     places = {row.split()[3] for row in _out("ss", "-Hln" + letter).splitlines() if row.split()}
     hosts = (check["address"], "0.0.0.0", "*")  # noqa: S104 - how ss shows one bound to all
-    wanted = ["{}:{}".format(host, check["port"]) for host in hosts]
-    return any(place in places for place in wanted)
+    sockets = ["{}:{}".format(host, check["port"]) for host in hosts]
+    return any(place in places for place in sockets)
 
 
 def _connected(check: Json) -> bool:
     rows = [row.split() for row in _out("ss", "-Htn", "state", "established").splitlines()]
-    wanted = "{}:{}".format(check["address"], check["port"])
-    return any(len(row) >= 4 and row[3] == wanted for row in rows)
+    remote = "{}:{}".format(check["address"], check["port"])
+    return any(len(row) >= 4 and row[3] == remote for row in rows)
 
 
 def _interface(check: Json) -> bool:

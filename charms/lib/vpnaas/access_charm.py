@@ -106,9 +106,9 @@ class AccessCharm(VnfCharm):
 
     @action("show-devices")
     def _show_devices(self, params: Params) -> Dict[str, Any]:
-        wanted = str(params.get("name", "all"))
+        name = str(params.get("name", "all"))
         outcome = self._reconcile_now()
-        return _shown(self._intent(), outcome, wanted)
+        return _shown(self._intent(), outcome, name)
 
 
 def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
@@ -128,21 +128,21 @@ def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
     }
 
 
-def _shown(intent: Intent, outcome: Outcome, wanted: str) -> Dict[str, Any]:
+def _shown(intent: Intent, outcome: Outcome, name: str) -> Dict[str, Any]:
     """Return what `show-devices` tells of all devices, or of one."""
     enrolled = {peer.name: peer for peer in intent.manual(LINK)}
-    if wanted != "all":
-        fields.choice("show-devices: name", wanted, sorted(enrolled) or ["none is enrolled"])
+    if name != "all":
+        fields.choice("show-devices: name", name, sorted(enrolled) or ["none is enrolled"])
     over = set(enrolled) - {peer.name for peer in intent.at(outcome.now).manual(LINK)}
     peers = []
     for view in next(link for link in outcome.links if link.link == LINK).details["peers"]:
         device = enrolled.get(view["peer"])
-        if device is not None and wanted in ("all", device.name):
+        if device is not None and name in ("all", device.name):
             peers.append(dict(view, expires=devices.show_time(device.expires)))
-    told = status.bounded({LINK: {"peers": peers}}, OUTPUT_LIMIT * 8 // 10)[LINK]
+    answer = status.bounded({LINK: {"peers": peers}}, OUTPUT_LIMIT * 8 // 10)[LINK]
     ended = {
-        name: devices.show_time(enrolled[name].expires)
-        for name in sorted(over)[:100]
-        if wanted in ("all", name)
+        each: devices.show_time(enrolled[each].expires)
+        for each in sorted(over)[:100]
+        if name in ("all", each)
     }
-    return dict(told, expired=ended)
+    return dict(answer, expired=ended)

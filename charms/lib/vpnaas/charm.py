@@ -93,9 +93,9 @@ class VnfCharm(ExperimentingCharm):
     @action("trust-host-key", plain=True)
     def _trust_host_key(self, params: Params) -> Dict[str, Any]:
         text = str(params.get("fingerprint", "any"))
-        wanted = fields.host_key_fingerprint("trust-host-key: fingerprint", text)
+        fingerprint = fields.host_key_fingerprint("trust-host-key: fingerprint", text)
         before = self.environment.stored(HOST_KEY)
-        self.environment.store(TRUST_KEY, wanted)
+        self.environment.store(TRUST_KEY, fingerprint)
         self.environment.store(HOST_KEY, "")
         try:
             with self._vdu() as vdu:
@@ -163,11 +163,11 @@ class VnfCharm(ExperimentingCharm):
         view = self._view(outcome, frozenset([peer.link]), shown)[peer.link]
         # What the administrator of the other end has to enter there.
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
-        told = dict({key: view[key] for key in keys if key in view}, added=peer.name)
+        answer = dict({key: view[key] for key in keys if key in view}, added=peer.name)
         state = outcome.plans[peer.link].state
         agreed = state.agreed.get(peer.peer_name) if state else None
         wrapped = agreed.wrapped if agreed else ""
-        return dict(told, **{"wrapped-preshared-key": wrapped}) if wrapped else told
+        return dict(answer, **{"wrapped-preshared-key": wrapped}) if wrapped else answer
 
     @action("fetch-preshared-key")
     def _fetch_preshared_key(self, params: Params) -> Dict[str, Any]:
@@ -237,13 +237,13 @@ class VnfCharm(ExperimentingCharm):
 
     @action("show-status")
     def _show_status(self, params: Params) -> Dict[str, Any]:
-        wanted = str(params.get("link", "all"))
-        if wanted != "all":
-            fields.choice("link", wanted, sorted(self.roles))
+        link = str(params.get("link", "all"))
+        if link != "all":
+            fields.choice("link", link, sorted(self.roles))
         peer = str(params.get("peer", "all"))
         outcome = self._reconcile_now()
-        links = frozenset(self.roles) if wanted == "all" else frozenset([wanted])
-        more = outcome.extra.shown() if wanted == "all" and peer == "all" else {}
+        links = frozenset(self.roles) if link == "all" else frozenset([link])
+        more = outcome.extra.shown() if link == "all" and peer == "all" else {}
         if self.environment.problems():
             more = dict(more, problems=list(self.environment.problems()))
         return dict(self._view(outcome, links, peer), **more)
@@ -344,8 +344,8 @@ def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
             if p.name == peer.peer_name and p.prefixes == peer.allowed_prefixes:
                 if p.public_key == peer.public_key:
                     return ()
-        told = plan.problems + (() if peer.stored else plan.waiting)
-        reasons = [text for text in told if text.startswith(peer.name + ":")]
+        problems = plan.problems + (() if peer.stored else plan.waiting)
+        reasons = [text for text in problems if text.startswith(peer.name + ":")]
         if peer.stored and not plan.unusable:
             return reasons  # Its key is fetched next.
         return reasons or list(plan.problems) or ["peer refused"]

@@ -57,7 +57,7 @@ class Environment(abc.ABC):
         """Return the relations of an endpoint."""
 
     @abc.abstractmethod
-    def tell(self, endpoint: str, relation_id: int, told: Mapping[str, str]) -> None:
+    def tell(self, endpoint: str, relation_id: int, values: Mapping[str, str]) -> None:
         """Tell the other end of a relation; an empty value takes a key away."""
 
     # What persists

@@ -19,15 +19,15 @@ class ExperimentingCharm(ReconcilingCharm):
 
     def _chosen(self, params: Params, configured: Mapping[str, Any]) -> FrozenSet[str]:
         """Return the links an action with `link: all` or a name works on."""
-        wanted = str(params.get("link", "all"))
+        link = str(params.get("link", "all"))
         if not configured:
             raise VpnaasError("no link is configured yet; run configure first")
-        if wanted == "all":
+        if link == "all":
             return frozenset(configured)
-        fields.choice("link", wanted, sorted(self.roles))
-        if wanted not in configured:
-            raise InputError("link", "{} is not configured".format(wanted), "run configure first")
-        return frozenset([wanted])
+        fields.choice("link", link, sorted(self.roles))
+        if link not in configured:
+            raise InputError("link", "{} is not configured".format(link), "run configure first")
+        return frozenset([link])
 
     def _one_link(self, params: Params) -> str:
         return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
@@ -59,15 +59,15 @@ class ExperimentingCharm(ReconcilingCharm):
             {link: asking.params for link, asking in charm_state.asking.items()},
             **charm_state.intent.links,
         )
-        wanted = {link: configured[link].underlay_interface for link in links}
+        names = {link: configured[link].underlay_interface for link in links}
         return {
             link: observed.underlay(name, charm_state.management).name
-            for link, name in dict(wanted, **{"": ""}).items()
+            for link, name in dict(names, **{"": ""}).items()
         }
 
     def _other_end(self, params: Params) -> Peer:
         """Return the peer an experiment goes to, as its offer or `add-peer` describes it."""
-        link, wanted = self._one_link(params), str(params.get("peer", "auto"))
+        link, name = self._one_link(params), str(params.get("peer", "auto"))
         charm_state = self._charm_state()
         known = [
             Peer(
@@ -85,7 +85,7 @@ class ExperimentingCharm(ReconcilingCharm):
             Peer(one.peer_name, one.name, one.allowed_prefixes, "", endpoint=one.endpoint)
             for one in charm_state.intent.manual(link)
         ]
-        return measure.choose_peer(link, "" if wanted == "auto" else wanted, known)
+        return measure.choose_peer(link, "" if name == "auto" else name, known)
 
     @action("start-capture")
     def _start_capture(self, params: Params) -> Dict[str, Any]:

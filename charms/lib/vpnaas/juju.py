@@ -88,13 +88,13 @@ class JujuEnvironment(Environment):
         """See `Environment`."""
         return [relation.id for relation in self._charm.model.relations[endpoint]]
 
-    def tell(self, endpoint: str, relation_id: int, told: Mapping[str, str]) -> None:
+    def tell(self, endpoint: str, relation_id: int, values: Mapping[str, str]) -> None:
         """See `Environment`."""
         for relation in self._charm.model.relations[endpoint]:
             if relation.id != relation_id:
                 continue
             own = self._own(relation)
-            changed = {key: value for key, value in told.items() if own.get(key, "") != value}
+            changed = {key: value for key, value in values.items() if own.get(key, "") != value}
             if changed:
                 self._write(relation, changed)
 

@@ -194,7 +194,7 @@ def _gateway_steps(
     ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
     outer = [a.ip for p in secured if p.underlay for a in vdu.interfaces[p.underlay].addresses]
     inner = {plan.params.inner_address.network for plan in secured}
-    wanted = gateway.Gateway(
+    ours = gateway.Gateway(
         params=charm_state.gateway,
         untrusted=tuple(sorted({plan.underlay for plan in secured})),
         management=vdu.underlay("", charm_state.management).name,
@@ -206,7 +206,7 @@ def _gateway_steps(
         translated=charm_state.translated,
     )
     try:
-        return gateway.before_links(wanted, results), gateway.after_links(wanted, results), []
+        return gateway.before_links(ours, results), gateway.after_links(ours, results), []
     except InputError as error:
         return [], [], [str(error)]
 
@@ -297,10 +297,10 @@ def _nested(draft: Draft, ways: Mapping[str, nesting.Way]) -> Draft:
 
 
 def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
-    """Return the links of which a quality of service is wanted, as far as they can be used."""
+    """Return the links of which a quality of service is asked, as far as they can be used."""
     return [
         qos.Share(
-            qos=wanted,
+            qos=asked,
             technology=plan.params.technology,
             interface=plan.interface,
             underlay=plan.underlay,
@@ -309,8 +309,8 @@ def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.S
             peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
         )
         for link, plan in sorted(links.items())
-        for wanted in [charm_state.intent.qos.get(link)]
-        if wanted is not None and plan.underlay and not plan.unusable
+        for asked in [charm_state.intent.qos.get(link)]
+        if asked is not None and plan.underlay and not plan.unusable
     ]
 
 

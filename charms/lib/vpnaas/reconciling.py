@@ -127,8 +127,10 @@ class ReconcilingCharm:
 
     def _report(self, outcome: Optional[Outcome]) -> None:
         if outcome is None:
-            wanted = "a link" if self.roles else "its parameters"
-            missing = "ssh-hostname and ssh-username" if not self._login() else wanted
+            if not self._login():
+                missing = "ssh-hostname and ssh-username"
+            else:
+                missing = "a link" if self.roles else "its parameters"
             text = "ready, waiting for OSM to set {}".format(missing)
             self.environment.set_status(False, text)
             return
@@ -308,15 +310,15 @@ class ReconcilingCharm:
         if login is None:
             raise UnreachableError("ssh-hostname and ssh-username are not set")
         option = self.environment.option("ssh-host-key-fingerprint")
-        wanted = fields.host_key_fingerprint("ssh-host-key-fingerprint", option)
+        fingerprint = fields.host_key_fingerprint("ssh-host-key-fingerprint", option)
         pinned = ""
         if self.environment.is_leader():
             host, _, key = self.environment.stored(HOST_KEY).partition(" ")
             pinned = key if host == login.host else ""
-            if not wanted:
-                wanted = self.environment.stored(TRUST_KEY)
+            if not fingerprint:
+                fingerprint = self.environment.stored(TRUST_KEY)
         cache = os.path.join(os.path.dirname(self._key_file()), "file-cache.json")
-        return Vdu(login, HostKeyRule(pinned, wanted), cache)
+        return Vdu(login, HostKeyRule(pinned, fingerprint), cache)
 
     def _pin(self, vdu: Vdu) -> None:
         login = self._login()

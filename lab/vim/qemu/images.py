@@ -33,27 +33,27 @@ def bake(tell: Tell, store: Path = STORE) -> Baked:
     Raises:
         VimError: a tool is missing, or a step fails.
     """
-    wanted = baked(store)
+    image = baked(store)
     store.mkdir(parents=True, exist_ok=True)
     with locked(store / "lock", 1800):
-        if not wanted.directory.exists():
+        if not image.directory.exists():
             maker.check_tools()
             with tempfile.TemporaryDirectory(prefix="making-", dir=store) as work:
                 maker.make(Baked(Path(work) / "image"), Path(work), tell)
-                (Path(work) / "image").rename(wanted.directory)
-            tell(f"the image is made: {wanted.disk}")
-        for name in prune(store, wanted):
+                (Path(work) / "image").rename(image.directory)
+            tell(f"the image is made: {image.disk}")
+        for name in prune(store, image):
             tell(f"removed {name}, which nothing needs any more")
-    return wanted
+    return image
 
 
-def prune(store: Path, wanted: Baked) -> list[str]:
+def prune(store: Path, image: Baked) -> list[str]:
     """Remove made images of earlier inputs, and what a killed maker left; return their names.
 
     An image stays while a server of a lab of this machine stands on it. The caller holds the
     store's lock.
     """
-    used = {str(wanted.directory)}
+    used = {str(image.directory)}
     for home in machine.homes():
         for path in home.glob("vims/*/servers/*/vm.json"):
             used.add(str((read_json(path) or {}).get("image")))

@@ -19,13 +19,13 @@ from lab.vim.store import Home
 pytestmark = pytest.mark.lab
 
 LIMIT = "fs/inotify/max_user_instances"
-USUAL, WANTED = "128", str(machine.WANTED[LIMIT])
+USUAL, WANTED = "128", str(machine.LEAST[LIMIT])
 
 
 @pytest.fixture
 def limit(lab_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file in place of a kernel setting, which other runs on this machine need."""
-    for name in machine.WANTED:
+    for name in machine.LEAST:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(USUAL)
     monkeypatch.setattr(machine, "SETTINGS", tmp_path)

@@ -151,18 +151,18 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
         present = any(results.text("expiry" + path) is not None for path in _FILES)
         return _no_expiry() if present else []
     rows = sorted("{} {}\n".format(device.expires, device.public_key) for device in ending)
-    wanted = {
+    files = {
         PROGRAM: (source("expire.py"), 0o755),
         DATES: ("".join(rows), 0o600),
         SERVICE_FILE: (_SERVICE, 0o644),
         TIMER_FILE: (timer([device.expires for device in ending]), 0o644),
     }
-    changed = [path for path in _FILES if results.text("expiry" + path) != wanted[path][0]]
+    changed = [path for path in _FILES if results.text("expiry" + path) != files[path][0]]
     steps = [
         make_directory("expiry/apply/program", PROGRAM.rpartition("/")[0], 0o755),
         make_directory("expiry/apply/dates", directory(LINK)),
     ]
-    steps += [write("expiry/apply" + path, path, *wanted[path]) for path in changed]
+    steps += [write("expiry/apply" + path, path, *files[path]) for path in changed]
     reload = SERVICE_FILE in changed or TIMER_FILE in changed
     if reload:
         steps.append(run("expiry/apply/reload", "systemctl", "daemon-reload", timeout=90))

@@ -333,21 +333,21 @@ def fault(params: Mapping[str, Any], interface: str) -> List[Step]:
         interface: Of the link's tunnel, or for the fault link the one below it; "" for none.
     """
     where = "inject-fault: "
-    wanted = fields.choice(
+    kind = fields.choice(
         where + "fault", str(params.get("fault", "")), ("link", "tunnel", "process", "restart")
     )
     seconds = fields.integer(where + "seconds", params.get("seconds", 10), 1, 600)
-    if wanted == "process":
+    if kind == "process":
         name = str(params.get("process", "none"))
         if not _PROCESS.fullmatch(name) or name == "none" or name in SPARED:
             allowed = "the name of a program other than " + ", ".join(SPARED)
             raise InputError(where + "process", fields.shown(name), allowed)
         return [run("kill", "pkill", "-KILL", "-x", name, any_exit=True)]
-    if wanted == "restart":
+    if kind == "restart":
         return [_later("restart", 1, "systemctl", "reboot")]
     if not interface:
         raise InputError(where + "link", "this link has no tunnel", "a link with a VPN")
-    if wanted == "tunnel":
+    if kind == "tunnel":
         return [run("delete", "ip", "link", "delete", interface)]
     return [
         run("mend", "nft", "delete", "table", "inet", _FAULT_TABLE, any_exit=True),

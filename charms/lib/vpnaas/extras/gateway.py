@@ -65,28 +65,28 @@ def observe(tunnels: int) -> List[Step]:
     ]
 
 
-def before_links(wanted: Gateway, results: Results) -> List[Step]:
+def before_links(gateway: Gateway, results: Results) -> List[Step]:
     """Return the steps that come first: nothing may pass in clear while tunnels come up.
 
     Raises:
         InputError: The links' interfaces make no firewall.
     """
-    steps = _firewall(wanted, results)
-    sysctl = generated.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(wanted))
+    steps = _firewall(gateway, results)
+    sysctl = generated.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(gateway))
     if results.text("gateway/sysctl") != sysctl:
         steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
-    if _untuned(wanted, results):
+    if _untuned(gateway, results):
         words = ("sysctl", "-q", "-e", "-p", SYSCTL_FILE)
         steps.append(run("gateway/load-sysctl", *words, any_exit=True))
-    text = _daemon(wanted, results)
-    if wanted.ipsec and results.text("gateway/daemon") != text:
+    text = _daemon(gateway, results)
+    if gateway.ipsec and results.text("gateway/daemon") != text:
         steps.append(write("gateway/put-daemon", DAEMON_FILE, text))
     return steps
 
 
-def after_links(wanted: Gateway, results: Results) -> List[Step]:
+def after_links(gateway: Gateway, results: Results) -> List[Step]:
     """Return the last steps: the daemon reads its settings, if no link made it do so."""
-    if not wanted.ipsec or results.text("gateway/daemon") == _daemon(wanted, results):
+    if not gateway.ipsec or results.text("gateway/daemon") == _daemon(gateway, results):
         return []
     restart = ("systemctl", "restart", DAEMON)
     return [
@@ -94,20 +94,20 @@ def after_links(wanted: Gateway, results: Results) -> List[Step]:
     ]
 
 
-def _firewall(wanted: Gateway, results: Results) -> List[Step]:
-    if not wanted.params.firewall:
+def _firewall(gateway: Gateway, results: Results) -> List[Step]:
+    if not gateway.params.firewall:
         return BOOT.absent() if BOOT.present(results) else []
-    if not wanted.untrusted:
+    if not gateway.untrusted:
         return []  # Nothing is known yet to protect from.
-    ports = tuple(sorted({SSH_PORT} | set(wanted.ports)))
+    ports = tuple(sorted({SSH_PORT} | set(gateway.ports)))
     text = firewall_text(
         GatewayFirewall(
-            wanted.untrusted,
-            wanted.management,
-            wanted.wireguard,
+            gateway.untrusted,
+            gateway.management,
+            gateway.wireguard,
             ports,
-            wanted.inner,
-            wanted.translated,
+            gateway.inner,
+            gateway.translated,
         )
     )
     steps = BOOT.steps_to(text, results)
@@ -120,17 +120,17 @@ def _cpus(results: Results) -> int:
     return min(256, max(1, int(text))) if text.isdigit() else 1
 
 
-def _daemon(wanted: Gateway, results: Results) -> str:
-    params = wanted.params
+def _daemon(gateway: Gateway, results: Results) -> str:
+    params = gateway.params
     tuning = GatewayTuning(params.tunnels, _cpus(results), params.peers_per_address)
     return generated.HEAD + daemon_text(tuning.settings())
 
 
-def _sysctls(wanted: Gateway) -> Sequence[Tuple[str, int]]:
-    return sorted(sysctls(wanted.params.tunnels).items())
+def _sysctls(gateway: Gateway) -> Sequence[Tuple[str, int]]:
+    return sorted(sysctls(gateway.params.tunnels).items())
 
 
-def _untuned(wanted: Gateway, results: Results) -> bool:
+def _untuned(gateway: Gateway, results: Results) -> bool:
     """Tell whether a setting that can be set differs."""
     settable = set(results.output("gateway/settable").split())
     live: Dict[str, Optional[str]] = {}
@@ -139,7 +139,7 @@ def _untuned(wanted: Gateway, results: Results) -> bool:
         live[name.strip()] = value.strip()
     return any(
         "/proc/sys/" + name.replace(".", "/") in settable and live.get(name) != str(value)
-        for name, value in _sysctls(wanted)
+        for name, value in _sysctls(gateway)
     )
 
 

@@ -171,7 +171,7 @@ def _peer_name(where: str, params: Mapping[str, Any]) -> str:
     return "" if text == "auto" else text
 
 
-def choose_peer(link: str, wanted: str, peers: Sequence[Peer]) -> Peer:
+def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
     """Return the peer a measurement goes to: the named one, or the only one.
 
     A manual peer whose first prefix is one address is a VNF of another service (`join`): that is
@@ -179,19 +179,17 @@ def choose_peer(link: str, wanted: str, peers: Sequence[Peer]) -> Peer:
     """
     # Towards a peer of one address only, our own packets would not be the tunnel's.
     able = [peer for peer in peers if peer.inner_address and not is_same(peer)]
-    if wanted or not able:
+    if name or not able:
         able += [joined(peer) for peer in peers if not peer.inner_address]
         able = [peer for peer in able if peer.inner_address]
     names = ", ".join(peer.label for peer in able) or "none, the link has no such peer yet"
-    if wanted:
-        matching = [peer for peer in able if wanted in (peer.label, peer.name)]
-        matching = matching or [peer for peer in able if wanted in peer.label]
+    if name:
+        matching = [peer for peer in able if name in (peer.label, peer.name)]
+        matching = matching or [peer for peer in able if name in peer.label]
     else:
         matching = able
     if len(matching) != 1:
-        what = "{} matches {} peers of {}".format(
-            fields.shown(wanted or "auto"), len(matching), link
-        )
+        what = "{} matches {} peers of {}".format(fields.shown(name or "auto"), len(matching), link)
         raise InputError("peer", what, names)
     return matching[0]
 

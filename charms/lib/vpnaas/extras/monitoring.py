@@ -47,9 +47,9 @@ WantedBy=multi-user.target
 """.format(folder=FOLDER, address=address, port=port)
 
 
-def observe(wanted: Monitoring) -> List[Step]:
+def observe(monitoring: Monitoring) -> List[Step]:
     """Return the steps that look for an exporter, or for the rest of a removed one."""
-    if not wanted.port:
+    if not monitoring.port:
         return [run("monitoring/left", "true", only_if=UNIT_FILE)]
     return [
         run("monitoring/library", "true", only_if=LIBRARY),
@@ -81,14 +81,14 @@ def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields
 
 
 def steps_to(
-    wanted: Monitoring, vdu: VduFacts, management: Optional[fields.IPAddress], results: Results
+    monitoring: Monitoring, vdu: VduFacts, management: Optional[fields.IPAddress], results: Results
 ) -> List[Step]:
     """Return the steps to the wanted exporter; none if it runs as wanted.
 
     Raises:
         VpnaasError: The exporter cannot run on this VDU.
     """
-    if not wanted.port:
+    if not monitoring.port:
         return absent() if results.exit_code("monitoring/left") is not None else []
     if results.exit_code("monitoring/library") is None:
         raise InputError(
@@ -96,7 +96,7 @@ def steps_to(
             "the VDU has no {}".format(PACKAGE),
             "0, or an image or Day-0 cloud-init that installs it",
         )
-    text = unit(own_address(vdu, management), wanted.port)
+    text = unit(own_address(vdu, management), monitoring.port)
     files = {path: t for path, t in sources().items() if results.text("monitoring" + path) != t}
     steps: List[Step] = []
     if files:

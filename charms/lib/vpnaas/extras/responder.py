@@ -128,8 +128,8 @@ def _runs(params: LinkParams, interface: str, results: Results) -> bool:
     if results.exit_code(at + "enabled") != 0:
         return False
     # "LISTEN 0 128 172.16.6.2%wg-s6a:5199 0.0.0.0:*" (ss(8), -Hltn)
-    wanted = "{}%{}:{}".format(_address(params), interface, RESPONDER_PORT)
-    return wanted in results.output(at + "listening").split()
+    socket = "{}%{}:{}".format(_address(params), interface, RESPONDER_PORT)
+    return socket in results.output(at + "listening").split()
 
 
 def steps_to(

@@ -198,12 +198,12 @@ def revoked(intent: Intent, name: str) -> Intent:
 def _free(params: LinkParams, intent: Intent) -> fields.IPNetwork:
     """Return the first free address of the link's inner subnet, as a prefix."""
     subnet, own = params.inner_address.network, params.inner_address.ip
-    taken = {prefix for peer in intent.manual(LINK) for prefix in peer.allowed_prefixes}
+    used = {prefix for peer in intent.manual(LINK) for prefix in peer.allowed_prefixes}
     hosts = subnet.num_addresses - (2 if subnet.version == 4 else 1)
-    for index in range(1, min(hosts, len(taken) + 2) + 1):
+    for index in range(1, min(hosts, len(used) + 2) + 1):
         address = subnet[index]
         prefix = fields.host_network(address)
-        if address != own and not any(fields.overlaps(prefix, other) for other in taken):
+        if address != own and not any(fields.overlaps(prefix, other) for other in used):
             return prefix
     raise InputError(
         "enrol-device",

@@ -220,14 +220,14 @@ class Intent:
             raise InputError("set-enrolment: recipient", "EST has none", "auto")
         return attr.evolve(self, enrolments=dict(self.enrolments, **{link: enrolment}))
 
-    def with_qos(self, link: str, wanted: Optional[LinkQos]) -> "Intent":
+    def with_qos(self, link: str, qos: Optional[LinkQos]) -> "Intent":
         """Return the intent with another quality of service of a link; None removes it."""
         if link not in self.links:
             raise InputError(
                 "set-qos: link", "{} is not configured".format(link), "run configure first"
             )
-        others = {name: qos for name, qos in self.qos.items() if name != link}
-        return attr.evolve(self, qos=dict(others, **{link: wanted}) if wanted else others)
+        others = {name: other for name, other in self.qos.items() if name != link}
+        return attr.evolve(self, qos=dict(others, **{link: qos}) if qos else others)
 
     def with_link(self, params: LinkParams) -> "Intent":
         """Return the intent with one link configured again."""
@@ -255,8 +255,8 @@ class Intent:
         if fields.string("configure: inner-address", params.get("inner-address", "")) == OFF:
             link = fields.string("configure: link", params.get("link", ""))
             return self.without_link(fields.name("configure: link", link))
-        wanted = link_params(params)
-        intent, link = self.with_link(wanted), wanted.link
+        configured = link_params(params)
+        intent, link = self.with_link(configured), configured.link
         given = params.get("five-qi", KEEP_QOS)
         if fields.integer("configure: five-qi", given, KEEP_QOS, 255) == KEEP_QOS:
             return intent

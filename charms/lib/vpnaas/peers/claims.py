@@ -123,8 +123,8 @@ class Claims:
             (self._identities, "IKE identity", "an identity of its own"),
             (self._keys, "key", "its own key"),
         ):
-            wanted = (peer.identity,) if table is self._identities else peer.public_keys()
-            for other in self._others(peer, [table[text] for text in wanted if text in table]):
+            texts = (peer.identity,) if table is self._identities else peer.public_keys()
+            for other in self._others(peer, [table[text] for text in texts if text in table]):
                 raise InputError(
                     peer.label,
                     "its {} is already in use by {}".format(what, other.label),

@@ -45,25 +45,25 @@ class Asker:
 
 
 def grant(
-    pool: Sequence[fields.IPNetwork], taken: Iterable[fields.IPAddress], askers: Sequence[Asker]
+    pool: Sequence[fields.IPNetwork], reserved: Iterable[fields.IPAddress], askers: Sequence[Asker]
 ) -> Dict[str, Addresses]:
     """Return the addresses of each peer by its name; nothing for one that the pool has no room for.
 
     Args:
         pool: One prefix of an IP version at most.
-        taken: Addresses that nobody may have.
+        reserved: Addresses that nobody may have.
         askers: Peers, those related first come first.
     """
     prefixes: Dict[int, fields.IPNetwork] = {prefix.version: prefix for prefix in pool}
-    used: Set[fields.IPAddress] = set(taken)
+    used: Set[fields.IPAddress] = set(reserved)
     granted: Dict[str, Addresses] = {}
 
-    def fits(wanted: Addresses, request: pools.Request) -> bool:
+    def fits(addresses: Addresses, request: pools.Request) -> bool:
         return (
-            tuple(address.version for address in wanted) == request
-            and len(set(wanted)) == len(wanted)
-            and used.isdisjoint(wanted)
-            and all(a.version in prefixes and _host(prefixes[a.version], a) for a in wanted)
+            tuple(address.version for address in addresses) == request
+            and len(set(addresses)) == len(addresses)
+            and used.isdisjoint(addresses)
+            and all(a.version in prefixes and _host(prefixes[a.version], a) for a in addresses)
         )
 
     claims: Tuple[Callable[[Asker], Addresses], ...] = (
@@ -74,20 +74,20 @@ def grant(
     )
     for claim in claims:
         for asker in askers:
-            wanted = claim(asker)
-            if asker.name not in granted and wanted and fits(wanted, asker.request):
-                granted[asker.name] = wanted
-                used.update(wanted)
+            addresses = claim(asker)
+            if asker.name not in granted and addresses and fits(addresses, asker.request):
+                granted[asker.name] = addresses
+                used.update(addresses)
     for asker in askers:
         if asker.name in granted:
             continue
-        found: List[fields.IPAddress] = []
+        free: List[fields.IPAddress] = []
         for version in asker.request:
-            address = _free(prefixes.get(version), asker.label, used.union(found))
-            found += [address] if address is not None else []
-        if len(found) == len(asker.request):
-            granted[asker.name] = tuple(found)
-            used.update(found)
+            address = _free(prefixes.get(version), asker.label, used.union(free))
+            free += [address] if address is not None else []
+        if len(free) == len(asker.request):
+            granted[asker.name] = tuple(free)
+            used.update(free)
     return granted
 
 

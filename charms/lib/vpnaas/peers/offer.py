@@ -167,8 +167,8 @@ def declined() -> Dict[str, str]:
 
 def asking(technology: str, request: pools.Request) -> Dict[str, str]:
     """Return the databag content of an end that asks for its address first of all."""
-    told = {"technology": technology, "address-request": pools.show_request(request)}
-    return dict(declined(), **{PREFIX + key: text for key, text in told.items()})
+    values = {"technology": technology, "address-request": pools.show_request(request)}
+    return dict(declined(), **{PREFIX + key: text for key, text in values.items()})
 
 
 def asked(bag: Mapping[str, str], where: str) -> pools.Request:

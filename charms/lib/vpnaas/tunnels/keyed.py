@@ -279,11 +279,11 @@ def _stored_for(charm_state: CharmState, link: str) -> List[str]:
 
 def _late(inputs: LinkInputs) -> List[str]:
     """Return why keys were not fetched the last time."""
-    told = []
+    reasons = []
     for name in _stored_for(inputs.charm_state, inputs.link):
         reason = secret_store.last_refusal(_state_id(inputs.link, name), inputs.results)
-        told += ["{}: {}".format(name[len(MANUAL) :], reason)] if reason else []
-    return told
+        reasons += ["{}: {}".format(name[len(MANUAL) :], reason)] if reason else []
+    return reasons
 
 
 def _state_id(link: str, peer: str) -> str:
@@ -356,14 +356,14 @@ def _agreements(
             continue
         if offer.keys.preshared or params.needs_preshared:
             theirs = offer.keys.post_quantum
-            wanted, lacking = preshared.lacking(params.post_quantum, able, theirs)
+            hybrid, lacking = preshared.lacking(params.post_quantum, able, theirs)
             agreements.append(
                 _Agreement(
                     peer=remote.peer_name,
                     provider=provider,
                     theirs=offer.keys,
                     state=preshared.parse(link, remote.peer_name, results, prefix),
-                    hybrid=wanted and not lacking,
+                    hybrid=hybrid and not lacking,
                     lacking=lacking,
                     required=REQUIRE in (params.post_quantum, _WANTS.get(theirs)),
                 )

@@ -94,8 +94,8 @@ def observe_kem(link: str, provider: bool, prefix: str = "") -> List[Step]:
 
 def parse_kem(link: str, results: Results, prefix: str = "") -> Tuple[bool, str]:
     """Return whether the VDU has ML-KEM, and the public key of a requirer."""
-    told = results.out(prefix + link + "/kem")
-    return told is not None, (told or "").strip()
+    key = results.out(prefix + link + "/kem")
+    return key is not None, (key or "").strip()
 
 
 def renew(link: str, provider: bool, peers: Collection[str]) -> List[Step]:
@@ -242,21 +242,21 @@ def is_wrap_key(text: str) -> bool:
     return b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01" in base64.b64decode(text)[:32]
 
 
-def wants_hybrid(wanted: str, theirs: Collection[str]) -> bool:
+def wants_hybrid(ours: str, theirs: Collection[str]) -> bool:
     """Tell whether either end asks for a hybrid key: ours, or one of those that offer `theirs`."""
     asking = (QUANTUM_OFFERS[PREFER], QUANTUM_OFFERS[REQUIRE])
-    return wanted in (PREFER, REQUIRE) or any(offered in asking for offered in theirs)
+    return ours in (PREFER, REQUIRE) or any(offered in asking for offered in theirs)
 
 
-def lacking(wanted: str, able: bool, theirs: str) -> Tuple[bool, str]:
+def lacking(ours: str, able: bool, theirs: str) -> Tuple[bool, str]:
     """Tell whether a key with a peer is to be hybrid, and if so, why it cannot be ("" if it can).
 
     Args:
-        wanted: Our `post-quantum`.
+        ours: Our `post-quantum`.
         able: Whether our VDU has ML-KEM.
         theirs: What the peer offers.
     """
-    if not wants_hybrid(wanted, [theirs]):
+    if not wants_hybrid(ours, [theirs]):
         return False, ""
     if not able:
         return True, "this VDU has no ML-KEM"

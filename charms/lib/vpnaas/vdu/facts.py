@@ -34,22 +34,22 @@ class VduFacts:
     interfaces: Dict[str, Interface]
     default_interface: str = ""
 
-    def underlay(self, wanted: str, management: Optional[fields.IPAddress]) -> Interface:
+    def underlay(self, name: str, management: Optional[fields.IPAddress]) -> Interface:
         """Return the interface a tunnel runs over.
 
         Args:
-            wanted: Name from the operator, "" for the management interface.
+            name: Name from the operator, "" for the management interface.
             management: Address that OSM logs in to. A floating IP is on no interface; the interface
                 of the default route is used then.
         """
-        if wanted:
-            if wanted not in self.interfaces:
+        if name:
+            if name not in self.interfaces:
                 raise InputError(
                     "configure: underlay-interface",
-                    "the VDU has no interface {}".format(wanted),
+                    "the VDU has no interface {}".format(name),
                     ", ".join(sorted(self.interfaces)),
                 )
-            return self.interfaces[wanted]
+            return self.interfaces[name]
         for interface in self.interfaces.values():
             if any(a.ip == management for a in interface.addresses):
                 return interface

@@ -175,8 +175,8 @@ def read_certificate(text: Optional[str]) -> Optional[Certificate]:
 
 def _certificates(texts: Sequence[Optional[str]]) -> Tuple[Certificate, ...]:
     """Return the certificates among texts, each once."""
-    found = [read_certificate(text) for text in texts]
-    return tuple(dict.fromkeys(one for one in found if one is not None))
+    read = [read_certificate(text) for text in texts]
+    return tuple(dict.fromkeys(one for one in read if one is not None))
 
 
 def chain_of(certs: CertOffer) -> Tuple[Certificate, ...]:
@@ -288,13 +288,13 @@ def _enrolling(
 ) -> Optional[str]:
     """Return what an enrolment proves us by, see `cmp.enrol`; None if we lack no certificate."""
 
-    def good(found: Optional[Certificate], key: str) -> bool:
+    def good(certificate: Optional[Certificate], key: str) -> bool:
         return (
-            found is not None
-            and found.key == key
-            and x509.path_to(server.root, found, held.chain) is not None
-            and identity in found.names
-            and now < found.ends
+            certificate is not None
+            and certificate.key == key
+            and x509.path_to(server.root, certificate, held.chain) is not None
+            and identity in certificate.names
+            and now < certificate.ends
         )
 
     if not good(held.own.get(""), keys[0]):

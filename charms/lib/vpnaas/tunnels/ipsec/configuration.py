@@ -113,27 +113,27 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
 
-def connections(wanted: Configuration, state: State) -> Dict[str, Tuple[Connection, ...]]:
+def connections(configuration: Configuration, state: State) -> Dict[str, Tuple[Connection, ...]]:
     """Return the connections of each peer, that of the key in use first."""
     return {
         peer.name: tuple(
             # A manual peer that a certificate proves brings its key by IKE.
-            _connection(wanted, state, peer, key, rotations)
+            _connection(configuration, state, peer, key, rotations)
             for rotations, key in enumerate(peer.public_keys() or ("",), start=peer.generation - 1)
         )
-        for peer in wanted.peers
+        for peer in configuration.peers
     }
 
 
 def _connection(
-    wanted: Configuration, state: State, peer: Peer, key: str, rotations: int
+    configuration: Configuration, state: State, peer: Peer, key: str, rotations: int
 ) -> Connection:
-    params, chosen = wanted.params, wanted.params.ipsec
-    initiates = peer.name in wanted.initiates
+    params, chosen = configuration.params, configuration.params.ipsec
+    initiates = peer.name in configuration.initiates
     yes = {True: "yes", False: "no"}
-    source = wanted.sources.get(peer.name)
-    local = [source] if source else list(wanted.underlay)
-    shared = wanted.shared_with(peer)
+    source = configuration.sources.get(peer.name)
+    local = [source] if source else list(configuration.underlay)
+    shared = configuration.shared_with(peer)
     if shared:
         local = [shared.address.ip]
     if initiates and peer.endpoint:
@@ -166,7 +166,7 @@ def _connection(
     if peer.preshared and not psk:
         # RFC 8784: an attacker who breaks the key exchange still lacks this key.
         lines += ["ppk_id = {}".format(_ppk(peer)), "ppk_required = yes"]
-    chain = wanted.chains.get(peer.name)
+    chain = configuration.chains.get(peer.name)
     ours, theirs = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)]
     if psk:
         ours, theirs = [], []
@@ -192,7 +192,7 @@ def _connection(
     lines += [
         "local {",
         "  auth = " + auth,
-        "  id = @{}".format(wanted.identity_for(peer, state)),
+        "  id = @{}".format(configuration.identity_for(peer, state)),
     ] + ours
     lines += ["}", "remote {", "  auth = " + auth, "  id = @{}".format(peer.identity)] + theirs
     lines += [
@@ -244,43 +244,45 @@ Made = Mapping[str, Tuple[Connection, ...]]
 """What `connections` returns."""
 
 
-def render(wanted: Configuration, state: State, made: Optional[Made] = None) -> str:
+def render(configuration: Configuration, state: State, made: Optional[Made] = None) -> str:
     """Return the swanctl file of a link. It holds no secret; it names the files that do.
 
     Args:
-        wanted: The wanted state of the link.
+        configuration: The wanted state of the link.
         state: The observed state of the link.
         made: Its connections, if they were made already.
     """
     text = (
         "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\nconnections {\n"
     )
-    made = connections(wanted, state) if made is None else made
+    made = connections(configuration, state) if made is None else made
     text += "".join(connection.text for _, each in sorted(made.items()) for connection in each)
     text += "}\n"
     text += render_pools(
-        wanted.link, used_pool(wanted.params.ipsec.pool, wanted.peers), wanted.peers
+        configuration.link,
+        used_pool(configuration.params.ipsec.pool, configuration.peers),
+        configuration.peers,
     )
-    psk = wanted.params.ipsec.credentials == PSK
+    psk = configuration.params.ipsec.credentials == PSK
     secrets = []
-    for peer in wanted.peers:
+    for peer in configuration.peers:
         if not peer.preshared:
             continue
         kind = "ike" if psk else "ppk"
-        ids = [wanted.identity_for(peer, state), peer.identity] if psk else [_ppk(peer)]
-        secrets.append("  {}-{}-{} {{\n".format(kind, wanted.link, peer.name))
+        ids = [configuration.identity_for(peer, state), peer.identity] if psk else [_ppk(peer)]
+        secrets.append("  {}-{}-{} {{\n".format(kind, configuration.link, peer.name))
         for index, identity in enumerate(ids):
             secrets.append("    id-{} = {}{}\n".format(index, "@" if psk else "", identity))
-        secrets.append("    include {}\n  }}\n".format(secret_file(wanted.link, peer.name)))
+        secrets.append("    include {}\n  }}\n".format(secret_file(configuration.link, peer.name)))
     return text + ("secrets {{\n{}}}\n".format("".join(secrets)) if secrets else "")
 
 
-def render_up(wanted: Configuration, plane: str) -> str:
+def render_up(configuration: Configuration, plane: str) -> str:
     """Return the `ip -batch` file that makes the interface."""
-    interface = ipsec_interface(wanted.link)
-    address = wanted.params.inner_address
+    interface = ipsec_interface(configuration.link)
+    address = configuration.params.inner_address
     if plane == XFRM:
-        make = "link add {} type xfrm if_id {}".format(interface, interface_id(wanted.link))
+        make = "link add {} type xfrm if_id {}".format(interface, interface_id(configuration.link))
     else:
         make = "tuntap add dev {} mode tun".format(interface)
     lines = [
@@ -288,63 +290,63 @@ def render_up(wanted: Configuration, plane: str) -> str:
         "address add {} dev {}{}".format(
             address, interface, " nodad" if address.version == 6 else ""
         ),
-        "link set {} mtu {} up".format(interface, wanted.mtu),
+        "link set {} mtu {} up".format(interface, configuration.mtu),
     ]
     if plane == USERSPACE:
         # kernel-libipsec wants an address of ours inside each selector. That of the subnet itself
         # is no host's.
-        for prefix in wanted.params.allowed_prefixes:
+        for prefix in configuration.params.allowed_prefixes:
             if prefix.prefixlen < prefix.max_prefixlen:
                 own = fields.host_network(prefix.network_address)
                 lines.append("address add {} dev {}".format(own, interface))
-    for given in wanted.params.given[1:]:
+    for given in configuration.params.given[1:]:
         lines.append(
             "address add {} dev {}{}".format(
                 fields.host_network(given), interface, " nodad" if given.version == 6 else ""
             )
         )
-    if wanted.params.ipsec.same_address and not wanted.params.is_outer:
-        lines += same_address.rules(wanted.params, interface_id(wanted.link))
-    for prefix in routes_of(wanted):
+    if configuration.params.ipsec.same_address and not configuration.params.is_outer:
+        lines += same_address.rules(configuration.params, interface_id(configuration.link))
+    for prefix in routes_of(configuration):
         lines.append("route replace {} dev {}".format(prefix, interface))
-    lines += own_table(wanted)
+    lines += own_table(configuration)
     return "\n".join(lines) + "\n"
 
 
-def routes_of(wanted: Configuration) -> Tuple[fields.IPNetwork, ...]:
+def routes_of(configuration: Configuration) -> Tuple[fields.IPNetwork, ...]:
     """Return the prefixes that need a route into the interface, for they lie outside its subnet."""
-    subnet = wanted.params.inner_address.network
-    apart, _ = same_address.split(wanted.peers)
-    apart += used_pool(wanted.params.ipsec.pool, wanted.peers)
+    subnet = configuration.params.inner_address.network
+    apart, _ = same_address.split(configuration.peers)
+    apart += used_pool(configuration.params.ipsec.pool, configuration.peers)
     return fields.ordered([prefix for prefix in apart if not fields.covers(subnet, prefix)])
 
 
-def own_table(wanted: Configuration) -> List[str]:
+def own_table(configuration: Configuration) -> List[str]:
     """Return the `ip -batch` lines with the routes that only packets we protect take."""
-    _, same = same_address.split(wanted.peers)
+    _, same = same_address.split(configuration.peers)
     line = "route replace {} dev {} table {}"
-    interface, number = ipsec_interface(wanted.link), interface_id(wanted.link)
+    interface, number = ipsec_interface(configuration.link), interface_id(configuration.link)
     return [line.format(prefix, interface, number) for prefix in fields.ordered(same)]
 
 
-def render_keep(wanted: Configuration, state: State, made: Optional[Made] = None) -> str:
+def render_keep(configuration: Configuration, state: State, made: Optional[Made] = None) -> str:
     """Return what the keeper is to hold up: per peer, connections of which one suffices."""
-    made = connections(wanted, state) if made is None else made
-    trap = wanted.params.ipsec.start == "trap" and state.plane != USERSPACE
+    made = connections(configuration, state) if made is None else made
+    trap = configuration.params.ipsec.start == "trap" and state.plane != USERSPACE
     kept = [
         [connection.name for connection in each]
         for name, each in sorted(made.items())
-        if name in wanted.initiates and not trap
+        if name in configuration.initiates and not trap
     ]
     return json.dumps(kept, indent=1) + "\n"
 
 
-def render_shared(wanted: Configuration, made: Made) -> str:
+def render_shared(configuration: Configuration, made: Made) -> str:
     """Return which connections go with the shared address, and whether we can call the peer."""
     shared = {
         connection.name: peer.endpoint is not None
-        for peer in wanted.peers
-        if wanted.shared_with(peer)
+        for peer in configuration.peers
+        if configuration.shared_with(peer)
         for connection in made[peer.name]
     }
     return json.dumps(shared, indent=1, sort_keys=True) + "\n"

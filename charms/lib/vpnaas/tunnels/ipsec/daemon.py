@@ -70,12 +70,12 @@ charon {{
 """.format(given_line, "100" if userspace else "no", libipsec, "".join(off) + more)
 
 
-def dropin(wanted: Configuration, plane: str) -> str:
+def dropin(configuration: Configuration, plane: str) -> str:
     """Return what the daemon's unit does besides.
 
     libipsec takes packets of up to 1400 bytes from its TUN, which all links of a VDU share.
     """
     text = "[Service]\n"
     if plane == USERSPACE:
-        text += "ExecStartPost=-/bin/ip link set {} mtu {}\n".format(TUN, wanted.tun_mtu)
+        text += "ExecStartPost=-/bin/ip link set {} mtu {}\n".format(TUN, configuration.tun_mtu)
     return text

@@ -54,26 +54,26 @@ def steps_to(
     link, kind, now = inputs.link, role(inputs.charm_state, inputs.link), inputs.vdu.now
     if not kind:
         return []
-    wanted: Dict[str, str] = {}
+    files: Dict[str, str] = {}
     for peer in peers:
-        wanted.update(validated.files.get(peer.name, {}))
+        files.update(validated.files.get(peer.name, {}))
     root = validated.roots.get("")
     if kind != SUBJECT and root is not None:
-        wanted[trust_file(link)] = root.pem
+        files[trust_file(link)] = root.pem
         if kind == OPERATOR:
-            wanted[root_file(link, kind)] = root.pem
+            files[root_file(link, kind)] = root.pem
             for index, between in enumerate(validated.chain[:MAX_BETWEEN]):
-                wanted[chain_file(link, index)] = between.pem
+                files[chain_file(link, index)] = between.pem
             for own, path in (
                 (validated.own.get(""), own_file(link)),
                 (validated.following, next_file(link)),
             ):
                 if isinstance(own, Certificate):
-                    wanted[path] = own.pem
+                    files[path] = own.pem
     there = _texts(link, kind, held)
     steps = [
         write("{}/certs{}".format(link, path), path, text, 0o600)
-        for path, text in sorted(wanted.items())
+        for path, text in sorted(files.items())
         if there.get(path) != text
     ]
     names = {peer.name for peer in peers}
@@ -83,7 +83,7 @@ def steps_to(
     for peer in applied:
         if kind == SUBJECT and peer.name not in names:
             gone |= {own_file(link, peer.name), trust_file(link, peer.name)}
-    steps += [remove("{}/certs{}".format(link, path), path) for path in sorted(gone - set(wanted))]
+    steps += [remove("{}/certs{}".format(link, path), path) for path in sorted(gone - set(files))]
     if kind == AUTHORITY and root is not None:
         issues = [
             own for own in (*validated.own.values(), validated.following) if isinstance(own, Issue)

@@ -261,7 +261,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     generation = (results.text(link + "/generation") or "1").strip()
     words = results.output("ipsec/enabled").split("\n")
     enabled = dict(zip([DAEMON, KEEPER] + [unit(each) for each in links], words))
-    wanted = (DAEMON, KEEPER, unit(link))
+    services = (DAEMON, KEEPER, unit(link))
     active = [word.strip() for word in results.output("ipsec/active").split("\n")][:2]
     plane = parse_plane(results)
     plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
@@ -277,7 +277,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         plane=plane,
         running=running,
         daemon_plane=running and ("kernel-libipsec" in plugins.split()) == (plane == USERSPACE),
-        enabled=all((enabled.get(name) or "").strip() == "enabled" for name in wanted)
+        enabled=all((enabled.get(name) or "").strip() == "enabled" for name in services)
         and active == ["active", "active"],
         files={
             DAEMON_FILE: results.text("ipsec/file/daemon"),

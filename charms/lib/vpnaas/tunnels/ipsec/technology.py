@@ -251,15 +251,15 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
     ) -> List[Step]:
         """Return the steps to the wanted connections."""
-        wanted = self._configuration(inputs, state, mtu, peers)
-        made = ipsec.connections(wanted, state)
-        steps = ipsec.steps_to(wanted, state, made)
-        return steps + self._wake(inputs, wanted, state, peers, made)
+        configuration = self._configuration(inputs, state, mtu, peers)
+        made = ipsec.connections(configuration, state)
+        steps = ipsec.steps_to(configuration, state, made)
+        return steps + self._wake(inputs, configuration, state, peers, made)
 
     @staticmethod
     def _wake(
         inputs: LinkInputs,
-        wanted: ipsec.Configuration,
+        configuration: ipsec.Configuration,
         state: ipsec.State,
         peers: Sequence[Peer],
         made: ipsec.Made,
@@ -271,22 +271,24 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         calls can ask for them (RFC 7296 section 2.19).
         """
         reached = [peer for peer in peers if peer.reached and not peer.given]
-        link = wanted.link
+        link = configuration.link
         awake = {p.name for p in reached if any(sa.up for sa in state.of(link, p.name))}
         asleep = [peer.name for peer in reached if peer.name not in awake]
         chosen = awake.union(in_turn(asleep, MOST_CALLS, inputs.vdu.now))
         steps: List[Step] = []
         for peer in reached:
             if peer.name in chosen:
-                steps += ipsec.wake(wanted, state, peer, made)
+                steps += ipsec.wake(configuration, state, peer, made)
         return steps
 
     def restart(self, inputs: LinkInputs, state: ipsec.State, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels down and up."""
-        wanted = self._configuration(inputs, state, inputs.mtu, peers)
-        steps = ipsec.restart(wanted, state)
+        configuration = self._configuration(inputs, state, inputs.mtu, peers)
+        steps = ipsec.restart(configuration, state)
         gone = attr.evolve(state, sas=())
-        for step in self._wake(inputs, wanted, gone, peers, ipsec.connections(wanted, gone)):
+        for step in self._wake(
+            inputs, configuration, gone, peers, ipsec.connections(configuration, gone)
+        ):
             steps.append(attr.evolve(step, id=step.id + "/again"))
         return steps
 

@@ -47,24 +47,27 @@ from vpnaas.vdu.steps import Step, disable, enable, move, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 
-def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -> List[Step]:
+def steps_to(configuration: Configuration, state: State, made: Optional[Made] = None) -> List[Step]:
     """Return the steps from the observed to the wanted state; none where they agree."""
-    link = wanted.link
-    made = connections(wanted, state) if made is None else made
-    conf = render(wanted, state, made)
+    link = configuration.link
+    made = connections(configuration, state) if made is None else made
+    conf = render(configuration, state, made)
     texts = {
-        DAEMON_FILE: (daemon_conf(state.plane, wanted.same_address, wanted.asks), 0o644),
-        DROPIN_FILE: (dropin(wanted, state.plane), 0o644),
+        DAEMON_FILE: (
+            daemon_conf(state.plane, configuration.same_address, configuration.asks),
+            0o644,
+        ),
+        DROPIN_FILE: (dropin(configuration, state.plane), 0o644),
         UNIT_FILE: (UNIT, 0o644),
         KEEPER_FILE: (KEEPER_UNIT, 0o644),
         PROGRAM_FILE: (source("ipsec.py"), 0o755),
         conf_path(link): (conf, 0o600),
-        up_file(link): (render_up(wanted, state.plane), 0o644),
-        keep_file(link): (render_keep(wanted, state, made), 0o600),
+        up_file(link): (render_up(configuration, state.plane), 0o644),
+        keep_file(link): (render_keep(configuration, state, made), 0o600),
     }
-    if wanted.shared or state.files.get(shared_file(link)) is not None:
-        texts[shared_file(link)] = (render_shared(wanted, made), 0o600)
-    if wanted.params.ipsec.same_address:
+    if configuration.shared or state.files.get(shared_file(link)) is not None:
+        texts[shared_file(link)] = (render_shared(configuration, made), 0o600)
+    if configuration.params.ipsec.same_address:
         texts[down_file(link)] = (no_rules(interface_id(link)), 0o644)
     changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
     steps: List[Step] = []
@@ -77,18 +80,18 @@ def steps_to(wanted: Configuration, state: State, made: Optional[Made] = None) -
         text, mode = texts[path]
         before = state.files.get(path)
         steps.append(write("{}/apply{}".format(link, path), path, text, mode, before))
-    steps += wanted.certificates
-    steps += _secrets(wanted, state)
+    steps += configuration.certificates
+    steps += _secrets(configuration, state)
     if changed & {UNIT_FILE, KEEPER_FILE, DROPIN_FILE}:
         steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90))
     if not state.enabled or changed & {UNIT_FILE, KEEPER_FILE, PROGRAM_FILE}:
         names = [DAEMON, KEEPER, unit(link)]
         steps.append(enable(link + "/apply/enable", *names))
-    steps += _interface_changes(wanted, state)
-    steps += _daemon_changes(wanted, state, changed, made, conf)
+    steps += _interface_changes(configuration, state)
+    steps += _daemon_changes(configuration, state, changed, made, conf)
     if changed & {KEEPER_FILE, PROGRAM_FILE} or not state.enabled:
         steps.append(run(link + "/apply/keeper", "systemctl", "restart", KEEPER, timeout=90))
-    return steps + recording(link, wanted.peers, state, bool(steps))
+    return steps + recording(link, configuration.peers, state, bool(steps))
 
 
 def _making(lines: Sequence[str]) -> List[str]:
@@ -102,19 +105,19 @@ def _in_own_table(lines: Sequence[str]) -> Set[str]:
     return {line.partition("route replace ")[2] for line in routes}
 
 
-def _interface_changes(wanted: Configuration, state: State) -> List[Step]:
-    link, interface = wanted.link, ipsec_interface(wanted.link)
+def _interface_changes(configuration: Configuration, state: State) -> List[Step]:
+    link, interface = configuration.link, ipsec_interface(configuration.link)
     live = state.interface
-    text = render_up(wanted, state.plane)
+    text = render_up(configuration, state.plane)
     before = (state.files.get(up_file(link)) or "").splitlines()
     same_kind = _making(before) == _making(text.splitlines())
-    if live is None or not same_kind or wanted.params.inner_address not in live.addresses:
+    if live is None or not same_kind or configuration.params.inner_address not in live.addresses:
         return [run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60)]
     steps = []
-    if live.mtu != wanted.mtu:
-        mtu = str(wanted.mtu)
+    if live.mtu != configuration.mtu:
+        mtu = str(configuration.mtu)
         steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
-    routes = frozenset(routes_of(wanted))
+    routes = frozenset(routes_of(configuration))
     for index, prefix in enumerate(fields.ordered(routes - state.routes)):
         id = "{}/apply/route-{}".format(link, index)
         steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
@@ -133,9 +136,9 @@ def _interface_changes(wanted: Configuration, state: State) -> List[Step]:
 
 
 def _daemon_changes(
-    wanted: Configuration, state: State, changed: Set[str], made: Made, conf: str
+    configuration: Configuration, state: State, changed: Set[str], made: Made, conf: str
 ) -> List[Step]:
-    link = wanted.link
+    link = configuration.link
     names = {c.name for each in made.values() for c in each}
     mine = {name for name in state.loaded if name.startswith(link + "_")}
     steps: List[Step] = []
@@ -144,21 +147,21 @@ def _daemon_changes(
         restart = ("systemctl", "restart", DAEMON)
         at = link + "/apply/daemon"
         steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
-    if names != mine or conf_path(link) in changed or wanted.certificates:
+    if names != mine or conf_path(link) in changed or configuration.certificates:
         steps += load(link, link + "/apply")
         text = conf + (state.files.get(conf_path(link)) or "")
         if "\npools {" in text:
             # What is not on file any more goes only after the last address was given back.
             pools = ("swanctl", "--load-pools")
             steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
-    if wanted.certificates:
+    if configuration.certificates:
         # charon keeps a copy of each revocation list it used, and would go on using that.
         flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
         steps.append(run(link + "/apply/flush", *flush, any_exit=True, timeout=60))
     if DROPIN_FILE in changed and state.plane == USERSPACE:
-        mtu = ("ip", "link", "set", TUN, "mtu", str(wanted.tun_mtu))
+        mtu = ("ip", "link", "set", TUN, "mtu", str(configuration.tun_mtu))
         steps.append(run(link + "/apply/tun", *mtu, any_exit=True))
-    for sa in stale(wanted, state, made):
+    for sa in stale(configuration, state, made):
         steps.append(_terminate("{}/apply/stale-{}".format(link, sa.id), sa))
     return steps
 
@@ -193,7 +196,7 @@ def _terminate(id: str, sa: Sa, only_if: str = "") -> Step:
     return run(id, "swanctl", *words, any_exit=True, timeout=30, only_if=only_if)
 
 
-def stale(wanted: Configuration, state: State, made: Made) -> List[Sa]:
+def stale(configuration: Configuration, state: State, made: Made) -> List[Sa]:
     """Return associations of peers, keys or traffic selectors that are not wanted any more.
 
     One that differs in our own key alone stays until its successor is there, so that a rotation
@@ -201,7 +204,7 @@ def stale(wanted: Configuration, state: State, made: Made) -> List[Sa]:
     """
     policies = {c.policy for each in made.values() for c in each}
     # We replace these ourselves, and so end them only after.
-    replaceable = {"{}_{}".format(wanted.link, name) for name in wanted.initiates}
+    replaceable = {"{}_{}".format(configuration.link, name) for name in configuration.initiates}
     return [
         sa
         for sa in state.sas
@@ -209,7 +212,7 @@ def stale(wanted: Configuration, state: State, made: Made) -> List[Sa]:
     ]
 
 
-def wake(wanted: Configuration, state: State, peer: Peer, made: Made) -> List[Step]:
+def wake(configuration: Configuration, state: State, peer: Peer, made: Made) -> List[Step]:
     """Return the steps that open the tunnel to a peer that has installed us, before a probe.
 
     Both ends may do so, because either may learn last that both are ready. Only one of them keeps
@@ -220,7 +223,7 @@ def wake(wanted: Configuration, state: State, peer: Peer, made: Made) -> List[St
     """
     if not peer.endpoint:
         return []
-    link = wanted.link
+    link = configuration.link
     each = made[peer.name]
     names = [connection.name for connection in each]
     at = "{}/wake/{}".format(link, peer.name)
@@ -245,28 +248,28 @@ def wake(wanted: Configuration, state: State, peer: Peer, made: Made) -> List[St
     return steps
 
 
-def _secrets(wanted: Configuration, state: State) -> List[Step]:
+def _secrets(configuration: Configuration, state: State) -> List[Step]:
     """Return the steps that bring preshared keys into the form swanctl includes, and out of it."""
     before = {peer.name: peer.preshared for peer in state.applied}
-    needed = {peer.name for peer in wanted.peers if peer.preshared}
+    needed = {peer.name for peer in configuration.peers if peer.preshared}
     steps = []
     for name in sorted(name for name, key in before.items() if key and name not in needed):
-        id = "{}/apply/no-secret-{}".format(wanted.link, name)
-        steps.append(remove(id, secret_file(wanted.link, name)))
-    for peer in wanted.peers:
+        id = "{}/apply/no-secret-{}".format(configuration.link, name)
+        steps.append(remove(id, secret_file(configuration.link, name)))
+    for peer in configuration.peers:
         if peer.preshared and (before.get(peer.name) != peer.preshared):
             # The pattern accepts a whole key only, because the daemon reads the file as
             # configuration.
-            source = "{}/preshared-{}".format(directory(wanted.link), peer.name)
+            source = "{}/preshared-{}".format(directory(configuration.link), peer.name)
             pattern = r"1s/^\([A-Za-z0-9+/]\{43\}=\)$/secret = 0s\1/p;1q"
             steps.append(
                 run(
-                    "{}/apply/secret-{}".format(wanted.link, peer.name),
+                    "{}/apply/secret-{}".format(configuration.link, peer.name),
                     "sed",
                     "-n",
                     pattern.replace("/]", "\\/]"),
                     stdin_file=source,
-                    stdout_file=secret_file(wanted.link, peer.name),
+                    stdout_file=secret_file(configuration.link, peer.name),
                 )
             )
     return steps
@@ -290,9 +293,9 @@ def promote_key(link: str, generation: int) -> List[Step]:
     ]
 
 
-def restart(wanted: Configuration, state: State) -> List[Step]:
+def restart(configuration: Configuration, state: State) -> List[Step]:
     """Return the steps that take a link's tunnels and interface down and up."""
-    link = wanted.link
+    link = configuration.link
     return [
         run(link + "/restart/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
         run(link + "/restart/unit", "systemctl", "restart", unit(link), timeout=60),

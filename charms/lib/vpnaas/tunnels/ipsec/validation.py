@@ -214,16 +214,16 @@ def _validate_operated(
     own: Dict[str, Own] = {"": held.own[""]} if "" in held.own else {}
     following, root = held.following, held.root
     given = inputs.charm_state.certificates.get(link)
-    server, told = server_of(inputs.charm_state, link), "see show-csr and set-certificate"
+    server, advice = server_of(inputs.charm_state, link), "see show-csr and set-certificate"
     if server is not None:
         root = server.root
-        found, told = _enrolled(inputs, held, keys, identity, root)
-        if found is not None and found.key == keys[0]:
-            own[""] = found
-        elif found is not None:
-            following = found
+        enrolled, advice = _enrolled(inputs, held, keys, identity, root)
+        if enrolled is not None and enrolled.key == keys[0]:
+            own[""] = enrolled
+        elif enrolled is not None:
+            following = enrolled
     elif inputs.params.ipsec.credentials in ENROLLED:
-        told = "see set-enrolment"
+        advice = "see set-enrolment"
     if given is not None:
         certificate, root = given.certificate, given.root
         held = attr.evolve(held, chain=held.chain + given.chain)
@@ -258,7 +258,7 @@ def _validate_operated(
     for remote, offer in _offers(inputs):
         if mine is None or root is None:
             proofs[remote.peer_name] = Proof(
-                waiting="waiting for a certificate, " + told,
+                waiting="waiting for a certificate, " + advice,
                 keep=False,
             )
             continue
@@ -271,12 +271,12 @@ def _validate_operated(
             Proof(certificate="any-" + digest(root.text)[:8])
             if mine is not None and root is not None
             else Proof(
-                waiting="{}: waiting for our certificate, {}".format(manual.name, told),
+                waiting="{}: waiting for our certificate, {}".format(manual.name, advice),
                 keep=False,
             )
         )
     protocol = "CMPv2" if inputs.params.ipsec.credentials == CMP else "EST"
-    by = "by set-certificate" if server is None else "by {}: {}".format(protocol, told)
+    by = "by set-certificate" if server is None else "by {}: {}".format(protocol, advice)
     lacking = (by,) if keys[1] and following is None else ()
     roots = {"": root} if root is not None else {}
     between: Tuple[Certificate, ...] = ()

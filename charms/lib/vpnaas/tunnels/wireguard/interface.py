@@ -265,10 +265,12 @@ def handed_over(peer: Peer, live: Optional[Live]) -> bool:
     return staged is not None and (staged.handshake > 0 or bool(staged.allowed))
 
 
-def allowed_by_key(wanted: Configuration, live: Optional[Live]) -> Dict[str, Tuple[Peer, bool]]:
+def allowed_by_key(
+    configuration: Configuration, live: Optional[Live]
+) -> Dict[str, Tuple[Peer, bool]]:
     """Return each key that should be on the interface, and whether it carries the prefixes."""
     table = {}
-    for peer in wanted.peers:
+    for peer in configuration.peers:
         switched = handed_over(peer, live)
         table[peer.public_key] = (peer, not switched)
         if peer.next_public_key:
@@ -276,21 +278,21 @@ def allowed_by_key(wanted: Configuration, live: Optional[Live]) -> Dict[str, Tup
     return table
 
 
-def render(wanted: Configuration, live: Optional[Live] = None) -> str:
+def render(configuration: Configuration, live: Optional[Live] = None) -> str:
     """Return the wg-quick(8) file. It contains no secret; PostUp names the key files."""
-    keys = allowed_by_key(wanted, live)
+    keys = allowed_by_key(configuration, live)
     lines = [
         "[Interface]",
-        "Address = {}".format(wanted.address),
-        "ListenPort = {}".format(wanted.listen_port),
-        "MTU = {}".format(wanted.mtu),
+        "Address = {}".format(configuration.address),
+        "ListenPort = {}".format(configuration.listen_port),
+        "MTU = {}".format(configuration.mtu),
     ]
     for key, (peer, _) in sorted(keys.items()):
         if peer.preshared:
-            path = preshared_file(wanted.link, peer.name)
+            path = preshared_file(configuration.link, peer.name)
             lines.append("PostUp = wg set %i peer {} preshared-key {}".format(key, path))
     # The interface has no key, and so cannot shake hands, until its preshared keys are set.
-    lines.append("PostUp = wg set %i private-key {}".format(key_file(wanted.link)))
+    lines.append("PostUp = wg set %i private-key {}".format(key_file(configuration.link)))
     for key, (peer, carries) in sorted(keys.items()):
         lines += ["", "# {}".format(peer.name), "[Peer]", "PublicKey = {}".format(key)]
         if carries:
@@ -302,11 +304,11 @@ def render(wanted: Configuration, live: Optional[Live] = None) -> str:
     return generated.HEAD + "\n".join(lines) + "\n"
 
 
-def steps_to(wanted: Configuration, state: State) -> List[Step]:
+def steps_to(configuration: Configuration, state: State) -> List[Step]:
     """Return the steps from the observed to the wanted state; none where they agree."""
-    link, interface = wanted.link, wireguard_interface(wanted.link)
+    link, interface = configuration.link, wireguard_interface(configuration.link)
     steps: List[Step] = []
-    text = render(wanted, state.live)
+    text = render(configuration, state.live)
     if state.file != text:
         steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
     if not state.enabled:
@@ -315,43 +317,45 @@ def steps_to(wanted: Configuration, state: State) -> List[Step]:
         # `restart`: the unit may count as active although somebody deleted the interface.
         steps.append(run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60))
     else:
-        steps += _interface_changes(wanted, state, state.live, interface)
-        steps += _peer_changes(wanted, state, state.live, interface)
-        steps += _route_changes(wanted, state.live, interface)
-    steps += _handovers(wanted, state.live, interface)
-    return steps + recording(link, wanted.peers, state, bool(steps))
+        steps += _interface_changes(configuration, state, state.live, interface)
+        steps += _peer_changes(configuration, state, state.live, interface)
+        steps += _route_changes(configuration, state.live, interface)
+    steps += _handovers(configuration, state.live, interface)
+    return steps + recording(link, configuration.peers, state, bool(steps))
 
 
 def _interface_changes(
-    wanted: Configuration, state: State, live: Live, interface: str
+    configuration: Configuration, state: State, live: Live, interface: str
 ) -> List[Step]:
-    link = wanted.link
+    link = configuration.link
     steps = []
     if live.public_key != state.public_key:
         steps.append(
             run(link + "/apply/key", "wg", "set", interface, "private-key", key_file(link))
         )
-    if live.listen_port != wanted.listen_port:
-        port = str(wanted.listen_port)
+    if live.listen_port != configuration.listen_port:
+        port = str(configuration.listen_port)
         steps.append(run(link + "/apply/port", "wg", "set", interface, "listen-port", port))
-    if live.mtu != wanted.mtu:
-        mtu = str(wanted.mtu)
+    if live.mtu != configuration.mtu:
+        mtu = str(configuration.mtu)
         steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
-    if wanted.address not in live.addresses:
-        address = str(wanted.address)
+    if configuration.address not in live.addresses:
+        address = str(configuration.address)
         steps.append(
             run(link + "/apply/address", "ip", "address", "add", address, "dev", interface)
         )
-    for index, old in enumerate(sorted(live.addresses - {wanted.address}, key=str)):
+    for index, old in enumerate(sorted(live.addresses - {configuration.address}, key=str)):
         id = "{}/apply/address-{}".format(link, index)
         steps.append(run(id, "ip", "address", "del", str(old), "dev", interface))
     return steps
 
 
-def _peer_changes(wanted: Configuration, state: State, live: Live, interface: str) -> List[Step]:
-    link = wanted.link
+def _peer_changes(
+    configuration: Configuration, state: State, live: Live, interface: str
+) -> List[Step]:
+    link = configuration.link
     before = {key: peer for peer in state.applied for key in peer.public_keys()}
-    keys = allowed_by_key(wanted, live)
+    keys = allowed_by_key(configuration, live)
     removals: List[str] = []
     changes: List[str] = []
     gated = False
@@ -401,27 +405,29 @@ def _peer_changes(wanted: Configuration, state: State, live: Live, interface: st
     return steps
 
 
-def _route_changes(wanted: Configuration, live: Live, interface: str) -> List[Step]:
-    subnet = wanted.address.network
-    routes = {p for peer in wanted.peers for p in peer.prefixes if not fields.covers(subnet, p)}
+def _route_changes(configuration: Configuration, live: Live, interface: str) -> List[Step]:
+    subnet = configuration.address.network
+    routes = {
+        p for peer in configuration.peers for p in peer.prefixes if not fields.covers(subnet, p)
+    }
     steps = []
     for index, prefix in enumerate(fields.ordered(routes - live.routes)):
-        id = "{}/apply/route-{}".format(wanted.link, index)
+        id = "{}/apply/route-{}".format(configuration.link, index)
         steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
     for index, prefix in enumerate(fields.ordered(live.routes - routes)):
-        id = "{}/apply/unroute-{}".format(wanted.link, index)
+        id = "{}/apply/unroute-{}".format(configuration.link, index)
         steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
     return steps
 
 
-def _handovers(wanted: Configuration, live: Optional[Live], interface: str) -> List[Step]:
+def _handovers(configuration: Configuration, live: Optional[Live], interface: str) -> List[Step]:
     """Watch for the moment a rotating peer switches, so that no relation event is waited for.
 
     One watch serves all peers of the link. It is started again for further keys, and where it ended
     although a peer has switched.
     """
-    link = wanted.link
-    waiting = {p.next_public_key: p for p in wanted.peers if p.next_public_key}
+    link = configuration.link
+    waiting = {p.next_public_key: p for p in configuration.peers if p.next_public_key}
     known = live.peers if live is not None else {}
     if not any(key not in known or _missed(known[key]) for key in waiting):
         return []

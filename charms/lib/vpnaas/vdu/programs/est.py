@@ -82,9 +82,9 @@ class Server:
         if answer.status == 202:
             raise EstError("the server has not decided yet; it is asked again")
         if answer.status != 200:
-            told = re.sub(r"[^ -~]+", " ", body.decode("utf-8", "replace"))[:100].strip()
+            text = re.sub(r"[^ -~]+", " ", body.decode("utf-8", "replace"))[:100].strip()
             raise EstError(
-                "{}: HTTP {} {} {}".format(operation, answer.status, answer.reason, told).strip()
+                "{}: HTTP {} {} {}".format(operation, answer.status, answer.reason, text).strip()
             )
         try:
             raw = base64.b64decode(b"".join(body.split()), validate=True)

@@ -280,15 +280,15 @@ class Meter:
         age = gauge("vpnaas_handshake_age_seconds", "Since WireGuard's last handshake", PAIR)
         counted = connection_counters(self.last.counters)
         for peer in self.peers:
-            key, told = (peer.link, peer.name), [peer.link, names[peer]]
+            key, ends = (peer.link, peer.name), [peer.link, names[peer]]
             tunnel = self.tunnels[key]
             if peer.technology == "ipsec":
-                ike.add_metric(told, tunnel.ike)
-                child.add_metric(told, tunnel.children)
+                ike.add_metric(ends, tunnel.ike)
+                child.add_metric(ends, tunnel.children)
                 for kind in ("ike", "child"):
-                    rekeys.add_metric(told + [kind], counted.get((key, kind), 0))
+                    rekeys.add_metric(ends + [kind], counted.get((key, kind), 0))
             elif tunnel.handshake is not None:
-                age.add_metric(told, max(0.0, self.last.now - tunnel.handshake))
+                age.add_metric(ends, max(0.0, self.last.now - tunnel.handshake))
         yield from (ike, child, rekeys, age)
         yield from self._daemon()
         yield from self._rest()

@@ -86,14 +86,14 @@ def paths(*uri: str) -> List[Tuple[str, str]]:
         stderr=subprocess.DEVNULL,
         check=False,
     ).stdout.decode("utf-8", "replace")
-    found = set()
+    pairs = set()
     for line in listed.splitlines():
         head = line.partition("child-sas {")[0]
         ends = [re.search(side + r"-host=(\S+)", head) for side in ("local", "remote")]
         if "state=ESTABLISHED" in head and ends[0] and ends[1]:
-            found.add((ends[0].group(1), ends[1].group(1)))
-    every = max(1, -(-len(found) // MOST))
-    return sorted(found)[::every]
+            pairs.add((ends[0].group(1), ends[1].group(1)))
+    every = max(1, -(-len(pairs) // MOST))
+    return sorted(pairs)[::every]
 
 
 def losses(pairs: Sequence[Tuple[str, str]]) -> List[int]:
@@ -111,8 +111,8 @@ def losses(pairs: Sequence[Tuple[str, str]]) -> List[int]:
 
 def lost(text: str) -> Optional[int]:
     """Return the loss in per cent that ping(8) tells, None where it tells none."""
-    found = re.search(r"(\d+) packets transmitted, (\d+) received", text)
-    sent, received = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+    counts = re.search(r"(\d+) packets transmitted, (\d+) received", text)
+    sent, received = (int(counts.group(1)), int(counts.group(2))) if counts else (0, 0)
     return 100 * (sent - min(sent, received)) // sent if sent else None
 
 

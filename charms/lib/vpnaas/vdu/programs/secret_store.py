@@ -73,10 +73,10 @@ def _unwrapped(store: Store, token: str) -> str:
             "ALARM: the store does not know the wrapping token. It has expired, was mistyped, or"
             " was used before. If it is new, somebody else used it: revoke it and change the secret"
         )
-    found = document.get("auth") or {}
-    if status != 200 or not isinstance(found.get("client_token"), str):
+    auth = document.get("auth") or {}
+    if status != 200 or not isinstance(auth.get("client_token"), str):
         raise StoreError("what the token wraps is not a token (HTTP {})".format(status))
-    return str(found["client_token"])
+    return str(auth["client_token"])
 
 
 def _read(store: Store, token: str, path: str) -> Tuple[Json, int]:
@@ -141,9 +141,9 @@ def main() -> int:
         values, version = fetch(request)
     except StoreError as error:
         signal.alarm(0)
-        told = "".join(c if " " <= c <= "~" else " " for c in str(error))[:400]
-        _put(file + ".state", told)
-        sys.stderr.write(told + "\n")
+        reason = "".join(c if " " <= c <= "~" else " " for c in str(error))[:400]
+        _put(file + ".state", reason)
+        sys.stderr.write(reason + "\n")
         return 1
     signal.alarm(0)
     text = json.dumps(values, sort_keys=True)

@@ -168,22 +168,22 @@ class Link:
         self.tap.bind((interface, 0))
         self.kinds: Dict[str, Dict[str, int]] = {"sent": {}, "received": {}}
         self.fragments: Tuple[Fragments, Fragments] = ({}, {})
-        self.wanted = {text: digits(text) for text in identities}
-        self.found = dict.fromkeys(identities, 0)
+        self.forms = {text: digits(text) for text in identities}
+        self.seen = dict.fromkeys(identities, 0)
 
     def frame(self, frame: bytes, sent: bool) -> None:
         """Count a frame."""
         name = kind(frame, self.fragments[sent])
         table = self.kinds["sent" if sent else "received"]
         table[name] = table.get(name, 0) + 1
-        for text, forms in self.wanted.items():
+        for text, forms in self.forms.items():
             if any(form in frame for form in forms):
-                self.found[text] += 1
+                self.seen[text] += 1
 
     def summary(self) -> Dict[str, Any]:
         """Return the counts; `missed` frames came faster than this program."""
         missed = struct.unpack("II", self.tap.getsockopt(263, PACKET_STATISTICS, 8))[1]
-        return dict(self.kinds, missed=missed, identities=self.found)
+        return dict(self.kinds, missed=missed, identities=self.seen)
 
 
 class Frames:
