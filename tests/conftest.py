@@ -23,10 +23,11 @@ os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
 #: What takes longest begins first, so that no worker is left with it alone at the end.
 LONGEST = (
+    "kernel",
+    "lab/e2e/test_e2e_machines",
+    "lab/e2e/test_e2e_containers",
     "lab/e2e/test_e2e_shipped",
     "lab/e2e/test_e2e_oai",
-    "lab/e2e/test_e2e_machines",
-    "kernel",
     "lab/e2e/test_e2e_secgw_ha",
     "core/test_running_peers",
     "experiments/test_matrix_on_the_lab",
@@ -79,18 +80,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+#: Modules that boot virtual machines. Emulated machines of several modules starve each other.
+MACHINES = (
+    "tests/kernel/",
+    "tests/lab/e2e/test_e2e_containers",
+    "tests/lab/e2e/test_e2e_machines",
+)
+
+
 class _Workers(LoadFileScheduling):
-    """Gives a worker whole modules, and one worker all modules that share the virtual machine."""
+    """Gives a worker whole modules, and one worker all modules with virtual machines."""
 
     def _split_scope(self, nodeid: str) -> str:
         path: str = super()._split_scope(nodeid)
-        shared = path.startswith("tests/kernel/test_kernel_")
-        return "tests/kernel/test_kernel_*.py" if shared else path
+        return "virtual machines" if path.startswith(MACHINES) else path
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Boot the virtual machine that `tests/kernel` shares once, not once for each worker."""
+    """Let one worker boot virtual machines, one after another."""
     return _Workers(config, log) if config.getoption("dist") == "loadfile" else None
 
 
