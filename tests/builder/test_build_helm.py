@@ -57,12 +57,12 @@ def test_both_kinds_differ_in_the_environment_and_config_only(tree, built):
 
 def test_an_nsd_loses_its_relations_and_the_parameters_get_them(tree, built):
     assert "ns-configuration" not in load(built / "epc_ns" / "epc_nsd.yaml")["nsd"]["nsd"][0]
-    told = {
+    result = {
         m["member-vnf-index"]: m["additionalParams"]["vpn_relations"]
         for m in load(built / "params" / "epc.yaml")["additionalParamsForVnf"]
     }
-    assert told["mme"] == "s6a=hss:s6a,s11=spgwc:s11,s1c=enb:s1c"
-    assert told["hss"] == "s6a=mme:s6a"
+    assert result["mme"] == "s6a=hss:s6a,s11=spgwc:s11,s1c=enb:s1c"
+    assert result["hss"] == "s6a=mme:s6a"
     basic = load(built / "params" / "vpn_basic.yaml")["additionalParamsForVnf"]
     assert basic[0]["additionalParams"]["vpn_relations"] == "vpn-server=client:vpn-client"
 

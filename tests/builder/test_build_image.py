@@ -237,18 +237,18 @@ def test_lcm_speaks_with_it_over_tls(pod: Pod) -> None:
         assert "PRIVATE KEY" in pod.api.secret["state"]
         assert "PRIVATE" not in pod.log(container)
         assert pod.api.refused == []
-        status, told = pod.frontend.primitive("no-such", {}, PATIENCE)
-        assert status == "ERROR" and "no-such" in told
-        status, told = pod.frontend.primitive("show-status", {"colour": "red"}, PATIENCE)
-        assert status == "ERROR" and "colour" in told
+        status, answer = pod.frontend.primitive("no-such", {}, PATIENCE)
+        assert status == "ERROR" and "no-such" in answer
+        status, answer = pod.frontend.primitive("show-status", {"colour": "red"}, PATIENCE)
+        assert status == "ERROR" and "colour" in answer
         login = {
             "ssh-hostname": "127.0.0.1",
             "ssh-username": "root",
             "osm": "x",
             "relations": "none",
         }
-        status, told = pod.frontend.primitive("config", login, PATIENCE)
-        assert status == "ERROR" and told.count("\n") == 0, told
+        status, answer = pod.frontend.primitive("config", login, PATIENCE)
+        assert status == "ERROR" and answer.count("\n") == 0, answer
         # As a user without rights, on a file system that cannot be changed.
         who = yaml.safe_load(json.dumps(pod.podman("exec", container, "id", "-u").strip()))
         assert who == "65532"

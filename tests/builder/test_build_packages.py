@@ -43,8 +43,8 @@ def network_services(documents):
 
 def wanted(step):
     """Names of the instantiation parameters a primitive takes."""
-    found = [re.fullmatch("<(.+)>", p["value"]) for p in step["parameter"]]
-    return {match[1] for match in found if match}
+    matched = [re.fullmatch("<(.+)>", p["value"]) for p in step["parameter"]]
+    return {match[1] for match in matched if match}
 
 
 def parameter_files(dist):
@@ -53,14 +53,14 @@ def parameter_files(dist):
 
 def files_of(service, dist):
     base = service.removesuffix("_double").removesuffix("_ns")
-    found = {n: d for n, d in parameter_files(dist).items() if re.fullmatch(f"{base}(_.+)?", n)}
+    match = {n: d for n, d in parameter_files(dist).items() if re.fullmatch(f"{base}(_.+)?", n)}
     if base == "epc":
         others = ("epc_ue", "epc_secgw")
-        found = {name: d for name, d in found.items() if not name.startswith(others)}
+        match = {name: d for name, d in match.items() if not name.startswith(others)}
     if base == "epc_secgw":
-        found = {name: d for name, d in found.items() if name == base}
-    assert found
-    return found
+        match = {name: d for name, d in match.items() if name == base}
+    assert match
+    return match
 
 
 def test_layout_is_what_osm_reads(unpacked, documents):
@@ -119,8 +119,8 @@ def test_what_scales_has_a_charm_for_each_instance_and_room_for_their_addresses(
                 if not set(fixed) <= set(members):
                     break  # another service's parameters
                 for index, address in fixed.items():
-                    taken = {address + n for n in range(1, scaling.get(members[index], 1))}
-                    assert not taken & set(fixed.values()), (service["id"], index)
+                    used = {address + n for n in range(1, scaling.get(members[index], 1))}
+                    assert not used & set(fixed.values()), (service["id"], index)
 
 
 def test_services_name_packages_connection_points_and_endpoints_that_exist(documents, tree):
@@ -158,13 +158,13 @@ def test_subnets_of_a_service_are_those_of_its_parameters(documents, dist):
     """In a slice OSM drops the subnets of the parameters, and those of the NSD count."""
     for name in ("epc_ns", "vpn_basic_ns"):
         profiles = network_services(documents)[name]["df"][0]["virtual-link-profile"]
-        told = {
+        result = {
             p["id"]: p["virtual-link-protocol-data"]["l3-protocol-data"]["cidr"] for p in profiles
         }
         links = parameter_files(dist)[name.removesuffix("_ns")]["vld"]
         given = {link["name"]: link["ip-profile"]["subnet-address"] for link in links}
         # Addresses on Uu are the VIM's to choose: parameters say nothing of it.
-        assert given == {link: subnet for link, subnet in told.items() if link != "uu"}
+        assert given == {link: subnet for link, subnet in result.items() if link != "uu"}
 
 
 # TS 23.501, table 5.7.4-1: resource type, priority, delay budget (ms), error rate 10^-n, burst (B).
@@ -181,8 +181,8 @@ def test_quality_of_service_of_the_templates_is_that_of_their_5qi(documents):
     for name, nst in templates.items():
         qos = nst["quality-of-service"]
         keys = ("resource-type", "priority-level", "packet-delay-budget", "packet-error-rate")
-        told = (*(qos[key] for key in keys), qos.get("default-max-data-burst"))
-        assert told == FIVE_QI[qos["id"]], name
+        result = (*(qos[key] for key in keys), qos.get("default-max-data-burst"))
+        assert result == FIVE_QI[qos["id"]], name
         assert nst["id"] == nst["name"] == name
 
 
@@ -281,8 +281,8 @@ GATEWAYS = (
 def test_a_site_gateway_is_named_by_a_parameter_and_its_lan_is_in_clear(documents):
     steps = day_1_2(documents["sitegw_vnf"])["initial-config-primitive"][1:]
     given = [{p["name"]: p["value"] for p in step["parameter"]} for step in steps]
-    told = [(each["link"], each["underlay-interface"], each["technology"]) for each in given]
-    assert told == [("<site_link>", "ens4", "<vpn_technology>"), ("lan", "ens5", "none")]
+    result = [(each["link"], each["underlay-interface"], each["technology"]) for each in given]
+    assert result == [("<site_link>", "ens4", "<vpn_technology>"), ("lan", "ens5", "none")]
 
 
 def test_underlay_interfaces_are_those_of_the_links(documents):
@@ -385,7 +385,7 @@ def test_addresses_fit_their_networks_and_both_ends_of_a_link(documents, dist):
             for c in profile["virtual-link-connectivity"]
         }
         for document in files_of(service, dist).values():
-            taken = set()
+            used = set()
             for network in document["vld"]:
                 if "ip-profile" not in network:
                     continue
@@ -393,8 +393,8 @@ def test_addresses_fit_their_networks_and_both_ends_of_a_link(documents, dist):
                 for point in network["vnfd-connection-point-ref"]:
                     address = ipaddress.ip_address(point["ip-address"])
                     assert address in subnet
-                    assert address not in taken
-                    taken.add(address)
+                    assert address not in used
+                    used.add(address)
                     key = (point["member-vnf-index-ref"], point["vnfd-connection-point-ref"])
                     assert points[key] == network["name"]
             inner = {}

@@ -61,15 +61,15 @@ def test_the_charms_take_every_value(tree, files, kind):
         file = "5gc_n3iwf"
     given = member(files[file], kind.replace("nr-", "").replace("n3ue", "ue"))
     schema = charms.load(tree, kind).actions["configure-nf"]["params"]
-    told = {}
+    result = {}
     for name, entry in schema.items():
         value = given.get("nf_" + name.replace("-", "_"), "ens6")
         casts = {"integer": int, "boolean": lambda text: text == "true", "string": str}
-        told[name] = casts[entry["type"]](value)
-    parsed = params.parse(kind, told)
+        result[name] = casts[entry["type"]](value)
+    parsed = params.parse(kind, result)
     persisted = {name for name in params.to_given(parsed) if name != "log-level"}
     assert persisted == set(schema) - set(params.SECRET_NAMES)
-    assert bool(params.parse_secrets(kind, told)) == (kind in params.WITH_SECRETS)
+    assert bool(params.parse_secrets(kind, result)) == (kind in params.WITH_SECRETS)
     for key, value in given.items():
         if key.endswith("_inner_address"):
             link = key.removesuffix("_inner_address")
@@ -98,9 +98,9 @@ def test_the_charms_take_every_value(tree, files, kind):
 def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
     document = copy.deepcopy(files["epc_oai"])
     member(document, name)[key] = value
-    told = identities.disagreements(document)
-    assert any(words in sentence for sentence in told), told
-    assert all("\n" not in sentence for sentence in told)
+    problems = identities.disagreements(document)
+    assert any(words in sentence for sentence in problems), problems
+    assert all("\n" not in sentence for sentence in problems)
 
 
 def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
@@ -109,8 +109,8 @@ def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
         member(document, name)["vpn_technology"] = "wireguard,s6a=ipsec"
     assert list(identities.disagreements(document)) == []
     member(document, "hss")["vpn_technology"] = "wireguard"
-    (told,) = identities.disagreements(document)
-    assert told == "vpn_technology: mme has ipsec on s6a, hss has wireguard"
+    (problems,) = identities.disagreements(document)
+    assert problems == "vpn_technology: mme has ipsec on s6a, hss has wireguard"
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
 def test_each_way_of_a_5g_core_not_to_agree_is_one_sentence(files, name, key, value, words):
     document = copy.deepcopy(files["5gc_ue"])
     member(document, name)[key] = value
-    told = identities.disagreements(document)
-    assert any(words in sentence for sentence in told), told
+    problems = identities.disagreements(document)
+    assert any(words in sentence for sentence in problems), problems
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_a_site_whose_realm_is_of_another_network_is_refused(tree, realm, good):
     given = yaml.safe_load(text.replace("24288123450", "00101123450"))
     given["network"] |= {"mcc": "001", "mnc": "01", "realm": realm}
     site = sites.Epc.model_validate(given)
-    told = identities.disagreements(sites.document(site, site.files["epc"]))
-    assert told == [] if good else len(told) == 5
-    assert good or f"hss has {realm}, but its network 001/01 is mnc001.mcc001." in told[0]
+    problems = identities.disagreements(sites.document(site, site.files["epc"]))
+    assert problems == [] if good else len(problems) == 5
+    assert good or f"hss has {realm}, but its network 001/01 is mnc001.mcc001." in problems[0]
 
 
 def test_a_site_has_as_many_enbs_as_one_likes(tree):
@@ -179,18 +179,18 @@ def test_a_pool_of_ues_inside_a_link_is_found(files):
     document = copy.deepcopy(files["epc_oai"])
     for name in ("spgwc", "spgwu"):
         member(document, name)["nf_ue_pool"] = "172.16.0.0/16"
-    told = identities.disagreements(document)
-    assert any("overlaps 172.16.6.0/24 of link s6a" in sentence for sentence in told)
+    problems = identities.disagreements(document)
+    assert any("overlaps 172.16.6.0/24 of link s6a" in sentence for sentence in problems)
 
 
 def test_keys_that_differ_are_not_shown(files):
     document = copy.deepcopy(files["epc_oai"])
     key = "f" * 32
     member(document, "enb")["nf_subscriber_key"] = key
-    (told,) = identities.disagreements(document)
-    assert "subscriber key" in told
-    assert key not in told
-    assert member(document, "hss")["nf_subscriber_key"] not in told
+    (problems,) = identities.disagreements(document)
+    assert "subscriber key" in problems
+    assert key not in problems
+    assert member(document, "hss")["nf_subscriber_key"] not in problems
 
 
 def test_files_without_network_functions_have_nothing_to_agree_on(files):

@@ -97,13 +97,13 @@ def status(service: Service) -> tuple[str, str]:
 
 
 def test_nobody_enrols_before_the_way_to_the_data_network_is_known(service: Service) -> None:
-    told = service.refused("enrol-device", name="early", public_key=service.key("early"))
-    assert told == "no data network is configured yet; run configure-access first"
+    answer = service.refused("enrol-device", name="early", public_key=service.key("early"))
+    assert answer == "no data network is configured yet; run configure-access first"
     for name, reason in (("ens3", "is used already"), ("ens4", "is used"), ("ens9", "not there")):
-        told = service.refused("configure-access", data_interface=name)
-        assert told.startswith("configure-access: data-interface: ")
-        assert reason in told
-        assert told.endswith("ens5")
+        answer = service.refused("configure-access", data_interface=name)
+        assert answer.startswith("configure-access: data-interface: ")
+        assert reason in answer
+        assert answer.endswith("ens5")
     assert service.action("configure-access", data_interface="ens5") == {
         "data-interface": "ens5",
         "data-nat": True,
@@ -179,9 +179,9 @@ def test_bad_input_gets_a_sentence_and_changes_nothing(
     }
     key = given.get("public_key", "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE=")
     before = service.table()
-    told = service.refused("enrol-device", **{**given, "public_key": keys.get(key, key)})
-    assert reason in told
-    assert len(told.splitlines()) == 1
+    answer = service.refused("enrol-device", **{**given, "public_key": keys.get(key, key)})
+    assert reason in answer
+    assert len(answer.splitlines()) == 1
     assert service.table() == before
     assert service.pings("device", SERVER)
 
@@ -190,8 +190,8 @@ def test_the_pool_ends_and_a_revoked_device_makes_room(service: Service) -> None
     for index in range(3, 7):
         answer = service.action("enrol-device", name=f"d{index}", public_key=service.key("any"))
         assert answer["address"] == f"172.16.61.{index}/32"
-    told = service.refused("enrol-device", name="last", public_key=service.key("any"))
-    assert "all addresses of 172.16.61.0/29 are in use" in told
+    reply = service.refused("enrol-device", name="last", public_key=service.key("any"))
+    assert "all addresses of 172.16.61.0/29 are in use" in reply
     for index in range(3, 7):
         assert service.action("revoke-device", name=f"d{index}")["was-enrolled"]
 
@@ -208,8 +208,8 @@ def test_a_revoked_device_is_out_at_once_and_for_good(service: Service) -> None:
     assert not service.pings("device", SERVER, 5)
     # Again: nothing happens, and the answer says so.
     assert service.action("revoke-device", name="phone")["was-enrolled"] is False
-    told = service.refused("enrol-device", name="phone", public_key=key)
-    assert "it was revoked" in told
+    answer = service.refused("enrol-device", name="phone", public_key=key)
+    assert "it was revoked" in answer
     assert "name" in service.refused("revoke-device", name="../x")
 
 

@@ -134,11 +134,11 @@ def test_hooks_in_which_nothing_is_new_start_no_python(flavour: Flavour, tmp_pat
     written = HookInfo(kind="relation-changed", relation_id=1, remote_app=juju.app)
     assert juju.dispatch(written).calls == ["is-leader"]
     juju.relate("proxypeer", 1, "hss/1", {"intent": json.dumps(INTENT)})
-    told = juju.dispatch(relation_event("changed", 1, "hss/1"))
-    assert problems(told) == []
-    assert told.statuses
+    answer = juju.dispatch(relation_event("changed", 1, "hss/1"))
+    assert problems(answer) == []
+    assert answer.statuses
     # A process for each line of the log: only what the charm itself has to say.
-    assert [call for call in told.calls if call.startswith("juju-log")] == []
+    assert [call for call in answer.calls if call.startswith("juju-log")] == []
 
 
 def test_a_unit_that_does_not_lead_hears_of_the_leaders_writes(
@@ -146,8 +146,8 @@ def test_a_unit_that_does_not_lead_hears_of_the_leaders_writes(
 ) -> None:
     juju = BareJuju(flavour.charm("hss"), tmp_path, flavour.python)
     juju.relate("proxypeer", 1, "", {"intent": json.dumps(INTENT)})
-    told = juju.dispatch(HookInfo(kind="relation-changed", relation_id=1, remote_app=juju.app))
-    assert told.statuses == [("active", "standby, the leader manages the VDU")]
+    answer = juju.dispatch(HookInfo(kind="relation-changed", relation_id=1, remote_app=juju.app))
+    assert answer.statuses == [("active", "standby, the leader manages the VDU")]
 
 
 def changed(flavour: Flavour, home: Path, **config: str) -> Run:

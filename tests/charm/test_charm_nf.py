@@ -108,27 +108,27 @@ def test_before_configure_nf_there_are_links_only(service: Service) -> None:
 
 
 def test_the_mme_waits_for_the_hss_and_starts_when_it_is_ready(service: Service) -> None:
-    told = service.act("mme", "configure-nf", **{k.replace("-", "_"): v for k, v in MME.items()})
-    assert told["state"] == "waiting"
+    answer = service.act("mme", "configure-nf", **{k.replace("-", "_"): v for k, v in MME.items()})
+    assert answer["state"] == "waiting"
     assert service.message("mme")[1].startswith(
         "mme waiting (waiting for the network function at the other end of s11"
     )
     units = service.out("mme", "systemctl", "list-units", "--all", "--plain", "mme.service")
     assert "mme.service" not in units.split("0 loaded")[0]
 
-    told = service.act(
+    answer = service.act(
         "spgwc", "configure-nf", **{k.replace("-", "_"): v for k, v in SPGWC.items()}
     )
-    assert told["state"] == "ready"
+    assert answer["state"] == "ready"
     assert "at the other end of s6a" in service.message("mme")[1]
 
     # An HSS whose image has to be pulled is not ready, and says why; nothing waits for it.
     service.put("hss", "/var/lib/engine/pulling", "")
     service.put("hss", "/tmp/unpull", "#!/bin/sh\nsleep 4; rm /var/lib/engine/pulling\n", "755")
     service.out("hss", "systemd-run", "--quiet", "/tmp/unpull")
-    told = service.act("hss", "configure-nf", **{k.replace("-", "_"): v for k, v in HSS.items()})
-    assert told["state"] == "ready"
-    assert told["units"] == {"cassandra": "active", "hss": "active"}
+    answer = service.act("hss", "configure-nf", **{k.replace("-", "_"): v for k, v in HSS.items()})
+    assert answer["state"] == "ready"
+    assert answer["units"] == {"cassandra": "active", "hss": "active"}
     assert service.message("hss") == ("active", "hss ready, s6a up")
 
     # Nobody touched the MME.
@@ -138,9 +138,9 @@ def test_the_mme_waits_for_the_hss_and_starts_when_it_is_ready(service: Service)
 
 def test_health_of_what_runs_changes_nothing(service: Service) -> None:
     before = [service.started("mme", unit) for unit in ("redis", "mme")]
-    told = service.act("mme", "health")
-    assert (told["state"], told["network"]) == ("ready", "242-88")
-    assert told["images"]["mme"].startswith("docker.io/oaisoftwarealliance/magma-mme@sha256:")
+    answer = service.act("mme", "health")
+    assert (answer["state"], answer["network"]) == ("ready", "242-88")
+    assert answer["images"]["mme"].startswith("docker.io/oaisoftwarealliance/magma-mme@sha256:")
     service.model.update_status()
     healthy(service.model)
     assert [service.started("mme", unit) for unit in ("redis", "mme")] == before
@@ -161,8 +161,8 @@ def test_subscribers_come_and_go_while_the_hss_runs(service: Service) -> None:
     sentence = refused(service.model, "hss", "remove-subscriber", imsi="242880000000007")
     assert "is no subscriber" in sentence
     for imsi, word in (("1", "15 digits"), ("208950000000001", "is not of network 242-88")):
-        told = refused(service.model, "hss", "add-subscriber", imsi=imsi, msisdn="4712345678")
-        assert word in told
+        answer = refused(service.model, "hss", "add-subscriber", imsi=imsi, msisdn="4712345678")
+        assert word in answer
     # A restart must not bring back who was removed.
     service.act("hss", "restart-nf")
     listed = service.act("hss", "list-subscribers")["subscribers"]
@@ -171,15 +171,21 @@ def test_subscribers_come_and_go_while_the_hss_runs(service: Service) -> None:
 
 
 def test_the_mme_tells_who_is_connected(service: Service) -> None:
-    told = service.act("mme", "show-connected")
-    assert told["enbs"] == 1
-    assert set(told) == {"enbs", "attached-ues", "connected-ues", "default-bearers", "s1u-bearers"}
+    answer = service.act("mme", "show-connected")
+    assert answer["enbs"] == 1
+    assert set(answer) == {
+        "enbs",
+        "attached-ues",
+        "connected-ues",
+        "default-bearers",
+        "s1u-bearers",
+    }
 
 
 def test_only_what_changed_is_restarted(service: Service) -> None:
     redis, mme = (service.started("mme", unit) for unit in ("redis", "mme"))
-    told = service.act("mme", "set-log-level", log_level="debug")
-    assert told["state"] == "ready"
+    answer = service.act("mme", "set-log-level", log_level="debug")
+    assert answer["state"] == "ready"
     assert 'S1AP_LOG_LEVEL = "DEBUG"' in service.out("mme", "cat", "/etc/osm-vpnaas/nf/mme.conf")
     assert service.started("mme", "redis") == redis
     assert service.started("mme", "mme") != mme
@@ -190,8 +196,10 @@ def test_only_what_changed_is_restarted(service: Service) -> None:
 def test_ends_that_do_not_agree_block_and_leave_what_runs(service: Service) -> None:
     before = service.started("mme", "mme")
     wrong = {**MME, "realm": "other.example.org"}
-    told = service.act("mme", "configure-nf", **{k.replace("-", "_"): v for k, v in wrong.items()})
-    assert told["state"] == "failed"
+    answer = service.act(
+        "mme", "configure-nf", **{k.replace("-", "_"): v for k, v in wrong.items()}
+    )
+    assert answer["state"] == "failed"
     status, message = service.message("mme")
     assert status == "blocked"
     assert "s6a: realm of hss is epc.mnc088" in message
@@ -211,9 +219,9 @@ def test_an_hss_that_crashes_is_told_and_heals_alone(service: Service) -> None:
     mme = service.started("mme", "mme")
     service.put("hss", "/var/lib/engine/crash-hss", "")
     service.out("hss", "systemctl", "kill", "-s", "SIGKILL", "hss.service")
-    told = service.act("hss", "health")
-    assert told["state"] == "starting"
-    assert "hss" in told["reason"]
+    answer = service.act("hss", "health")
+    assert answer["state"] == "starting"
+    assert "hss" in answer["reason"]
     assert service.message("hss")[1].startswith("hss starting (")
     service.out("hss", "rm", "/var/lib/engine/crash-hss")
     assert service.act("hss", "restart-nf")["state"] == "ready"
@@ -228,14 +236,14 @@ def test_keys_stay_on_the_vdu(service: Service) -> None:
     shown = service.act("hss", "show-config")
     assert '"optkey": "********"' in shown["files"]["/etc/osm-vpnaas/nf/hss_rel14.json"]
     assert shown["parameters"]["subscribers"] == 3
-    told = json.dumps([shown, service.model.show_unit("hss/0"), service.model.show_unit("mme/0")])
+    result = json.dumps([shown, service.model.show_unit("hss/0"), service.model.show_unit("mme/0")])
     for unit in ("hss/0", "mme/0"):
-        told += service.model.log_path(unit).read_text()
-    told += service.out("hss", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-    told += service.out("hss", "sh", "-c", "cat /var/log/hss.log /var/log/cassandra.log")
-    told += service.out("hss", "journalctl", "--no-pager", "-o", "cat")
+        result += service.model.log_path(unit).read_text()
+    result += service.out("hss", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    result += service.out("hss", "sh", "-c", "cat /var/log/hss.log /var/log/cassandra.log")
+    result += service.out("hss", "journalctl", "--no-pager", "-o", "cat")
     for secret in (OP, K, OPC):
-        assert secret not in told
+        assert secret not in result
     # Juju's own record of the action is where the operator put them; nothing of ours adds to it.
     found = subprocess.run(
         ["grep", "-rlF", OPC, str(service.home), "--exclude-dir=disk"],
@@ -263,8 +271,8 @@ def test_the_vdu_fetches_the_keys_from_a_store(
     given = {k.replace("-", "_"): v for k, v in HSS.items()}
     given.update(operator_key="store", subscriber_key="store")
     service.out("hss", "rm", "/etc/osm-vpnaas/nf/secrets.json")
-    told = service.act("hss", "configure-nf", **given)
-    assert told["state"] == "failed"
+    answer = service.act("hss", "configure-nf", **given)
+    assert answer["state"] == "failed"
     assert service.message("hss")[0] == "blocked"
     assert "run configure-nf again, or fetch-keys" in service.message("hss")[1]
     op, k, own = (secrets.token_hex(16) for _ in range(3))

@@ -132,9 +132,9 @@ def test_the_ssh_key_is_made_once_and_its_private_half_stays_in_a_0600_file(
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
     # The last lines of the file hold the private part.
     secrets = key.read_text().splitlines()[-3:-1]
-    told = shown(related) + json.dumps(answers) + related.log_path("hss/0").read_text()
-    assert all(secret not in told for secret in secrets)
-    assert "PRIVATE KEY" not in told
+    result = shown(related) + json.dumps(answers) + related.log_path("hss/0").read_text()
+    assert all(secret not in result for secret in secrets)
+    assert "PRIVATE KEY" not in result
 
 
 LINK = {"link": "s6a", "inner-address": "172.16.6.2/24"}

@@ -26,19 +26,19 @@ SCENARIO = "ops[testing]>=2.17,<3"
 JUBILANT = "jubilant>=1.0"
 
 
-def installed(*wanted: str) -> Path:
+def installed(*expected: str) -> Path:
     """Return a folder with packages from PyPI, kept between runs; without network, skip."""
-    name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in wanted)
+    name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in expected)
     target = TREE.cache / f"tests-{name}-{sys.version_info[0]}.{sys.version_info[1]}"
     if not target.is_dir():
         partial = target.with_name(f"{target.name}.{os.getpid()}")
-        words = ["install", "--quiet", "--no-compile", "--target", str(partial), *wanted]
+        words = ["install", "--quiet", "--no-compile", "--target", str(partial), *expected]
         done = subprocess.run(
             [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False
         )
         if done.returncode:
             shutil.rmtree(partial, ignore_errors=True)
-            pytest.skip(f"{' '.join(wanted)} cannot be had: {done.stderr.strip()[-200:]}")
+            pytest.skip(f"{' '.join(expected)} cannot be had: {done.stderr.strip()[-200:]}")
         partial.rename(target)
     return target
 
@@ -83,16 +83,16 @@ RESULTS = {
 @pytest.mark.parametrize("name", TREE.charms())
 @pytest.mark.parametrize("method", sorted(CONTRACT))
 def test_every_charm_has_what_sshproxycharm_has(name: str, method: str) -> None:
-    charm, wanted = charms.load(TREE, name), CONTRACT[method]
-    if "peer" in wanted:
-        assert charm.metadata["peers"] == {wanted["peer"]: {"interface": wanted["peer"]}}
-    for option in wanted.get("options", ()):
+    charm, expected = charms.load(TREE, name), CONTRACT[method]
+    if "peer" in expected:
+        assert charm.metadata["peers"] == {expected["peer"]: {"interface": expected["peer"]}}
+    for option in expected.get("options", ()):
         declared = charm.config["options"][option]
         assert (declared["type"], declared["default"]) == ("string", "")
-    if "action" in wanted:
-        declared = charm.actions[str(wanted["action"])]
-        assert tuple(declared.get("params", {})) == wanted["params"]
-        assert tuple(declared.get("required", ())) == wanted["params"]
+    if "action" in expected:
+        declared = charm.actions[str(expected["action"])]
+        assert tuple(declared.get("params", {})) == expected["params"]
+        assert tuple(declared.get("required", ())) == expected["params"]
         for schema in declared.get("params", {}).values():
             assert schema["type"] == "string"
 
@@ -172,13 +172,13 @@ def test_scenario_finds_every_event_consistent(name: str, tmp_path: Path) -> Non
         (tmp_path / f"{file}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     own = TREE.root / "charms" / name / "charm.py"
     entry = own if own.is_file() else TREE.common / "charm.py"
-    told = run(
+    done = run(
         installed(SCENARIO), _SCENARIO, str(tmp_path), str(entry),
         path=str(TREE.library.parent),
     )  # fmt: skip
-    assert "install True" in told
-    assert "config_changed False" in told
-    for what, (status, sentence) in told.items():
+    assert "install True" in done
+    assert "config_changed False" in done
+    for what, (status, sentence) in done.items():
         # OSM waits for active or blocked, and shows the sentence of what failed.
         assert status in ("active", "blocked", "unknown", "done", "failed"), what
         assert status != "failed" or sentence, what
@@ -208,9 +208,9 @@ def test_a_controller_deploys_a_charm_and_runs_its_actions(tmp_path: Path) -> No
     if shutil.which("juju") is None:
         pytest.skip("needs the command juju, logged in to a controller with a cloud of machines")
     charms.assemble(TREE, "mme", tmp_path / "mme")
-    told = run(installed(JUBILANT), _JUBILANT, str(tmp_path / "mme"))
-    assert told["key"].startswith("ssh-ed25519 ")
-    assert told["verified"] == "False"
+    done = run(installed(JUBILANT), _JUBILANT, str(tmp_path / "mme"))
+    assert done["key"].startswith("ssh-ed25519 ")
+    assert done["verified"] == "False"
 
 
 # -- python-libjuju --------------------------------------------------------------------------------
@@ -242,9 +242,9 @@ def test_libjuju_of_lcm_takes_every_charm_folder(tmp_path: Path) -> None:
     for name in TREE.charms():
         charms.assemble(TREE, name, tmp_path / name)
         folders.append(str(tmp_path / name))
-    told = run(packages, _LIBJUJU, *folders)
-    assert sorted(told) == sorted(folders)
-    for folder, (name, local, bundle, mode, count, series) in told.items():
+    done = run(packages, _LIBJUJU, *folders)
+    assert sorted(done) == sorted(folders)
+    for folder, (name, local, bundle, mode, count, series) in done.items():
         assert (name, local, bundle, mode) == (Path(folder).name, True, False, 0o755)
         assert count > 100
         assert "bionic" in series  # LCM makes the machine so

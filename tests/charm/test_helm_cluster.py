@@ -56,16 +56,16 @@ def test_state_is_read_and_kept_in_the_own_secret() -> None:
 
 
 def test_what_was_told_is_not_told_again() -> None:
-    told = []
+    result = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        told.append(json.loads(request.content)["data"]["offer"])
+        result.append(json.loads(request.content)["data"]["offer"])
         return httpx2.Response(200, json={"metadata": META})
 
     api = cluster(answer)
     for text in ("a", "a", "b"):
         api.tell(text)
-    assert told == ["a", "b"]
+    assert result == ["a", "b"]
 
 
 @pytest.mark.parametrize("answer", [refused, broken])

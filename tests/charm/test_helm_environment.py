@@ -67,14 +67,14 @@ def config(member: str) -> dict[str, str]:
 def day_1(ee: Environment, member: str, **link: object) -> None:
     assert ee.execution.ssh_key().startswith("ssh-ed25519 ")
     assert ee.execution.primitive("config", yaml.dump(config(member))) == ("OK", "CONFIG OK")
-    status, told = ee.ask(
+    status, answer = ee.ask(
         "configure",
         link=f"vpn-{member}",
         inner_address=f"{INNER[member]}/24",
         underlay_interface="ens4",
         **link,
     )
-    assert status == "OK", told
+    assert status == "OK", answer
 
 
 def settle(*environments: Environment) -> None:
@@ -84,9 +84,9 @@ def settle(*environments: Environment) -> None:
 
 
 def state(ee: Environment, member: str) -> str:
-    status, told = ee.ask("show-status")
-    assert status == "OK", told
-    return str(json.loads(told)[f"vpn-{member}"]["state"])
+    status, answer = ee.ask("show-status")
+    assert status == "OK", answer
+    return str(json.loads(answer)[f"vpn-{member}"]["state"])
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_what_lost_its_state_takes_the_tunnel_up_again(
     public = OverModel.models["10.0.0.2"].interfaces["wg-vpn-client"].peers
     namespace.states[pair[0].name] = ""
     pair[0].restart()
-    status, told = pair[0].ask("show-status")
-    assert (status, told) == ("ERROR", "ssh-hostname and ssh-username are not set yet")
+    status, answer = pair[0].ask("show-status")
+    assert (status, answer) == ("ERROR", "ssh-hostname and ssh-username are not set yet")
     day_1(pair[0], "server")
     settle(*pair)
     assert state(pair[1], "client") == "up"
@@ -166,14 +166,14 @@ def test_a_broken_cluster_fails_a_primitive_with_a_sentence(
     pair: tuple[Environment, Environment], namespace: Namespace
 ) -> None:
     namespace.broken = True
-    status, told = pair[0].ask("configure", link="vpn-server", inner_address="10.77.0.9/24")
-    assert (status, told) == ("ERROR", "the API server does not answer")
+    status, answer = pair[0].ask("configure", link="vpn-server", inner_address="10.77.0.9/24")
+    assert (status, answer) == ("ERROR", "the API server does not answer")
     namespace.broken = False
     assert state(pair[0], "server") == "up"
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "told"),
+    ("name", "params", "text"),
     [
         ("nothing", "{}", "there is no primitive"),
         ("configure", "[", "not YAML"),
@@ -191,11 +191,11 @@ def test_a_broken_cluster_fails_a_primitive_with_a_sentence(
     ],
 )
 def test_bad_parameters_leave_the_tunnel_as_it_was(
-    pair: tuple[Environment, Environment], name: str, params: str, told: str
+    pair: tuple[Environment, Environment], name: str, params: str, text: str
 ) -> None:
     status, message = pair[0].execution.primitive(name, params)
     assert status == "ERROR"
-    assert told in message
+    assert text in message
     assert "\n" not in message
     assert state(pair[0], "server") == "up"
 
@@ -296,10 +296,10 @@ def test_every_primitive_answers_over_grpc(
         }
         for name, action in ee.declared["actions"].items():
             required = {key: samples.get(key, "x") for key in action.get("required") or ()}
-            status, told = frontend.primitive(name, required, PATIENCE)
+            status, answer = frontend.primitive(name, required, PATIENCE)
             assert status in ("OK", "ERROR"), name
-            assert told, name
-            assert "Traceback" not in told, name
+            assert answer, name
+            assert "Traceback" not in answer, name
         assert frontend.primitive("show-status", {}, PATIENCE)[0] == "OK"
 
 

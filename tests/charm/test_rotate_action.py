@@ -43,14 +43,14 @@ def test_keys_that_are_staged_are_not_lost_with_the_second_pass() -> None:
         return hss.plans
 
     before = hss.plans["s6a"].state.public_key
-    told = rotate(run, FAILURE)
-    assert told["rotation"] == "waiting for peers"
-    assert told["reason"] == str(FAILURE)
+    result = rotate(run, FAILURE)
+    assert result["rotation"] == "waiting for peers"
+    assert result["reason"] == str(FAILURE)
     # And so it is: the next events finish it.
     juju.settle()
     hss.reconcile()
     juju.settle()
-    assert hss.plans["s6a"].state.public_key == told["next-public-key"] != before
+    assert hss.plans["s6a"].state.public_key == result["next-public-key"] != before
 
 
 def test_a_link_that_cannot_be_read_after_staging_is_not_called_failed() -> None:
@@ -64,8 +64,8 @@ def test_a_link_that_cannot_be_read_after_staging_is_not_called_failed() -> None
         plan = hss.plans["s6a"]
         return {"s6a": attr.evolve(plan, state=None, problems=("ens4 has no address",))}
 
-    told = rotate(run, unreadable)
-    assert (told["rotation"], told["reason"]) == ("waiting for peers", "ens4 has no address")
+    result = rotate(run, unreadable)
+    assert (result["rotation"], result["reason"]) == ("waiting for peers", "ens4 has no address")
 
 
 def test_what_fails_before_keys_are_staged_fails() -> None:

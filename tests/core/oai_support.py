@@ -153,10 +153,10 @@ def parts(kind: str, ready: bool = True) -> dict[str, tuple[tuple[str, Part], ..
 def air(kind: str = "ue") -> dict[str, tuple[tuple[str, Part], ...]]:
     """Return what a UE hears of its eNB, gNB or N3IWF."""
     station = {"ue": "enb", "nr-ue": "gnb", "n3ue": "n3iwf"}[kind]
-    told = attr.evolve(of(station, params(station), True), address="192.168.77.10")
+    result = attr.evolve(of(station, params(station), True), address="192.168.77.10")
     if kind == "n3ue":
-        return {"nwu": ((station, attr.evolve(told, authority=AUTHORITY)),)}
-    return {"uu": ((station, told),)}
+        return {"nwu": ((station, attr.evolve(result, authority=AUTHORITY)),)}
+    return {"uu": ((station, result),)}
 
 
 def function_state(kind: str, **changes: Any) -> plan.FunctionState:

@@ -52,7 +52,7 @@ class Store(Environment):
     published = related
     relation_ids = related
 
-    def tell(self, endpoint, relation_id, told):
+    def tell(self, endpoint, relation_id, answer):
         raise AssertionError("nobody is related")
 
     def has_store(self):
@@ -162,9 +162,9 @@ def test_nothing_passes_before_the_way_to_the_data_network_is_known():
         "run configure-access first"
     )
     for name in ("ens3", "ens4", "lo", "ens9", "wg-access"):
-        told = vnf.refused("configure-access", data_interface=name)
-        assert told.startswith("configure-access: data-interface: ")
-        assert told.endswith("ens5")
+        answer = vnf.refused("configure-access", data_interface=name)
+        assert answer.startswith("configure-access: data-interface: ")
+        assert answer.endswith("ens5")
     assert vnf.run("configure-access", data_interface="ens5", data_nat=False) == {
         "data-interface": "ens5",
         "data-nat": False,
@@ -215,16 +215,16 @@ def test_the_same_again_changes_nothing(vnf):
 def test_bad_input_changes_nothing(vnf, name, key, expires, reason):
     vnf.enrol("phone", 0)
     key = own_key(vnf) if key == "ours" else key
-    told = vnf.refused("enrol-device", name=name, public_key=key, expires=expires)
-    assert reason in told
+    answer = vnf.refused("enrol-device", name=name, public_key=key, expires=expires)
+    assert reason in answer
     assert vnf.table() == {KEYS[0]: "172.16.61.2/32"}
 
 
 def test_the_pool_ends_and_a_revoked_device_makes_room(vnf):
     for index in range(5):
         vnf.enrol(f"d{index}", index)
-    told = vnf.refused("enrol-device", name="last", public_key=KEYS[5])
-    assert "all addresses of 172.16.61.0/29 are in use" in told
+    answer = vnf.refused("enrol-device", name="last", public_key=KEYS[5])
+    assert "all addresses of 172.16.61.0/29 are in use" in answer
     assert vnf.run("revoke-device", name="d2") == {"revoked": "d2", "was-enrolled": True}
     assert vnf.enrol("last", 5)["address"] == "172.16.61.4/32"
 
@@ -251,9 +251,9 @@ def test_devices_are_shown_and_those_whose_time_is_over_apart(vnf):
     assert shown["guest"]["expires"] == "2027-01-15T09:00:00Z"
     assert {"last-handshake-s", "received-bytes", "sent-bytes", "state"} <= set(shown["phone"])
     vnf.vdu.world.clock = NOW + 3600
-    told = vnf.run("show-devices")
-    assert [peer["peer"] for peer in told["peers"]] == ["phone"]
-    assert told["expired"] == {"guest": "2027-01-15T09:00:00Z"}
+    answer = vnf.run("show-devices")
+    assert [peer["peer"] for peer in answer["peers"]] == ["phone"]
+    assert answer["expired"] == {"guest": "2027-01-15T09:00:00Z"}
     assert vnf.table() == {KEYS[0]: "172.16.61.2/32"}
     assert access.TIMER_FILE not in vnf.vdu.files
     assert [peer["peer"] for peer in vnf.run("show-devices", name="phone")["peers"]] == ["phone"]
@@ -283,9 +283,9 @@ def test_many_devices_fit_an_answer():
         )
         intent = intent.with_peer(peer)
     vnf.environment.store("intent", intent.to_json())
-    told = vnf.run("show-devices")
-    assert len(json.dumps(told)) < actions.OUTPUT_LIMIT
-    assert len(told["peers"]) + told["peers-not-shown"] == 1001
+    answer = vnf.run("show-devices")
+    assert len(json.dumps(answer)) < actions.OUTPUT_LIMIT
+    assert len(answer["peers"]) + answer["peers-not-shown"] == 1001
 
 
 def test_the_end_of_the_vnf_leaves_nothing(vnf):

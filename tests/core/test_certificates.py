@@ -173,12 +173,12 @@ def test_a_revoked_peer_is_off_at_once_and_comes_back_with_another_key_only(tech
     juju.settle()
     assert hss.plans["s6a"].peers == ()
     # What the revoked end says, sends its operator to the end that knows why.
-    (told,) = statuses(["s6a"], mme.plans, juju.world.clock)
+    (problems,) = statuses(["s6a"], mme.plans, juju.world.clock)
     if technology == "ipsec":
-        assert told.state == "pending"
-        assert told.reason == "waiting for hss to confirm our key; see its status"
+        assert problems.state == "pending"
+        assert problems.reason == "waiting for hss to confirm our key; see its status"
     else:  # the last handshake is recent enough still
-        assert told.state == "up"
+        assert problems.state == "up"
     if options:
         assert sorted(status(hss.vdu.files[INDEX]).values()) == ["R", "V"]
         assert ",keyCompromise" in hss.vdu.files[INDEX]
@@ -566,8 +566,8 @@ def test_a_manual_peer_waits_for_our_own_certificate():
     juju, hss, mme, _ = pair("ipsec", credentials="cert-external")
     hss.intent = hss.intent.with_peer(manual_peer(CELL))
     hss.reconcile()
-    told = " ".join(hss.plans["s6a"].waiting)
-    assert "cell: waiting for our certificate, see show-csr and set-certificate" in told
+    reasons = " ".join(hss.plans["s6a"].waiting)
+    assert "cell: waiting for our certificate, see show-csr and set-certificate" in reasons
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,10 @@ def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
     mme.reconcile(), mme.reconcile()
     assert mme.vdu.charon.sas == [before]
     assert mme.states() == {LINK: "up"}
-    told = " ".join(mme.plans[LINK].waiting)
+    reasons = " ".join(mme.plans[LINK].waiting)
     assert (
-        "key rotation waits for a certificate by CMPv2: the CMP server gave none: connect" in told
+        "key rotation waits for a certificate by CMPv2: the CMP server gave none: connect"
+        in reasons
     )
 
 

@@ -140,8 +140,8 @@ def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
     mme.reconcile(), mme.reconcile()
     assert mme.vdu.charon.sas == [before]
     assert mme.states() == {LINK: "up"}
-    told = " ".join(mme.plans[LINK].waiting)
-    assert "waits for a certificate by EST: the EST server gave none: [Errno 111] Conn" in told
+    reasons = " ".join(mme.plans[LINK].waiting)
+    assert "waits for a certificate by EST: the EST server gave none: [Errno 111] Conn" in reasons
 
 
 def test_a_peer_whose_chain_does_not_lead_to_our_root_is_refused():
@@ -369,10 +369,10 @@ def test_a_server_that_drips_is_given_up(cell: Cell, monkeypatch: pytest.MonkeyP
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
-            taken, _ = server.accept()
-            with taken, suppress(OSError):
+            used, _ = server.accept()
+            with used, suppress(OSError):
                 for _ in range(100):
-                    taken.sendall(b"\x16")
+                    used.sendall(b"\x16")
                     time.sleep(0.5)
 
         threading.Thread(target=drip, daemon=True).start()

@@ -107,10 +107,10 @@ def test_what_arrived_of_a_stream_and_of_strangers() -> None:
     listener.datagram(send.datagram(send.TOKEN, 0, "a>b"), 1.0)
     for stranger in (b"", b"x" * 500, watch.HEAD.pack(b"VPNx", 1, 1.0, 1) + b"s"):
         listener.datagram(stranger, 1.0)
-    told = listener.summary()
-    assert told["tokens"] == ["a>b"]
-    assert told["other-datagrams"] == 3
-    stream = told["streams"]["s"]
+    result = listener.summary()
+    assert result["tokens"] == ["a>b"]
+    assert result["other-datagrams"] == 3
+    stream = result["streams"]["s"]
     assert (stream["received"], stream["arrivals"], stream["within-budget"]) == (3, 4, 2)
     assert (stream["first"], stream["last"], stream["longest-run-lost"]) == (0, 5, 3)
     assert stream["delay-ms"] == {"min": 1.0, "median": 1.0, "p99": 20.0, "max": 20.0}
@@ -128,9 +128,9 @@ def test_an_answer_stays_bounded_whatever_arrives() -> None:
         for mark in (watch.STREAM, watch.TOKEN):
             name = f"{number:0200d}".encode()
             listener.datagram(watch.HEAD.pack(mark, number, 1.0, 200) + name, 1.0)
-    told = listener.summary()
-    assert (len(told["streams"]), len(told["tokens"])) == (16, watch.MOST_NAMES)
-    assert told["other-datagrams"] == 2 * 2000 - 16 - watch.MOST_NAMES
+    result = listener.summary()
+    assert (len(result["streams"]), len(result["tokens"])) == (16, watch.MOST_NAMES)
+    assert result["other-datagrams"] == 2 * 2000 - 16 - watch.MOST_NAMES
 
 
 def test_the_programs_reach_each_other(tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_the_programs_reach_each_other(tmp_path: Path) -> None:
         )
         listener.terminate()
         assert listener.wait(120) == 0
-    told = json.loads((tmp_path / "arrived").read_text())
+    result = json.loads((tmp_path / "arrived").read_text())
     assert json.loads((tmp_path / "sent").read_text())["sent"] == 200
-    assert told["streams"]["s"]["received"] == 200
-    assert (told["tokens"], told["connections"]) == (["t"], 1)
+    assert result["streams"]["s"]["received"] == 200
+    assert (result["tokens"], result["connections"]) == (["t"], 1)
     answer = json.loads(done.stdout)
     assert answer["open"] == [[0, port]]
     assert answer["outcomes"] == {"probe": {"tcp open": 1, "tcp refused": 1, "udp sent": 1}}
@@ -175,9 +175,9 @@ def test_many_senders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         given = {"link": "n3", "senders": 5, "rate": 1000}
         start = next(s for s in experiments.stream(given, "127.0.0.1") if s.id == "request")
         request = json.loads(str(start.body["text"]))
-        told = send.stream({**request, "port": listener.getsockname()[1], "seconds": 0.02})
-        ports = [listener.recvfrom(2000)[1][1] for _ in range(told["sent"])]
-    assert told["sent"] == 20
+        result = send.stream({**request, "port": listener.getsockname()[1], "seconds": 0.02})
+        ports = [listener.recvfrom(2000)[1][1] for _ in range(result["sent"])]
+    assert result["sent"] == 20
     assert len(set(ports[:5])) == 5
     assert ports[5:] == ports[:-5]
 
@@ -254,5 +254,5 @@ def test_ports_that_listen_are_read_from_the_kernel() -> None:
     head = "  sl  local_address rem_address   st\n"
     rows = "   0: 0100007F:1F90 00000000:0000 0A\n   1: 00000000:0016 00000000:0000 0A\n"
     other = "   2: 0100007F:0050 0100007F:9999 01\n"
-    told = Results({"tcp": {"text": head + rows + other}, "tcp6": {"text": None}})
-    assert experiments.listening(told) == [22, 8080]
+    result = Results({"tcp": {"text": head + rows + other}, "tcp6": {"text": None}})
+    assert experiments.listening(result) == [22, 8080]

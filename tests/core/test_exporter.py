@@ -154,12 +154,12 @@ def test_what_is_added_up_is_what_was_counted(steps: list[int], resets: set[int]
 
 def test_wireguard_tells_of_handshakes_and_bytes() -> None:
     meter = Meter()
-    told = {"records": {"s1c": record("wireguard", "mme", "other")}}
+    result = {"records": {"s1c": record("wireguard", "mme", "other")}}
     shown = {
         "handshakes": "wg-s1c\tkey1=\t980\nwg-s1c\tkey2=\t0\nwg-s1c\tstranger=\t990\n",
         "transfer": "wg-s1c\tkey1=\t11\t22\nwg-s1c\tkey2=\t0\t0\n",
     }
-    meter.update(seen(**told, **shown))
+    meter.update(seen(**result, **shown))
     mme = {"link": "s1c", "peer": "mme"}
     assert value(meter, "vpnaas_peer_up", **mme, technology="wireguard") == 1
     assert value(meter, "vpnaas_handshake_age_seconds", **mme) == 20
@@ -168,7 +168,7 @@ def test_wireguard_tells_of_handshakes_and_bytes() -> None:
     assert value(meter, "vpnaas_ike_sas", **mme) is None
     # Too long ago, or of before the clock was set back.
     for now in (1300.0, 500.0):
-        meter.update(seen(now=now, **told, **shown))
+        meter.update(seen(now=now, **result, **shown))
         assert value(meter, "vpnaas_peer_up", **mme) == 0
 
 
@@ -199,8 +199,8 @@ def test_an_n3iwf_tells_its_ues_and_what_the_wifi_sends() -> None:
 def test_drops_and_takeovers_are_told() -> None:
     meter = Meter()
     meter.update(seen(firewall={"osm_vpnaas_gateway": FIREWALL}, standby="active 1795257600 3\n"))
-    told = {"table": "osm_vpnaas_gateway", "chain": "from_untrusted"}
-    assert value(meter, "vpnaas_dropped_packets_total", **told) == 7
+    result = {"table": "osm_vpnaas_gateway", "chain": "from_untrusted"}
+    assert value(meter, "vpnaas_dropped_packets_total", **result) == 7
     assert value(meter, "vpnaas_dropped_packets_total", chain="forward") is None
     assert value(meter, "vpnaas_standby_active") == 1
     assert value(meter, "vpnaas_standby_takeovers_total") == 3
@@ -241,11 +241,11 @@ def test_peers_that_share_a_label_stay_apart() -> None:
 def test_failures_are_read_from_the_daemons_socket(tmp_path: Path) -> None:
     """Five messages in pieces that do not end where messages do."""
     path = str(tmp_path / "enfy")
-    told = Exporter()
+    result = Exporter()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        threading.Thread(target=told.listen, args=(path,), daemon=True).start()
+        threading.Thread(target=result.listen, args=(path,), daemon=True).start()
         stream, _ = listener.accept()
         text = b"".join(ALERT.pack(kind, b"", b"", b"", b"") for kind in (3, 3, 8, 13, 77))
         with stream:
@@ -253,7 +253,7 @@ def test_failures_are_read_from_the_daemons_socket(tmp_path: Path) -> None:
                 stream.sendall(text[start : start + 500])
         listener.settimeout(30)
         listener.accept()[0].close()  # It came back, so it has read all.
-    alerts = told._meter.alerts
+    alerts = result._meter.alerts
     assert (alerts["peer-authentication"], alerts["ike-proposal"], alerts["other"]) == (2, 1, 1)
     assert sum(alerts.values()) == 4
 
@@ -342,7 +342,7 @@ def test_the_dashboard_has_the_form_grafana_loads() -> None:
     ids = [panel["id"] for panel in board["panels"]]
     assert len(ids) == len(set(ids))
     variables = {variable["name"] for variable in board["templating"]["list"]}
-    taken: set[tuple[int, int]] = set()
+    used: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
@@ -351,8 +351,8 @@ def test_the_dashboard_has_the_form_grafana_loads() -> None:
             for x in range(place["x"], place["x"] + place["w"])
             for y in range(place["y"], place["y"] + place["h"])
         }
-        assert not cells & taken, panel["title"]
-        taken |= cells
+        assert not cells & used, panel["title"]
+        used |= cells
         assert panel["title"]
         assert panel["targets"]
         refs = [target["refId"] for target in panel["targets"]]

@@ -279,7 +279,7 @@ def test_a_link_takes_the_technology_that_is_for_it(text, technology):
     ],
 )
 def test_a_wrong_technology_is_refused_in_one_sentence(text, words):
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as result:
         link_params({**PARAMS, "technology": text})
-    assert words in str(told.value)
-    assert "\n" not in str(told.value)
+    assert words in str(result.value)
+    assert "\n" not in str(result.value)

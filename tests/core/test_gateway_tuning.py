@@ -11,8 +11,8 @@ from vpnaas.extras.gateway_tuning import GatewayTuning, power_of_two, render
 
 @given(tunnels=st.integers(1, 100000), cpus=st.integers(1, 256))
 def test_tables_hold_all_tunnels_and_are_powers_of_two(tunnels: int, cpus: int) -> None:
-    told = GatewayTuning(tunnels, cpus).settings()
-    table, segments = int(told["ikesa_table_size"]), int(told["ikesa_table_segments"])
+    result = GatewayTuning(tunnels, cpus).settings()
+    table, segments = int(result["ikesa_table_size"]), int(result["ikesa_table_segments"])
     assert tunnels <= table < 2 * tunnels + 1
     assert table & (table - 1) == 0
     assert segments & (segments - 1) == 0
@@ -21,9 +21,9 @@ def test_tables_hold_all_tunnels_and_are_powers_of_two(tunnels: int, cpus: int) 
 
 @given(tunnels=st.integers(1, 100000))
 def test_a_full_restart_of_all_peers_is_never_refused(tunnels: int) -> None:
-    told = GatewayTuning(tunnels).settings()
-    assert int(told["init_limit_half_open"]) > tunnels
-    assert int(told["cookie_threshold"]) < int(told["init_limit_half_open"])
+    result = GatewayTuning(tunnels).settings()
+    assert int(result["init_limit_half_open"]) > tunnels
+    assert int(result["cookie_threshold"]) < int(result["init_limit_half_open"])
 
 
 @pytest.mark.parametrize(

@@ -67,18 +67,18 @@ class Counted:
 
 @pytest.mark.parametrize("technology", ["ipsec", "wireguard"])
 def test_one_more_peer_is_told_in_as_many_bytes_among_many_as_among_few(technology):
-    told = {}
+    result = {}
     for count in (32, 320):
         gateway = Counted(technology)
         others = [index for index in range(count + 1) if index != count // 2]
         gateway.become(*others)
         unchanged = gateway.become(*others)
-        told[count] = (
+        result[count] = (
             unchanged,
             gateway.become(*others, count // 2),
             gateway.become(*others),
         )
-    for few, many in zip(told[32], told[320], strict=True):
+    for few, many in zip(result[32], result[320], strict=True):
         assert abs(many - few) < 400
 
 
@@ -105,10 +105,10 @@ def test_one_watch_serves_the_rotations_of_all_peers():
     before = [attr.evolve(peer, next_public_key="") for peer in peers]
     params = gateway.charm.intent.links["s1c"]
     gateway.become()
-    for wanted in (before, peers):
+    for expected in (before, peers):
         seen = gateway.vdu.execute(interface.observe(["s1c"])).check()
         state = interface.parse(["s1c"], "s1c", seen)
-        steps = interface.steps_to(interface.Configuration.of(params, 1400, wanted), state)
+        steps = interface.steps_to(interface.Configuration.of(params, 1400, expected), state)
         gateway.vdu.execute(steps).check()
     assert len(steps) < 15
     assert len(gateway.vdu.interfaces["wg-s1c"].peers) == 600
@@ -147,10 +147,13 @@ def test_what_is_told_of_a_thousand_peers_can_be_read():
     gateway.become(*range(300))
     (link,) = statuses(["s1c"], gateway.charm.plans, 0)
     assert bounded({"s1c": link.details}, 1_000_000) == {"s1c": link.details}
-    told = bounded({"s1c": link.details}, 54_000)
-    assert len(json.dumps(told)) < 60_000
-    assert len(told["s1c"]["peers"]) == 100
-    assert (told["s1c"]["peers-by-state"], told["s1c"]["peers-not-shown"]) == ({"idle": 300}, 200)
+    result = bounded({"s1c": link.details}, 54_000)
+    assert len(json.dumps(result)) < 60_000
+    assert len(result["s1c"]["peers"]) == 100
+    assert (result["s1c"]["peers-by-state"], result["s1c"]["peers-not-shown"]) == (
+        {"idle": 300},
+        200,
+    )
     (one,) = of_peer({"s1c": link.details}, "cell-0299")["s1c"]["peers"]
     assert one["peer"] == "cell-0299"
     with pytest.raises(InputError, match="no link has 'cell-0300'"):
@@ -159,9 +162,9 @@ def test_what_is_told_of_a_thousand_peers_can_be_read():
 
 def test_who_is_not_up_is_told_first():
     peers = [{"peer": f"p{n}", "state": "down" if n == 70 else "up"} for n in range(200)]
-    told = bounded({"s1c": {"state": "down", "peers": peers}}, 3000)["s1c"]
-    assert told["peers"][0]["peer"] == "p70"
-    assert told["peers-by-state"] == {"up": 199, "down": 1}
+    result = bounded({"s1c": {"state": "down", "peers": peers}}, 3000)["s1c"]
+    assert result["peers"][0]["peer"] == "p70"
+    assert result["peers-by-state"] == {"up": 199, "down": 1}
 
 
 def test_a_prefix_of_another_is_found_among_many_whichever_is_wider():

@@ -78,7 +78,7 @@ def test_what_is_no_slice_is_a_sentence(text: str, parts: int, said: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "told"),
+    ("mine", "theirs", "text"),
     [
         ("1-000001/internet,2-000002/factory", "1-000001/internet", None),
         ("1-000001/internet", "1-000001", None),
@@ -86,16 +86,16 @@ def test_what_is_no_slice_is_a_sentence(text: str, parts: int, said: str) -> Non
         ("1-000001/internet", "1-000001/other", "DNN of slice 1-000001"),
     ],
 )
-def test_ends_of_a_link_agree_on_slices(mine: str, theirs: str, told: str | None) -> None:
-    assert nssai.disagreement(mine, theirs) == told
-    assert nssai.disagreement(theirs, mine) == told
+def test_ends_of_a_link_agree_on_slices(mine: str, theirs: str, text: str | None) -> None:
+    assert nssai.disagreement(mine, theirs) == text
+    assert nssai.disagreement(theirs, mine) == text
 
 
 @pytest.mark.parametrize("kind", GIVEN_5G)
 def test_what_is_told_in_a_relation_is_read_back(kind: str) -> None:
-    told = of(kind, params(kind), True)
-    bag = encode(told)
-    assert decode(bag, "x") == told
+    result = of(kind, params(kind), True)
+    bag = encode(result)
+    assert decode(bag, "x") == result
     assert not any(secret in json.dumps(bag) for secret in (K, OP))
     with pytest.raises(InputError):
         decode({**bag, "nf-slices": "1-000001/$(reboot)"}, "x")
@@ -136,14 +136,14 @@ def test_each_function_of_the_core_finds_the_others_at_inner_addresses() -> None
 
 
 def test_a_slice_is_the_same_in_all_of_them() -> None:
-    wanted = {"sst": 1, "sd": "000001"}
+    expected = {"sst": 1, "sd": "000001"}
     served = read("amf", "amf")["amf"]["plmn_support_list"][0]
-    assert served["nssai"] == [wanted, {"sst": 2, "sd": "000002"}]
+    assert served["nssai"] == [expected, {"sst": 2, "sd": "000002"}]
     assert (served["mcc"], served["mnc"], served["tac"]) == ("242", "88", 40960)
     smf = read("smf", "smf")["smf"]["smf_info"]["sNssaiSmfInfoList"][0]
     upf = read("upf", "upf")["upf"]["upf_info"]["sNssaiUpfInfoList"][0]
-    assert smf == {"sNssai": wanted, "dnnSmfInfoList": [{"dnn": "internet"}]}
-    assert upf == {"sNssai": wanted, "dnnUpfInfoList": [{"dnn": "internet"}]}
+    assert smf == {"sNssai": expected, "dnnSmfInfoList": [{"dnn": "internet"}]}
+    assert upf == {"sNssai": expected, "dnnUpfInfoList": [{"dnn": "internet"}]}
     assert read("smf", "smf")["dnns"] == read("upf", "upf")["dnns"]
     gnb = rendered("gnb")[BASE + "gnb.conf"]
     assert "snssaiList = ({ sst = 1; sd = 0x000001; }, { sst = 2; sd = 0x000002; });" in gnb
@@ -276,11 +276,11 @@ def amf_tables(state: str, status: str = "Connected") -> str:
 
 def test_the_last_complete_tables_of_the_amf_count() -> None:
     log = amf_tables("5GMM-DEREGISTERED") + amf_tables("5GMM-REGISTERED")
-    told = shown_5g.connected(log + amf_tables("x")[:420])
-    assert told["gnbs"] == [
+    result = shown_5g.connected(log + amf_tables("x")[:420])
+    assert result["gnbs"] == [
         {"status": "Connected", "id": "0x0E00", "name": "osm-vpnaas", "plmn": "242,88"}
     ]
-    assert [(ue["imsi"], ue["state"]) for ue in told["ues"]] == [
+    assert [(ue["imsi"], ue["state"]) for ue in result["ues"]] == [
         ("242881234500000", "5GMM-REGISTERED")
     ]
 
@@ -349,8 +349,8 @@ def test_an_n3iwf_tells_where_it_is_and_whom_its_ues_have_to_trust() -> None:
     assert outcome.uu == OWN
     assert outcome.part is not None
     assert (outcome.part.inner, outcome.part.authority) == ("10.45.0.1", AUTHORITY)
-    told = attr.evolve(outcome.part, address=OWN)
-    assert decode(encode(told), "x") == told
+    result = attr.evolve(outcome.part, address=OWN)
+    assert decode(encode(result), "x") == result
     document = json.loads(vdu.files[BASE + "n3iwfcfg.yaml"])["configuration"]
     assert document["ikeBindAddress"] == OWN
 
@@ -358,9 +358,9 @@ def test_an_n3iwf_tells_where_it_is_and_whom_its_ues_have_to_trust() -> None:
 @pytest.mark.parametrize("lacking", ["inner", "authority", "address"])
 def test_a_ue_waits_until_its_n3iwf_told_everything(lacking: str) -> None:
     vdu, asked = Vdu(), function_state("n3ue")
-    ((name, told),) = asked.parts["nwu"]
+    ((name, result),) = asked.parts["nwu"]
     outcome = reconcile(
-        vdu, attr.evolve(asked, parts={"nwu": ((name, attr.evolve(told, **{lacking: ""})),)})
+        vdu, attr.evolve(asked, parts={"nwu": ((name, attr.evolve(result, **{lacking: ""})),)})
     )
     assert (outcome.state, outcome.reason) == ("waiting", "waiting for the N3IWF")
     assert not vdu.restarted

@@ -72,12 +72,12 @@ def test_requests_and_answers_are_paired_by_their_identifier() -> None:
     wire.send(HSS, message(316, 3, False, unknown), 11.002)
     wire.send(MME, message(316, 4, True), 12.0)
     wire.send(MME, message(280, 9, True), 12.0)  # a watchdog is nobody's registration
-    told = wire.meter.summary()
-    assert told["AIR"]["count"] == 2
-    assert (told["AIR"]["min-ms"], told["AIR"]["max-ms"]) == (5.0, 10.0)
-    assert told["AIR"]["results"] == {"2001": 2}
-    assert (told["ULR"]["count"], told["ULR"]["unanswered"]) == (1, 1)
-    assert told["ULR"]["results"] == {"5001": 1}
+    result = wire.meter.summary()
+    assert result["AIR"]["count"] == 2
+    assert (result["AIR"]["min-ms"], result["AIR"]["max-ms"]) == (5.0, 10.0)
+    assert result["AIR"]["results"] == {"2001": 2}
+    assert (result["ULR"]["count"], result["ULR"]["unanswered"]) == (1, 1)
+    assert result["ULR"]["results"] == {"5001": 1}
 
 
 def test_messages_cut_anywhere_and_segments_out_of_order_are_put_together() -> None:
@@ -105,8 +105,8 @@ def test_an_identifier_belongs_to_its_connection() -> None:
         meter.packet(packet(MME, HSS, (port, 3868), 5, air), at)
     answer = message(318, 7, False, SUCCESS)
     meter.packet(packet(HSS, MME, (3868, 40001), 9, answer), 2.004)
-    told = meter.summary()["AIR"]
-    assert (told["count"], told["max-ms"], told["unanswered"]) == (1, 4.0, 1)
+    result = meter.summary()["AIR"]
+    assert (result["count"], result["max-ms"], result["unanswered"]) == (1, 4.0, 1)
     # The answer to another command is none, though it has the number.
     meter.packet(packet(HSS, MME, (3868, 40000), 9, message(316, 7, False, SUCCESS)), 3.0)
     assert meter.answered() == 1
@@ -119,8 +119,8 @@ def test_a_request_sent_again_over_a_new_connection_counts_from_its_first_time()
     meter.packet(packet(MME, HSS, (40001, 3868), 5, again), 1.5)
     answer = message(316, 1, False, SUCCESS, end=99)
     meter.packet(packet(HSS, MME, (3868, 40001), 9, answer), 1.75)
-    told = meter.summary()["ULR"]
-    assert (told["count"], told["min-ms"], told["unanswered"]) == (1, 750.0, 0)
+    result = meter.summary()["ULR"]
+    assert (result["count"], result["min-ms"], result["unanswered"]) == (1, 750.0, 0)
 
 
 def test_a_connection_with_the_ports_of_an_older_one_is_another_one() -> None:
@@ -143,16 +143,16 @@ def test_segments_that_overlap_are_read_once() -> None:
         wire.meter.packet(packet(MME, HSS, (40000, 3868), start, first + second), 2.0)
     for hop in (1, 2):
         wire.send(HSS, message(318, hop, False, SUCCESS), 2.5)
-    told = wire.meter.summary()["AIR"]
-    assert (told["count"], told["min-ms"], told["max-ms"]) == (2, 500.0, 1500.0)
+    result = wire.meter.summary()["AIR"]
+    assert (result["count"], result["min-ms"], result["max-ms"]) == (2, 500.0, 1500.0)
 
 
 def test_a_clock_that_is_set_back_gives_no_time() -> None:
     wire = Wire()
     wire.send(MME, message(318, 1, True), 10.0)
     wire.send(HSS, message(318, 1, False, SUCCESS), 9.0)
-    told = wire.meter.summary()
-    assert (told["AIR"]["count"], told["clock-set-back"]) == (0, 1)
+    result = wire.meter.summary()
+    assert (result["AIR"]["count"], result["clock-set-back"]) == (0, 1)
 
 
 def test_other_packets_are_nothing() -> None:
@@ -219,8 +219,8 @@ TABLE = "".join(
 
 def test_the_last_complete_table_of_the_mme_counts() -> None:
     log = TABLE.format(1) + "noise\n" + TABLE.format(3) + TABLE.format(9)[:300]
-    told = statistics.latest(log)
-    assert told == {
+    result = statistics.latest(log)
+    assert result == {
         **{"attached-ues": 7, "connected-ues": 5, "enbs": 3},
         **{"default-bearers": 7, "s1u-bearers": 5},
     }

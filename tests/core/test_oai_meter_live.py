@@ -88,13 +88,13 @@ def test_times_are_those_of_the_packets_not_of_the_reading() -> None:
             done = program(MME, requests)
             assert done.wait(60) == 0
             meter.send_signal(signal.SIGCONT)
-            told = json.loads(meter.stdout.read())
+            result = json.loads(meter.stdout.read())
         finally:
             meter.kill()
             hss.kill()
-    air = told["AIR"]
+    air = result["AIR"]
     assert (air["count"], air["unanswered"], air["results"]) == (len(DELAYS), 0, {"2001": 3})
-    assert told["packets-lost-by-the-meter"] == 0
+    assert result["packets-lost-by-the-meter"] == 0
     # An answer takes what the HSS waits and a little; never less.
     assert air["min-ms"] >= DELAYS[0] * 1000
     assert air["median-ms"] >= DELAYS[1] * 1000

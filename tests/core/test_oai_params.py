@@ -210,11 +210,11 @@ def test_newer_images_are_told_of_the_radio_by_words() -> None:
 
 
 def test_a_function_of_another_service_is_as_its_show_status_tells_it() -> None:
-    told = attr.evolve(of("hss", params("hss"), True), address="172.16.6.129")
-    text = json.dumps(encode(told))
-    assert from_json(text, "x") == told
-    kept = functions_to_json({"s6a": {"other-hss": told}})
-    assert functions_from_json(kept) == {"s6a": {"other-hss": told}}
+    result = attr.evolve(of("hss", params("hss"), True), address="172.16.6.129")
+    text = json.dumps(encode(result))
+    assert from_json(text, "x") == result
+    kept = functions_to_json({"s6a": {"other-hss": result}})
+    assert functions_from_json(kept) == {"s6a": {"other-hss": result}}
     assert functions_from_json("") == {}
 
 

@@ -63,17 +63,17 @@ def test_reports_are_summed_up_and_failures_are_sentences() -> None:
             "sum_received": {"bits_per_second": 8.5e7},
         },
     }
-    told = pdn.throughput(test, OWN, results("iperf3", json.dumps(report)))
-    assert (told["mbps"], told["mss"], told["retransmits"]) == (85.0, 1332, 3)
-    assert (told["address"], told["server"], told["port"]) == (OWN, SERVER, 5201)
+    result = pdn.throughput(test, OWN, results("iperf3", json.dumps(report)))
+    assert (result["mbps"], result["mss"], result["retransmits"]) == (85.0, 1332, 3)
+    assert (result["address"], result["server"], result["port"]) == (OWN, SERVER, 5201)
     refused = json.dumps({"error": "unable to connect to server: Connection refused"})
     with pytest.raises(VpnaasError, match="10.254.1.203:5201 failed: .*refused"):
         pdn.throughput(test, OWN, results("iperf3", refused, code=1))
     with pytest.raises(VpnaasError, match="failed: iperf3: unrecognized option"):
         pdn.throughput(test, OWN, results("iperf3", "", "iperf3: unrecognized option", 1))
     ping = "3 packets transmitted, 3 received, 0% packet loss\nrtt = 0.1/0.2/0.3/0.04 ms\n"
-    told = pdn.latency(pdn.Latency.parse({"server": SERVER}), OWN, results("ping", ping))
-    assert told["rtt-ms"] == {"min": 0.1, "avg": 0.2, "max": 0.3, "mdev": 0.04}
+    result = pdn.latency(pdn.Latency.parse({"server": SERVER}), OWN, results("ping", ping))
+    assert result["rtt-ms"] == {"min": 0.1, "avg": 0.2, "max": 0.3, "mdev": 0.04}
 
 
 def test_a_server_ends_by_itself_or_says_why_it_is_none() -> None:

@@ -26,8 +26,8 @@ def test_a_function_that_is_not_ready_is_told_with_its_images(
     monkeypatch.setattr(probe, "SINCE", str(tmp_path / "since"))
     monkeypatch.setattr(probe, "ENGINE_SECONDS", 0.5 if "sleep" in engine else 20)
     monkeypatch.setattr(probe, "unit_states", lambda _: {"one": {"ActiveState": "activating"}})
-    told = probe.main({
+    result = probe.main({
         "wait": 0, "units": ["one"], "images": {"two": "b", "one": "a"}, "engine": str(program),
         "checks": [],
     })  # fmt: skip
-    assert told["reasons"] == [*said, "one is starting"]
+    assert result["reasons"] == [*said, "one is starting"]

@@ -85,11 +85,11 @@ class Vdu:
                 for a in self.addresses
             ]
             outer = [{"local": "192.168.120.1", "prefixlen": 24, "scope": "global"}]
-            told = [
+            result = [
                 {"ifname": "ens4", "addr_info": outer},
                 {"ifname": "ens5", "addr_info": listed},
             ]
-            return {"code": 0, "out": json.dumps(told)}
+            return {"code": 0, "out": json.dumps(result)}
         if argv[0] == "systemctl":
             names = [word for word in argv[2:] if not word.startswith("--")]
             return {"code": 0, "out": self._systemctl(argv[1], names)}
@@ -164,9 +164,9 @@ def test_a_shared_address_moves_with_the_virtual_one_and_its_peers_do_not_count(
 
 def test_the_shared_address_is_not_that_of_a_peer() -> None:
     plan = link("s1c", "10.41.0.1/24")
-    taken = attr.evolve(peer(9), endpoint=(ipaddress.ip_address("192.168.120.254"), 4500))
+    used = attr.evolve(peer(9), endpoint=(ipaddress.ip_address("192.168.120.254"), 4500))
     with pytest.raises(InputError, match="is that of cell"):
-        reconcile(Vdu(), {"s1c": attr.evolve(plan, peers=(taken,))}, **SHARED)
+        reconcile(Vdu(), {"s1c": attr.evolve(plan, peers=(used,))}, **SHARED)
 
 
 def test_drift_is_put_right_and_what_is_in_order_is_not_restarted() -> None:
@@ -299,16 +299,16 @@ def test_a_gateway_that_loses_packets_says_so_and_gives_way() -> None:
     reconcile(vdu, **{"loss-percent": 20})
     vdu.files[standby.LOSS_FILE] = "35 1 100 200 60\n"
     vdu.files[standby.HEALTH_FILE] = "150\n"
-    _, told = reconcile(vdu, **{"loss-percent": 20})
-    assert (told.details["measured-loss-percent"], told.details["degraded"]) == (35, True)
-    assert told.details["priority"] == 110
-    assert told.summary().endswith("35 % lost to peers")
+    _, result = reconcile(vdu, **{"loss-percent": 20})
+    assert (result.details["measured-loss-percent"], result.details["degraded"]) == (35, True)
+    assert result.details["priority"] == 110
+    assert result.summary().endswith("35 % lost to peers")
     # Whatever an earlier measurement left, it counts only where it is asked for.
-    _, told = reconcile(vdu)
-    assert (told.details["measured-loss-percent"], told.details["degraded"]) == (-1, False)
+    _, result = reconcile(vdu)
+    assert (result.details["measured-loss-percent"], result.details["degraded"]) == (-1, False)
     vdu.files[standby.LOSS_FILE] = "no state\n"
-    _, told = reconcile(vdu, **{"loss-percent": 20})
-    assert told.details["measured-loss-percent"] == -1
+    _, result = reconcile(vdu, **{"loss-percent": 20})
+    assert result.details["measured-loss-percent"] == -1
 
 
 def test_parameters_survive_the_peer_relation() -> None:

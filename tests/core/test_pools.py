@@ -256,8 +256,8 @@ def asker(name, offered="", applied="", request="ipv4"):
     def addresses(text):
         return tuple(map(ipaddress.ip_address, text.split())) if text else ()
 
-    wanted = pools.parse_request("", request)
-    return leases.Asker(name, name, wanted, addresses(offered), addresses(applied))
+    expected = pools.parse_request("", request)
+    return leases.Asker(name, name, expected, addresses(offered), addresses(applied))
 
 
 POOL4 = [ipaddress.ip_network("10.60.0.0/28")]
@@ -292,7 +292,7 @@ def test_a_pool_gives_each_host_once_and_then_nothing():
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("answer", "reason"),
     [
         ("172.16.6.70/24,172.16.6.71/24", "ipv4 was asked for"),
         ("10.0.0.9/24", "overlaps 10.0.0.0/24 of ens3"),
@@ -301,9 +301,9 @@ def test_a_pool_gives_each_host_once_and_then_nothing():
         ("172.16.6.70/24,172.16.6.71/24,172.16.6.72/24", "too many"),
     ],
 )
-def test_what_a_gateway_may_give(told, reason):
+def test_what_a_gateway_may_give(answer, reason):
     _, _, mme, relation = asking_pair()
-    relation.ends["hss"]["vpnaas-assigned-addresses"] = told
+    relation.ends["hss"]["vpnaas-assigned-addresses"] = answer
     mme.reconcile()
     assert reason in mme.plans["s6a"].problems[0]
 

@@ -65,10 +65,10 @@ def test_both_ends_get_the_same_key_and_its_halves_stay_on_the_vdus(technology, 
     key = hss.vdu.files[path]
     assert key == mme.vdu.files[path]
     secrets = [key.strip(), mme.vdu.files["/etc/osm-vpnaas/s6a/kem.key"].strip()]
-    told = "".join("".join(bag.values()) for bag in relation.ends.values())
+    result = "".join("".join(bag.values()) for bag in relation.ends.values())
     said = "".join(word for c in (hss, mme) for words in c.vdu.commands for word in words)
     for secret in secrets:
-        assert secret not in told and secret not in said
+        assert secret not in result and secret not in said
     assert not [p for c in (hss, mme) for p in c.vdu.files if p.endswith(".part")]
     public = base64.b64decode(relation.ends["mme"]["vpnaas-kem-key"])
     sealed = base64.b64decode(relation.ends["hss"]["vpnaas-sealed-preshared-key"])
@@ -94,9 +94,9 @@ def test_a_vdu_without_ml_kem_is_refused_or_taken_as_the_operator_says(unable):
         for charm in (hss, mme):
             (state,) = charm.states().values()
             assert (state == "up") == up
-            told = "; ".join(charm.plans["s6a"].problems + charm.plans["s6a"].waiting)
+            reasons = "; ".join(charm.plans["s6a"].problems + charm.plans["s6a"].waiting)
             whose = "this VDU has no ML-KEM" if charm.name == unable else "its VDU has no ML-KEM"
-            assert whose in told
+            assert whose in reasons
             if not up:
                 assert state == "blocked" and not charm.interface("s6a").peers
         if up:
@@ -113,8 +113,8 @@ def test_a_charm_of_before_hybrid_keys_is_refused_or_taken_as_the_operator_says(
         ask(juju, {}, *juju.charms.values())
         ask(juju, options, new)
         new.reconcile()  # It looks again, as by update-status.
-        told = "; ".join(new.plans["s6a"].problems + new.plans["s6a"].waiting)
-        assert "its charm has no post-quantum keys" in told
+        reasons = "; ".join(new.plans["s6a"].problems + new.plans["s6a"].waiting)
+        assert "its charm has no post-quantum keys" in reasons
         assert (new.states()["s6a"] == "up") == up
         assert bool(new.interface("s6a").peers) == up
 

@@ -22,10 +22,10 @@ EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}
 
 
 def share(params: dict[str, object], technology: str = "wireguard", port: int = 51825) -> qos.Share:
-    wanted = link_qos(params)
-    assert wanted is not None
+    expected = link_qos(params)
+    assert expected is not None
     address = ipaddress.ip_address
-    return qos.Share(wanted, technology, f"wg-{wanted.link}", "ens4", port,
+    return qos.Share(expected, technology, f"wg-{expected.link}", "ens4", port,
                      address("192.168.248.10"), (address("192.168.9.159"),))  # fmt: skip
 
 
@@ -124,8 +124,8 @@ def test_a_queue_holds_a_super_packet_and_no_more_than_the_budget_allows(
     five_qi: int, rate: int
 ) -> None:
     row = fiveqi.TABLE[five_qi]
-    wanted = LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
-    held = qos.queue_bytes(wanted, 0)
+    expected = LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
+    held = qos.queue_bytes(expected, 0)
     assert qos.SUPER_PACKET <= held <= qos.LONGEST_QUEUE
     if held > 4 * qos.SUPER_PACKET:
         assert held * 8 / (rate * 1000) <= row.core_ms
@@ -186,9 +186,9 @@ class htb 1:10 parent 1:1 leaf 8005: prio 0 rate 5Mbit ceil 8Mbit burst 70000b
     queues = "qdisc bfifo 8005: parent 1:10 limit 70000b\n"
     results = Results({"show/ens4": {"code": 0, "out": classes},
                        "show-queues/ens4": {"code": 0, "out": queues}})  # fmt: skip
-    told = qos.shown([share(URLLC)], results)["s1u"]
-    assert (told["sent-bytes"], told["sent-packets"], told["dropped"]) == (1234, 7, 2)
-    assert (told["queue"], told["in-force"], told["delay-budget-ms"]) == ("bfifo", True, 10)
+    result = qos.shown([share(URLLC)], results)["s1u"]
+    assert (result["sent-bytes"], result["sent-packets"], result["dropped"]) == (1234, 7, 2)
+    assert (result["queue"], result["in-force"], result["delay-budget-ms"]) == ("bfifo", True, 10)
     assert not qos.shown([share(URLLC)], Results({}))["s1u"]["in-force"]
 
 

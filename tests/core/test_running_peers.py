@@ -218,9 +218,9 @@ def play(technology: str, role: str, history: Any, order: Any) -> None:
         manual = {n: asked for n, asked in {**manual, **added}.items() if asked is not None}
         if technology == "none":
             manual = {}
-        found = link.meet(bags, manual, order)
-        traffic(link, found.peers)
-        after = {peer.name: holdings(peer) for peer in found.peers}
+        admitted = link.meet(bags, manual, order)
+        traffic(link, admitted.peers)
+        after = {peer.name: holdings(peer) for peer in admitted.peers}
         alone = Link(technology, role)
         for name, held in before.items():
             kind, _, which = name.partition("-")
@@ -239,7 +239,7 @@ def play(technology: str, role: str, history: Any, order: Any) -> None:
                 wishes = [holdings(peer) for peer in wish.peers] if wish else []
                 assert after[name] in [held, *wishes]
         # And it stays so: looked at again, nothing changes.
-        assert link.meet(bags, manual, order).peers == found.peers
+        assert link.meet(bags, manual, order).peers == admitted.peers
 
 
 ARGUMENTS = (
@@ -298,10 +298,10 @@ def test_what_a_running_peer_has_no_related_one_gets(technology, theft, thief) -
     honest = {2: SECOND} if thief == "new" else {1: FIRST, 2: SECOND}
     before = link.meet(honest).peers
     assert len(before) == len(honest)
-    found = link.meet({1: attr.evolve(FIRST, **THEFTS[theft]), 2: SECOND})
-    assert found.peers == before
-    assert len(found.problems) == 1
-    assert "app2" in found.problems[0]
+    admitted = link.meet({1: attr.evolve(FIRST, **THEFTS[theft]), 2: SECOND})
+    assert admitted.peers == before
+    assert len(admitted.problems) == 1
+    assert "app2" in admitted.problems[0]
 
 
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
@@ -317,9 +317,9 @@ def test_who_changes_what_is_its_own_may(technology) -> None:
         {"endpoint": 2},
     ):
         asked = attr.evolve(FIRST, **change)
-        found = link.meet({1: asked, 2: SECOND})
-        assert found.problems == ()
-        assert holdings(found.peers[0]) == holdings(Link(technology).meet({1: asked}).peers[0])
+        admitted = link.meet({1: asked, 2: SECOND})
+        assert admitted.problems == ()
+        assert holdings(admitted.peers[0]) == holdings(Link(technology).meet({1: asked}).peers[0])
 
 
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
@@ -330,13 +330,13 @@ def test_what_is_free_again_another_one_may_have(technology) -> None:
             link.meet({2: FIRST})
             taker = attr.evolve(SECOND, inner=0, prefix=2)
             bags = {2: leaves, number: taker} if leaves is not None else {number: taker}
-            found = link.meet(bags)
+            admitted = link.meet(bags)
             if isinstance(leaves, Asked):
                 # What it keeps of the prefix stays its own.
-                assert found.peers[0].name == "rel-2"
-                assert "10.45.0.7/32 is already in use by app2" in found.problems[0]
+                assert admitted.peers[0].name == "rel-2"
+                assert "10.45.0.7/32 is already in use by app2" in admitted.problems[0]
             else:
-                assert [peer.name for peer in found.peers] == [f"rel-{number}"]
+                assert [peer.name for peer in admitted.peers] == [f"rel-{number}"]
 
 
 @pytest.mark.parametrize("order", [{1: "gives", 2: "takes"}, {1: "takes", 2: "gives"}])
@@ -349,10 +349,10 @@ def test_what_one_gives_up_another_gets_in_the_same_reconcile(technology, order)
         "gives": attr.evolve(FIRST, prefix=None),
         "takes": attr.evolve(SECOND, prefix=0),
     }
-    found = link.meet({number: after[what] for number, what in order.items()})
-    assert found.problems == ()
+    admitted = link.meet({number: after[what] for number, what in order.items()})
+    assert admitted.problems == ()
     (taker,) = [number for number, what in order.items() if what == "takes"]
-    (peer,) = [peer for peer in found.peers if peer.name == f"rel-{taker}"]
+    (peer,) = [peer for peer in admitted.peers if peer.name == f"rel-{taker}"]
     assert ipaddress.ip_network(PREFIXES[0]) in peer.prefixes
 
 
@@ -378,18 +378,18 @@ def test_a_manual_peer_comes_before_a_related_one(technology, theft, running) ->
     if running:
         assert len(link.meet({}, manual).peers) == 1
     hostile = attr.evolve(FIRST, identity=1, **THEFTS[theft])
-    found = link.meet({1: hostile}, manual)
-    assert [peer.name for peer in found.peers] == ["man-a"]
-    assert "app1" in found.problems[0]
-    assert "is already in use by a" in found.problems[0]
+    admitted = link.meet({1: hostile}, manual)
+    assert [peer.name for peer in admitted.peers] == ["man-a"]
+    assert "app1" in admitted.problems[0]
+    assert "is already in use by a" in admitted.problems[0]
 
 
 def test_a_manual_peer_that_is_new_displaces_no_running_peer() -> None:
     link = Link("wireguard")
     before = link.meet({1: FIRST}).peers
-    found = link.meet({1: FIRST}, {"a": attr.evolve(SECOND, prefix=1)})
-    assert found.peers == before
-    assert found.problems == (
+    admitted = link.meet({1: FIRST}, {"a": attr.evolve(SECOND, prefix=1)})
+    assert admitted.peers == before
+    assert admitted.problems == (
         "a: 10.45.0.0/25 is already in use by app1; allowed: prefixes of its own",
     )
 

@@ -99,10 +99,10 @@ def test_changes_in_quick_succession_are_recorded_in_their_order(tmp_path: Path)
     program.write_text(source("gateway_turn.sh").replace(standby.RECORD_FILE, str(record)))
     os.mkfifo(fifo)
     with subprocess.Popen(("sh", program, "record", fifo)) as reader:
-        with fifo.open("w", encoding="ascii") as told:
+        with fifo.open("w", encoding="ascii") as result:
             for state in ("BACKUP", *("MASTER", "BACKUP") * 20, "MASTER", "MASTER_RX_LOWER_PRI"):
-                told.write(f'INSTANCE "secgw" {state} 210\n')
-                told.flush()
+                result.write(f'INSTANCE "secgw" {state} 210\n')
+                result.flush()
         assert reader.wait(120) == 0
     state, since, takeovers = record.read_text(encoding="ascii").split()
     assert (state, takeovers) == ("active", "21")

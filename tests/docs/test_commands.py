@@ -163,8 +163,8 @@ class Reader:
         file = option(words, "--config_file") or ""
         stem = Path(file).name.removesuffix(".yaml")
         if stem in files():
-            told = {str(m["member-vnf-index"]) for m in files()[stem]["additionalParamsForVnf"]}
-            if told != set(members(name)):
+            result = {str(m["member-vnf-index"]) for m in files()[stem]["additionalParamsForVnf"]}
+            if result != set(members(name)):
                 self.bad.append(f"{file} is not for {name}")
         elif not file.endswith("-params.yaml"):
             self.bad.append(f"{verb}: {file} is none of the parameter files")

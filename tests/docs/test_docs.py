@@ -70,9 +70,9 @@ def anchors(page: Path) -> set[str]:
 def section(page: str, heading: str) -> str:
     """Return the text below one second-level heading."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-    assert found, f"{page} has no section {heading}"
-    return found[1]
+    match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert match, f"{page} has no section {heading}"
+    return match[1]
 
 
 def rows(text: str) -> dict[str, list[str]]:
@@ -211,9 +211,9 @@ def test_the_charms_and_their_links_are_documented() -> None:
     tree = Tree(ROOT)
     assert sorted(table) == tree.charms()
     for name, cells in table.items():
-        told = dict.fromkeys(INLINE.findall(cells[1]), "provider")
-        told |= dict.fromkeys(INLINE.findall(cells[2]), "requirer")
-        assert told == charms.load(tree, name).links
+        result = dict.fromkeys(INLINE.findall(cells[1]), "provider")
+        result |= dict.fromkeys(INLINE.findall(cells[2]), "requirer")
+        assert result == charms.load(tree, name).links
 
 
 def nf_actions() -> dict[str, dict[str, Any]]:
@@ -258,11 +258,11 @@ def test_every_primitive_is_in_the_how_to() -> None:
 
 
 def test_rules_of_link_parameters_are_complete() -> None:
-    told = set()
+    result = set()
     for line in section("reference/link-parameters.md", "Rules").splitlines():
         if line.startswith("| `"):
-            told |= set(INLINE.findall(line.split("|")[1]))
-    assert told == set(ACTIONS["configure"]["params"])
+            result |= set(INLINE.findall(line.split("|")[1]))
+    assert result == set(ACTIONS["configure"]["params"])
 
 
 def test_limits_of_link_parameters_are_those_of_the_code() -> None:
@@ -274,12 +274,12 @@ def test_limits_of_link_parameters_are_those_of_the_code() -> None:
 
 
 def test_default_ports_are_those_of_the_code() -> None:
-    told = {}
+    result = {}
     for line in section("reference/link-parameters.md", "Default ports").splitlines():
         if line.startswith("| `"):
             cells = line.strip("|").split("|")
-            told |= dict.fromkeys(INLINE.findall(cells[0]), int(cells[2]))
-    assert told == {name: point.listen_port for name, point in links.REFERENCE_POINTS.items()}
+            result |= dict.fromkeys(INLINE.findall(cells[0]), int(cells[2]))
+    assert result == {name: point.listen_port for name, point in links.REFERENCE_POINTS.items()}
 
 
 # -- relation data and files -------------------------------------------------------------------
@@ -289,14 +289,14 @@ def test_exactly_the_databag_keys_there_are_are_documented() -> None:
     address = fields.address("test", "192.0.2.1")
     keys = encode(Offer("wireguard", address, 1420, keys=KeyOffer("")))
     heading = "Relations between VNFs (interface `vpnaas-link`)"
-    told = rows(section("reference/relation-data.md", heading))
-    assert sorted(told) == sorted(keys)
-    assert all(key.startswith(PREFIX) for key in told)
+    result = rows(section("reference/relation-data.md", heading))
+    assert sorted(result) == sorted(keys)
+    assert all(key.startswith(PREFIX) for key in result)
 
 
 def test_exactly_the_keys_of_network_functions_are_documented() -> None:
-    told = rows(section("reference/relation-data.md", "Network functions in the same relations"))
-    assert sorted(told) == sorted(nf_part.encode(None))
+    result = rows(section("reference/relation-data.md", "Network functions in the same relations"))
+    assert sorted(result) == sorted(nf_part.encode(None))
 
 
 def test_exactly_the_keys_of_the_peer_relation_are_documented() -> None:
@@ -312,9 +312,9 @@ def test_exactly_the_keys_of_the_peer_relation_are_documented() -> None:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
                 names = [t.id for t in node.targets if isinstance(t, ast.Name)]
                 constants |= dict.fromkeys(names, node.value.value)
-    wanted = {constants[name] for name in constants if name.endswith("_KEY")}
-    told = rows(section("reference/relation-data.md", "Peer relation (`proxypeer`)"))
-    assert set(told) == wanted
+    expected = {constants[name] for name in constants if name.endswith("_KEY")}
+    result = rows(section("reference/relation-data.md", "Peer relation (`proxypeer`)"))
+    assert set(result) == expected
 
 
 def test_files_on_the_vdu_are_documented() -> None:

@@ -62,11 +62,11 @@ def judged() -> list[Run]:
     }  # fmt: skip
     unexpected = {"from": "a/hss", "to": "b/<mme>", "way": "forced", "port": 7777,
                   "protocol": "udp", "address": "inner/s6a"}  # fmt: skip
-    told = [
+    outcome = [
         ("confidentiality", {"path": p}, {"links": {"embb/s6a": seen}}, True)
         for p, seen in wires.items()
     ]
-    told += [
+    outcome += [
         ("reach", {"patience": 0.5},
          {"pairs": 70, "tcp-ports": "22", "unexpected": [unexpected], "open-by-design": 70,
           "outcomes": {"routed": {"tcp open": 70, "tcp silent": 3, "udp sent": 1}},
@@ -85,5 +85,5 @@ def judged() -> list[Run]:
     ]  # fmt: skip
     return [
         Run(name, params, Cell(name, params).key, 0, order, 1e9 + order, 1.0, 0.5, result, passed)
-        for order, (name, params, result, passed) in enumerate(told)
+        for order, (name, params, result, passed) in enumerate(outcome)
     ]

@@ -365,10 +365,10 @@ def test_a_real_osm_needs_nothing_of_the_lab(tmp_path: Path) -> None:
         "main()\n"
     )
     words = ["run", "--osm", "https://127.0.0.1:9", "--vim", "x", "--out", str(tmp_path / "c")]
-    told = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True,
                           check=False, timeout=120)  # fmt: skip
-    assert (told.returncode, told.stderr.count("\n")) == (1, 1)
-    assert "https://127.0.0.1:9/osm does not answer" in told.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "https://127.0.0.1:9/osm does not answer" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -382,9 +382,9 @@ def test_a_real_osm_needs_nothing_of_the_lab(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_do_not_go_together(words: list[str], sentence: str) -> None:
-    told = CliRunner().invoke(main, ["run", *words])
-    assert told.exit_code == 2
-    assert sentence in told.output
+    done = CliRunner().invoke(main, ["run", *words])
+    assert done.exit_code == 2
+    assert sentence in done.output
 
 
 def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:

@@ -33,18 +33,18 @@ def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_p
         if package.kind == "vnf":
             catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
     assert [p for path in made for p in validate_package(path, catalog)] == []
-    taken: dict[tuple[str, str], str] = {}
-    for wanted in fiveg.requests(dist, qos.RATES, fiveg.THREE):
+    used: dict[tuple[str, str], str] = {}
+    for expected in fiveg.requests(dist, qos.RATES, fiveg.THREE):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
-                        nsts={wanted.nst: catalog.nsts[wanted.nst]})  # fmt: skip
-        assert validate_params("nsi", yaml.safe_load(wanted.text), alone) == []
-        table = Addresses.of(wanted.parameters)
+                        nsts={expected.nst: catalog.nsts[expected.nst]})  # fmt: skip
+        assert validate_params("nsi", yaml.safe_load(expected.text), alone) == []
+        table = Addresses.of(expected.parameters)
         for kind in (table.inner, table.outer):
             for (vnf, link), address in kind.items():
-                assert taken.setdefault((address, link), wanted.name) == wanted.name, (vnf, link)
+                assert used.setdefault((address, link), expected.name) == expected.name, (vnf, link)
         networks = {a.rpartition(".")[0] for (_, link), a in table.outer.items()
                     if link not in SHARED_LINKS}  # fmt: skip
-        assert {taken.setdefault((net, "net"), wanted.name) for net in networks} == {wanted.name}
+        assert {used.setdefault((net, "net"), expected.name) for net in networks} == {expected.name}
 
 
 def test_the_ue_is_the_first_subscriber_and_has_a_session_in_each_slice(dist: Path) -> None:
@@ -109,9 +109,9 @@ class Bed:
 
 
 def test_sessions_hold_where_each_leads_to_its_own_data_network() -> None:
-    told, good = sessions.run(Bed(), 5)  # type: ignore[arg-type]
+    result, good = sessions.run(Bed(), 5)  # type: ignore[arg-type]
     assert good
-    assert told["answered"] == {
+    assert result["answered"] == {
         "embb>embb": 5, "embb>urllc": 0, "urllc>embb": 0, "urllc>urllc": 5,
     }  # fmt: skip
 

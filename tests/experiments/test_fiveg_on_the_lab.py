@@ -50,26 +50,26 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 
 @pytest.mark.parametrize("path", ["tunnel", "underlay"])
 def test_identities_show_without_the_tunnel_only(bed: Testbed, path: str) -> None:
-    told, good = confidentiality.run(bed, path)
-    assert good, told
-    shown = told["links"]["shared/n2"]["imsis"]
+    result, good = confidentiality.run(bed, path)
+    assert good, result
+    shown = result["links"]["shared/n2"]["imsis"]
     assert shown == ([] if path == "tunnel" else [fiveg.MSIN])
 
 
 def test_nobody_reaches_a_stranger(bed: Testbed) -> None:
-    told, good = reach.run(bed, 0.5)
-    assert good, told["unexpected"] or told["control"]
+    result, good = reach.run(bed, 0.5)
+    assert good, result["unexpected"] or result["control"]
 
 
 def test_sessions_are_kept_apart_by_snssai(bed: Testbed) -> None:
-    told, good = sessions.run(bed, 5)
-    assert good, told
+    result, good = sessions.run(bed, 5)
+    assert good, result
 
 
 def test_urllc_keeps_its_budget_while_embb_saturates_n3(bed: Testbed) -> None:
-    told, _ = qos.run(bed, URLLC, EMBB, True, 4)
-    assert told["shown"]["n3"]["in-force"]
-    assert told["embb_mbps"] > 5
+    result, _ = qos.run(bed, URLLC, EMBB, True, 4)
+    assert result["shown"]["n3"]["in-force"]
+    assert result["embb_mbps"] > 5
 
 
 @pytest.mark.parametrize("path", ["underlay", "tunnel"])
@@ -86,24 +86,24 @@ def test_the_way_of_a_ue_is_measured(bed: Testbed) -> None:
 
 @pytest.mark.parametrize("path", ["underlay", "tunnel"])
 def test_procedures_are_timed_on_n2(bed: Testbed, path: str) -> None:
-    told, _ = procedures.run(bed, EMBB, path, 5)
-    assert told["technology"] == ("wireguard" if path == "tunnel" else "none")
-    assert told["count"] == {"registration": 5, "session": 5}
-    assert 0 < told["registration_mean_ms"] < told["ue_median_ms"] * 5
+    result, _ = procedures.run(bed, EMBB, path, 5)
+    assert result["technology"] == ("wireguard" if path == "tunnel" else "none")
+    assert result["count"] == {"registration": 5, "session": 5}
+    assert 0 < result["registration_mean_ms"] < result["ue_median_ms"] * 5
 
 
 def test_a_storm_is_served_or_told(bed: Testbed) -> None:
-    told, _ = procedures.storm(bed, EMBB, 20, 10)
-    assert told["served_per_second"] > 0
-    assert told["lost"] < 20
+    result, _ = procedures.storm(bed, EMBB, 20, 10)
+    assert result["served_per_second"] > 0
+    assert result["lost"] < 20
 
 
 @pytest.mark.parametrize("fault", dependability.FAULTS)
 def test_a_fault_in_one_slice_costs_the_other_nothing(bed: Testbed, fault: str) -> None:
-    told, good = dependability.run(bed, EMBB, URLLC, fault, 4)
-    assert good, told
+    result, good = dependability.run(bed, EMBB, URLLC, fault, 4)
+    assert good, result
 
 
 def test_a_stolen_key_of_n4_is_revoked(bed: Testbed) -> None:
-    told, good = revocation.run(bed, EMBB, URLLC, 2)
-    assert good, told
+    result, good = revocation.run(bed, EMBB, URLLC, 2)
+    assert good, result

@@ -41,20 +41,20 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 
 def test_two_sites_are_18_ms_and_200_mbit_apart_with_the_tunnel_and_without(bed: Testbed) -> None:
     for path in ("underlay", "tunnel"):
-        told, _ = performance.run(bed, setups.SITES, "s6a", path, "", 3)
+        result, _ = performance.run(bed, setups.SITES, "s6a", path, "", 3)
         # Never below what the wire adds; far above only on a very busy machine.
-        assert 18 <= told["rtt_ms"] < 100
-        assert 10 < told["mbps"] < 200
+        assert 18 <= result["rtt_ms"] < 100
+        assert 10 < result["mbps"] < 200
     assert bed.slice_named(setups.SITES).addresses.outer["hss", "s6a"] == "203.0.113.129"
 
 
 def test_double_resources_are_those_of_a_flavour_twice_as_large(bed: Testbed) -> None:
-    told = {
+    result = {
         path: performance.run(bed, setups.DOUBLE, "s1u", path, "", 2)[0]
         for path in ("underlay", "tunnel")
     }
-    assert told["underlay"]["rtt_ms"] < told["tunnel"]["rtt_ms"]
-    if told["tunnel"]["limited"]:
+    assert result["underlay"]["rtt_ms"] < result["tunnel"]["rtt_ms"]
+    if result["tunnel"]["limited"]:
         server = bed.slice_named(setups.DOUBLE)["spgwu"]
         (quota,) = quotas(server.server)
         assert quota == 2
@@ -75,6 +75,6 @@ def quotas(server: str) -> list[float]:
 
 def test_response_times_are_those_of_its_own_hss(bed: Testbed) -> None:
     for path, technology in (("tunnel", "wireguard"), ("underlay", "none")):
-        told, _ = signalling.run(bed, setups.DOUBLE, path, 5)
-        assert told["technology"] == technology
-        assert min(told["answers"].values()) >= 5
+        result, _ = signalling.run(bed, setups.DOUBLE, path, 5)
+        assert result["technology"] == technology
+        assert min(result["answers"].values()) >= 5

@@ -24,11 +24,11 @@ def test_lines_come_while_the_block_runs_and_stop_with_it() -> None:
     out = io.StringIO()
     with ticking(Console(file=out), lambda: "3 of 5 VDUs are up", period=0.05):
         time.sleep(0.4)
-    told = out.getvalue().splitlines()
-    assert len(told) >= 2
-    assert all("3 of 5 VDUs are up" in line for line in told)
+    result = out.getvalue().splitlines()
+    assert len(result) >= 2
+    assert all("3 of 5 VDUs are up" in line for line in result)
     time.sleep(0.15)
-    assert out.getvalue().splitlines() == told
+    assert out.getvalue().splitlines() == result
     assert PERIOD < 10
 
 

@@ -95,9 +95,9 @@ class Bed:
 
 
 def test_who_reached_whom_has_every_pair() -> None:
-    told, good = reach.run(Bed(World()), 0.5)  # type: ignore[arg-type]
-    assert good, told
-    row = told["matrix"]["basic/client"]
+    result, good = reach.run(Bed(World()), 0.5)  # type: ignore[arg-type]
+    assert good, result
+    row = result["matrix"]["basic/client"]
     assert set(row) == {"basic/server", "second/client", "second/server"}
     assert row["basic/server"] == {"tunnel": True}
     assert (row["second/server"]["allowed"], row["second/server"]["forbidden"]) == (1, 0)
@@ -107,10 +107,10 @@ def test_who_reached_whom_has_every_pair() -> None:
 
 @pytest.mark.parametrize("leaky", ["basic/server", "second/client"])
 def test_who_is_reached_by_force_is_told(leaky: str) -> None:
-    told, good = reach.run(Bed(World(leaky)), 0.5)  # type: ignore[arg-type]
+    result, good = reach.run(Bed(World(leaky)), 0.5)  # type: ignore[arg-type]
     assert not good
-    assert {row["to"] for row in told["unexpected"]} == {leaky}
-    reached = {one: cell["forbidden"] for one, row in told["matrix"].items()
+    assert {row["to"] for row in result["unexpected"]} == {leaky}
+    reached = {one: cell["forbidden"] for one, row in result["matrix"].items()
                if "forbidden" in (cell := row.get(leaky, {}))}  # fmt: skip
-    assert set(reached) == {row["from"] for row in told["unexpected"]}
+    assert set(reached) == {row["from"] for row in result["unexpected"]}
     assert min(reached.values()) > 0

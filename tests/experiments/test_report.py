@@ -74,8 +74,8 @@ def test_double_resources_have_a_baseline_of_their_own() -> None:
 
 def test_the_vcpus_told_are_those_of_the_descriptors() -> None:
     known = packages.catalogue(Tree.find(Path(__file__).parent))
-    (told,) = [item["vcpus"] for item in summary.reference() if "vcpus" in item]
-    for name, vcpus in told.items():
+    (result,) = [item["vcpus"] for item in summary.reference() if "vcpus" in item]
+    for name, vcpus in result.items():
         for suffix, factor in (("", 1), ("_double", 2)):
             vnfd = known[f"{name}_vnf{suffix}"].descriptor["vnfd"]
             (compute,) = vnfd["virtual-compute-desc"]
@@ -151,10 +151,10 @@ def test_who_reached_whom_is_a_matrix(judged: list[Run]) -> None:
 def test_requirements_have_verdicts(runs: list[Run], matrix: list[Run]) -> None:
     made = [r for r in (*runs, *matrix) if r.experiment == "performance"]
     found = summary.requirements(made, [r for r in matrix if r.experiment == "signalling"], [])
-    told = {(v.source, v.figure): v.met for v in found}
-    assert told["ntnu-2022", "UE, end to end: 1.65 Mbit/s"] is False
-    assert told["", "s6a urllc, round trip: 0.50 ms"] is True
-    assert told["", "AIR embb, with its answer: 3.00 ms"] is True
+    result = {(v.source, v.figure): v.met for v in found}
+    assert result["ntnu-2022", "UE, end to end: 1.65 Mbit/s"] is False
+    assert result["", "s6a urllc, round trip: 0.50 ms"] is True
+    assert result["", "AIR embb, with its answer: 3.00 ms"] is True
     slow = [performance("urllc", "tunnel", "", 0, 900.0, 1.5)]
     (own,) = [v for v in summary.requirements(slow, [], []) if not v.source]
     assert (own.met, own.goal) == (False, "at most 1 ms")
@@ -251,9 +251,9 @@ def fiveg_runs() -> list[Run]:
         figures = dict.fromkeys(
             ("ue_median_ms", "ue_p99_ms", "registration_mean_ms", "session_mean_ms"), 70.0
         )
-        told = {"offered_per_second": float(rate), "served_per_second": served, "lost": 3}
+        outcome = {"offered_per_second": float(rate), "served_per_second": served, "lost": 3}
         params = {"slice": "embb", "ues": 10 * rate, "rate": rate}
-        cells.append(("storm", params, {**figures, **told}, None))
+        cells.append(("storm", params, {**figures, **outcome}, None))
     for name, params, result, passed in cells:
         key = Cell(name, params).key
         made.append(Run(name, params, key, 0, 0, 1e9, 1.0, 0.5, result, passed))

@@ -39,9 +39,9 @@ def test_a_header_is_one_that_others_can_read() -> None:
     assert len(text) == HEADERS
     assert (frame[IP].src, frame[IP].dst, frame[IP].len) == ("10.200.0.1", "10.128.0.4", 114)
     assert (frame[UDP].sport, frame[UDP].len) == (1025, 94)
-    told = frame[IP].chksum
+    result = frame[IP].chksum
     del frame[IP].chksum
-    assert Ether(bytes(frame))[IP].chksum == told
+    assert Ether(bytes(frame))[IP].chksum == result
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_ratios_are_paired_by_round_and_stand_beside_plain_and_one_tunnel() -> N
 
 def test_each_source_is_compared_with_itself_only() -> None:
     runs = [_run("plain", 0, 3.0, "imix"), _run("plain", 0, 6.0, "imix2")]
-    told = summary.mixes(summary.rows(runs, "forwarding"))
-    assert told[0] == ("plain", pytest.approx(2.0))
-    assert told[1][1] == pytest.approx(13.75 / 7.5)
+    result = summary.mixes(summary.rows(runs, "forwarding"))
+    assert result[0] == ("plain", pytest.approx(2.0))
+    assert result[1][1] == pytest.approx(13.75 / 7.5)
 
 
 def test_what_is_measured_is_what_the_documentation_says() -> None:
@@ -173,9 +173,9 @@ def test_frames_went_through_each_of_the_tunnels(bench: Bench, runs: list[Run]) 
 
 @pytest.mark.lab
 def test_users_get_their_answers(runs: list[Run]) -> None:
-    told = {r.params["backend"]: r.result for r in runs if r.experiment == "http"}
-    assert set(told) == {"plain", "wireguard", "ipsec"}
-    for result in told.values():
+    outcome = {r.params["backend"]: r.result for r in runs if r.experiment == "http"}
+    assert set(outcome) == {"plain", "wireguard", "ipsec"}
+    for result in outcome.values():
         assert result["requests-per-s"] > 0
         assert sum(result["errors"].values()) == 0
         assert 0 < result["latency-ms"]["p50"] <= result["latency-ms"]["p99"]
@@ -206,6 +206,6 @@ def test_page_and_table_tell_of_every_cell(runs: list[Run], tmp_path: Path) -> N
     assert text.count("<svg") >= 3
     assert not re.search(r"(src|href)=\"http", text)
     with table.open() as stream:
-        told = list(csv.DictReader(stream))
-    assert {row["key"] for row in told} == {run.key for run in runs}
-    assert {row["backend"] for row in told} == {"plain", "wireguard", "ipsec"}
+        result = list(csv.DictReader(stream))
+    assert {row["key"] for row in result} == {run.key for run in runs}
+    assert {row["backend"] for row in result} == {"plain", "wireguard", "ipsec"}

@@ -55,17 +55,17 @@ def pair(whole: Pair) -> Pair:
 
 
 def test_the_standby_takes_over_from_a_dead_gateway_and_gives_back(pair: Pair) -> None:
-    told = pair.probe(10, (1, lambda: pair.lose("a")), until=lambda: "b" in pair.active())
-    assert 20 < told["gap-ms"] < GAP_MS
+    result = pair.probe(10, (1, lambda: pair.lose("a")), until=lambda: "b" in pair.active())
+    assert 20 < result["gap-ms"] < GAP_MS
     back = pair.probe(30, (0.5, lambda: pair.regain("a")), until=lambda: pair.active() == "a")
     assert pair.active() == "a"
     assert back["gap-ms"] < GAP_MS
-    assert told["duplicates"] == back["duplicates"] == 0
+    assert result["duplicates"] == back["duplicates"] == 0
 
 
 def test_a_killed_daemon_hands_over_and_takes_back_only_with_tunnels(pair: Pair) -> None:
-    told = pair.probe(10, (1, lambda: pair.kill_daemon("a")), until=lambda: pair.active() == "b")
-    assert told["gap-ms"] < GAP_MS
+    result = pair.probe(10, (1, lambda: pair.kill_daemon("a")), until=lambda: pair.active() == "b")
+    assert result["gap-ms"] < GAP_MS
     assert pair.active() == "b"
     pair.start_gateway("a")
     # Without its peers, the primary leaves the service where it is.
@@ -81,10 +81,10 @@ def test_lost_carrier_on_the_untrusted_side_hands_over(pair: Pair) -> None:
         time.sleep(0.5)
         pair.plug("a")
 
-    told = pair.probe(30, (0.5, flap), until=lambda: pair.active() == "a")
+    result = pair.probe(30, (0.5, flap), until=lambda: pair.active() == "a")
     assert pair.active() == "a"
-    assert told["gap-ms"] < GAP_MS
-    assert told["duplicates"] == 0
+    assert result["gap-ms"] < GAP_MS
+    assert result["duplicates"] == 0
 
 
 def test_split_brain_costs_nothing_and_leaves_the_peers_with_the_primary(pair: Pair) -> None:
@@ -94,11 +94,11 @@ def test_split_brain_costs_nothing_and_leaves_the_peers_with_the_primary(pair: P
         time.sleep(0.5)
         pair.rejoin("b")
 
-    told = pair.probe(30, (0.5, split), until=lambda: pair.active() == "a")
+    result = pair.probe(30, (0.5, split), until=lambda: pair.active() == "a")
     assert pair.active() == "a"
     pair.heal("b")
-    assert told["gap-ms"] < GAP_MS
-    assert told["duplicates"] == 0
+    assert result["gap-ms"] < GAP_MS
+    assert result["duplicates"] == 0
     # Had the peers stayed with the gateway that was active last, they would be lost now.
     alone = pair.probe(10, (0.5, lambda: pair.lose("b")), until=lambda: True)
     assert alone["gap-ms"] < GAP_MS
@@ -111,17 +111,17 @@ def test_both_gateways_dead_is_an_outage_that_ends_with_either(pair: Pair) -> No
 
     # What the standby sent while nobody could hear it is repeated after 1, 2.8 and 6 s.
     events = ((0.5, both), (1.5, lambda: pair.regain("b")))
-    told = pair.probe(13, *events, until=lambda: True)
-    assert 900 < told["gap-ms"] < 11900
+    result = pair.probe(13, *events, until=lambda: True)
+    assert 900 < result["gap-ms"] < 11900
 
 
 def test_what_was_recorded_is_not_accepted_by_the_standby(pair: Pair) -> None:
     attack = pair.attack("b", 1.5, 0.8)
-    told = pair.probe(4, (2, lambda: pair.lose("a")))
+    result = pair.probe(4, (2, lambda: pair.lose("a")))
     sent = json.loads(attack.communicate(timeout=60)[0])
     assert sent["recorded"] > 100
     assert sent["sent"] > 100
-    assert told["duplicates"] == 0
+    assert result["duplicates"] == 0
 
 
 @pytest.mark.long
@@ -132,11 +132,11 @@ def test_32_peers_lose_their_gateway_for_300_ms_at_most(tmp_path: Path) -> None:
         scenarios.settle(pair)
         quiet = pair.probe(4)["gap-ms"]
         before = slower()
-        told = pair.probe(10, (1, lambda: pair.lose("a")), until=lambda: "b" in pair.active())
+        result = pair.probe(10, (1, lambda: pair.lose("a")), until=lambda: "b" in pair.active())
         busy = max(before, slower())
-        print(f"gap {told['gap-ms']:.0f} ms, quiet {quiet:.0f} ms, {busy:.1f} times slower")
-        assert told["gap-ms"] < limit_ms(busy, quiet)
-        assert told["duplicates"] == 0
+        print(f"gap {result['gap-ms']:.0f} ms, quiet {quiet:.0f} ms, {busy:.1f} times slower")
+        assert result["gap-ms"] < limit_ms(busy, quiet)
+        assert result["duplicates"] == 0
 
 
 def test_a_busy_machine_widens_the_goal_and_an_idle_one_does_not() -> None:
@@ -156,8 +156,8 @@ def test_without_claiming_peers_would_be_lost(tmp_path: Path) -> None:
         pair.keepaliveds["b"].wait(120)
         pair.start_keepalived("b", keep=True)
         scenarios.settle(pair)
-        told = pair.probe(4, (1, lambda: pair.lose("a")))
-        assert told["gap-ms"] > 2500
+        result = pair.probe(4, (1, lambda: pair.lose("a")))
+        assert result["gap-ms"] > 2500
 
 
 @pytest.mark.long
@@ -169,8 +169,8 @@ def test_the_standby_takes_over_from_a_gateway_that_loses_packets(tmp_path: Path
         assert pair.active() == "a"
         pair.degrade("a", 35)
         wait_until(lambda: pair.active() == "b", "the standby is active")
-        told = pair.found("a")
-        assert told.degraded and told.loss >= 20 and not pair.found("b").degraded
+        result = pair.found("a")
+        assert result.degraded and result.loss >= 20 and not pair.found("b").degraded
         # Peers send by the gateway whose path is good: nothing is lost any more.
         seen = pair.probe(5)
         assert seen["duplicates"] == 0

@@ -28,8 +28,8 @@ def test_each_cell_has_its_relations_and_addresses(count: int) -> None:
     (body,) = instances.descriptor(nsd, count)["nsd"]["nsd"]
     cells = [f"cell{number}" for number in range(1, count + 1)]
     assert [p["id"] for p in body["df"][0]["vnf-profile"]] == ["gateway", "core", *cells]
-    told = {r["requirer"]["vnf-profile-id"] for r in body["ns-configuration"]["relation"]}
-    assert told == {"gateway", *cells}
+    result = {r["requirer"]["vnf-profile-id"] for r in body["ns-configuration"]["relation"]}
+    assert result == {"gateway", *cells}
     assert len(body["ns-configuration"]["relation"]) == 1 + 2 * count
     made = instances.parameters(params, count)
     members = {m["member-vnf-index"]: m["additionalParams"] for m in made["additionalParamsForVnf"]}

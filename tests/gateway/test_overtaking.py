@@ -141,12 +141,12 @@ def test_what_is_overtaken_by_more_packets_than_the_window_is_dropped(
             router.kill()
         spaces.take_down()
     passed = streams.sent["bulk"] - dropped
-    told = f"{streams.sent} sent, {dropped} dropped on the way, {streams.arrived} arrived"
-    print(told)
-    assert passed > 500, told
+    result = f"{streams.sent} sent, {dropped} dropped on the way, {streams.arrived} arrived"
+    print(result)
+    assert passed > 500, result
     # What is expedited arrives either way.
-    assert streams.arrived["fast"] == streams.sent["fast"] > 100, told
+    assert streams.arrived["fast"] == streams.sent["fast"] > 100, result
     if overtaken(queue) < WINDOW:
-        assert streams.arrived["bulk"] > 0.97 * passed, told
+        assert streams.arrived["bulk"] > 0.97 * passed, result
     else:
-        assert streams.arrived["bulk"] < 0.5 * passed, told
+        assert streams.arrived["bulk"] < 0.5 * passed, result

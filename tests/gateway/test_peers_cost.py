@@ -22,8 +22,8 @@ def driver() -> Iterator[Driver]:
 
 
 def _loaded(driver: Driver) -> set[str]:
-    told = driver.vdu.run("swanctl", "--list-conns", "--raw")
-    return {line.split("{")[1].strip() for line in told.splitlines() if "list-conn event" in line}
+    result = driver.vdu.run("swanctl", "--list-conns", "--raw")
+    return {line.split("{")[1].strip() for line in result.splitlines() if "list-conn event" in line}
 
 
 def test_one_more_of_many_costs_what_it_costs_of_few(driver: Driver) -> None:
@@ -38,11 +38,11 @@ def test_one_more_of_many_costs_what_it_costs_of_few(driver: Driver) -> None:
 
 
 def test_the_daemon_has_what_is_on_file_and_a_restart_changes_nothing(driver: Driver) -> None:
-    wanted = peers.manual(MANY, "ipsec")
-    driver.reconcile(wanted)
+    expected = peers.manual(MANY, "ipsec")
+    driver.reconcile(expected)
     before = _loaded(driver)
     assert len(before) == MANY
-    driver.reconcile([*wanted[:-1], *peers.manual(MANY, "ipsec")[-1:]])
+    driver.reconcile([*expected[:-1], *peers.manual(MANY, "ipsec")[-1:]])
     after = _loaded(driver)
     assert len(after) == MANY
     assert len(after - before) == len(before - after) == 1

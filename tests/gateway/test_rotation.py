@@ -19,15 +19,17 @@ pytestmark = pytest.mark.lab
     ],
 )
 def test_all_peers_rotate_without_a_lost_packet(count: int, percent: int) -> None:
-    told = measure("wireguard", count, min(count, 10), 50.0, percent)
-    assert (told["let-in"], told["lost"], told["twice"]) == (count, 0, 0), told
-    assert told["sent"] > 50 * told["streams"]
-    assert all(goal.met for goal in judge([told]))
-    assert [goal.met for goal in judge([{**told, "lost": 1}, {**told, "let-in": 0}])] == [False] * 2
+    result = measure("wireguard", count, min(count, 10), 50.0, percent)
+    assert (result["let-in"], result["lost"], result["twice"]) == (count, 0, 0), result
+    assert result["sent"] > 50 * result["streams"]
+    assert all(goal.met for goal in judge([result]))
+    assert [goal.met for goal in judge([{**result, "lost": 1}, {**result, "let-in": 0}])] == [
+        False
+    ] * 2
 
 
 def test_all_peers_of_an_ipsec_link_rotate() -> None:
     """strongSwan's own ESP may lose some packets; tests/kernel has the same on a kernel's."""
-    told = measure("ipsec", 4, 4, 50.0, 0)
-    assert (told["let-in"], told["twice"]) == (4, 0), told
-    assert told["lost"] < told["sent"] / 20, told
+    result = measure("ipsec", 4, 4, 50.0, 0)
+    assert (result["let-in"], result["twice"]) == (4, 0), result
+    assert result["lost"] < result["sent"] / 20, result

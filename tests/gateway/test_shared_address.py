@@ -31,11 +31,13 @@ def test_peers_of_the_shared_address_follow_it_and_come_back(tmp_path: Path, cou
             ("it returns from isolation", lambda: pair.regain("a"), "a"),
         ):
             # One that is isolated takes itself for active, too.
-            told = pair.probe(60, (1, event), until=lambda wanted=active: wanted in pair.active())
-            print(f"{count} peers of the shared address, {what}: {told['gap-ms']:.0f} ms")
+            result = pair.probe(
+                60, (1, event), until=lambda expected=active: expected in pair.active()
+            )
+            print(f"{count} peers of the shared address, {what}: {result['gap-ms']:.0f} ms")
             assert active in pair.active()
-            assert told["duplicates"] == 0
-            assert told["gap-ms"] < BY_ITSELF_MS
+            assert result["duplicates"] == 0
+            assert result["gap-ms"] < BY_ITSELF_MS
             if active == "a":
                 scenarios.settle(pair)
 
@@ -47,6 +49,6 @@ def test_without_a_call_peers_find_out_by_themselves(tmp_path: Path) -> None:
             (pair.folder / name / "ipsec.shared").write_text("{}")
         pair.call_shared()
         scenarios.settle(pair)
-        told = pair.probe(90, (1, lambda: pair.lose("a")), until=lambda: pair.active() == "b")
-        print(f"a peer of the shared address finds out by itself: {told['gap-ms']:.0f} ms")
-        assert told["gap-ms"] > BY_ITSELF_MS
+        result = pair.probe(90, (1, lambda: pair.lose("a")), until=lambda: pair.active() == "b")
+        print(f"a peer of the shared address finds out by itself: {result['gap-ms']:.0f} ms")
+        assert result["gap-ms"] > BY_ITSELF_MS

@@ -90,5 +90,5 @@ def test_a_reboot_keeps_what_day_0_set(vim: Vim, booted: Server) -> None:
     again = vim.wait_active(booted.id, 600)
     assert inside(vim, again, "cat", "/proc/sys/kernel/random/boot_id") != before
     settings = {"net.ipv4.ip_forward": "1", "net.ipv4.conf.all.rp_filter": "2"}
-    told = {name: inside(vim, again, "sysctl", "-n", name).strip() for name in settings}
-    assert told == settings
+    result = {name: inside(vim, again, "sysctl", "-n", name).strip() for name in settings}
+    assert result == settings

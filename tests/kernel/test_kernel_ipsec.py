@@ -79,37 +79,37 @@ def table(hook: str, rule: str) -> str:
     return f"sh -c \"echo 'table ip test {{ chain c {chain}; }}' | nft -f -\""
 
 
-def test_the_kernel_carries_the_packets(told: dict[str, str]) -> None:
-    assert "kernel-netlink" in told["plugins"]
-    assert "kernel-libipsec" not in told["plugins"]
-    assert "20 received" in told["ping"], told["initiate"] + told["ping"]
+def test_the_kernel_carries_the_packets(bag: dict[str, str]) -> None:
+    assert "kernel-netlink" in bag["plugins"]
+    assert "kernel-libipsec" not in bag["plugins"]
+    assert "20 received" in bag["ping"], bag["initiate"] + bag["ping"]
 
 
-def test_states_have_extended_sequence_numbers_and_the_window(told: dict[str, str]) -> None:
-    states = told["states"]
+def test_states_have_extended_sequence_numbers_and_the_window(bag: dict[str, str]) -> None:
+    states = bag["states"]
     assert len(re.findall(r"^src ", states, re.M)) == 2
     keys = re.findall(r"aead rfc4106\(gcm\(aes\)\) 0x([0-9a-f]+) .* 128", states)
     assert [len(key) for key in keys] == [72, 72]  # 256 bits and a salt of 32, RFC 4106
     assert states.count("esn") >= 2
     assert set(re.findall(r"replay_window (\d+),", states)) >= {"256"}, states
-    (sa,) = ipsec.parse_sas("s6a", _results(told["sas"]))
+    (sa,) = ipsec.parse_sas("s6a", _results(bag["sas"]))
     (child,) = sa.children
     assert (child.cipher, child.esn, child.encap) == ("AES_GCM_16-256", True, False)
     assert child.sent > 0
 
 
-def test_a_child_is_rekeyed_without_loss(told: dict[str, str]) -> None:
-    (before,) = ipsec.parse_sas("s6a", _results(told["sas"]))
-    (after,) = ipsec.parse_sas("s6a", _results(told["rekeyed"]))
-    assert "5 received" in told["after"]
+def test_a_child_is_rekeyed_without_loss(bag: dict[str, str]) -> None:
+    (before,) = ipsec.parse_sas("s6a", _results(bag["sas"]))
+    (after,) = ipsec.parse_sas("s6a", _results(bag["rekeyed"]))
+    assert "5 received" in bag["after"]
     assert after.id == before.id
     assert after.up
 
 
 def test_only_ike_and_esp_were_on_the_wire_even_without_a_tunnel(
-    guest: Guest, told: dict[str, str]
+    guest: Guest, bag: dict[str, str]
 ) -> None:
-    assert "0 received" in told["down"]
+    assert "0 received" in bag["down"]
     assert guest.count("ip proto 50") >= 40
     assert guest.count("udp port 4500 and udp[8:4] != 0") >= 8  # not IKE's marker, RFC 3948
     assert guest.count("udp port 4500") >= 4
@@ -118,26 +118,26 @@ def test_only_ike_and_esp_were_on_the_wire_even_without_a_tunnel(
 
 
 def test_the_first_packet_opens_a_trapped_tunnel_and_esp_can_be_forced_into_udp(
-    told: dict[str, str],
+    bag: dict[str, str],
 ) -> None:
     # The packet that opens it is lost.
-    assert re.search(r" [45] received", told["trapped"]), told["trapped"]
-    (sa,) = ipsec.parse_sas("s11", _results(told["in-udp"]))
+    assert re.search(r" [45] received", bag["trapped"]), bag["trapped"]
+    (sa,) = ipsec.parse_sas("s11", _results(bag["in-udp"]))
     (child,) = sa.children
     assert (child.esn, child.encap) == (True, True)
 
 
-def test_the_outer_header_has_the_dscp_of_the_inner_one(guest: Guest, told: dict[str, str]) -> None:
-    assert told["ping"]
+def test_the_outer_header_has_the_dscp_of_the_inner_one(guest: Guest, bag: dict[str, str]) -> None:
+    assert bag["ping"]
     for kind in ("ip proto 50", "udp port 4500"):
         assert guest.count(f"{kind} and ip[1] & 0xfc = 0xb8") >= 8
 
 
 def test_the_inner_header_gets_the_dscp_of_the_outer_one_where_it_is_to(
-    told: dict[str, str],
+    bag: dict[str, str],
 ) -> None:
-    assert re.search(r" [45] received", told["inwards"]), told["inwards"]
-    (count,) = re.findall(r"counter packets (\d+)", told["seen"])
+    assert re.search(r" [45] received", bag["inwards"]), bag["inwards"]
+    (count,) = re.findall(r"counter packets (\d+)", bag["seen"])
     assert int(count) >= 4
 
 

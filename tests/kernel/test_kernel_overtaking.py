@@ -92,23 +92,23 @@ def test_the_window_drops_what_it_does_not_hold(
     steps += [(f"slow-{n}", "right", command, True) for n, command in enumerate(SLOW)]
     for name in LINKS:
         program = f"python3 -I {folder}/flows.py"
-        taken = f"{folder}/{name}.json"
+        used = f"{folder}/{name}.json"
         steps += [
-            (f"take-{name}", "left", f"{program} take {LEFT[name]} > {taken} 2>&1 &", True),
+            (f"take-{name}", "left", f"{program} take {LEFT[name]} > {used} 2>&1 &", True),
             (f"ready-{name}", "left", "sleep 3", True),
             (f"sent-{name}", "right", f"{program} give {LEFT[name]}", True),
-            (f"took-{name}", "left", f"sh -c 'until grep bulk {taken}; do sleep 1; done'", True),
+            (f"took-{name}", "left", f"sh -c 'until grep bulk {used}; do sleep 1; done'", True),
             (f"queue-{name}", "right", "tc -s qdisc show dev right0 parent 2:2", True),
             (f"errors-{name}", "left", "cat /proc/net/xfrm_stat", True),
         ]
-    told = guest.run({}, steps)
+    result = guest.run({}, steps)
     passed, refused, before = {}, {}, (0, 0)
     for name in LINKS:
-        sent, took = json.loads(told[f"sent-{name}"]), json.loads(told[f"took-{name}"])
-        (dropped,) = re.findall(r"dropped (\d+)", told[f"queue-{name}"])
+        sent, took = json.loads(result[f"sent-{name}"]), json.loads(result[f"took-{name}"])
+        (dropped,) = re.findall(r"dropped (\d+)", result[f"queue-{name}"])
         # With extended sequence numbers what lies before the window counts as a number of the next
         # 2^32, with which its check value is wrong (RFC 4303, appendix A2).
-        counters = dict(line.split() for line in told[f"errors-{name}"].splitlines())
+        counters = dict(line.split() for line in result[f"errors-{name}"].splitlines())
         errors = int(counters["XfrmInStateSeqError"]) + int(counters["XfrmInStateProtoError"])
         passed[name] = sent["bulk"] - int(dropped) + before[0]
         refused[name] = errors - before[1]

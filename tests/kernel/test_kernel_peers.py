@@ -156,44 +156,44 @@ def numbers(text: str) -> tuple[set[str], set[str]]:
     return set(ike), set(re.findall(r"INSTALLED,.*\n.*\n +in  ([0-9a-f]{8})", text))
 
 
-def test_packets_pass_both_ways_and_none_in_clear(told: dict[str, str]) -> None:
-    assert answered(told["ping"]) == answered(told["back"]) == 5, told["log"][-3000:]
-    assert "ESTABLISHED" in told["sas"]
-    assert told["clear"] == "0"
+def test_packets_pass_both_ways_and_none_in_clear(bag: dict[str, str]) -> None:
+    assert answered(bag["ping"]) == answered(bag["back"]) == 5, bag["log"][-3000:]
+    assert "ESTABLISHED" in bag["sas"]
+    assert bag["clear"] == "0"
 
 
-def test_keys_are_made_anew_by_either_end(told: dict[str, str]) -> None:
-    ike, esp = numbers(told["sas"])
+def test_keys_are_made_anew_by_either_end(bag: dict[str, str]) -> None:
+    ike, esp = numbers(bag["sas"])
     for what in ("child", "ike", "cell-child", "cell-ike", "reauth"):
-        if f"sas-{what}" not in told:
+        if f"sas-{what}" not in bag:
             continue
-        new = numbers(told[f"sas-{what}"])
+        new = numbers(bag[f"sas-{what}"])
         if what.endswith("child"):
             assert new[1] and not new[1] & esp, what
         else:
             assert new[0] and not new[0] & ike, what
-        assert answered(told[f"ping-{what}"]) >= 4, what
+        assert answered(bag[f"ping-{what}"]) >= 4, what
         ike, esp = new
 
 
-def test_a_silent_cell_is_given_up(told: dict[str, str]) -> None:
-    assert "ESTABLISHED" not in told["sas-dead"]
-    assert "giving up after 4 retransmits" in told["log"]
+def test_a_silent_cell_is_given_up(bag: dict[str, str]) -> None:
+    assert "ESTABLISHED" not in bag["sas-dead"]
+    assert "giving up after 4 retransmits" in bag["log"]
 
 
-def test_a_long_message_comes_in_fragments(told: dict[str, str]) -> None:
+def test_a_long_message_comes_in_fragments(bag: dict[str, str]) -> None:
     """RFC 7383; certificates do not fit one packet."""
-    if not told["case"].endswith("-cert"):
+    if not bag["case"].endswith("-cert"):
         pytest.skip("its messages are short")
-    assert re.search(r"received fragment #2 of \d", told["log"])
-    assert "reassembled fragmented IKE message" in told["log"]
+    assert re.search(r"received fragment #2 of \d", bag["log"])
+    assert "reassembled fragmented IKE message" in bag["log"]
 
 
-def test_a_cell_answers_a_cookie(told: dict[str, str]) -> None:
-    if "flood" not in told:
+def test_a_cell_answers_a_cookie(bag: dict[str, str]) -> None:
+    if "flood" not in bag:
         pytest.skip("no flood in this case")
-    assert "N(COOKIE)" in told["log"]
-    assert re.search(r"parsed IKE_SA_INIT request 0 \[ N\(COOKIE\)", told["log"])
+    assert "N(COOKIE)" in bag["log"]
+    assert re.search(r"parsed IKE_SA_INIT request 0 \[ N\(COOKIE\)", bag["log"])
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_wrong_cell_gets_nothing(
         ("seen", "left", seen, False),
         ("ping", "right", PING, False),
     ]
-    told = site.run(BEFORE, steps, other=cell)
+    result = site.run(BEFORE, steps, other=cell)
     assert f"N({reason})" in log.read_text(), log.read_text()[-3000:]
-    assert answered(told["ping"]) == 0
+    assert answered(result["ping"]) == 0
     assert site.count("ip proto 50") == 0

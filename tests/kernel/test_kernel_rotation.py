@@ -30,9 +30,9 @@ def test_all_peers_rotate_without_a_lost_packet(
     folder = tmp_path_factory.mktemp("rotation")
     done = guest_machine.run(folder, guest_machine.lend(IMPORTS) + PROGRAM)
     assert done.code == 0, done.output
-    told = json.loads((folder / "told.json").read_text())
-    print(told)
-    assert told["backend"] == "kernel-netlink"
-    assert (told["let-in"], told["lost"], told["twice"]) == (20, 0, 0), told
+    result = json.loads((folder / "told.json").read_text())
+    print(result)
+    assert result["backend"] == "kernel-netlink"
+    assert (result["let-in"], result["lost"], result["twice"]) == (20, 0, 0), result
     # Without the precedence of the former tunnel 8 of 6,500 were lost.
-    assert told["sent"] > 3000
+    assert result["sent"] > 3000

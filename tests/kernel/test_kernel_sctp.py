@@ -111,17 +111,17 @@ def told(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) 
     return dict(json.loads((folder / "told.json").read_text()))
 
 
-def test_a_ue_attaches_over_sctp_of_the_kernel(told: dict[str, Any]) -> None:
-    assert told["associations"] == {"mme": 1, "enb": 1}
-    assert "\nsctp " in "\n" + told["modules"]
-    assert " 5 received" in told["ping"]
+def test_a_ue_attaches_over_sctp_of_the_kernel(answer: dict[str, Any]) -> None:
+    assert answer["associations"] == {"mme": 1, "enb": 1}
+    assert "\nsctp " in "\n" + answer["modules"]
+    assert " 5 received" in answer["ping"]
 
 
-def test_the_association_comes_back_with_the_enb(told: dict[str, Any]) -> None:
-    assert told["after the eNB's restart"] == 1
+def test_the_association_comes_back_with_the_enb(answer: dict[str, Any]) -> None:
+    assert answer["after the eNB's restart"] == 1
 
 
-def test_no_sctp_is_on_the_wire_outside_the_tunnel(told: dict[str, Any]) -> None:
-    clear, tunnel = told["sctp, udp"]
+def test_no_sctp_is_on_the_wire_outside_the_tunnel(answer: dict[str, Any]) -> None:
+    clear, tunnel = answer["sctp, udp"]
     assert clear == 0
     assert tunnel > 10

@@ -67,20 +67,20 @@ def told(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) 
     return dict(json.loads((folder / "told.json").read_text()))
 
 
-def test_each_gateway_has_the_kernels_esp(told: dict[str, Any]) -> None:
-    assert told["esp"] == "kernel-netlink"
+def test_each_gateway_has_the_kernels_esp(answer: dict[str, Any]) -> None:
+    assert answer["esp"] == "kernel-netlink"
     # Two peers, both ways; while a key is made anew there is one more.
-    assert min(told["states"].values()) >= 4
+    assert min(answer["states"].values()) >= 4
 
 
 @pytest.mark.parametrize("what", ["dead", "back", "killed", "unplugged"])
-def test_the_other_gateway_takes_over(told: dict[str, Any], what: str) -> None:
-    print(f"{what}: {told[what]['gap-ms']:.0f} ms")
-    assert 0 < told[what]["gap-ms"] < GAP_MS
-    assert told[what]["duplicates"] == 0
+def test_the_other_gateway_takes_over(answer: dict[str, Any], what: str) -> None:
+    print(f"{what}: {answer[what]['gap-ms']:.0f} ms")
+    assert 0 < answer[what]["gap-ms"] < GAP_MS
+    assert answer[what]["duplicates"] == 0
 
 
-def test_what_was_recorded_is_not_accepted_by_the_standby(told: dict[str, Any]) -> None:
-    assert told["attack"]["recorded"] > 50
-    assert told["attack"]["sent"] > 50
-    assert told["attacked"]["duplicates"] == 0
+def test_what_was_recorded_is_not_accepted_by_the_standby(answer: dict[str, Any]) -> None:
+    assert answer["attack"]["recorded"] > 50
+    assert answer["attack"]["sent"] > 50
+    assert answer["attacked"]["duplicates"] == 0

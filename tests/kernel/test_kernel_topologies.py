@@ -166,34 +166,32 @@ def told(guest: Guest, request: pytest.FixtureRequest) -> dict[str, str]:
     return guest.run({"left": OWN}, steps)
 
 
-def test_an_inner_address_that_is_the_outer_one_loops_nothing(told: dict[str, str]) -> None:
-    assert (answered(told["nr-up"]), answered(told["nr-down"])) == (5, 5)
-    assert "10.43.2.0/24" in told["nr-sas"] and f"{CELL}/32" in told["nr-sas"]
-    assert told["rules"].count("from 10.43.2.0/24 ") == 1
+def test_an_inner_address_that_is_the_outer_one_loops_nothing(bag: dict[str, str]) -> None:
+    assert (answered(bag["nr-up"]), answered(bag["nr-down"])) == (5, 5)
+    assert "10.43.2.0/24" in bag["nr-sas"] and f"{CELL}/32" in bag["nr-sas"]
+    assert bag["rules"].count("from 10.43.2.0/24 ") == 1
     # Keys of IKE and ESP are exchanged beside it, and the address itself is reached as ever.
-    assert answered(told["nr-again"]) == 5
-    assert answered(told["nr-outer"]) == 5
+    assert answered(bag["nr-again"]) == 5
+    assert answered(bag["nr-outer"]) == 5
 
 
-def test_without_its_tunnel_nothing_of_it_is_on_the_wire(
-    guest: Guest, told: dict[str, str]
-) -> None:
+def test_without_its_tunnel_nothing_of_it_is_on_the_wire(guest: Guest, bag: dict[str, str]) -> None:
     for when in ("nr-before", "nr-closed", "nr-closed-down"):
-        assert answered(told[when]) == 0, when
+        assert answered(bag[when]) == 0, when
     # But for IKE itself: MOBIKE (RFC 4555) tries every address the peer has told, inner ones too.
     assert guest.count("not udp port 4500 and (net 10.0.0.0/8 or net 172.16.0.0/16)") == 0
     assert guest.count("ip proto 50") >= 50
 
 
-def test_a_foreign_cell_is_given_its_inner_addresses(told: dict[str, str]) -> None:
-    results = Results({"ipsec/sas": {"code": 0, "out": told["pool-sas"]}})
+def test_a_foreign_cell_is_given_its_inner_addresses(bag: dict[str, str]) -> None:
+    results = Results({"ipsec/sas": {"code": 0, "out": bag["pool-sas"]}})
     (sa,) = parse_sas("lte", results)
     assert sa.given == ("10.60.0.1", "2001:db8:60::1")
-    assert answered(told["pool-up"]) == answered(told["pool-down"]) == 5
-    assert answered(told["pool-up-6"]) == 5
-    assert told["pool-leases"].count("online") == 2
-    assert told["pool-given-back"].count("online") == 0
-    assert answered(told["pool-closed"]) == 0
+    assert answered(bag["pool-up"]) == answered(bag["pool-down"]) == 5
+    assert answered(bag["pool-up-6"]) == 5
+    assert bag["pool-leases"].count("online") == 2
+    assert bag["pool-given-back"].count("online") == 0
+    assert answered(bag["pool-closed"]) == 0
 
 
 def test_both_in_userspace(tmp_path: Path) -> None:
@@ -201,7 +199,7 @@ def test_both_in_userspace(tmp_path: Path) -> None:
     made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, LINKS[:3:2], None, ipsec.USERSPACE)
     made.prepare()
     name = made.connection("nr")
-    told = made.run(
+    result = made.run(
         {"left": OWN},
         [
             ("nr-open", "right", f"swanctl --initiate --ike {name} --child nr --timeout 60", True),
@@ -224,44 +222,46 @@ def test_both_in_userspace(tmp_path: Path) -> None:
         ],
     )
     closed = {"nr-closed", "nr-closed-down", "nat-without"}
-    pings = {label: answered(text) for label, text in told.items() if "packets transmitted" in text}
+    pings = {
+        label: answered(text) for label, text in result.items() if "packets transmitted" in text
+    }
     assert pings == {label: 0 if label in closed else 5 for label in pings}
     assert len(pings) == 10
     assert made.count("not udp port 4500 and (net 10.0.0.0/8 or net 2001:db8::/32)") == 0
     assert made.count("udp port 4500") >= 50
 
 
-def test_cbc_and_chacha_carry_packets(told: dict[str, str]) -> None:
-    assert answered(told["s1u-df"]) == answered(told["s1c-df"]) == 5
-    assert "AES_CBC-256/HMAC_SHA2_512_256" in told["sas"]
-    assert "CHACHA20_POLY1305" in told["sas"]
+def test_cbc_and_chacha_carry_packets(bag: dict[str, str]) -> None:
+    assert answered(bag["s1u-df"]) == answered(bag["s1c-df"]) == 5
+    assert "AES_CBC-256/HMAC_SHA2_512_256" in bag["sas"]
+    assert "CHACHA20_POLY1305" in bag["sas"]
 
 
 def test_certificates_open_a_tunnel_with_extended_sequence_numbers(
-    guest: Guest, told: dict[str, str]
+    guest: Guest, bag: dict[str, str]
 ) -> None:
-    assert answered(told["cert-up"]) == answered(told["cert-again"]) == 5
-    sas = parse_sas("s11", Results({"ipsec/sas": {"code": 0, "out": told["cert-sas"]}}))
+    assert answered(bag["cert-up"]) == answered(bag["cert-again"]) == 5
+    sas = parse_sas("s11", Results({"ipsec/sas": {"code": 0, "out": bag["cert-sas"]}}))
     (child,) = [child for sa in sas for child in sa.children if child.state == "INSTALLED"]
     assert (child.cipher, child.esn, child.encap) == ("AES_GCM_16-256", True, False)
-    assert "replay_window 256," in told["cert-states"]
+    assert "replay_window 256," in bag["cert-states"]
     log = (guest.folder / "left/charon.log").read_text()
     assert 'received end entity cert "CN=s11-right"' in log
     assert "certificate status is good" in log
 
 
-def test_who_is_revoked_opens_no_tunnel(guest: Guest, told: dict[str, str]) -> None:
+def test_who_is_revoked_opens_no_tunnel(guest: Guest, bag: dict[str, str]) -> None:
     log = (guest.folder / "left/charon.log").read_text()
-    assert "certificate was revoked" in log, told["cert-refused"]
-    assert "AUTHENTICATION_FAILED" in told["cert-refused"]
-    assert answered(told["cert-down"]) == 0
+    assert "certificate was revoked" in log, bag["cert-refused"]
+    assert "AUTHENTICATION_FAILED" in bag["cert-refused"]
+    assert answered(bag["cert-down"]) == 0
 
 
 def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
-    guest: Guest, told: dict[str, str]
+    guest: Guest, bag: dict[str, str]
 ) -> None:
     """Packets of each test have a length of their own by which they are found."""
-    assert answered(told["s1u-no-df"]) == 5
+    assert answered(bag["s1u-no-df"]) == 5
     df = "ip[6] & 0x40 != 0"
     lengths = {"s1u-df": (370, 430), "s1u-no-df": (470, 530), "s1c-df": (560, 620)}
     found = {
@@ -277,9 +277,9 @@ def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
 
 
 @pytest.mark.long
-def test_mobike_follows_an_address(guest: Guest, told: dict[str, str]) -> None:
-    assert answered(told["s1u-moved"]) >= 50, told["sas-moved"]
-    (s1u,) = [part for part in re.split(r"\n(?=\S)", told["sas-moved"]) if part.startswith("s1u_")]
+def test_mobike_follows_an_address(guest: Guest, bag: dict[str, str]) -> None:
+    assert answered(bag["s1u-moved"]) >= 50, bag["sas-moved"]
+    (s1u,) = [part for part in re.split(r"\n(?=\S)", bag["sas-moved"]) if part.startswith("s1u_")]
     assert f" @ {MOVED}[4500]" in s1u
     assert "ESTABLISHED" in s1u
     assert guest.count(f"ip proto 50 and src {MOVED}") >= 50
@@ -336,7 +336,7 @@ def test_a_related_cell_is_handed_two_addresses_that_stay(tmp_path: Path) -> Non
         (f"close {link}", "right", f"swanctl --terminate --ike {name}", True)
         for link, name in names.items()
     ]
-    told = made.run(
+    result = made.run(
         {"left": OWN},
         [
             *opened,
@@ -356,12 +356,14 @@ def test_a_related_cell_is_handed_two_addresses_that_stay(tmp_path: Path) -> Non
             ("again gateway", "left", "swanctl --list-pools --leases", True),
         ],
     )
-    pings = {label: answered(text) for label, text in told.items() if "packets transmitted" in text}
+    pings = {
+        label: answered(text) for label, text in result.items() if "packets transmitted" in text
+    }
     assert pings == {label: 0 if label == "stolen" else 5 for label in pings}
     assert len(pings) == 25
-    vips = " ".join(re.findall(r"local-vips=\[([^]]*)\]", told["cell"])).split()
+    vips = " ".join(re.findall(r"local-vips=\[([^]]*)\]", result["cell"])).split()
     assert sorted(vips) == sorted(GIVEN)
-    for leases in (told["gateway"], told["again gateway"]):
+    for leases in (result["gateway"], result["again gateway"]):
         assert sorted(re.findall(r"^ +(\S+) +online", leases, re.M)) == sorted(GIVEN)
-    assert not [address for address in GIVEN if address in told["underlay"]]
+    assert not [address for address in GIVEN if address in result["underlay"]]
     assert made.count("not udp port 4500 and (net 10.0.0.0/8 or net 2001:db8::/32)") == 0

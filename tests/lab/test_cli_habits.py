@@ -96,8 +96,8 @@ def test_long_silence_is_told(
     console = Console(file=out, force_terminal=terminal, width=80)
     outcome = progress.watch(tail, lambda: True, console, timeout=1.5)
     assert outcome.state is None
-    told = out.getvalue().count("1 s: Stage 2/5: deployment")
-    assert ("(1 s)" in out.getvalue()) if terminal else told >= 1
+    result = out.getvalue().count("1 s: Stage 2/5: deployment")
+    assert ("(1 s)" in out.getvalue()) if terminal else result >= 1
     assert terminal or out.getvalue().count("Stage 2/5") >= 3
 
 

@@ -74,14 +74,14 @@ def patient(tmp_path: Path) -> list[str]:
 
 
 def test_silence_is_told(patient: list[str], tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    result = tmp_path / "told"
     # It ends when a line was told.
-    command = f"echo out; until grep -q fetching {told}; do sleep 0.05; done; exit 3"
-    with told.open("w") as stream:
+    command = f"echo out; until grep -q fetching {result}; do sleep 0.05; done; exit 3"
+    with result.open("w") as stream:
         words = [*patient, "fetching Go", "bash", "-c", command]
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=stream, check=False)
     assert (done.returncode, done.stdout) == (3, b"out\n")
-    lines = told.read_text().splitlines()
+    lines = result.read_text().splitlines()
     assert all(re.fullmatch(r" +\d+ s  fetching Go", line) for line in lines)
 
 

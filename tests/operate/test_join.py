@@ -21,8 +21,8 @@ class Charms(Answering):
     ) -> dict[str, Any]:
         instances.add((ns, instance))
         if name == "show-status":
-            told = {"public-key": KEYS[ns], "inner-address": "10.80.0.1/24", "listen-port": 51820}
-            links = dict.fromkeys(("site-hub", "site-spoke", "s1c"), told)
+            result = {"public-key": KEYS[ns], "inner-address": "10.80.0.1/24", "listen-port": 51820}
+            links = dict.fromkeys(("site-hub", "site-spoke", "s1c"), result)
             return {**links, **FUNCTIONS.get(ns, {})}
         asked.append((ns, name, params))
         return {"state": "ready", "reason": ""} if name == "add-function" else {}
@@ -88,8 +88,8 @@ def test_network_functions_are_told_of_each_other(monkeypatch: pytest.MonkeyPatc
     other = End.parse("west/mme:site-spoke")
     kinds = {"east": ("site-hub", "hss"), "west": ("site-spoke", "mme")}
     for ns, (link, kind) in kinds.items():
-        told = {"functions": {link: {"nf-kind": kind}}, "added": {link: ["west-mme", "east-hss"]}}
-        monkeypatch.setitem(FUNCTIONS, ns, {"network-function": told})
+        result = {"functions": {link: {"nf-kind": kind}}, "added": {link: ["west-mme", "east-hss"]}}
+        monkeypatch.setitem(FUNCTIONS, ns, {"network-function": result})
     lines = join(Charms(), one, other)
     added = {(ns, given["name"], given["function"]) for ns, n, given in asked if "fun" in n}
     assert added == {

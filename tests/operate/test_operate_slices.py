@@ -73,9 +73,9 @@ class Osm(Answering):
         self, ns: str, vnf: str, name: str, params: dict[str, Any], instance: Instance
     ) -> dict[str, Any]:
         if name == "show-status":
-            told = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}
+            result = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}
             link = {"public-key": vnf, "inner-address": "172.16.23.9/24", "listen-port": 51829}
-            functions = {"functions": {"sbi": told}, "added": {"sbi": ["first-slice-smf"]}}
+            functions = {"functions": {"sbi": result}, "added": {"sbi": ["first-slice-smf"]}}
             return {"sbi": link, "network-function": functions}
         self.asked.append((vnf, name, params["name"]))
         if name == "add-function" and vnf == "smf" and '"nf-ready": "yes"' in params["function"]:

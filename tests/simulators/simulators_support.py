@@ -110,19 +110,19 @@ class Epc:
         radio.ues[number] = ue.Ue(sim, radio.link, number, PLMN, apn)
         return radio.ues[number]
 
-    async def counts(self, **wanted: int) -> None:
+    async def counts(self, **expected: int) -> None:
         """Wait until the MME's table shows these numbers, rows named by their first word."""
         rows = {"enbs": "Connected eNBs", "attached": "Attached UEs", "connected": "Connected UEs"}
         rows |= {"bearers": "Default Bearers", "s1u": "S1-U Bearers"}
 
         def seen() -> dict[str, int]:
-            return {name: self.mme.statistics.current[rows[name]] for name in wanted}
+            return {name: self.mme.statistics.current[rows[name]] for name in expected}
 
         for _ in range(1200):
-            if seen() == wanted:
+            if seen() == expected:
                 return
             await asyncio.sleep(0.05)
-        assert seen() == wanted
+        assert seen() == expected
 
     def stop(self) -> None:
         for part in (self.enb, self.mme, self.spgwc, self.spgwu):

@@ -58,10 +58,10 @@ def test_a_registration_and_a_session_are_timed(meter: signalling_meter.N2) -> N
     ]
     for number, (up, message, now) in enumerate(rounds):
         meter.packet(packet(up, [message], 10 * number), now)
-    told = meter.summary()
-    assert {name: one["count"] for name, one in told.items()} == dict.fromkeys(told, 1)
-    taken = {name: one["mean-ms"] for name, one in told.items()}
-    assert taken == {
+    result = meter.summary()
+    assert {name: one["count"] for name, one in result.items()} == dict.fromkeys(result, 1)
+    used = {name: one["mean-ms"] for name, one in result.items()}
+    assert used == {
         "registration": pytest.approx(50),
         "context-setup": pytest.approx(10),
         "session": pytest.approx(40),
@@ -76,8 +76,8 @@ def test_ues_are_told_apart_and_what_is_sent_again_counts_once(meter: signalling
     meter.packet(first, 1.5)  # SCTP sends it again.
     meter.packet(packet(False, [ngap_message("InitialContextSetupRequest", 2)], 1), 2.0)
     meter.packet(packet(False, [ngap_message("InitialContextSetupRequest", 3)], 2), 2.1)
-    told = meter.summary()["registration"]
-    assert (told["count"], told["mean-ms"]) == (1, 1000.0)
+    result = meter.summary()["registration"]
+    assert (result["count"], result["mean-ms"]) == (1, 1000.0)
     # One is still open.
     meter.packet(packet(False, [ngap_message("InitialContextSetupRequest", 1)], 3), 3.0)
     assert meter.summary()["registration"]["max-ms"] == 2000.0

@@ -92,7 +92,7 @@ def test_the_meter_of_n2_tells_the_times_of_the_packets(core: Core) -> None:
         meter.stdin.close()
         assert meter.stderr.readline() == "listening\n"
         core.start("nr-ue")
-        told = json.loads(meter.stdout.read())
+        result = json.loads(meter.stdout.read())
     seen = [
         (ngap.PROTOCOL.decode(bytes(frame[SCTPChunkData].data)).name, float(frame.time))
         for frame in packets(core.directory / "wg-n2.pcap", SCTPChunkData)
@@ -103,11 +103,11 @@ def test_the_meter_of_n2_tells_the_times_of_the_packets(core: Core) -> None:
         ("context-setup", "InitialContextSetupRequest", "InitialContextSetupResponse"),
         ("session-setup", "PDUSessionResourceSetupRequest", "PDUSessionResourceSetupResponse"),
     ):
-        assert told[name]["count"] == 1, name
-        taken = (last[final] - last[first]) * 1000
-        assert told[name]["mean-ms"] == pytest.approx(taken, abs=5), name
-    assert told["session"]["count"] == 1
-    assert told["packets-lost-by-the-meter"] == 0
+        assert result[name]["count"] == 1, name
+        used = (last[final] - last[first]) * 1000
+        assert result[name]["mean-ms"] == pytest.approx(used, abs=5), name
+    assert result["session"]["count"] == 1
+    assert result["packets-lost-by-the-meter"] == 0
     core.until("packets flow", lambda: core.ping(SERVER, 1))
 
 

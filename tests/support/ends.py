@@ -275,8 +275,8 @@ class Guest:
         run = run_here if self.machine is None else self.machine.run
         done = run(self.folder, _PROGRAM)
         assert done.code == 0, done.output
-        told: dict[str, str] = json.loads((self.folder / "told.json").read_text())
-        return told
+        result: dict[str, str] = json.loads((self.folder / "told.json").read_text())
+        return result
 
     def count(self, expression: str) -> int:
         """Return how many frames of the wire match a pcap-filter(7) expression."""
@@ -292,13 +292,13 @@ class Guest:
 
     def _foreign(self, link: Link, keys: Mapping[tuple[str, str], str]) -> None:
         """Write what somebody would by hand on the right end."""
-        wanted = ", ".join(str(prefix) for prefix in link.params("left").allowed_prefixes)
+        expected = ", ".join(str(prefix) for prefix in link.params("left").allowed_prefixes)
         own, other = keys["right", link.name], keys["left", link.name]
         text = tunnel(
             link.foreign,
             {"auth": "pubkey", "id": f"@{link.foreign}", "pubkeys": f"0s{own}"},
             {"auth": "pubkey", "id": f"@{link.name}-left", "pubkeys": f"0s{other}"},
-            {"remote_ts": wanted},
+            {"remote_ts": expected},
             local_addrs=self.outer["right"],
             remote_addrs=self.outer["left"],
             vips="0.0.0.0, ::",
@@ -335,7 +335,7 @@ class Guest:
                 certificate=certified.handle(other) if certified else "",
                 given=tuple(given.ip for given in theirs.given),
             )
-        wanted = ipsec.Configuration(
+        configuration = ipsec.Configuration(
             params=params,
             mtu=1400,
             tun_mtu=1400,
@@ -348,8 +348,8 @@ class Guest:
         state = vdu.state(link.name, keys[end, link.name], own, self.plane)
         folder = self.folder / end
         name = f"osm-vpnaas-{link.name}"
-        text = moved(ipsec.render(wanted, state), self.folder, end)
+        text = moved(ipsec.render(configuration, state), self.folder, end)
         (folder / f"swanctl/conf.d/{name}.conf").write_text(text)
-        (folder / f"{link.name}.up").write_text(ipsec.render_up(wanted, state.plane))
-        ((connection,),) = ipsec.connections(wanted, state).values()
+        (folder / f"{link.name}.up").write_text(ipsec.render_up(configuration, state.plane))
+        ((connection,),) = ipsec.connections(configuration, state).values()
         return connection.name

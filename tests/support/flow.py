@@ -134,11 +134,11 @@ class Flow:
 
     def result(self) -> Stream:
         """Wait for the end of the stream and return what became of it."""
-        told = self._sender.result()
+        outcome = self._sender.result()
         seen = [(first, end) for first, end in self._receiver.result()]
-        return Stream(told["sent"], told["late_ms"], seen)
+        return Stream(outcome["sent"], outcome["late_ms"], seen)
 
 
 def _python(end: Any, program: str, request: object, timeout: float) -> Any:
-    told = end.out("python3", "-I", "-c", program, input=json.dumps(request), timeout=timeout)
-    return json.loads(told)
+    result = end.out("python3", "-I", "-c", program, input=json.dumps(request), timeout=timeout)
+    return json.loads(result)

@@ -148,7 +148,7 @@ class Site(Guest):
         chain = ipsec.Chain(
             "own", certificates.own_file(LINK), certificates.trust_file(LINK), "relaxed"
         )
-        wanted = ipsec.Configuration(
+        configuration = ipsec.Configuration(
             params=params,
             mtu=1400,
             tun_mtu=1400,
@@ -164,13 +164,13 @@ class Site(Guest):
             certificates.own_file(LINK): (self.folder / "left.pem").read_text(),
             certificates.trust_file(LINK): (self.folder / "root.pem").read_text(),
             secret_file(LINK, peer.name): f"secret = 0s{SECRET}\n",
-            f"/etc/swanctl/conf.d/{LINK}.conf": ipsec.render(wanted, state),
+            f"/etc/swanctl/conf.d/{LINK}.conf": ipsec.render(configuration, state),
         }
         if not certified:
             del files[certificates.own_file(LINK)], files[certificates.trust_file(LINK)]
         for path, text in files.items():
             Path(moved(path, self.folder, "left")).write_text(moved(text, self.folder, "left"))
-        (left / f"{LINK}.up").write_text(ipsec.render_up(wanted, self.plane))
+        (left / f"{LINK}.up").write_text(ipsec.render_up(configuration, self.plane))
         self.daemon_files("left", ipsec.daemon_conf(self.plane))
 
 

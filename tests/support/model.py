@@ -225,8 +225,8 @@ class ModelVdu:
         assert argv[1:4] == ["-I", "-c", source("kem.py")]
         if not self.has_kem:
             return kem.NO_LIBRARY, ""
-        told = io.StringIO()
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(told):
+        result = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(result):
             copies = {path: Path(folder, str(index)) for index, path in enumerate(argv[5:])}
             for path, copy in copies.items():
                 if path in self.files:
@@ -239,7 +239,7 @@ class ModelVdu:
             for path, copy in copies.items():
                 if copy.exists():
                     self.files[path] = copy.read_bytes().decode("latin-1")
-        return code, told.getvalue()
+        return code, result.getvalue()
 
     def _cmd_openssl(self, argv, text):
         if argv[1] == "cmp":
@@ -287,8 +287,8 @@ class ModelVdu:
     def _cmd_sed(self, argv, text):
         # The one script there is: the first line, if all of it is a key.
         assert argv[2].endswith("secret = 0s\\1/p;1q")
-        found = re.fullmatch(r"[A-Za-z0-9+/]{43}=", text.split("\n")[0])
-        return 0, f"secret = 0s{found.group()}\n" if found else ""
+        match = re.fullmatch(r"[A-Za-z0-9+/]{43}=", text.split("\n")[0])
+        return 0, f"secret = 0s{match.group()}\n" if match else ""
 
     def _cmd_swanctl(self, argv, text):
         return self.charon.swanctl(argv[1:])

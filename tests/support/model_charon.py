@@ -45,8 +45,8 @@ class Connection:
     @classmethod
     def read(cls, text: str, secrets: dict[str, str], files: dict[str, str]) -> Connection:
         def one(key: str, part: str = text) -> str:
-            found = re.search(rf"^ *{key} = (.*)$", part, re.M)
-            return found.group(1) if found else ""
+            match = re.search(rf"^ *{key} = (.*)$", part, re.M)
+            return match.group(1) if match else ""
 
         local, remote = text.partition("remote {")[0], text.partition("remote {")[2]
         mine, theirs = (files.get(one("certs", part), "") for part in (local, remote))

@@ -23,8 +23,8 @@ def wait_until(
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
-            told = what if isinstance(what, str) else what()
-            raise AssertionError(f"not within {seconds:.0f} s: {told}")
+            result = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds:.0f} s: {result}")
         time.sleep(0.05)
 
 

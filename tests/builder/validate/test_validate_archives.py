@@ -15,11 +15,11 @@ from builder.validate import CODES, reader, validate_package
 
 def one(path):
     """Return the only problem of a package."""
-    found = validate_package(path, catalog())
-    assert len(found) == 1, found
-    assert found[0].severity == CODES[found[0].code].severity
-    assert found[0].sentence == " ".join(found[0].sentence.split())
-    return found[0]
+    problems = validate_package(path, catalog())
+    assert len(problems) == 1, problems
+    assert problems[0].severity == CODES[problems[0].code].severity
+    assert problems[0].sentence == " ".join(problems[0].sentence.split())
+    return problems[0]
 
 
 def tar(path, members, mode="w:gz"):

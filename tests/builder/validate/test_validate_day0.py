@@ -27,8 +27,8 @@ def with_text(text: str) -> Draft:
     ],
 )
 def test_blocks_are_read_both_ways(text, code, tmp_path):
-    found = validate_package(with_text(text).tar(tmp_path / "x.tar.gz"), catalog())
-    assert [p.code for p in found] == ([code] if code else [])
+    problems = validate_package(with_text(text).tar(tmp_path / "x.tar.gz"), catalog())
+    assert [p.code for p in problems] == ([code] if code else [])
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,6 @@ def test_variables_that_cloud_init_cannot_do_without(text, needed):
     known = Catalog()
     known.add(with_text(f"hostname: x{text}").package())
     known.add(ns().package())
-    found = validate_params("ns", PARAMS, known)
-    assert [p.code for p in found] == ["params-cloud-init"] * len(needed) * 2
-    assert all(f"{name!r}" in p.sentence for p in found for name in needed)
+    problems = validate_params("ns", PARAMS, known)
+    assert [p.code for p in problems] == ["params-cloud-init"] * len(needed) * 2
+    assert all(f"{name!r}" in p.sentence for p in problems for name in needed)

@@ -59,8 +59,8 @@ def test_relations_of_a_vnfd_and_the_old_form(tmp_path):
     entry = "df/0/lcm-operations-configuration/operate-vnf-op-config/day1-2/0"
     ends = {"provider": {"endpoint": "left"}, "requirer": {"endpoint": "right"}}
     made.put(f"{entry}/relation", [{"name": "self", **ends}])
-    (found,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
-    assert found.code == "relation-self"  # well formed, and Juju relates no charm with itself
+    (problems,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
+    assert problems.code == "relation-self"  # well formed, and Juju relates no charm with itself
     service = ns()
     entities = [{"id": "1", "endpoint": "left"}, {"id": "2", "endpoint": "right"}]
     service.put("ns-configuration/relation/0", {"name": "vpn", "entities": entities})
@@ -135,7 +135,7 @@ def test_of_onboarded_packages_only_those_a_service_names_are_read(tmp_path):
     known = Catalog(vnfds={"gate_vnf": VNFD["vnfd"]}, folders=folders)
     service = ns()
     service.put("ns-configuration/relation/0/provider/endpoint", "nowhere")
-    found = validate_package(service.tar(tmp_path / "ns.tar.gz"), known)
-    assert [(p.code, "'nowhere'" in p.sentence) for p in found] == [("relation-endpoint", True)]
+    problems = validate_package(service.tar(tmp_path / "ns.tar.gz"), known)
+    assert [(p.code, "'nowhere'" in p.sentence) for p in problems] == [("relation-endpoint", True)]
     assert known.folders == {"other_vnf": nowhere}
     assert known.package("other_vnf") is None

@@ -160,12 +160,12 @@ CASES = [
 def test_one_change_gives_exactly_one_problem(code, place, change):
     document = copy.deepcopy(PARAMS)
     change(document)
-    found = validate_params("ns", document, catalog(), "params.yaml")
-    assert [problem.code for problem in found] == [code], found
-    assert found[0].path.startswith("params.yaml: ")
-    assert found[0].path.endswith(place)
-    assert found[0].severity == CODES[code].severity
-    assert bool(found[0].osm_message) == (found[0].severity == "refused")
+    problems = validate_params("ns", document, catalog(), "params.yaml")
+    assert [problem.code for problem in problems] == [code], problems
+    assert problems[0].path.startswith("params.yaml: ")
+    assert problems[0].path.endswith(place)
+    assert problems[0].severity == CODES[code].severity
+    assert bool(problems[0].osm_message) == (problems[0].severity == "refused")
 
 
 def message_of(change):
@@ -241,9 +241,9 @@ def test_text_for_an_action_with_an_enum(value, good):
     for entry in document["additionalParamsForVnf"]:
         entry["additionalParams"]["side"] = "right"
     document["additionalParamsForVnf"][1]["additionalParams"]["side"] = value
-    found = [(p.code, p.path) for p in validate_params("ns", document, known, "p")]
+    problems = [(p.code, p.path) for p in validate_params("ns", document, known, "p")]
     place = "p: additionalParamsForVnf[1]/additionalParams/side"
-    assert found == ([] if good else [("params-value", place)])
+    assert problems == ([] if good else [("params-value", place)])
 
 
 def test_parameters_of_a_vdus_own_primitives_come_from_the_vdu():
@@ -257,8 +257,8 @@ def test_parameters_of_a_vdus_own_primitives_come_from_the_vdu():
     document = copy.deepcopy(PARAMS)
     own = [{"vdu_id": "vm", "additionalParams": {"name": "a"}}]
     document["additionalParamsForVnf"][0]["additionalParamsForVdu"] = own
-    found = validate_params("ns", document, known)
-    assert [problem.code for problem in found] == ["params-missing"]
+    problems = validate_params("ns", document, known)
+    assert [problem.code for problem in problems] == ["params-missing"]
     own[0]["additionalParams"]["port"] = 1
     assert validate_params("ns", document, known) == []
 
@@ -278,8 +278,8 @@ def test_a_slice_names_vims_by_uuid():
     document = {
         "netslice-subnet": [{"id": "a", "vnf": [{"member-vnf-index": "1", "vim_account": "x"}]}]
     }
-    found = validate_params("nsi", document, catalog(), "p")
-    assert [(p.code, p.path) for p in found] == [
+    problems = validate_params("nsi", document, catalog(), "p")
+    assert [(p.code, p.path) for p in problems] == [
         ("params-nsi-vim", "p: netslice-subnet[0]/vnf[0]/vim_account")
     ]
 
@@ -302,8 +302,8 @@ def test_parameters_of_a_slice_are_those_of_its_services():
     document["netslice-subnet"][1]["additionalParamsForVnf"] = []
     document["netslice-subnet"].append({"id": "x"})
     document["netslice-vld"] = [{"name": "x"}]
-    found = {(p.code, p.severity) for p in validate_params("nsi", document, slice_catalog())}
-    assert found == {
+    problems = {(p.code, p.severity) for p in validate_params("nsi", document, slice_catalog())}
+    assert problems == {
         ("params-missing", "refused"),
         ("params-cloud-init", "silent"),
         ("params-nss", "refused"),
@@ -320,8 +320,8 @@ def test_what_lcm_drops_of_a_link_in_a_slice_is_told():
     known.nsts["gate_slice"]["netslice-subnet"].pop()
     services.pop()
     del known.nsts["gate_slice"]["netslice-vld"]
-    found = [p for p in validate_params("nsi", document, known) if p.code == "params-nss-vld"]
-    (problem,) = found
+    problems = [p for p in validate_params("nsi", document, known) if p.code == "params-nss-vld"]
+    (problem,) = problems
     assert "ip-profile of link 'data'" in problem.sentence
 
 
@@ -350,8 +350,8 @@ def test_vnfs_enforce_the_5qi_of_their_template(given, code):
     for entry, value in zip(own["additionalParamsForVnf"], given, strict=True):
         entry["additionalParams"]["s1u_five_qi"] = value
     document = {"netslice-subnet": [{"id": name, **own} for name in ("core", "edge")]}
-    found = {p.code for p in validate_params("nsi", document, known)}
-    assert found - {"params-value"} == ({code} if code else set())
+    problems = {p.code for p in validate_params("nsi", document, known)}
+    assert problems - {"params-value"} == ({code} if code else set())
 
 
 def test_a_shared_service_needs_no_parameters():

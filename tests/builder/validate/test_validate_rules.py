@@ -23,9 +23,9 @@ def test_one_change_gives_exactly_one_problem(code, place, message, draft, edits
     made = draft()
     for edit in edits:
         edit(made)
-    found = problems(made, tmp_path)
-    assert [problem.code for problem in found] == [code], found
-    problem = found[0]
+    reported = problems(made, tmp_path)
+    assert [problem.code for problem in reported] == [code], reported
+    problem = reported[0]
     assert problem.path.endswith(place)
     assert problem.path.startswith("gate.tar.gz: ")
     assert problem.severity == CODES[code].severity

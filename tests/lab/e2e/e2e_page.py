@@ -33,8 +33,8 @@ def served(lab: Lab) -> Iterator[str]:
     try:
         assert process.stderr is not None
         for line in process.stderr:
-            if found := re.match(r"(https://\S+), a page for browsers", line):
-                yield found[1]
+            if match := re.match(r"(https://\S+), a page for browsers", line):
+                yield match[1]
                 break
         else:
             raise AssertionError("osm-lab serve ended without a page")
@@ -71,9 +71,9 @@ class Browser:
         result: WebElement = WebDriverWait(self.driver, SECONDS).until(look, xpath)
         return result
 
-    def text(self, wanted: str) -> None:
+    def text(self, expected: str) -> None:
         """Wait until the page shows a text."""
-        self.find(f"//*[contains(normalize-space(text()), '{wanted}')]")
+        self.find(f"//*[contains(normalize-space(text()), '{expected}')]")
 
     def click(self, xpath: str) -> None:
         """Click at an element as soon as that works."""

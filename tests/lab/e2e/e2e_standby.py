@@ -65,13 +65,13 @@ def probe(service: Service, seconds: float, action: Callable[[], object], what: 
         core.run("systemctl", "stop", *(f"echo{number}" for number in range(len(FLOWS))))
     echoes = [json.loads(core.out("cat", f"/run/echo{n}.json")) for n in range(len(FLOWS))]
     print([{k: round(v, 1) for k, v in f.items()} for f in flows], echoes)
-    told = Told(
+    result = Told(
         gap_ms=max(flow["gap-ms"] for flow in flows),
         lost=max(flow["lost"] for flow in flows),
         duplicates=sum(echo["duplicates"] for echo in echoes),
     )
-    print(f"{what}: gap {told.gap_ms:.0f} ms, {told.lost} lost of {1000 * seconds:.0f}")
-    return told
+    print(f"{what}: gap {result.gap_ms:.0f} ms, {result.lost} lost of {1000 * seconds:.0f}")
+    return result
 
 
 def received(vnf: Vnf) -> int:

@@ -186,8 +186,8 @@ class Vdu:
 
     def boot_cycles(self) -> str:
         """Return what systemd says of ordering cycles on the way to its default target."""
-        told = self.run("systemd-analyze", "verify", "default.target").stderr
-        return "\n".join(line for line in told.splitlines() if "cycle" in line)
+        result = self.run("systemd-analyze", "verify", "default.target").stderr
+        return "\n".join(line for line in result.splitlines() if "cycle" in line)
 
     def listening(self) -> set[str]:
         """Return the TCP and UDP sockets that wait for somebody."""
@@ -233,17 +233,17 @@ def outsider(
     service: Service, network: str, address: str, *more: tuple[Service, str, str]
 ) -> Iterator[Vdu]:
     """Give a plain VDU on networks of services, without a charm, and take it away afterwards."""
-    wanted = ((service, network, address), *more)
-    with plain(service, *((its.network(name), ip) for its, name, ip in wanted)) as vdu:
+    expected = ((service, network, address), *more)
+    with plain(service, *((its.network(name), ip) for its, name, ip in expected)) as vdu:
         yield vdu
 
 
 @contextmanager
-def plain(service: Service, *wanted: tuple[str, str]) -> Iterator[Vdu]:
+def plain(service: Service, *expected: tuple[str, str]) -> Iterator[Vdu]:
     """Give a plain VDU beside a service, with an address on each of these networks of its VIM."""
     ports = (
         PortSpec(service.vim.management_network().id),
-        *(PortSpec(network, ip=address) for network, address in wanted),
+        *(PortSpec(network, ip=address) for network, address in expected),
     )
     spec = ServerSpec("outsider", "outsider", "ubuntu22.04", 1, 1024, 1, ports)
     server = service.vim.create_server(spec, f"outsider of {service.name}")

@@ -46,5 +46,7 @@ def load(
         "rate": rate,
         "hold": True,
     }
-    told: dict[str, Any] = json.loads(enb.out(*by, "load", input=json.dumps(request), timeout=300))
-    return told
+    result: dict[str, Any] = json.loads(
+        enb.out(*by, "load", input=json.dumps(request), timeout=300)
+    )
+    return result

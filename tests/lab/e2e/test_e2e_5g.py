@@ -89,9 +89,9 @@ def test_a_session_passes_all_tunnels_and_nothing_is_in_clear(
 
 def test_who_is_connected_is_told_by_slice(core: Service) -> None:
     def connected() -> bool:
-        told = core["amf"].action("show-connected")
-        states = {ue["imsi"]: ue["state"] for ue in told["ues"]}
-        return len(told["gnbs"]) == 1 and "REGISTERED" in states.get(IMSI, "")
+        answer = core["amf"].action("show-connected")
+        states = {ue["imsi"]: ue["state"] for ue in answer["ues"]}
+        return len(answer["gnbs"]) == 1 and "REGISTERED" in states.get(IMSI, "")
 
     wait(connected, "the AMF's tables show gNB and UE", LONG)
     (session,) = core["smf"].action("show-connected")["sessions"]["1-000001"]
@@ -104,13 +104,13 @@ def test_rate_and_delay_through_the_slice(core: Service) -> None:
     server = core["upf"].action("serve-throughput", seconds=300)
     assert server["address"] == N6
     for direction in ("upload", "download"):
-        told = core["ue"].action(
+        answer = core["ue"].action(
             "measure-throughput", server=N6, duration=1, direction=direction, slice="1-000001"
         )
-        assert (told["interface"], told["direction"]) == (DEVICE, direction)
-        assert told["mbps"] > 0
-    told = core["ue"].action("measure-latency", server=N6, count=5, interval_ms=20)
-    assert (told["sent"], told["received"]) == (5, 5)
+        assert (answer["interface"], answer["direction"]) == (DEVICE, direction)
+        assert answer["mbps"] > 0
+    answer = core["ue"].action("measure-latency", server=N6, count=5, interval_ms=20)
+    assert (answer["sent"], answer["received"]) == (5, 5)
     with pytest.raises(ActionError, match="no session in 2-000002; allowed: 1-000001/internet"):
         core["ue"].action("measure-latency", server=N6, slice="2-000002")
 
@@ -120,8 +120,8 @@ def test_subscribers_and_their_5qis(core: Service) -> None:
     listed = amf.action("list-subscribers", limit=1)
     session = {"slice": "1-000001", "dnn": "internet", "five-qi": 6}
     assert listed == {"subscribers": [{"imsi": IMSI, "sessions": [session]}], "more": True}
-    told = amf.action("set-5qi", imsi=IMSI, slice="1-000001", five_qi=9)
-    assert told["sessions"] == [{**session, "five-qi": 9}]
+    answer = amf.action("set-5qi", imsi=IMSI, slice="1-000001", five_qi=9)
+    assert answer["sessions"] == [{**session, "five-qi": 9}]
     with pytest.raises(ActionError, match="11 is no standardised 5QI"):
         amf.action("set-5qi", imsi=IMSI, slice="1-000001", five_qi=11)
 
@@ -142,12 +142,12 @@ def test_a_gnb_of_another_area_is_refused_before_anything_changes(core: Service)
     gnb = core["gnb"]
     given = gnb.action("show-config")["parameters"]
     del given["log-level"]
-    told = gnb.action("configure-nf", **{**given, "tac": 7})
-    assert told["state"] == "failed"
-    assert "tracking area code of" in told["reason"]
+    answer = gnb.action("configure-nf", **{**given, "tac": 7})
+    assert answer["state"] == "failed"
+    assert "tracking area code of" in answer["reason"]
     assert pings(core["ue"]) == 3
-    told = gnb.action("configure-nf", **given)
-    assert told["state"] == "ready"
+    answer = gnb.action("configure-nf", **given)
+    assert answer["state"] == "ready"
 
 
 def test_keys_and_passwords_are_nowhere_but_on_their_vdus(core: Service) -> None:

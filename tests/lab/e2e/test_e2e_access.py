@@ -157,9 +157,9 @@ def test_the_device_reaches_the_networks_of_its_slice_and_nothing_else(slices: S
 def udp(device: Vdu, address: str) -> float:
     """Return the share of datagrams that arrive, of 100 a second for ten seconds."""
     words = ("iperf3", "-J", "-c", SERVER, "-B", address, "-u", "-b", "800k", "-l", "1000")
-    told = json.loads(device.out(*words, "-t", "10", timeout=120))["end"]["sum"]
-    assert told["packets"] > 500
-    return 1 - float(told["lost_percent"]) / 100
+    result = json.loads(device.out(*words, "-t", "10", timeout=120))["end"]["sum"]
+    assert result["packets"] > 500
+    return 1 - float(result["lost_percent"]) / 100
 
 
 def test_a_slice_passes_while_its_neighbour_is_saturated(slices: Slices) -> None:
@@ -205,8 +205,8 @@ def test_a_device_whose_time_is_over_is_cut_at_that_moment(slices: Slices) -> No
     assert not slices.pings("urllc", 5)
     assert key not in access.out("cat", "/etc/wireguard/wg-access.conf")
     assert slices.pings("embb")
-    told = access.action("show-devices")
-    assert (told["peers"], told["expired"]) == ([], {"guest": answer["expires"]})
+    reply = access.action("show-devices")
+    assert (reply["peers"], reply["expired"]) == ([], {"guest": answer["expires"]})
     # A restart of the VDU does not bring it back.
     access.out("systemctl", "restart", "wg-quick@wg-access")
     assert access.peers("wg-access") == set()

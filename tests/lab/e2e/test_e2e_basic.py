@@ -57,10 +57,12 @@ def up_again(controlled: Controlled) -> None:
     """Let the charms look at their VDUs until both call the tunnel up."""
     for _ in range(3):
         controlled.update_status()
-        told = {index: controlled.status(index) for index in UP}
-        if all(told[index][0] == "active" and text in told[index][1] for index, text in UP.items()):
+        answer = {index: controlled.status(index) for index in UP}
+        if all(
+            answer[index][0] == "active" and text in answer[index][1] for index, text in UP.items()
+        ):
             return
-    raise AssertionError(told)
+    raise AssertionError(answer)
 
 
 @contextmanager
@@ -138,8 +140,8 @@ def test_throughput_of_tunnel_and_underlay(client: Vnf, nothing_left: None) -> N
         assert kept["end"]["sum_received"]["bits_per_second"] == pytest.approx(
             result["mbps"] * 1e6, rel=0.001
         )
-        wanted = {"tunnel": SERVER, "underlay": "192.168.100.11"}[path]
-        assert kept["start"]["connected"][0]["remote_host"] == wanted
+        expected = {"tunnel": SERVER, "underlay": "192.168.100.11"}[path]
+        assert kept["start"]["connected"][0]["remote_host"] == expected
         rates[path] = result["mbps"]
     assert 0 < rates["tunnel"] <= rates["underlay"]
 
@@ -373,16 +375,16 @@ def test_metrics_are_scraped_over_management_and_only_where_asked_for(
         assert target["labels"]["ns_id"] == record["nsr-id-ref"]
         assert target["labels"]["vdu_id"] == record["vdur"][0]["vdu-id-ref"]
         before = scraped(client, server)
-        told = ("vpn-server", client.application, "wireguard")
-        assert before[("vpnaas_peer_up", *told)] == 1
-        assert before[("vpnaas_handshake_age_seconds", *told[:2])] >= 0
+        result = ("vpn-server", client.application, "wireguard")
+        assert before[("vpnaas_peer_up", *result)] == 1
+        assert before[("vpnaas_handshake_age_seconds", *result[:2])] >= 0
         assert (
             client.run("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SERVER).returncode == 0
         )
         time.sleep(1.1)  # A scrape takes what was seen in the last second.
         after = scraped(client, server)
         for way in ("received", "sent"):
-            name = (f"vpnaas_{way}_bytes_total", *told)
+            name = (f"vpnaas_{way}_bytes_total", *result)
             assert 5000 <= after[name] - before[name] < 20000
     finally:
         server.action("configure-monitoring", exporter_port=0)
@@ -427,11 +429,11 @@ def test_killed_hook_runs_again(basic: Service, server: Vnf, client: Vnf, untouc
         assert pid, "no hook of the server's charm was seen"
         os.kill(pid, signal.SIGKILL)
         controlled.settle()
-        told = [(e.kind, e.name) for e in controlled.events if e.unit == server.unit]
-        failed = [name for kind, name in told if kind == "hook-failed"]
+        result = [(e.kind, e.name) for e in controlled.events if e.unit == server.unit]
+        failed = [name for kind, name in result if kind == "hook-failed"]
         assert len(failed) == 1
-        assert told.index(("hook-retried", failed[0])) > told.index(("hook-failed", failed[0]))
-        assert ("hook-finished", failed[0]) in told
+        assert result.index(("hook-retried", failed[0])) > result.index(("hook-failed", failed[0]))
+        assert ("hook-finished", failed[0]) in result
         assert server.peers("wg-vpn-server") == client.peers("wg-vpn-client") == set()
         controlled.model.add_relation(*relation(basic))
         controlled.settle()
@@ -485,8 +487,8 @@ def test_the_page_shows_a_service_and_presses_its_primitives(basic: Service) -> 
 
 
 def test_a_picture_of_a_service(basic: Service) -> None:
-    told = json.loads(basic.lab.done("--json", "lab", "graph", "basic"))
-    (edge,) = told["edges"]
+    result = json.loads(basic.lab.done("--json", "lab", "graph", "basic"))
+    (edge,) = result["edges"]
     assert (edge["source"], edge["target"]) == ("basic/server", "basic/client")
     assert (edge["technology"], edge["state"]) == ("wireguard", "up")
     assert "vpn, WireGuard, up ── client" in basic.lab.done("lab", "graph", "basic")

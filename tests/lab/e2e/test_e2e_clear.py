@@ -18,8 +18,8 @@ MARKED = ("-p", MARKER.hex(), "-s", "64")
 
 
 def test_without_vpn_everything_is_in_clear(clear: Service, tmp_path: Path) -> None:
-    told = clear["server"].status("vpn-server")
-    assert (told["state"], told["reason"]) == ("clear", "")
+    answer = clear["server"].status("vpn-server")
+    assert (answer["state"], answer["reason"]) == ("clear", "")
     assert clear["server"].boot_cycles() == ""
     assert clear["client"].run("wg", "show", "interfaces").stdout.strip() == ""
     with captured(clear, "data", tmp_path / "clear.pcap") as capture:

@@ -55,8 +55,8 @@ def machines_with_registry(
 def digests(machines_with_registry: Lab) -> dict[str, str]:
     """Digests of the images in the registry, by the names to pull them by."""
     make(LAYOUT)
-    told = machines_with_registry.done("--json", "lab", "image-load", str(LAYOUT))
-    return {row["name"]: row["digest"] for row in json.loads(told)}
+    result = machines_with_registry.done("--json", "lab", "image-load", str(LAYOUT))
+    return {row["name"]: row["digest"] for row in json.loads(result)}
 
 
 def create(lab: Lab, name: str, nsd: str, params: dict[str, Any]) -> Service:
@@ -123,9 +123,9 @@ def check_containers(vnf: Vnf, digests: dict[str, str]) -> None:
         name = Registry().reference(container) if container != "mme" else shown["ImageName"]
         assert shown["ImageName"] == name
         image = json.loads(vnf.out("podman", "image", "inspect", name))[0]
-        wanted = digests[reference("magma-mme") if container == "mme" else name]
-        assert image["Digest"] == wanted
-        assert container != "mme" or name.endswith(f"@{wanted}")
+        expected = digests[reference("magma-mme") if container == "mme" else name]
+        assert image["Digest"] == expected
+        assert container != "mme" or name.endswith(f"@{expected}")
 
 
 def privileged(vnf: Vnf, container: str) -> bool:
@@ -175,11 +175,11 @@ def test_an_image_that_the_registry_lacks_is_named(alone: Service) -> None:
     hss = alone["hss"]
     given = hss.action("show-config")["parameters"]
     given.pop("log-level", None)  # of set-log-level
-    told = hss.action("configure-nf", **{**given, **KEYS, "image-pins": "hss=v0"})
+    answer = hss.action("configure-nf", **{**given, **KEYS, "image-pins": "hss=v0"})
     # A near registry may answer that often while the action waits.
-    often = told["restarts"] >= MAX_RESTARTS
-    assert told["state"] == ("failed" if often else "starting"), told
-    assert "oai-hss:v0 of hss is not pulled yet" in told["reason"], told
+    often = answer["restarts"] >= MAX_RESTARTS
+    assert answer["state"] == ("failed" if often else "starting"), answer
+    assert "oai-hss:v0 of hss is not pulled yet" in answer["reason"], answer
     assert "manifest unknown" in hss.out("tail", "-n", "40", "/var/log/hss.log")
     hss.action("configure-nf", **{**given, **KEYS})
     wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
@@ -204,8 +204,8 @@ def test_every_function_runs_in_a_container_of_podman(
 
 
 def test_ues_attach_through_containers_and_tunnels(epc: Service) -> None:
-    told = load(epc["enb"], 2, 1, by=IN_ENB)
-    assert (told["attached"], told["lost"]) == (2, 0), told
+    result = load(epc["enb"], 2, 1, by=IN_ENB)
+    assert (result["attached"], result["lost"]) == (2, 0), result
     # S1AP is on the kernel's own SCTP, in the tunnel.
     assert "192.168.247.102" in epc["enb"].out("cat", "/proc/net/sctp/assocs")
 

@@ -87,9 +87,9 @@ def test_links_are_up_with_no_manual_step(core: Core) -> None:
     """Nothing but ns-create has happened to this service."""
     record = core.service.record()
     assert (record["nsState"], record["errorDetail"]) == ("READY", None)
-    told = {vca["application"]: vca["member-vnf-index"] for vca in
+    result = {vca["application"]: vca["member-vnf-index"] for vca in
             record["_admin"]["deployed"]["VCA"]}  # fmt: skip
-    shown = {told[app]: charm for app, charm in record["lab"]["charms"].items()}
+    shown = {result[app]: charm for app, charm in record["lab"]["charms"].items()}
     assert {index: charm["status"] for index, charm in shown.items()} == dict.fromkeys(
         core.members, "active"
     )
@@ -147,12 +147,12 @@ def test_rotation_of_all_links_of_a_vnf(core: Core) -> None:
     old = {link.name: core.service[member].public_key(f"wg-{link.name}") for link in mine}
     assert set(core.service[member].action("rotate-keys", link="all")) == set(old)
     core.service.note_secrets()
-    told = core.service[member].action("show-status", link="all")
+    answer = core.service[member].action("show-status", link="all")
     for link in mine:
         other = link.far if link.near == member else link.near
         new = core.service[member].public_key(f"wg-{link.name}")
         assert new != old[link.name]
         assert core.service[other].peers(f"wg-{link.name}") == {new}
-        assert told[link.name]["key-generation"] == 2
-        assert told[link.name]["rotation"] == "none"
+        assert answer[link.name]["key-generation"] == 2
+        assert answer[link.name]["rotation"] == "none"
         assert core.service[other].pings(core.inner[member, link.name])

@@ -23,8 +23,8 @@ behind = own_service(EPC_SECGW, "behind", "epc_secgw_ns", "epc_secgw")
 
 def test_a_ue_attaches_through_the_gateway(behind: Service, tmp_path: Path) -> None:
     wait(lambda: behind["ue"].action("health")["state"] == "ready", "the UE is attached", LONG)
-    told = behind["enb"].action("show-config")["files"]["/etc/osm-vpnaas/nf/enb.conf"]
-    assert f'ipv4 = "{MME}"' in told, "the MME's address, not the gateway's"
+    answer = behind["enb"].action("show-config")["files"]["/etc/osm-vpnaas/nf/enb.conf"]
+    assert f'ipv4 = "{MME}"' in answer, "the MME's address, not the gateway's"
     with ExitStack() as stack:
         backhaul, trusted = (
             stack.enter_context(captured(behind, name, tmp_path / f"{name}.pcap"))
@@ -76,8 +76,8 @@ def test_a_takeover_amid_attaches_and_a_download_loses_no_ue(pair: Service) -> N
     gateway.action("switch-over")
     assert not storm.ended
     assert not download.ended
-    told = storm.result()
-    assert (told["attached"], told["lost"]) == (120, 0), told
+    result = storm.result()
+    assert (result["attached"], result["lost"]) == (120, 0), result
     intervals = json.loads(download.result())["intervals"]
     assert all(each["sum"]["bytes"] > 0 for each in intervals[-5:]), intervals[-5:]
     assert reaches(pair, "-c", "3")

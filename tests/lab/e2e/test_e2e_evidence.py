@@ -51,27 +51,27 @@ def pairs(lab: Lab, basic: Service, dist: Path, outside: on_the_lab.Lab) -> Iter
 
 
 def test_links_show_nothing_and_the_control_shows_it(pairs: Testbed) -> None:
-    told, good = confidentiality.run(pairs, "tunnel")
-    assert good, told
+    result, good = confidentiality.run(pairs, "tunnel")
+    assert good, result
     # What the VDUs count and what Wireshark sees from outside are the same.
     for where in ("links", "outside"):
-        assert {link["clear"] for link in told[where].values()} == {0}
-        assert all(set(link["frames"]) <= {"wg", *NEIGHBOURS} for link in told[where].values())
-    told, good = confidentiality.run(pairs, "underlay")
-    assert good, told
+        assert {link["clear"] for link in result[where].values()} == {0}
+        assert all(set(link["frames"]) <= {"wg", *NEIGHBOURS} for link in result[where].values())
+    result, good = confidentiality.run(pairs, "underlay")
+    assert good, result
     for where in ("links", "outside"):
-        assert told[where]["basic/data"]["imsis"] == [diameter.TEST_IMSI]
-        assert told[where]["basic/data"]["frames"]["diameter"] > 0
-    shown = told["outside"]["basic/data"]["excerpt"]
+        assert result[where]["basic/data"]["imsis"] == [diameter.TEST_IMSI]
+        assert result[where]["basic/data"]["frames"]["diameter"] > 0
+    shown = result["outside"]["basic/data"]["excerpt"]
     assert any(f"IMSI {diameter.TEST_IMSI}" in line for line in shown)
 
 
 def test_nobody_reaches_a_vnf_of_another_service(pairs: Testbed) -> None:
-    told, good = reach.run(pairs, 0.5)
-    assert good, told
-    assert (told["pairs"], told["unexpected"]) == (8, [])
-    assert told["control"] == {"attempts": 2, "failed": []}
-    row = told["matrix"]["basic/client"]
+    result, good = reach.run(pairs, 0.5)
+    assert good, result
+    assert (result["pairs"], result["unexpected"]) == (8, [])
+    assert result["control"] == {"attempts": 2, "failed": []}
+    row = result["matrix"]["basic/client"]
     assert row["basic/server"] == {"tunnel": True}
     assert row["second/server"]["attempts"] > 10
     assert (row["second/server"]["allowed"], row["second/server"]["forbidden"]) == (1, 0)
@@ -81,22 +81,22 @@ def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     """The experiment can fail: without its guard a VNF is reached by force."""
     server.out("nft", "flush", "ruleset")
     try:
-        told, good = reach.run(pairs, 0.5)
+        result, good = reach.run(pairs, 0.5)
     finally:
         server.action("show-status", link="vpn-server")  # Whose reconcile mends it.
     assert not good
-    assert {row["to"] for row in told["unexpected"]} == {"basic/server"}
-    assert told["matrix"]["second/client"]["basic/server"]["forbidden"] > 0
+    assert {row["to"] for row in result["unexpected"]} == {"basic/server"}
+    assert result["matrix"]["second/client"]["basic/server"]["forbidden"] > 0
     assert "table inet" in server.out("nft", "list", "ruleset")
 
 
 def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
-    told, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
-    assert told["mbps"] > 1
-    assert 0 < told["rtt_ms"] < 1000
-    times = [ms for _, ms in told["rtt_within"]]
+    result, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
+    assert result["mbps"] > 1
+    assert 0 < result["rtt_ms"] < 1000
+    times = [ms for _, ms in result["rtt_within"]]
     assert times == sorted(times)
-    assert times[-1] == pytest.approx(told["rtt_max_ms"], rel=0.01)  # ping prints three digits
+    assert times[-1] == pytest.approx(result["rtt_max_ms"], rel=0.01)  # ping prints three digits
 
 
 def test_a_stream_loses_nothing_and_a_cut_link_breaks_it(pairs: Testbed) -> None:
@@ -130,14 +130,14 @@ def test_slices_by_name_with_the_api_alone(
     pairs: Testbed, outside: on_the_lab.Lab, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     only = [word for name in names for word in ("--only", name)]
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", WITHOUT_THE_LAB, "run", "--slice", "basic", "--slice", "second",
          "--osm", outside.osm.nbi.url, "--ca", outside.certificate, "--out", str(tmp_path / "c"),
          *only],
         env={**os.environ, "OSM_PASSWORD": outside.password},
         capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     made = [json.loads(file.read_text()) for file in (tmp_path / "c" / "runs").glob("*.json")]
     assert {(run["experiment"], run["passed"]) for run in made} == {(name, True) for name in names}
     page = (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
@@ -167,31 +167,31 @@ def bed(epc: Service, dist: Path, outside: on_the_lab.Lab) -> Testbed:
 def test_links_of_an_epc_show_nothing_and_the_control_shows_it(
     bed: Testbed, outside: on_the_lab.Lab
 ) -> None:
-    told, good = confidentiality.run(bed, "tunnel")
-    assert good, told
-    assert {link["clear"] for link in told["links"].values()} == {0}
-    told, good = confidentiality.run(bed, "underlay")
-    assert good, told
+    result, good = confidentiality.run(bed, "tunnel")
+    assert good, result
+    assert {link["clear"] for link in result["links"].values()} == {0}
+    result, good = confidentiality.run(bed, "underlay")
+    assert good, result
     # UEs really attached through S6a.
-    assert set(outside.imsis(bed.slices["epc"], 3)) <= set(told["links"]["epc/s6a"]["imsis"])
+    assert set(outside.imsis(bed.slices["epc"], 3)) <= set(result["links"]["epc/s6a"]["imsis"])
 
 
 @pytest.mark.long
 def test_response_times_of_s6a_with_its_tunnel_and_without(bed: Testbed) -> None:
     for path, technology in (("tunnel", "wireguard"), ("underlay", "none")):
-        told, _ = signalling.run(bed, "epc", path, 5)
-        assert told["technology"] == technology
-        assert min(told["answers"].values()) >= 5
-        assert 0 < told["air_median_ms"] < told["attach_median_ms"]
+        result, _ = signalling.run(bed, "epc", path, 5)
+        assert result["technology"] == technology
+        assert min(result["answers"].values()) >= 5
+        assert 0 < result["air_median_ms"] < result["attach_median_ms"]
 
 
 @pytest.mark.long
 def test_nobody_reaches_who_is_not_related(bed: Testbed) -> None:
-    told, good = reach.run(bed, 0.5)
-    assert good, told
+    result, good = reach.run(bed, 0.5)
+    assert good, result
     # Six VNFs, of which the UE has no link.
-    assert (told["pairs"], told["unexpected"]) == (20, [])
-    assert told["control"] == {"attempts": 5, "failed": []}
+    assert (result["pairs"], result["unexpected"]) == (20, [])
+    assert result["control"] == {"attempts": 5, "failed": []}
 
 
 def test_a_5qi_shapes_and_marks_and_comes_off_again(basic: Service, tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_a_5qi_shapes_and_marks_and_comes_off_again(basic: Service, tmp_path: Pa
     with pytest.raises(ActionError, match="5QI 9 is non-GBR and guarantees nothing"):
         client.action("set-qos", link=LINK, **{**shaped, "five_qi": 9})
     try:
-        told = client.action("set-qos", link=LINK, **shaped)[LINK]
-        assert (told["in-force"], told["dscp"], told["priority"]) == (True, "ef", 30)
+        answer = client.action("set-qos", link=LINK, **shaped)[LINK]
+        assert (answer["in-force"], answer["dscp"], answer["priority"]) == (True, "ef", 30)
         with captured(basic, "data", tmp_path / "data.pcap") as capture:
             rate = client.action("measure-throughput", link=LINK, duration=3)["mbps"]
         assert 5 < rate < 24  # a burst of 70 kB comes on top

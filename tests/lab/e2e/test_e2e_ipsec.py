@@ -44,9 +44,9 @@ def test_tunnel_is_up_and_only_ipsec_is_on_the_wire(
     assert capture.count(other) == 0, capture.sample(other)
     assert not capture.holds(MARKER)
     for index, link in LINKS.items():
-        told = service[index].status(link)
-        assert (told["state"], told["reason"], told["technology"]) == ("up", "", "ipsec")
-        (peer,) = told["peers"]
+        answer = service[index].status(link)
+        assert (answer["state"], answer["reason"], answer["technology"]) == ("up", "", "ipsec")
+        (peer,) = answer["peers"]
         assert peer["esp"] == "AES_GCM_16-256"
         assert peer["received-bytes"] > 0
         assert service[index].boot_cycles() == ""
@@ -94,7 +94,7 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
         assert (after["state"], after["rotation"]) == ("up", "none")
         assert len(associations(service[index])) == 1
         text = service[index].out("cat", f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf")
-        assert not any(told["public-key"] in text for told in before.values())
+        assert not any(result["public-key"] in text for result in before.values())
 
 
 @pytest.mark.long
@@ -119,10 +119,10 @@ def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first
         time.sleep(1)
     finally:
         client.run("pkill", "-INT", "-x", "ping")
-    told = pings.result().stdout
-    sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", told)[0]
+    result = pings.result().stdout
+    sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", result)[0]
     assert int(sent) > 40
-    assert received == sent, told
+    assert received == sent, result
     assert len(associations(client)) == 1
 
 
@@ -141,8 +141,8 @@ def test_other_algorithms_and_credentials(service: Service, server: Vnf, client:
     assert client.pings(SERVER)
     assert "using PPK" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
     configure_both(service, technology="ipsec", proposal="3gpp")
-    told = client.status("vpn-client")
-    assert (told["proposal"], told["peers"][0]["esp"]) == ("3gpp", "AES_GCM_16-256")
+    answer = client.status("vpn-client")
+    assert (answer["proposal"], answer["peers"][0]["esp"]) == ("3gpp", "AES_GCM_16-256")
     assert client.pings(SERVER)
     configure_both(service, technology="ipsec")
     assert client.pings(SERVER)
@@ -238,7 +238,7 @@ def test_unrelated_ends_part_at_once(
 
 def by_hand(service: Service, server: Vnf, client: Vnf) -> None:
     """Two VNFs that no relation joins add each other under their IKE identities."""
-    told = {index: service[index].status(link) for index, link in LINKS.items()}
+    reply = {index: service[index].status(link) for index, link in LINKS.items()}
     for index, other, endpoint in (
         ("server", "client", "none"),
         ("client", "server", "192.168.100.11:4500"),
@@ -246,19 +246,19 @@ def by_hand(service: Service, server: Vnf, client: Vnf) -> None:
         answer = service[index].action(
             "add-peer",
             link=LINKS[index],
-            name=told[other]["ike-identity"],
-            public_key=told[other]["public-key"],
+            name=reply[other]["ike-identity"],
+            public_key=reply[other]["public-key"],
             allowed_prefixes=f"{INNER[other]}/32",
             endpoint=endpoint,
         )
-        assert answer["ike-identity"] == told[index]["ike-identity"]
+        assert answer["ike-identity"] == reply[index]["ike-identity"]
     service.wait(lambda: client.pings(SERVER, tries=5), "the keeper opens the tunnel")
     assert server.status("vpn-server")["peers"][0]["state"] == "up"
-    name = told["client"]["ike-identity"]
+    name = reply["client"]["ike-identity"]
     server.action("delete-peer", link="vpn-server", name=name)
     assert associations(server) == []
     assert not client.pings(SERVER, tries=5)
-    client.action("delete-peer", link="vpn-client", name=told["server"]["ike-identity"])
+    client.action("delete-peer", link="vpn-client", name=reply["server"]["ike-identity"])
 
 
 def test_ipsec_and_wireguard_replace_each_other(

@@ -123,8 +123,8 @@ def test_a_host_is_told_what_fits_into_the_tunnel(sites: Service) -> None:
     sites["hub-host"].out("ip", "-6", "route", "flush", "cache")
     assert whole(sites, SPOKE_HOST, mtu)
     assert not whole(sites, SPOKE_HOST, mtu + 1)
-    told = sites["hub-host"].out("ip", "-6", "route", "get", SPOKE_HOST)
-    assert f"mtu {mtu}" in told
+    result = sites["hub-host"].out("ip", "-6", "route", "get", SPOKE_HOST)
+    assert f"mtu {mtu}" in result
 
 
 def test_a_gateway_that_reboots_forwards_again(sites: Service) -> None:

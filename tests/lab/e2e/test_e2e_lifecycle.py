@@ -144,9 +144,9 @@ def test_a_refreshed_charm_leaves_tunnels_up_under_a_tcp_stream(
         lab.done("ns-update", "life", *words)
         assert lab.engine.vnf("life", vnf.index)["revision"] == 2
     digest = sent.result().strip()
-    told = json.loads(heard.result().splitlines()[-1])
-    assert told["digest"] == digest
-    assert told["longest"] < 1.0
+    result = json.loads(heard.result().splitlines()[-1])
+    assert result["digest"] == digest
+    assert result["longest"] < 1.0
     assert (interface(server), interface(client)) == before
     after = life.hook_log()
     assert all(after[unit] > hooks[unit] for unit in hooks)

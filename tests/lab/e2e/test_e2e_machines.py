@@ -153,9 +153,9 @@ def test_settings_of_the_kernel_hold_after_a_boot_of_its_own(pair: Service) -> N
         vnf = pair[index]
         assert float(vnf.out("cat", "/proc/uptime").split()[0]) < 3600
         for interface in ("ens3", "ens4", f"wg-{link}"):
-            for setting, wanted in SETTINGS.items():
+            for setting, expected in SETTINGS.items():
                 path = f"/proc/sys/net/{setting.format(interface)}"
-                assert vnf.out("cat", path).strip() == wanted, path
+                assert vnf.out("cat", path).strip() == expected, path
             # The higher of both is in force (ip-sysctl, rp_filter): 2 is loose.
             values = [
                 int(vnf.out("cat", f"/proc/sys/net/ipv4/conf/{name}/rp_filter"))
@@ -201,8 +201,8 @@ def test_the_kernel_carries_esp_on_xfrm_interfaces(ipsec: Service) -> None:
     assert link_kinds(ipsec, "xfrm") == ["xfrm", "xfrm"]
     assert link_kinds(ipsec, "wireguard") == []
     for index, link in LINKS.items():
-        told = ipsec[index].status(link)
-        assert (told["state"], told["dataplane"], told["inner-address"]) == (
+        answer = ipsec[index].status(link)
+        assert (answer["state"], answer["dataplane"], answer["inner-address"]) == (
             *("up", "xfrm"),
             f"{INNER[index]}/24",
         )
@@ -211,7 +211,7 @@ def test_the_kernel_carries_esp_on_xfrm_interfaces(ipsec: Service) -> None:
         assert re.findall(r"if_id 0x[1-9a-f]", states)
         assert " esn" in states
         assert "replay_window 128" in states
-        mtu = told["mtu"]
+        mtu = answer["mtu"]
         other = CLIENT if index == "server" else SERVER
         assert ipsec[index].pings(other, "-M", "do", "-s", str(mtu - 28))
         assert not ipsec[index].pings(other, "-M", "do", "-s", str(mtu - 27), tries=5)

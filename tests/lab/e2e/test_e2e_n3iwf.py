@@ -155,20 +155,20 @@ def test_who_is_connected_is_told(core: Service) -> None:
         return "REGISTERED" in states.get(IMSI, "")
 
     wait(registered, "the AMF's table has the UE", LONG)
-    (told,) = core["n3iwf"].action("show-connected")["ues"]
+    (answer,) = core["n3iwf"].action("show-connected")["ues"]
     inner = core["ue"].out("ip", "-4", "-br", "address", "show", "dev", "ipsec-default")
-    assert told["inner-address"].startswith("10.45.0.")
-    assert f" {told['inner-address']}/32" in inner
+    assert answer["inner-address"].startswith("10.45.0.")
+    assert f" {answer['inner-address']}/32" in inner
     own = sessions(core)
     for slice, smf in (("1-000001", "smf"), ("2-000002", "smf2")):
-        (told,) = core[smf].action("show-connected")["sessions"][slice]
-        assert (told["imsi"], told["address"]) == (IMSI, own[slice]["address"])
+        (answer,) = core[smf].action("show-connected")["sessions"][slice]
+        assert (answer["imsi"], answer["address"]) == (IMSI, own[slice]["address"])
 
 
 def test_rate_and_delay_through_a_slice(core: Service) -> None:
     server = core["upf"].action("serve-throughput", seconds=300)["address"]
-    told = core["ue"].action("measure-throughput", server=server, duration=1, slice="1-000001")
-    assert told["mbps"] > 0
+    answer = core["ue"].action("measure-throughput", server=server, duration=1, slice="1-000001")
+    assert answer["mbps"] > 0
     words = {"server": N6["2-000002"], "count": 5, "interval_ms": 20, "slice": "2-000002"}
     assert core["ue"].action("measure-latency", **words)["received"] == 5
 
@@ -223,8 +223,8 @@ def test_an_unknown_subscriber_is_refused(core: Service) -> None:
 
 def test_another_authority_is_not_trusted(core: Service) -> None:
     ue, n3iwf = core["ue"], core["n3iwf"]
-    told = n3iwf.action("show-nwu")
-    assert told["name"] == NAME
+    answer = n3iwf.action("show-nwu")
+    assert answer["name"] == NAME
     # Who took the N3IWF's place has another certificate of the same name.
     files = [f"{TLS}/{NAME}.{kind}.pem" for kind in ("key", "cert")]
     for file in files:

@@ -137,8 +137,8 @@ def test_a_ue_attaches_through_all_tunnels_and_nothing_is_in_clear(
 def test_the_radio_is_reached_by_the_network_uu_only(epc: Service) -> None:
     enb = epc["enb"]
     uu = str(enb.server.ip_on(epc.network("uu")))
-    told = epc["ue"].out("ss", "-Htn", "state", "established", "dport", f"= :{RADIO_PORT}")
-    assert told.split()[-1] == f"{uu}:{RADIO_PORT}"
+    result = epc["ue"].out("ss", "-Htn", "state", "established", "dport", f"= :{RADIO_PORT}")
+    assert result.split()[-1] == f"{uu}:{RADIO_PORT}"
     # It listens at all addresses; others in the service and the charms get no answer there.
     assert f"tcp 0.0.0.0:{RADIO_PORT}" in enb.listening()
     assert attempt(epc["ue"], uu, RADIO_PORT) == "open"
@@ -158,15 +158,15 @@ def test_rate_and_delay_of_the_ue_end_to_end(epc: Service) -> None:
     assert server == {"address": SGI, "port": 5201, "seconds": 300}
     for direction in ("upload", "download"):
         given = {"server": server["address"], "duration": 1, "direction": direction}
-        told = epc["ue"].action("measure-throughput", **given)
-        assert (told["interface"], told["direction"]) == (DEVICE, direction)
-        assert told["mbps"] > 0
-    told = epc["ue"].action("measure-latency", server=SGI, count=5, interval_ms=20)
-    assert (told["sent"], told["received"]) == (5, 5)
-    assert told["rtt-ms"]["min"] > 0
+        answer = epc["ue"].action("measure-throughput", **given)
+        assert (answer["interface"], answer["direction"]) == (DEVICE, direction)
+        assert answer["mbps"] > 0
+    answer = epc["ue"].action("measure-latency", server=SGI, count=5, interval_ms=20)
+    assert (answer["sent"], answer["received"]) == (5, 5)
+    assert answer["rtt-ms"]["min"] > 0
     # Its packets went through the PDN connection, by the UE's own address.
     shown = epc["ue"].out("ip", "-o", "-4", "address", "show", "dev", DEVICE)
-    assert f" {told['address']}/" in shown
+    assert f" {answer['address']}/" in shown
     # Nobody on SGi itself reaches the server.
     rules = epc["spgwu"].out("nft", "list", "table", "ip", "osm_vpnaas_sgi")
     assert "tcp dport 5201 drop" in rules
@@ -179,17 +179,17 @@ def test_an_unknown_subscriber_and_a_wrong_key_are_refused(epc: Service) -> None
     hss.action("remove-subscriber", imsi=SUBSCRIBER["imsi"])
     # OAI's HSS answers DIAMETER_AUTHENTICATION_DATA_UNAVAILABLE, for which there is one cause.
     restart(ue).says(r"Network failure \(EMM cause 17\)")
-    told = ue.action("health")
-    assert (told["state"], DEVICE in told["reason"]) == ("starting", True), told
+    answer = ue.action("health")
+    assert (answer["state"], DEVICE in answer["reason"]) == ("starting", True), answer
     assert message(epc, "ue")[1].startswith("ue starting (the UE is not attached")
     assert not reaches(epc, "-c", "1")
     with pytest.raises(ActionError, match="the UE is not attached: oaitun_ue1 has no address"):
         ue.action("measure-latency", server=SGI)
 
     hss.action("add-subscriber", **SUBSCRIBER, subscriber_key="0" * 32)
-    told = Log(epc["mme"])
+    answer = Log(epc["mme"])
     restart(ue).says(r"Illegal UE \(EMM cause 3\)")
-    told.says("MAC failure")
+    answer.says("MAC failure")
     assert ue.action("health")["state"] == "starting"
 
     hss.action("remove-subscriber", imsi=SUBSCRIBER["imsi"])
@@ -211,15 +211,15 @@ def test_an_enb_of_another_network_is_refused_and_its_charm_does_not_start_one(
     del parameters["log-level"]  # of set-log-level
     before = started(enb)
     try:
-        told = enb.action("configure-nf", **{**parameters, "mnc": "99"})
-        assert told["state"] == "failed"
+        answer = enb.action("configure-nf", **{**parameters, "mnc": "99"})
+        assert answer["state"] == "failed"
         sentence = r"s1c: network \(MCC and MNC\) of \S*mme\S* is 24288; allowed: 24299, as here"
-        assert re.search(sentence, told["reason"]), told
+        assert re.search(sentence, answer["reason"]), answer
         assert message(epc, "enb")[0] == "blocked"
         assert started(enb) == before
     finally:
-        told = enb.action("configure-nf", **parameters)
-    assert told["state"] == "ready"
+        answer = enb.action("configure-nf", **parameters)
+    assert answer["state"] == "ready"
     assert started(enb) == before
     attached(epc)
     assert message(epc, "enb")[0] == "active"
@@ -276,12 +276,12 @@ def test_without_the_hss_the_attach_is_refused_and_all_heals_when_it_is_back(
         restart(epc["ue"]).says(r"Network failure \(EMM cause 17\)")
         assert "no S6a connection to the HSS" in mme.action("health")["reason"]
         assert message(epc, "mme")[1].startswith("mme starting (")
-        told = hss.action("health")
-        assert "hss does not run" in told["reason"], told
+        answer = hss.action("health")
+        assert "hss does not run" in answer["reason"], answer
         assert message(epc, "hss")[1].startswith("hss starting (")
     finally:
-        told = hss.action("restart-nf")
-    assert told["state"] == "ready"
+        answer = hss.action("restart-nf")
+    assert answer["state"] == "ready"
     # The MME connects again by itself, and the UE tries again by itself.
     attached(epc)
     wait(lambda: ready(mme), "S6a is open again", LONG)
@@ -304,11 +304,11 @@ def test_a_slow_database_makes_registrations_late_and_the_measurement_tells(epc:
 
     wait(listens, "the meter listens", LONG)
     restart(epc["ue"])
-    told = meter.result()
+    result = meter.result()
     for name in ("AIR", "ULR"):
-        assert told[name]["results"] == {"2001": 1}, told
+        assert result[name]["results"] == {"2001": 1}, result
         # One statement at least stands behind each answer.
-        assert told[name]["min-ms"] >= CASSANDRA_DELAY * 1000
+        assert result[name]["min-ms"] >= CASSANDRA_DELAY * 1000
     attached(epc)
     hss.out("tee", environment, input=before)
     hss.out("systemctl", "restart", "cassandra.service")

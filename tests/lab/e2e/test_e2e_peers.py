@@ -64,9 +64,9 @@ def test_peer_comes_and_goes(basic: Service, laptop: Laptop) -> None:
     try:
         assert laptop.pings(SERVER)
         assert server.pings(INNER)
-        told = {p["peer"]: p for p in server.status("vpn-server")["peers"]}
-        assert told["laptop"]["state"] == "up"
-        assert told["laptop"]["endpoint"] == f"{OUTER}:51820"
+        answer = {p["peer"]: p for p in server.status("vpn-server")["peers"]}
+        assert answer["laptop"]["state"] == "up"
+        assert answer["laptop"]["endpoint"] == f"{OUTER}:51820"
     finally:
         gone = server.action("delete-peer", link="vpn-server", name="laptop")
     assert gone == {"deleted": "laptop", "link": "vpn-server"}

@@ -45,8 +45,8 @@ def test_tunnel_needs_the_key_both_ends_agreed(psk: Service) -> None:
     key = preshared(server)
     assert key == preshared(client) != "(none)"
     assert client.pings(SERVER)
-    told = server.status("vpn-server")
-    assert (told["state"], told["peers"][0]["preshared-key"]) == ("up", True)
+    answer = server.status("vpn-server")
+    assert (answer["state"], answer["peers"][0]["preshared-key"]) == ("up", True)
 
     other = client.out("wg", "genpsk").strip()
     install(client, other)
@@ -113,12 +113,12 @@ def test_no_process_is_given_a_secret(psk: Service) -> None:
         client.out("rm", wrapped)  # a new agreement makes and opens a new key
         client.action("configure", preshared_key=True, **common)
     psk.note_secrets()
-    told = client.out("cat", str(record))
+    result = client.out("cat", str(record))
     # The recorder was in the way: it saw both programs that handle keys do so.
-    assert "wg genkey" in told
-    assert "openssl pkeyutl -decrypt" in told
+    assert "wg genkey" in result
+    assert "openssl pkeyutl -decrypt" in result
     assert any(b"charm.py" in words for words in ps.seen)
-    everything = told + "\n".join(words.decode(errors="replace") for words in ps.seen)
+    everything = result + "\n".join(words.decode(errors="replace") for words in ps.seen)
     secrets = {text: where for text, where in psk.lab.secrets.texts.items()
                if "\n" not in text}  # fmt: skip
     assert len(secrets) >= 4

@@ -134,10 +134,10 @@ def test_a_cell_set_up_by_hand_is_given_an_address_and_reaches_the_core(
         with captured(secgw, "backhaul", tmp_path / "by-hand.pcap") as capture:
             cell.out("swanctl", "--initiate", "--child", "gateway", "--timeout", "60")
             assert cell.pings(MME)
-            told = {p["peer"]: p for p in gateway.status("s1c")["peers"]}
-            given = told["field-cell"]["given-addresses"]
+            answer = {p["peer"]: p for p in gateway.status("s1c")["peers"]}
+            given = answer["field-cell"]["given-addresses"]
             assert ipaddress.ip_address(given) in ipaddress.ip_network(POOL)
-            assert told["field-cell"]["state"] == "up"
+            assert answer["field-cell"]["state"] == "up"
             assert core.pings(given, "-I", MME)
         assert capture.count(f"host 192.168.120.50 and {ipsec_only()}") >= 8
         assert capture.count("net 10.0.0.0/8") == 0
@@ -217,12 +217,12 @@ def test_prometheus_finds_the_metrics_of_the_gateway_on_management_only(secgw: S
         assert tried(cell, address, 9815) == {"9815": "silence"}
     cell.out("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SGW)
     gateway.out("swanctl", "--rekey", "--child", "s1u")
-    told = ("s1u", cell.application, "ipsec")
-    received, rekeys = ("vpnaas_received_bytes_total", *told), ("vpnaas_rekeys_total", "child")
+    result = ("s1u", cell.application, "ipsec")
+    received, rekeys = ("vpnaas_received_bytes_total", *result), ("vpnaas_rekeys_total", "child")
 
     def rekeyed() -> bool:
         now = scraped(core, gateway)
-        return now[(*rekeys, *told[:2])] > before[(*rekeys, *told[:2])]
+        return now[(*rekeys, *result[:2])] > before[(*rekeys, *result[:2])]
 
     secgw.wait(rekeyed, "the rekeying is told")
     # Over the rekeying the bytes go on.

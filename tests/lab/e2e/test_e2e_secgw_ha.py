@@ -74,8 +74,8 @@ def test_a_killed_daemon_hands_over_and_the_primary_takes_back_with_its_tunnels(
 ) -> None:
     first, second = ha["gateway1"], ha["gateway2"]
     before = [files(ha[cell]) for cell in ("cell1", "cell2")]
-    told = first.action("show-status")["standby"]
-    assert (told["role"], told["state"], told["priority"]) == ("primary", "active", 210)
+    answer = first.action("show-status")["standby"]
+    assert (answer["role"], answer["state"], answer["priority"]) == ("primary", "active", 210)
     assert second.action("show-status")["standby"]["state"] == "standby"
     takeovers = second.action("show-status")["standby"]["takeovers"]
 
@@ -83,9 +83,9 @@ def test_a_killed_daemon_hands_over_and_the_primary_takes_back_with_its_tunnels(
         first.out("systemctl", "kill", "--signal=KILL", "strongswan")
         is_active(ha, "2")
 
-    told = probe(ha, 5, kill, "daemon of the active gateway killed")
-    assert told.gap_ms < GAP_MS
-    assert told.duplicates == 0
+    answer = probe(ha, 5, kill, "daemon of the active gateway killed")
+    assert answer.gap_ms < GAP_MS
+    assert answer.duplicates == 0
     # systemd has started the daemon again; without its peers the primary stays behind.
     status = second.action("show-status")["standby"]
     assert (status["state"], status["takeovers"]) == ("active", takeovers + 1)
@@ -104,18 +104,18 @@ def test_a_gateway_without_power_is_replaced_and_comes_back_by_itself(ha: Servic
         ha.vim.stop(first.server_id, timeout=0)
         is_active(ha, "2")
 
-    told = probe(ha, 6, cut, "active gateway loses its power")
-    assert 20 < told.gap_ms < GAP_MS
-    assert told.duplicates == 0
+    result = probe(ha, 6, cut, "active gateway loses its power")
+    assert 20 < result.gap_ms < GAP_MS
+    assert result.duplicates == 0
 
     def boot() -> None:
         ha.vim.start(first.server_id)
         whole(ha)
 
     # It boots, waits for its peers, and takes the service back while the probe runs.
-    told = probe(ha, 90, boot, "it boots, service reverts")
-    assert told.gap_ms < GAP_MS
-    assert told.duplicates == 0
+    result = probe(ha, 90, boot, "it boots, service reverts")
+    assert result.gap_ms < GAP_MS
+    assert result.duplicates == 0
     assert [files(ha[cell]) for cell in ("cell1", "cell2")] == before
 
 
@@ -127,16 +127,16 @@ def test_a_lost_interface_hands_over_at_once(ha: Service) -> None:
         first.out("ip", "link", "set", "ens4", "down")
         is_active(ha, "2")
 
-    told = probe(ha, 5, down, "untrusted interface of the active gateway down")
-    assert told.gap_ms < GAP_MS
+    result = probe(ha, 5, down, "untrusted interface of the active gateway down")
+    assert result.gap_ms < GAP_MS
     assert first.run("cat", "/var/lib/osm-vpnaas/standby").stdout.startswith("fault ")
 
     def up() -> None:
         first.out("ip", "link", "set", "ens4", "up")
         is_active(ha, "1")
 
-    told = probe(ha, 8, up, "it is up again")
-    assert told.gap_ms < GAP_MS
+    result = probe(ha, 8, up, "it is up again")
+    assert result.gap_ms < GAP_MS
 
 
 def scraped_roles(service: Service) -> list[tuple[int, int]]:
@@ -146,26 +146,26 @@ def scraped_roles(service: Service) -> list[tuple[int, int]]:
     comes later still. On a busy machine the service may move in between, so both are asked again
     until they agree.
     """
-    told: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     shown: list[tuple[int, int]] = []
 
     def agree() -> bool:
-        told.clear()
+        result.clear()
         shown.clear()
         for number in "12":
             gateway = service[f"gateway{number}"]
             seen = scraped(service["core"], gateway)
-            told.append(
+            result.append(
                 (int(seen["vpnaas_standby_active",]), int(seen["vpnaas_standby_takeovers_total",]))
             )
             status = gateway.action("show-status")["standby"]
             shown.append((int(status["state"] == "active"), status["takeovers"]))
-        if told != shown:
-            print(f"scrapes tell {told}, actions {shown}")
-        return told == shown
+        if result != shown:
+            print(f"scrapes tell {result}, actions {shown}")
+        return result == shown
 
     service.wait(agree, "scrapes and actions tell the same of both gateways")
-    return told
+    return result
 
 
 @pytest.mark.long
@@ -179,8 +179,8 @@ def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
         assert status["state"] == "standby"
         assert status["given-up"] is True
 
-    told = probe(ha, 12, give_up, "switch-over")
-    assert told.gap_ms < GAP_MS
+    result = probe(ha, 12, give_up, "switch-over")
+    assert result.gap_ms < GAP_MS
     assert active(ha) == "2"
     (active1, taken1), (active2, taken2) = scraped_roles(ha)
     assert (active1, active2) == (0, 1)
@@ -197,8 +197,8 @@ def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
         first.action("switch-over", activity="resume")
         is_active(ha, "1")
 
-    told = probe(ha, 12, resume, "resume")
-    assert told.gap_ms < GAP_MS
+    result = probe(ha, 12, resume, "resume")
+    assert result.gap_ms < GAP_MS
     (active1, again1), (active2, again2) = scraped_roles(ha)
     assert (active1, active2) == (1, 0)
     assert again1 > taken1
@@ -212,8 +212,8 @@ def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
 def test_nobody_gives_up_what_nobody_takes(ha: Service) -> None:
     first, second = ha["gateway1"], ha["gateway2"]
     # A standby that dies is no loss.
-    told = probe(ha, 5, lambda: ha.vim.stop(second.server_id, timeout=0), "standby dies")
-    assert told.gap_ms < GAP_MS
+    result = probe(ha, 5, lambda: ha.vim.stop(second.server_id, timeout=0), "standby dies")
+    assert result.gap_ms < GAP_MS
     assert active(ha) == "1"
     with pytest.raises(ActionError, match="does not take over"):
         first.action("switch-over")
@@ -224,8 +224,8 @@ def test_nobody_gives_up_what_nobody_takes(ha: Service) -> None:
         ha.vim.start(second.server_id)
         whole(ha)
 
-    told = probe(ha, 90, boot, "standby returns")
-    assert told.gap_ms < GAP_MS
+    result = probe(ha, 90, boot, "standby returns")
+    assert result.gap_ms < GAP_MS
 
 
 @pytest.mark.long
@@ -238,28 +238,28 @@ def test_split_brain_loses_nothing_and_ends_with_the_primary(ha: Service) -> Non
             ha[gateway].out("nft", deaf)
         is_active(ha, "12")
 
-    told = probe(ha, 6, split, "split brain")
-    assert told.gap_ms < GAP_MS
-    assert told.duplicates == 0
+    result = probe(ha, 6, split, "split brain")
+    assert result.gap_ms < GAP_MS
+    assert result.duplicates == 0
 
     def heal() -> None:
         for gateway in ("gateway1", "gateway2"):
             ha[gateway].out("nft", "delete table ip split")
         is_active(ha, "1")
 
-    told = probe(ha, 6, heal, "split brain ends")
-    assert told.gap_ms < GAP_MS
-    assert told.duplicates == 0
+    result = probe(ha, 6, heal, "split brain ends")
+    assert result.gap_ms < GAP_MS
+    assert result.duplicates == 0
     # The primary claims the peers at once, not with its next claim in half a minute; on a busy
     # machine that takes a moment. Then the other one's death is no loss.
     ha.wait(lambda: carriers(ha) == "1", "the peers are with the primary again", 12)
     try:
-        told = probe(
+        result = probe(
             ha, 5, lambda: ha.vim.stop(ha["gateway2"].server_id, timeout=0), "then the standby dies"
         )
     finally:
         ha.vim.start(ha["gateway2"].server_id)
-    assert told.gap_ms < GAP_MS
+    assert result.gap_ms < GAP_MS
 
 
 @pytest.mark.long
@@ -348,8 +348,8 @@ def test_a_path_that_loses_packets_moves_the_service(ha: Service) -> None:
         status = first.action("show-status")["standby"]
         assert status["degraded"] is True
         assert status["measured-loss-percent"] >= 30
-        told = probe(ha, 3, lambda: None, "through the other gateway")
-        assert told.lost == 0
+        result = probe(ha, 3, lambda: None, "through the other gateway")
+        assert result.lost == 0
         first.out("nft", "delete table ip lossy")
         # It has to be good for a minute.
         is_active(ha, "1", 240)
@@ -371,9 +371,9 @@ def longest_gap(cell: Vdu, service: Service, action: Callable[[], object]) -> fl
     cell.out("systemctl", "kill", "--signal=INT", "gap")
     service.wait(lambda: "packets transmitted" in cell.out("cat", "/run/gap"), "ping ends")
     lines = re.findall(r"^\[([0-9.]+)\] .* icmp_seq=", cell.out("cat", "/run/gap"), re.M)
-    told = [float(at) for at in lines]
-    assert len(told) > 20, told
-    return max(after - before for before, after in itertools.pairwise(told))
+    result = [float(at) for at in lines]
+    assert len(result) > 20, result
+    return max(after - before for before, after in itertools.pairwise(result))
 
 
 @pytest.mark.long

@@ -61,9 +61,9 @@ def test_cells_and_core_meet_and_only_wireguard_is_on_the_backhaul(
     # It can fail: behind the gateway the same packets are in clear.
     assert trusted.holds(MARKER)
     for link in ("s1c", "s1u"):
-        told = secgw["gateway"].status(link)
-        assert (told["state"], told["technology"]) == ("up", "wireguard")
-        assert len(told["peers"]) == 2
+        answer = secgw["gateway"].status(link)
+        assert (answer["state"], answer["technology"]) == ("up", "wireguard")
+        assert len(answer["peers"]) == 2
     assert secgw["gateway"].run("ip", "link", "show", "xf-s1c").returncode != 0
 
 
@@ -96,8 +96,8 @@ def test_rotation_at_the_gateway_keeps_every_cell(secgw: Service) -> None:
 
 
 def test_prometheus_finds_every_cell_by_link(secgw: Service) -> None:
-    told = scraped(secgw["core"], secgw["gateway"])
-    up = {key: value for key, value in told.items() if key[0] == "vpnaas_peer_up"}
+    result = scraped(secgw["core"], secgw["gateway"])
+    up = {key: value for key, value in result.items() if key[0] == "vpnaas_peer_up"}
     cells = {secgw[cell].application for cell in CELLS}
     assert up == {
         ("vpnaas_peer_up", link, cell, "wireguard"): 1 for link in ("s1c", "s1u") for cell in cells

@@ -46,9 +46,9 @@ def test_no_key_is_in_the_state_of_the_lab(lab: Lab, service: Service) -> None:
 def test_no_key_is_in_an_answer(lab: Lab, service: Service) -> None:
     service.note_secrets()
     model = lab.backends.controller().model(service.id)
-    told = [json.dumps(model.show_unit(unit)) for unit in model.status().units]
-    told += [json.dumps(operation) for operation in lab.engine.operations(service.name)]
-    text = "\n".join([*told, json.dumps(service.record())])
+    answer = [json.dumps(model.show_unit(unit)) for unit in model.status().units]
+    answer += [json.dumps(operation) for operation in lab.engine.operations(service.name)]
+    text = "\n".join([*answer, json.dumps(service.record())])
     if service.name == "basic":
         assert service["server"].public_key("wg-vpn-server") in text
     singles = [secret for secret in lab.secrets.texts if "\n" not in secret]

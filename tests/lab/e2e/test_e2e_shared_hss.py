@@ -64,8 +64,8 @@ def test_a_ue_attaches_in_each_slice_of_a_shared_hss(lab: Lab) -> None:
     hss = Service(lab, hub)
     cores = {name: Service(lab, f"{name}.core") for name in ("embb", "urllc")}
     for core in cores.values():
-        told = core["mme"].action("health")
-        assert (told["state"], "end of s6a" in told["reason"]) == ("waiting", True)
+        answer = core["mme"].action("health")
+        assert (answer["state"], "end of s6a" in answer["reason"]) == ("waiting", True)
     words = [sys.executable, "-m", "lab.cli", "--home", str(lab.home)]
     client = Client(tuple(shlex.split(shlex.join(words))), pause=0.1)
     one = End.parse(f"{hub}/hss:s6a@{HSS}")

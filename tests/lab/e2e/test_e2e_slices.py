@@ -32,11 +32,11 @@ def argv(lab: Lab, name: str, nst: str, params: str) -> list[str]:
     return [sys.executable, "-m", "lab.cli", "--home", home, "nsi-create", *words, "--wait"]
 
 
-def make_together(lab: Lab, *wanted: tuple[str, str, str]) -> None:
+def make_together(lab: Lab, *expected: tuple[str, str, str]) -> None:
     """Make slices side by side."""
     running = [
         subprocess.Popen(argv(lab, *each), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for each in wanted
+        for each in expected
     ]
     for process in running:
         said, _ = process.communicate(timeout=2 * PATIENCE)
@@ -89,8 +89,8 @@ def test_a_slice_shows_what_osm_stores_of_it(twins: tuple[Service, Service]) -> 
 
 def test_nsi_create_alone_enforces_the_5qi_of_the_template(twins: tuple[Service, Service]) -> None:
     for end in ("server", "client"):
-        (told,) = twins[0][end].action("show-qos").values()
-        assert (told["five-qi"], told["dscp"], told["in-force"]) == (6, "af32", True)
+        (answer,) = twins[0][end].action("show-qos").values()
+        assert (answer["five-qi"], answer["dscp"], answer["in-force"]) == (6, "af32", True)
 
 
 def test_a_shared_service_serves_two_slices_and_goes_with_the_last(templates: Lab) -> None:

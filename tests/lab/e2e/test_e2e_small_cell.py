@@ -57,8 +57,8 @@ def heard(core: Vnf, path: Path, work: Callable[[], bool]) -> set[str]:
 
 def senders(capture: Capture) -> set[str]:
     """Return the sources of echo requests."""
-    told = capture.sample("icmp[icmptype] = icmp-echo")
-    return set(re.findall(r" IP (\S+) > ", told))
+    result = capture.sample("icmp[icmptype] = icmp-echo")
+    return set(re.findall(r" IP (\S+) > ", result))
 
 
 def only_ipsec(cell: Service, path: Path) -> None:
@@ -81,7 +81,7 @@ def links(vnf: Vnf) -> set[str]:
 def test_a_tunnel_each_and_that_of_lte_through_nat(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
     assert (links(cell["nr"]), links(cell["lte"])) == ({"nr"}, {"lte"})
-    behind, own = sorted(remotes(cell["gateway"]), key=lambda told: told.endswith("[4500]"))
+    behind, own = sorted(remotes(cell["gateway"]), key=lambda answer: answer.endswith("[4500]"))
     assert own == f"{BACKHAUL}[4500]"
     assert re.fullmatch(rf"{re.escape(BACKHAUL)}\[\d+\]", behind)
     assert cell["core"].pings("10.51.0.21", "-I", MME)
@@ -170,8 +170,8 @@ def test_f_the_gateway_hands_out_two_addresses_that_stay(cell: Service, tmp_path
     gateway, nr, core = cell["gateway"], cell["nr"], cell["core"]
 
     def given() -> list[str]:
-        told = gateway.status("nr")["peers"]
-        return str(told[0].get("given-addresses", "")).split(",") if told else []
+        answer = gateway.status("nr")["peers"]
+        return str(answer[0].get("given-addresses", "")).split(",") if answer else []
 
     def up() -> bool:
         return "given-addresses" in gateway.status("nr")["peers"][0]

@@ -39,8 +39,8 @@ def rules(vnf: Vnf, *lines: str) -> Iterator[None]:
 def restarted(vnf: Vnf) -> str:
     """Forget the handshakes there were, and return the reason show-status has now."""
     vnf.action("restart", link=LINKS[vnf.index])
-    told = vnf.status(LINKS[vnf.index])
-    return f"{told['state']}: {told['reason']}"
+    answer = vnf.status(LINKS[vnf.index])
+    return f"{answer['state']}: {answer['reason']}"
 
 
 def test_a_firewall_that_drops_the_port(client: Vnf, server: Vnf) -> None:

@@ -307,7 +307,7 @@ def test_a_record_that_lacks_anything_is_a_sentence(
 
     record = store.all(kind)[0]
     path = store.root / kind / f"{record['_id']}.json"
-    told = 0
+    result = 0
     for way in _parts(record):
         cut = copy.deepcopy(record)
         holder = functools.reduce(lambda value, key: value[key], way[:-1], cut)
@@ -316,13 +316,13 @@ def test_a_record_that_lacks_anything_is_a_sentence(
         try:
             store.get(kind, record["_id"])
         except NbiError as error:
-            told += 1
+            result += 1
             assert str(error).startswith(f"the lab's record {path} lacks '")
             assert ".".join(map(str, way)) in str(error)
             assert str(error).endswith("': remove it, or clean the lab")
         else:
             assert not any(str(path) in line for line in verbs())
-    assert told
+    assert result
     path.write_text(json.dumps({**record, "_admin": []}))
     assert any(f"{path} is damaged at '_admin'" in line for line in verbs())
 

@@ -49,9 +49,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        found = re.match(r"https://127.0.0.1:(\d+)/osm, certificate ", line)
-        assert found, line
-        yield Server(int(found[1]), home, process)
+        match = re.match(r"https://127.0.0.1:(\d+)/osm, certificate ", line)
+        assert match, line
+        yield Server(int(match[1]), home, process)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -102,11 +102,11 @@ def osm(server: Server, request: pytest.FixtureRequest) -> Osmclient:
     program = request.param
     if not program:
         pytest.skip("no osmclient is installed, and OSMCLIENT names none")
-    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-    if "--hostname" not in told.stdout:
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    if "--hostname" not in done.stdout:
         pytest.skip(f"{program} is no osmclient")
     where = f"127.0.0.1:{server.port}"
-    return Osmclient([program, "--hostname", where, "--password", PASSWORD], told.stdout)
+    return Osmclient([program, "--hostname", where, "--password", PASSWORD], done.stdout)
 
 
 ACCESS = ["--user", "u", "--password", "p", "--tenant", "t", "--auth_url", "http://127.0.0.1/v3"]

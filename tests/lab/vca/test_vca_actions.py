@@ -51,7 +51,7 @@ def test_an_application_means_its_leader_and_a_unit_itself(app: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "text"),
     [
         ({}, "(root) : 'link' is a required property"),
         ({"link": "s5"}, "(root).link : 's5' is not one of ['s6a', 's11']"),
@@ -62,11 +62,11 @@ def test_an_application_means_its_leader_and_a_unit_itself(app: Model) -> None:
     ],
 )
 def test_wrong_parameters_are_refused_and_nothing_is_queued(
-    app: Model, params: dict[str, object], told: str
+    app: Model, params: dict[str, object], text: str
 ) -> None:
     with pytest.raises(InvalidValueError) as caught:
         app.enqueue_action("a", "measure", params)
-    assert str(caught.value) == f"validation failed: {told}"
+    assert str(caught.value) == f"validation failed: {text}"
     assert app.status().units["a/0"].pending_actions == 0
 
 
@@ -166,11 +166,11 @@ def test_run_action_needs_a_running_model(idle_model: Model, tmp_path: Path) -> 
 
 
 def test_events_of_an_action(app: Model) -> None:
-    told: list[Event] = []
-    app.subscribe(told.append)
+    outcome: list[Event] = []
+    app.subscribe(outcome.append)
     result = app.run_action("a", "measure", {"link": "s6a"}, WAIT)
     app.stop()
-    kinds = [(e.kind, e.action_id) for e in told if e.kind.startswith("action")]
+    kinds = [(e.kind, e.action_id) for e in outcome if e.kind.startswith("action")]
     assert kinds == [
         ("action-queued", result.id),
         ("action-started", result.id),

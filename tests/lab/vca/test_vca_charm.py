@@ -37,7 +37,7 @@ def edit(file: str, **values: object) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "text"),
     [
         (lambda f: (f / "metadata.yaml").unlink(), "metadata.yaml is missing: this is not a charm"),
         (lambda f: (f / "metadata.yaml").write_text("a: ["), "metadata.yaml is not YAML"),
@@ -74,11 +74,11 @@ def edit(file: str, **values: object) -> Change:
     ],
 )
 def test_charms_that_are_refused_leave_nothing(
-    idle_model: Model, tmp_path: Path, change: Change, told: str
+    idle_model: Model, tmp_path: Path, change: Change, text: str
 ) -> None:
     folder = write_charm(tmp_path / "a", "a")
     change(folder)
-    with pytest.raises(InvalidCharmError, match=re.escape(told)) as caught:
+    with pytest.raises(InvalidCharmError, match=re.escape(text)) as caught:
         idle_model.deploy("a", folder)
     assert "\n" not in str(caught.value)
     assert str(tmp_path / "h") not in str(caught.value), "the user's path, not ours"
@@ -197,7 +197,7 @@ def test_options_are_converted(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "text"),
     [
         ("s", 5, 'option "s" expected string, got 5'),
         ("s", True, 'option "s" expected string, got True'),
@@ -211,9 +211,9 @@ def test_options_are_converted(
     ],
 )
 def test_wrong_options_change_nothing(
-    app: Model, name: str, value: str | int | bool, told: str
+    app: Model, name: str, value: str | int | bool, text: str
 ) -> None:
-    with pytest.raises(InvalidValueError, match=f"^{re.escape(told)}$"):
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         app.set_config("a", {"s": "new", name: value})
     assert app.config("a") == {"s": "", "i": 1, "f": None, "b": False}
 
@@ -242,8 +242,8 @@ def test_relations_juju_refuses(app: Model, tmp_path: Path) -> None:
         ("b:ring", "b:ring", NotFoundError, "no relations found"),
         ("a", "b:db", InvalidValueError, '"a" is not of the form application:endpoint'),
     ]
-    for first, second, error, told in cases:
-        with pytest.raises(error, match=re.escape(told)):
+    for first, second, error, result in cases:
+        with pytest.raises(error, match=re.escape(result)):
             app.add_relation(first, second)
     with pytest.raises(NotFoundError, match='relation "a:web b:web" not found'):
         app.remove_relation("a:web", "b:web")

@@ -112,13 +112,13 @@ def test_pending_changes_coalesce(model: Model, tmp_path: Path) -> None:
     """While b is busy, a writes five times; b is told once, of the last value."""
     gate = tmp_path / "gate"
     busy = on("update-status", f"while [ ! -e {gate} ]; do sleep 0.02; done")
-    told = on("db-relation-changed", "echo n=$(relation-get n)")
+    result = on("db-relation-changed", "echo n=$(relation-get n)")
     counting = {"count": {"params": {"n": {"type": "integer"}}}}
     write = on("count", "relation-set -r $(relation-ids db) n=$(action-get n)")
     model.deploy(
         "a", write_charm(tmp_path / "a", "a", provides="db", actions=counting, script=write)
     )
-    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=busy + told))
+    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=busy + result))
     model.add_relation("a:db", "b:db")
     model.wait_idle(WAIT)
     model.update_status()
@@ -140,11 +140,11 @@ def test_application_databag_changes_come_without_a_remote_unit(
         "for r in $(relation-ids db); do relation-set --app -r $r v=$(config-get v); done",
     )
     options = {"v": {"type": "string", "default": ""}}
-    told = on("db-relation-changed", 'echo "v=$(relation-get --app v) unit=${JUJU_REMOTE_UNIT}"')
+    result = on("db-relation-changed", 'echo "v=$(relation-get --app v) unit=${JUJU_REMOTE_UNIT}"')
     model.deploy(
         "a", write_charm(tmp_path / "a", "a", provides="db", options=options, script=write)
     )
-    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=told))
+    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=result))
     model.add_relation("a:db", "b:db")
     model.wait_idle(WAIT)
     model.set_config("a", {"v": "one"})
@@ -175,8 +175,8 @@ def test_leader_is_told_of_its_own_write_to_a_peer_relation(model: Model, tmp_pa
         "start",
         'if [ "$(is-leader)" = True ]; then relation-set -r $(relation-ids ring) --app k=v; fi',
     )
-    told = on("ring-relation-changed", 'echo "k=$(relation-get --app k a)"')
-    model.deploy("a", write_charm(tmp_path / "a", "a", peers="ring", script=write + told))
+    result = on("ring-relation-changed", 'echo "k=$(relation-get --app k a)"')
+    model.deploy("a", write_charm(tmp_path / "a", "a", peers="ring", script=write + result))
     model.wait_idle(WAIT)
     assert about(model, "a/0", "ring-relation-changed") == ["ring-relation-changed a"]
     assert logged(model, "a/0", "k") == ["v"]
@@ -310,16 +310,16 @@ def test_hooks_a_charm_lacks_are_skipped(model: Model, tmp_path: Path) -> None:
     (charm / "hooks").mkdir()
     (charm / "hooks" / "start").write_text("#!/bin/sh\necho ran=$JUJU_DISPATCH_PATH\n")
     (charm / "hooks" / "start").chmod(0o755)
-    told: list[str] = []
-    model.subscribe(lambda event: told.append(f"{event.kind} {event.name}"))
+    outcome: list[str] = []
+    model.subscribe(lambda event: outcome.append(f"{event.kind} {event.name}"))
     model.deploy("a", charm)
     model.wait_idle(WAIT)
     assert logged(model, "a/0", "ran") == ["hooks/start"]
     result = model.run_action("a", "touch", timeout=WAIT)
     assert (result.status, result.message) == ("failed", 'action not implemented on unit "a/0"')
     model.stop()
-    assert "hook-skipped install" in told
-    assert "hook-finished start" in told
+    assert "hook-skipped install" in outcome
+    assert "hook-finished start" in outcome
 
 
 def test_statuses_before_and_after_the_charm_sets_one(model: Model, tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_exactly_one_unit_leads(trio: Model) -> None:
 
 
 def test_leadership_moves_when_the_leader_is_removed(trio: Model) -> None:
-    told: list[Event] = []
-    trio.subscribe(told.append)
+    result: list[Event] = []
+    trio.subscribe(result.append)
     trio.remove_unit("a/0")
     trio.wait_idle(WAIT)
     assert leaders(trio) == ["a/1"]
@@ -45,7 +45,7 @@ def test_leadership_moves_when_the_leader_is_removed(trio: Model) -> None:
     trio.wait_idle(WAIT)
     assert databag(trio, "a/2", "ring", "a") == {"by": "a/1"}
     trio.stop()
-    assert [e.unit for e in told if e.kind == "leader"] == ["a/1"]
+    assert [e.unit for e in result if e.kind == "leader"] == ["a/1"]
 
 
 def test_leadership_moves_when_the_leaders_agent_vanishes_and_comes_not_back(trio: Model) -> None:

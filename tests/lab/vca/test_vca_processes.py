@@ -152,8 +152,10 @@ def test_only_one_process_runs_a_model_and_others_look_on(tmp_path: Path) -> Non
     try:
         assert model.status().units["a/0"].message == "up"
         assert model.show_unit("a/0")["leader"] is True
-        told = f'model "m" is run by process {other.process.pid}, which did not finish within 0.3 s'
-        with pytest.raises(ModelBusyError, match=re.escape(told)):
+        result = (
+            f'model "m" is run by process {other.process.pid}, which did not finish within 0.3 s'
+        )
+        with pytest.raises(ModelBusyError, match=re.escape(result)):
             model.start()
         with pytest.raises(ModelBusyError):
             model.add_units("a")

@@ -132,13 +132,13 @@ def test_any_history_is_told_in_order_and_completely(
         method = {"add": "add_unit"}.get(str(name), str(name))
         getattr(world, method)(*arguments)
     world.settle(pick)
-    for unit, told in world.told.items():
-        _check_order(unit, told)
+    for unit, result in world.told.items():
+        _check_order(unit, result)
     _check_complete(world)
 
 
-def _check_order(unit: str, told: list[HookInfo]) -> None:
-    kinds = [info.kind for info in told]
+def _check_order(unit: str, answer: list[HookInfo]) -> None:
+    kinds = [info.kind for info in answer]
     assert kinds[0] == "install"
     assert kinds.count("install") == 1
     assert kinds.count("start") <= 1
@@ -156,7 +156,7 @@ def _check_order(unit: str, told: list[HookInfo]) -> None:
         assert set(kinds[kinds.index("stop") + 1 :]) <= {"remove"}
     joined: dict[int, set[str]] = defaultdict(set)
     known: set[int] = set()
-    for index, info in enumerate(told):
+    for index, info in enumerate(answer):
         number = info.relation_id
         if number is None:
             continue
@@ -169,7 +169,7 @@ def _check_order(unit: str, told: list[HookInfo]) -> None:
             assert info.remote_unit != unit
             joined[number].add(info.remote_unit)
             # The next hook of that relation; one of another may come between, as in Juju.
-            following = next((n for n in told[index + 1 :] if n.relation_id == number), None)
+            following = next((n for n in answer[index + 1 :] if n.relation_id == number), None)
             if following is not None:
                 assert following.kind == "relation-changed"
                 assert following.remote_unit == info.remote_unit

@@ -246,9 +246,9 @@ def test_relation_set_takes_yaml_from_standard_input_and_files(desk: Desk, tmp_p
         == Answer()
     )
     read = desk.call(context, "relation-get", "-r", number, "--format=json", "-", "a/0")
-    told = json.loads(read.stdout)
-    assert told["long"] == "x" * 200_000
-    assert {k: told[k] for k in ("number", "multi", "plain", "over", "word")} == {
+    result = json.loads(read.stdout)
+    assert result["long"] == "x" * 200_000
+    assert {k: result[k] for k in ("number", "multi", "plain", "over", "word")} == {
         "number": "007",
         "multi": "a\nb: c",
         "plain": "1.50",
@@ -330,8 +330,8 @@ def test_status_set_is_immediate_and_status_get_reads_it(desk: Desk) -> None:
     assert desk.call(context, "status-set", "blocked", "no peer").code == 0
     assert desk.store.read().units["a/0"].workload.message == "no peer"
     assert desk.call(context, "status-get", "--application=False").stdout == "blocked\n"
-    told = desk.call(context, "status-get", "--include-data", "--format=json").stdout
-    assert json.loads(told) == {"status": "blocked", "message": "no peer", "status-data": {}}
+    result = desk.call(context, "status-get", "--include-data", "--format=json").stdout
+    assert json.loads(result) == {"status": "blocked", "message": "no peer", "status-data": {}}
     assert desk.call(context, "status-get", "--format=json").stdout == '{"status":"blocked"}\n'
 
 
@@ -359,18 +359,20 @@ def test_action_tools(desk: Desk) -> None:
 
 
 def test_goal_state(desk: Desk) -> None:
-    told = json.loads(desk.call(desk.context(), "goal-state", "--format=json").stdout)
-    assert set(told["units"]) == {"a/0", "a/1"}
-    assert set(told["relations"]["db"]) == {"b", "b/0"}
-    assert "ring" not in told["relations"]
+    result = json.loads(desk.call(desk.context(), "goal-state", "--format=json").stdout)
+    assert set(result["units"]) == {"a/0", "a/1"}
+    assert set(result["relations"]["db"]) == {"b", "b/0"}
+    assert "ring" not in result["relations"]
 
 
 def test_is_leader_and_the_rest(desk: Desk) -> None:
     assert desk.call(desk.context("a/0"), "is-leader").stdout == "True\n"
     assert desk.call(desk.context("a/1"), "is-leader", "--format=json").stdout == "false\n"
     context = desk.context()
-    told = desk.call(context, "relation-model-get", "-r", str(desk.number), "--format=json").stdout
-    assert json.loads(told) == {"uuid": desk.store.document.uuid}
+    result = desk.call(
+        context, "relation-model-get", "-r", str(desk.number), "--format=json"
+    ).stdout
+    assert json.loads(result) == {"uuid": desk.store.document.uuid}
 
 
 def test_a_leader_deposed_in_mid_hook_writes_nothing(desk: Desk) -> None:

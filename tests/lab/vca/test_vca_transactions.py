@@ -46,8 +46,8 @@ def test_writes_of_a_failed_hook_are_dropped_and_the_hook_is_repeated(
         FAIL_ONCE,
         "echo n=$((n+1))",
     )
-    told: list[Event] = []
-    model.subscribe(told.append)
+    result: list[Event] = []
+    model.subscribe(result.append)
     model.deploy("a", write_charm(tmp_path / "a", "a", provides="db", script=hook))
     model.deploy("b", write_charm(tmp_path / "b", "b", requires="db"))
     model.add_relation("a:db", "b:db")
@@ -65,7 +65,7 @@ def test_writes_of_a_failed_hook_are_dropped_and_the_hook_is_repeated(
     ]
     assert 'hook "update-status" failed: exit status 3' in log_text(model, "a/0")
     model.stop()
-    of_hook = [e.kind for e in told if e.unit == "a/0" and e.name == "update-status"]
+    of_hook = [e.kind for e in result if e.unit == "a/0" and e.name == "update-status"]
     assert of_hook == ["hook-started", "hook-failed", "hook-retried", "hook-finished"]
 
 
@@ -117,13 +117,13 @@ def test_other_hooks_wait_behind_a_failed_one_but_actions_do_not(
 def test_retries_back_off(tmp_path: Path) -> None:
     settings = dataclasses.replace(QUICK, retry_start=0.1, retry_max=0.4)
     model = new_model(tmp_path / "h", settings)
-    told: list[Event] = []
-    model.subscribe(told.append)
+    result: list[Event] = []
+    model.subscribe(result.append)
     with model:
         model.deploy("a", write_charm(tmp_path / "a", "a", script=on("install", "exit 1")))
-        model.wait_for(lambda _: [e.kind for e in told].count("hook-failed") >= 5, WAIT)
-    failed = [e.at for e in told if e.kind == "hook-failed"]
-    begun = [e.at for e in told if e.kind == "hook-retried"]
+        model.wait_for(lambda _: [e.kind for e in result].count("hook-failed") >= 5, WAIT)
+    failed = [e.at for e in result if e.kind == "hook-failed"]
+    begun = [e.at for e in result if e.kind == "hook-retried"]
     waits = [start - end for end, start in zip(failed, begun, strict=False)]
     for wait, least in zip(waits, (0.1, 0.2, 0.4, 0.4), strict=False):
         assert wait >= least * 0.9

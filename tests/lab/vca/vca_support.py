@@ -91,11 +91,11 @@ def runs(model: Model, unit: str) -> list[Run]:
     path = model.charm_dir(unit) / "trace"
     if not path.exists():
         return []
-    told = []
+    result = []
     for line in path.read_text().splitlines():
         pairs = [word.partition("=") for word in line.split("\x01") if word]
-        told.append(Run({key: value for key, _, value in pairs}))
-    return told
+        result.append(Run({key: value for key, _, value in pairs}))
+    return result
 
 
 def events(model: Model, unit: str) -> list[str]:

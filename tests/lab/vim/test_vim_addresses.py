@@ -62,8 +62,8 @@ def test_gateway_outside() -> None:
 
 
 def test_default_subnets_never_overlap() -> None:
-    taken = ["192.168.0.0/23", "10.0.0.0/8", "fd00::/64"]
-    assert addresses.default_subnet(taken) == "192.168.2.0/24"
+    used = ["192.168.0.0/23", "10.0.0.0/8", "fd00::/64"]
+    assert addresses.default_subnet(used) == "192.168.2.0/24"
     with pytest.raises(VimError, match=r"No 192\.168\.x\.0/24 range is left"):
         addresses.default_subnet(["192.168.0.0/16"])
 

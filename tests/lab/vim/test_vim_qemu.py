@@ -33,19 +33,19 @@ SERVER = Server("uuid", "vnf", "vnf", "tag", "ubuntu22.04", BUILD, PORTS)
 
 
 def test_network_data_has_addresses_and_one_way_out() -> None:
-    told = configdrive.network_data(SERVER, NETWORKS)
-    assert [link["mtu"] for link in told["links"]] == [1500, 1400, 1500]
+    result = configdrive.network_data(SERVER, NETWORKS)
+    assert [link["mtu"] for link in result["links"]] == [1500, 1400, 1500]
     routes = [
         {(route["network"], route["netmask"], route["gateway"]) for route in network["routes"]}
-        for network in told["networks"]
+        for network in result["networks"]
     ]
     assert routes == [
         {("0.0.0.0", "0.0.0.0", "10.250.1.1")},
         {("10.99.0.0", "255.255.0.0", "10.77.0.254")},
         set(),
     ]
-    assert told["networks"][2]["type"] == "ipv6"
-    assert {link["id"] for link in told["links"]} == {n["link"] for n in told["networks"]}
+    assert result["networks"][2]["type"] == "ipv6"
+    assert {link["id"] for link in result["links"]} == {n["link"] for n in result["networks"]}
 
 
 def test_drive_holds_user_data_as_it_is_and_names_the_login() -> None:
@@ -83,9 +83,9 @@ def test_an_image_of_the_users_is_taken_by_its_name(
     monkeypatch.setattr(server, "check_tools", lambda _: None)
     monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
     monkeypatch.setattr(server, "bake", lambda _: pytest.fail("an image was made"))
-    told: list[str] = []
-    server.Machines().prepare(Config(images={"jammy": Image()}), told.append)
-    assert told[-1] == f"image jammy: {tmp_path}/jammy.qcow2"
+    result: list[str] = []
+    server.Machines().prepare(Config(images={"jammy": Image()}), result.append)
+    assert result[-1] == f"image jammy: {tmp_path}/jammy.qcow2"
 
 
 def test_stale_images_go_but_for_those_that_servers_stand_on(

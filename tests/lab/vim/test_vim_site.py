@@ -194,9 +194,9 @@ def test_a_capture_of_the_uplink_shows_translated_addresses(
     with sites["a"].capture_uplink(file):
         ping(hosts["a", "inside"], "203.0.113.5", 2)
     argv = ["tcpdump", "-n", "-r", str(file), "icmp"]
-    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert "198.51.100.5 > 203.0.113.5" in told
-    assert "10.9.0" not in told
+    done = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert "198.51.100.5 > 203.0.113.5" in done
+    assert "10.9.0" not in done
 
 
 @pytest.mark.lab
