@@ -10,6 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 from support import clock, spent
 from xdist.remote import Producer
@@ -17,6 +18,10 @@ from xdist.scheduler import LoadFileScheduling
 
 from lab.vim import VimError, probe, registry
 from lab.vim.qemu.bake import check_tools
+
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 #: `update-status` comes when a test says so, not in the middle of it.
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")

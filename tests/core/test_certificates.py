@@ -404,7 +404,7 @@ def test_a_hostile_provider_cannot_displace_what_runs(field, change, reason):
     assert without_checks(mme) == files
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(
         st.sampled_from(
@@ -664,7 +664,7 @@ GOOD = made.raw(real_certificate(ed25519.Ed25519PrivateKey.generate(), None)[1])
 ASKED = base64.b64decode(real_request(ed25519.Ed25519PrivateKey.generate(), None, "x"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_spoilt_certificates_and_requests_are_refused_or_read_never_anything_else(data):
     for parse, good in ((x509.certificate, GOOD), (x509.request, ASKED)):
@@ -681,7 +681,7 @@ def test_spoilt_certificates_and_requests_are_refused_or_read_never_anything_els
         assert base64.b64decode(found.text) == cut
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(min_size=1, max_size=200))
 def test_bytes_that_are_no_certificate_are_refused(raw):
     for parse in (x509.certificate, x509.request):

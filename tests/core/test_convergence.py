@@ -144,7 +144,7 @@ def reference(preshared, technology="wireguard", **more):
     return epc.shape() if technology == "wireguard" else ipsec_shape(epc)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.booleans(), st.lists(events, max_size=25))
 def test_any_order_duplication_and_loss_converges(preshared, history):
     epc = Epc(preshared)
@@ -157,7 +157,7 @@ def test_any_order_duplication_and_loss_converges(preshared, history):
         assert charm.error == ""
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.booleans(), st.lists(events, max_size=25))
 def test_any_order_converges_with_ipsec_as_well(preshared, history):
     epc = Epc(preshared, "ipsec")
@@ -170,7 +170,7 @@ def test_any_order_converges_with_ipsec_as_well(preshared, history):
         assert charm.error == ""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.booleans(), st.lists(events, max_size=25))
 def test_any_order_converges_with_certificates_as_well(preshared, history):
     epc = Epc(preshared, "ipsec", credentials="cert")
@@ -199,7 +199,7 @@ def test_a_key_gets_a_certificate_again_in_the_second_in_which_its_last_one_was_
         assert set(charm.states().values()) == {"up"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.dictionaries(
         st.sampled_from(

@@ -254,7 +254,7 @@ def _ordered(order: list[int]) -> Any:
     return lambda remotes: sorted(remotes, key=lambda remote: order[remote.relation_id - 1])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(*ARGUMENTS)
 def test_no_running_peer_loses_anything_to_another(technology, role, history, order) -> None:
     play(technology, role, history, _ordered(order))
@@ -264,7 +264,6 @@ def test_no_running_peer_loses_anything_to_another(technology, role, history, or
 @pytest.mark.timeout(3600)
 @settings(
     max_examples=100_000,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     database=None,
 )

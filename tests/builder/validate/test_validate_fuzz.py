@@ -45,9 +45,7 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(NAMES, inner, max_size=4)),
     max_leaves=12,
 )
-SETTINGS = settings(
-    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+SETTINGS = settings(max_examples=60, suppress_health_check=list(HealthCheck), derandomize=True)
 KNOWN = catalog()
 
 

@@ -120,7 +120,7 @@ change = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(change, max_size=60), st.integers(0, 9))
 def test_any_history_is_told_in_order_and_completely(
     history: list[tuple[object, ...]], pick: int
