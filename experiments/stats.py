@@ -70,9 +70,3 @@ def ratio(values: Sequence[float], baseline: Sequence[float]) -> Estimate:
         raise ValueError("a ratio needs positive values")
     logs = mean([math.log(a / b) for a, b in zip(values, baseline, strict=True)])
     return Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), logs.n)
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least `share` (0 to 1) of all values do not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
