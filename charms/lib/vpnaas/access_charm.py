@@ -52,8 +52,8 @@ class AccessCharm(VnfCharm):
         if link is None or link.unusable:
             return plan
         observed = vdu.execute(access.observe()).check()
-        left = charm_state.intent.at(plan.now).manual(LINK)
-        steps = access.steps_to(link.params, self._access(), left, observed)
+        enrolled = charm_state.intent.at(plan.now).manual(LINK)
+        steps = access.steps_to(link.params, self._access(), enrolled, observed)
         return attr.evolve(plan, steps=tuple(steps) + plan.steps)
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
@@ -99,7 +99,7 @@ class AccessCharm(VnfCharm):
         before = self._intent()
         intent = devices.revoked(before, name)
         if intent is not before:
-            # Kept first: if the VDU does not answer now, the next reconcile removes the device.
+            # Store it first: if the VDU does not answer now, the next reconcile removes the device.
             self.environment.store(INTENT_KEY, intent.to_json())
         self._reconcile_now()
         return {"revoked": name, "was-enrolled": intent is not before}
@@ -112,7 +112,7 @@ class AccessCharm(VnfCharm):
 
 
 def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
-    """Return what `enrol-device` tells: the device's file, as text and as a QR code."""
+    """Return the output of `enrol-device`: the device's file, as text and as a QR code."""
     assert plan.endpoint is not None  # noqa: S101 - a link that admits peers has one
     networks = access.networks(plan.params)
     file = devices.render(device, plan.state.public_key, plan.endpoint, networks, plan.mtu, routing)
@@ -129,11 +129,11 @@ def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
 
 
 def _shown(intent: Intent, outcome: Outcome, name: str) -> Dict[str, Any]:
-    """Return what `show-devices` tells of all devices, or of one."""
+    """Return the output of `show-devices` for all devices, or for one."""
     enrolled = {peer.name: peer for peer in intent.manual(LINK)}
     if name != "all":
         fields.choice("show-devices: name", name, sorted(enrolled) or ["none is enrolled"])
-    over = set(enrolled) - {peer.name for peer in intent.at(outcome.now).manual(LINK)}
+    expired = set(enrolled) - {peer.name for peer in intent.at(outcome.now).manual(LINK)}
     peers = []
     for view in next(link for link in outcome.links if link.link == LINK).details["peers"]:
         device = enrolled.get(view["peer"])
@@ -142,7 +142,7 @@ def _shown(intent: Intent, outcome: Outcome, name: str) -> Dict[str, Any]:
     answer = status.bounded({LINK: {"peers": peers}}, OUTPUT_LIMIT * 8 // 10)[LINK]
     ended = {
         each: devices.show_time(enrolled[each].expires)
-        for each in sorted(over)[:100]
+        for each in sorted(expired)[:100]
         if name in ("all", each)
     }
     return dict(answer, expired=ended)

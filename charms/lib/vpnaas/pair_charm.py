@@ -85,7 +85,7 @@ class GatewayCharm(VnfCharm):
             return PairOutcome(NO_ROLE, details=params.to_params())
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
             self._asked = None
-            self.reconcile_and_report()  # The status shows what is in force.
+            self.reconcile_and_report()  # Go back to the stored parameters.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
         self.environment.store(PAIR_KEY, params.to_json())
