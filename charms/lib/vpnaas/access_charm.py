@@ -32,11 +32,11 @@ ACCESS_KEY = "access"
 class AccessCharm(VnfCharm):
     """Proxy charm of an access VNF; the peers of its link `access` are devices."""
 
-    _asked: Optional[AccessParams] = None
+    _new_params: Optional[AccessParams] = None
 
     def _access(self) -> AccessParams:
-        if self._asked is not None:
-            return self._asked
+        if self._new_params is not None:
+            return self._new_params
         text = self.environment.stored(ACCESS_KEY)
         if not text:
             return AccessParams()
@@ -74,24 +74,24 @@ class AccessCharm(VnfCharm):
 
     @action("configure-access")
     def _configure_access(self, params: Params) -> Dict[str, Any]:
-        asked = AccessParams.parse(params)
-        access.check_interface(asked.interface, self._facts(), self._charm_state())
-        self._asked = asked
+        new = AccessParams.parse(params)
+        access.check_interface(new.interface, self._facts(), self._charm_state())
+        self._new_params = new
         link = self._reconcile_now().plans.get(LINK)
         if link is None or link.unusable:
             reasons = link.problems if link is not None else ("it is switched off",)
             raise VpnaasError("link {} cannot be used: {}".format(LINK, reasons[0]))
-        self.environment.store(ACCESS_KEY, json.dumps(asked.to_params()))
-        return dict(asked.to_params())
+        self.environment.store(ACCESS_KEY, json.dumps(new.to_params()))
+        return dict(new.to_params())
 
     @action("enrol-device")
     def _enrol_device(self, params: Params) -> Dict[str, Any]:
-        asked = Enrolling.parse(params)
+        enrolling = Enrolling.parse(params)
         if not self._access().interface:
             raise VpnaasError("no data network is configured yet; run configure-access first")
-        intent, device = devices.enrolled(self._intent(), asked, self._facts().now)
+        intent, device = devices.enrolled(self._intent(), enrolling, self._facts().now)
         outcome = self._change_intent(intent, unless_admitted(device))
-        return _answer(outcome.plans[LINK], device, asked.routing)
+        return _answer(outcome.plans[LINK], device, enrolling.routing)
 
     @action("revoke-device")
     def _revoke_device(self, params: Params) -> Dict[str, Any]:

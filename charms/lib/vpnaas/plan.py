@@ -300,7 +300,7 @@ def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.S
     """Return the usable links that have a quality of service."""
     return [
         qos.Share(
-            qos=asked,
+            qos=link_qos,
             technology=plan.params.technology,
             interface=plan.interface,
             underlay=plan.underlay,
@@ -309,8 +309,8 @@ def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.S
             peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
         )
         for link, plan in sorted(links.items())
-        for asked in [charm_state.intent.qos.get(link)]
-        if asked is not None and plan.underlay and not plan.unusable
+        for link_qos in [charm_state.intent.qos.get(link)]
+        if link_qos is not None and plan.underlay and not plan.unusable
     ]
 
 

@@ -89,14 +89,14 @@ class LinkParams:
     @property
     def inner_text(self) -> str:
         """Return the inner address, or the request to the gateway if it has given none yet."""
-        return str(self.inner_address) if self.has_address else self._asked()
+        return str(self.inner_address) if self.has_address else self._request_text()
 
     @property
     def has_address(self) -> bool:
         """Tell whether the inner address is known."""
         return not self.request or bool(self.given)
 
-    def _asked(self) -> str:
+    def _request_text(self) -> str:
         return "{}:{}".format(pools.ASKS, pools.show_request(self.request))
 
     @property
@@ -117,7 +117,7 @@ class LinkParams:
         return {
             "link": self.link,
             "technology": self.technology,
-            "inner-address": self._asked() if self.request else str(self.inner_address),
+            "inner-address": self._request_text() if self.request else str(self.inner_address),
             "underlay-interface": self.underlay_interface or "auto",
             "gateway": str(self.gateway) if self.gateway else "auto",
             "listen-port": self.listen_port,

@@ -251,8 +251,8 @@ def prepare(
         return []
     held = parse(charm_state, link, results)
     steps: List[Step] = []
-    for key, there, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
-        if key and (there is None or (there.key, there.name) != (key, identity)):
+    for key, made, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
+        if key and (made is None or (made.key, made.name) != (key, identity)):
             steps += ask(link, identity, staged)
     if kind == AUTHORITY and held.root is None:
         steps += ca.make(link, identity, facts.parse(results).now)
@@ -341,10 +341,10 @@ def _root(
 
 def is_installed(held: Held, text: str, root: Certificate) -> bool:
     """Tell whether a certificate is in use under this authority, and so was checked before."""
-    there = [c.text for c in held.own.values()] + [c.text for c in held.pins.values()]
+    in_use = [c.text for c in held.own.values()] + [c.text for c in held.pins.values()]
     if held.following is not None:
-        there.append(held.following.text)
-    return text in there and root.pem in held.trusted.values()
+        in_use.append(held.following.text)
+    return text in in_use and root.pem in held.trusted.values()
 
 
 def check_id(link: str, text: str, root: Optional[Certificate] = None) -> str:

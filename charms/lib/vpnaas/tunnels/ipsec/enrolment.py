@@ -70,11 +70,11 @@ def steps_to(
             ):
                 if isinstance(own, Certificate):
                     files[path] = own.pem
-    there = _texts(link, kind, held)
+    present = _texts(link, kind, held)
     steps = [
         write("{}/certs{}".format(link, path), path, text, 0o600)
         for path, text in sorted(files.items())
-        if there.get(path) != text
+        if present.get(path) != text
     ]
     names = {peer.name for peer in peers}
     keys = {key for peer in peers for key in peer.public_keys()}
@@ -138,8 +138,8 @@ def offered(
         certificate=text(validated.own.get(slot)), next_certificate=text(validated.following)
     )
     if kind == SUBJECT:
-        asked = [held.request, held.next_request]
-        texts = [r.text if r is not None and r.key == key else "" for r, key in zip(asked, keys)]
+        requests = [held.request, held.next_request]
+        texts = [r.text if r is not None and r.key == key else "" for r, key in zip(requests, keys)]
         return CertOffer(request=texts[0], next_request=texts[1], certificate=certs.certificate)
     if kind == OPERATOR:
         return attr.evolve(certs, chain=",".join(each.text for each in validated.chain))

@@ -93,13 +93,13 @@ def _validate_as_authority(
     now, seconds = inputs.vdu.now, inputs.params.ipsec.cert_lifetime
 
     def mine(
-        key: str, there: Optional[Certificate], asked: Optional[Request], path: str
+        key: str, present: Optional[Certificate], request: Optional[Request], path: str
     ) -> Optional[Own]:
-        if is_good(held, there, key, identity):
-            return there
-        if not key or asked is None or asked.key != key:
+        if is_good(held, present, key, identity):
+            return present
+        if not key or request is None or request.key != key:
             return None
-        return Issue(asked.pem, identity, ca.serial(key, now, held.issued), path, seconds)
+        return Issue(request.pem, identity, ca.serial(key, now, held.issued), path, seconds)
 
     own = mine(keys[0], held.own.get(""), held.request, own_file(link))
     following = mine(keys[1], held.following, held.next_request, next_file(link))
