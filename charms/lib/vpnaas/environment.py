@@ -1,7 +1,7 @@
 """The execution environment of a charm, as its code sees it.
 
-Two modules implement it: `juju` for a Juju unit, and `helm_ee` for a Kubernetes pod. All other code
-of a charm does not depend on where it runs.
+Two modules implement it: `juju` for a Juju unit, and `helm_ee` for a Kubernetes pod. No other code
+of a charm depends on where it runs.
 """
 
 import abc

@@ -3,9 +3,9 @@
 The caller does the round trips in between:
 
     results = vdu(observe_steps(charm_state))
-    results = vdu(prepare_steps(charm_state, results))   # only while a preshared key is agreed
-    plan = make_plan(charm_state, results)
-    after = vdu(plan.steps)                            # only where something differs
+    prepared = vdu(prepare_steps(charm_state, results))  # only if there are such steps
+    plan = make_plan(charm_state, results, prepared)
+    after = vdu(plan.steps)                              # only if something differs
     outcome = conclude(plan, after)
 
 This module uses no ops, paramiko or files. `technology` hides how a link is secured.
@@ -112,7 +112,7 @@ def _tools(charm_state: CharmState) -> List[str]:
 def prepare_steps(charm_state: CharmState, results: Results) -> List[Step]:
     """Return the steps of a second round trip; often none.
 
-    They continue agreements on preshared keys, and probe the path MTU to peers.
+    They continue agreements on keys and certificates, and probe the path MTU to peers.
     """
     steps = nesting.probes(charm_state, facts.parse(results), results)
     for name, technology in sorted(TABLE.items()):

@@ -20,7 +20,7 @@ VENDOR_KEY = "/etc/osm-vpnaas/vendor/key.pem"
 VENDOR_CERTIFICATE = "/etc/osm-vpnaas/vendor/certificate.pem"
 """What a vendor puts on a VDU before the operator gets it; a chain follows the certificate."""
 SECONDS = 30
-"""How long one enrolment may take."""
+"""Time limit of one enrolment."""
 
 
 def enrolled_file(link: str) -> str:

@@ -27,7 +27,7 @@ class Connection:
     Attributes:
         name: "LINK_PEER_<digest of policy and peer's key>_<digest of our key and algorithms>".
         policy: The name without the last digest. An association with the same policy may stay until
-            its successor is up, because only our own key or the algorithms differ.
+            its successor is up: only our key, its certificate, algorithms or priority differ.
         text: Section of the swanctl file.
     """
 
