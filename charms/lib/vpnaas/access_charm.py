@@ -32,11 +32,11 @@ ACCESS_KEY = "access"
 class AccessCharm(VnfCharm):
     """Proxy charm of an access VNF; the peers of its link `access` are devices."""
 
-    _asked: Optional[AccessParams] = None
+    _new_params: Optional[AccessParams] = None
 
     def _access(self) -> AccessParams:
-        if self._asked is not None:
-            return self._asked
+        if self._new_params is not None:
+            return self._new_params
         text = self.environment.stored(ACCESS_KEY)
         if not text:
             return AccessParams()
@@ -52,8 +52,8 @@ class AccessCharm(VnfCharm):
         if link is None or link.unusable:
             return plan
         observed = vdu.execute(access.observe()).check()
-        left = charm_state.intent.at(plan.now).manual(LINK)
-        steps = access.steps_to(link.params, self._access(), left, observed)
+        enrolled = charm_state.intent.at(plan.now).manual(LINK)
+        steps = access.steps_to(link.params, self._access(), enrolled, observed)
         return attr.evolve(plan, steps=tuple(steps) + plan.steps)
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
@@ -74,24 +74,24 @@ class AccessCharm(VnfCharm):
 
     @action("configure-access")
     def _configure_access(self, params: Params) -> Dict[str, Any]:
-        asked = AccessParams.parse(params)
-        access.check_interface(asked.interface, self._facts(), self._charm_state())
-        self._asked = asked
+        new = AccessParams.parse(params)
+        access.check_interface(new.interface, self._facts(), self._charm_state())
+        self._new_params = new
         link = self._reconcile_now().plans.get(LINK)
         if link is None or link.unusable:
             reasons = link.problems if link is not None else ("it is switched off",)
             raise VpnaasError("link {} cannot be used: {}".format(LINK, reasons[0]))
-        self.environment.store(ACCESS_KEY, json.dumps(asked.to_params()))
-        return dict(asked.to_params())
+        self.environment.store(ACCESS_KEY, json.dumps(new.to_params()))
+        return dict(new.to_params())
 
     @action("enrol-device")
     def _enrol_device(self, params: Params) -> Dict[str, Any]:
-        asked = Enrolling.parse(params)
+        enrolling = Enrolling.parse(params)
         if not self._access().interface:
             raise VpnaasError("no data network is configured yet; run configure-access first")
-        intent, device = devices.enrolled(self._intent(), asked, self._facts().now)
+        intent, device = devices.enrolled(self._intent(), enrolling, self._facts().now)
         outcome = self._change_intent(intent, unless_admitted(device))
-        return _answer(outcome.plans[LINK], device, asked.routing)
+        return _answer(outcome.plans[LINK], device, enrolling.routing)
 
     @action("revoke-device")
     def _revoke_device(self, params: Params) -> Dict[str, Any]:
@@ -99,7 +99,7 @@ class AccessCharm(VnfCharm):
         before = self._intent()
         intent = devices.revoked(before, name)
         if intent is not before:
-            # Kept first: if the VDU does not answer now, the next reconcile removes the device.
+            # Store it first: if the VDU does not answer now, the next reconcile removes the device.
             self.environment.store(INTENT_KEY, intent.to_json())
         self._reconcile_now()
         return {"revoked": name, "was-enrolled": intent is not before}
@@ -112,7 +112,7 @@ class AccessCharm(VnfCharm):
 
 
 def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
-    """Return what `enrol-device` tells: the device's file, as text and as a QR code."""
+    """Return the output of `enrol-device`: the device's file, as text and as a QR code."""
     assert plan.endpoint is not None  # noqa: S101 - a link that admits peers has one
     networks = access.networks(plan.params)
     file = devices.render(device, plan.state.public_key, plan.endpoint, networks, plan.mtu, routing)
@@ -129,11 +129,11 @@ def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
 
 
 def _shown(intent: Intent, outcome: Outcome, name: str) -> Dict[str, Any]:
-    """Return what `show-devices` tells of all devices, or of one."""
+    """Return the output of `show-devices` for all devices, or for one."""
     enrolled = {peer.name: peer for peer in intent.manual(LINK)}
     if name != "all":
         fields.choice("show-devices: name", name, sorted(enrolled) or ["none is enrolled"])
-    over = set(enrolled) - {peer.name for peer in intent.at(outcome.now).manual(LINK)}
+    expired = set(enrolled) - {peer.name for peer in intent.at(outcome.now).manual(LINK)}
     peers = []
     for view in next(link for link in outcome.links if link.link == LINK).details["peers"]:
         device = enrolled.get(view["peer"])
@@ -142,7 +142,7 @@ def _shown(intent: Intent, outcome: Outcome, name: str) -> Dict[str, Any]:
     answer = status.bounded({LINK: {"peers": peers}}, OUTPUT_LIMIT * 8 // 10)[LINK]
     ended = {
         each: devices.show_time(enrolled[each].expires)
-        for each in sorted(over)[:100]
+        for each in sorted(expired)[:100]
         if name in ("all", each)
     }
     return dict(answer, expired=ended)

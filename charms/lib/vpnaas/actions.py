@@ -35,7 +35,7 @@ class Declared:
 
 @attr.frozen
 class Answer:
-    """What an action tells: its results, and a sentence if it failed."""
+    """Results of an action, and a sentence if it failed."""
 
     results: Dict[str, Any]
     failed: str = ""
@@ -61,7 +61,7 @@ def action(
 
 
 def declared(charm: type) -> Dict[str, Declared]:
-    """Return the actions that a class of charms declares, by name; a subclass's own counts."""
+    """Return the actions that a class of charms declares, by name; subclasses override."""
     return {
         value.action.name: value.action
         for owner in reversed(charm.__mro__)
@@ -76,14 +76,14 @@ def run(charm: Any, name: str, params: Params) -> Answer:
     A VpnaasError fails the action. Its sentence goes into `output` too, because OSM shows nothing
     else of a failed action.
     """
-    asked = declared(type(charm))[name]
+    declaration = declared(type(charm))[name]
     try:
-        if asked.leader and not charm.environment.is_leader():
+        if declaration.leader and not charm.environment.is_leader():
             raise VpnaasError("this unit is not the leader; run the action on the application")
-        answer = getattr(charm, asked.method)(params)
+        answer = getattr(charm, declaration.method)(params)
     except VpnaasError as error:
-        return Answer(dict(asked.failed, output=str(error)), str(error))
-    results = answer if asked.plain else {"output": _json(answer)}
+        return Answer(dict(declaration.failed, output=str(error)), str(error))
+    results = answer if declaration.plain else {"output": _json(answer)}
     return Answer({key: _short(value) for key, value in results.items()})
 
 

@@ -41,20 +41,20 @@ class VnfCharm(ExperimentingCharm):
     def _change_intent(
         self, intent: Intent, refusals: Callable[[Outcome], Sequence[str]] = lambda _: ()
     ) -> Outcome:
-        """Put an intent into force, and store it if nothing refuses it.
+        """Reconcile with a new intent, and store it unless `refusals` returns a reason.
 
         Raises:
-            VpnaasError: The first refusal.
+            VpnaasError: The first reason.
         """
         outcome = self._reconcile_now(intent=intent)
         refused = refusals(outcome)
         if refused:
-            self.reconcile_and_report()  # The status shows what is in force.
+            self.reconcile_and_report()  # Go back to the stored intent.
             raise VpnaasError(refused[0])
         self.environment.store(INTENT_KEY, intent.to_json())
         return outcome
 
-    # What N2VC calls by itself
+    # Actions that N2VC runs by itself
 
     @action("run", leader=False, plain=True)
     def _run(self, params: Params) -> Dict[str, Any]:
@@ -65,7 +65,7 @@ class VnfCharm(ExperimentingCharm):
             raise VpnaasError(
                 "the command ended with exit code {}: {}".format(result.code, lines[-1][:500])
             )
-        # Juju keeps the names `stdout` and `stderr` for itself.
+        # Juju reserves the names `stdout` and `stderr`.
         answer = {"output": result.out, "exit-code": str(result.code)}
         return dict(answer, **{"error-output": result.err} if result.err else {})
 
@@ -158,10 +158,10 @@ class VnfCharm(ExperimentingCharm):
         self._one_link(params)
         peer = manual_peer(params)
         outcome = self._change_intent(self._intent().with_peer(peer), unless_admitted(peer))
-        # One whose key is still to be fetched is not among the peers yet.
+        # The view has no peer whose preshared key is not fetched yet.
         shown = "all" if peer.stored else peer.name
         view = self._view(outcome, frozenset([peer.link]), shown)[peer.link]
-        # What the administrator of the other end has to enter there.
+        # The administrator of the other end must enter these values there.
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
         answer = dict({key: view[key] for key in keys if key in view}, added=peer.name)
         state = outcome.plans[peer.link].state
@@ -185,7 +185,7 @@ class VnfCharm(ExperimentingCharm):
         with self._vdu() as vdu:
             step = secret_store.fetch("psk", reference, preshared.FETCHED, file, text=True)
             results = vdu.execute([step]).check()
-        outcome = self._reconcile_now()  # The status tells also what failed.
+        outcome = self._reconcile_now()  # The status shows a failed fetch too.
         reason = secret_store.refusal("psk", results)
         if reason:
             raise VpnaasError("{}: {}".format(where, reason))
@@ -225,7 +225,7 @@ class VnfCharm(ExperimentingCharm):
         given = certificate_actions.given(params)
         outcome = self._reconcile_now(certificates={link: given})
         if outcome.plans[link].unusable:
-            self.reconcile_and_report()  # The status shows what is in force.
+            self.reconcile_and_report()  # Go back to what was before.
             raise VpnaasError(outcome.plans[link].problems[0])
         # A staged key takes over now if its peers have acknowledged it.
         return self._view(self._reconcile_now(), frozenset([link]))
@@ -301,7 +301,7 @@ class VnfCharm(ExperimentingCharm):
             return self._qos(charm_state, self._plan(charm_state, vdu).links)
 
     def _qos(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
-        """Return what `show-qos` tells, with the counters of now."""
+        """Return the output of `show-qos`, with the present counters."""
         links = shares(charm_state, plans)
         if not links:
             return {}
@@ -321,14 +321,14 @@ class VnfCharm(ExperimentingCharm):
         return monitoring.to_params()
 
     def _take(self, intent: Intent) -> None:
-        """Put an intent into force where there is something to reconcile yet, and keep it."""
+        """Store an intent. Reconcile with it first, unless it is empty."""
         if intent.empty:
             self.environment.store(INTENT_KEY, intent.to_json())
         else:
             self._change_intent(intent, lambda outcome: outcome.problems)
 
     def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
-        """Return the details of links, with as many peers as fit or only the requested one."""
+        """Return the details of links, with as many peers as fit, or with one peer only."""
         result = {link.link: link.details for link in outcome.links if link.link in links}
         if peer != "all":
             return status.of_peer(result, peer)
@@ -336,7 +336,7 @@ class VnfCharm(ExperimentingCharm):
 
 
 def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
-    """Return what tells why a link does not have a manual peer as it was asked for."""
+    """Return a check that lists why a link does not have a manual peer as requested."""
 
     def refusals(outcome: Outcome) -> Sequence[str]:
         plan = outcome.plans[peer.link]
@@ -347,7 +347,7 @@ def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
         problems = plan.problems + (() if peer.stored else plan.waiting)
         reasons = [text for text in problems if text.startswith(peer.name + ":")]
         if peer.stored and not plan.unusable:
-            return reasons  # Its key is fetched next.
+            return reasons  # The peer comes after fetch-preshared-key.
         return reasons or list(plan.problems) or ["peer refused"]
 
     return refusals
@@ -363,6 +363,6 @@ def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:
         "public-key": plan.state.public_key,
         "next-public-key": plan.state.next_public_key,
         "reason": "; ".join(plan.waiting),
-        # Nobody tells these; their owners must enter the new key themselves.
+        # These peers get no offer; their owners must enter the new key themselves.
         "manual-peers": [peer.label for peer in plan.peers if peer.is_manual],
     }

@@ -1,4 +1,4 @@
-"""The way into a charm: Juju starts it for each event, Kubernetes once."""
+"""The entry point of a charm: Juju starts it for each event, Kubernetes once."""
 
 import gc
 import os
@@ -9,8 +9,8 @@ def main(module: str, name: str) -> None:
     """Run a charm in the execution environment that started this process.
 
     Args:
-        module: Where the class of its code is.
-        name: Of that class.
+        module: Module with the class of the charm's code.
+        name: Name of this class.
     """
     served = "VPNAAS_RELEASE" in os.environ
     if not served:
@@ -19,7 +19,7 @@ def main(module: str, name: str) -> None:
         gc.disable()
     kind = getattr(import_module(module), name)
     if served:
-        from helm_ee import server  # A unit of Juju does not have what it needs.
+        from helm_ee import server  # A Juju unit lacks the modules it needs.
 
         server.run(kind)
     else:

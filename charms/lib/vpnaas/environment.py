@@ -1,7 +1,7 @@
 """The execution environment of a charm, as its code sees it.
 
-Two edges implement it: `juju` for a unit of Juju, and `helm_ee` for a pod of Kubernetes. All other
-code of a charm does not know where it runs.
+Two modules implement it: `juju` for a Juju unit, and `helm_ee` for a Kubernetes pod. No other code
+of a charm depends on where it runs.
 """
 
 import abc
@@ -45,12 +45,12 @@ class Environment(abc.ABC):
         """Return the related applications that still have units, by relation id."""
 
     def problems(self) -> Tuple[str, ...]:
-        """Return sentences about what others told and cannot be used."""
+        """Return sentences on data from others that cannot be used."""
         return ()
 
     @abc.abstractmethod
     def published(self, endpoint: str) -> List[Mapping[str, str]]:
-        """Return what we told in the relations whose other end still has units."""
+        """Return our databags in the relations whose other end still has units."""
 
     @abc.abstractmethod
     def relation_ids(self, endpoint: str) -> List[int]:
@@ -58,9 +58,9 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def tell(self, endpoint: str, relation_id: int, values: Mapping[str, str]) -> None:
-        """Tell the other end of a relation; an empty value takes a key away."""
+        """Publish values to the other end of a relation; an empty value removes a key."""
 
-    # What persists
+    # Stored data
 
     @abc.abstractmethod
     def has_store(self) -> bool:
@@ -68,37 +68,37 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def stored(self, key: str) -> str:
-        """Return what was stored, "" if nothing was.
+        """Return the text stored under a key, "" if there is none.
 
         Raises:
-            NotReadyError: It cannot be read yet. Nothing must pass for empty that cannot be read.
+            NotReadyError: It cannot be read yet. So a text that cannot be read never counts as "".
         """
 
     @abc.abstractmethod
     def store(self, key: str, value: str) -> None:
-        """Keep a text for later runs and for the next leader.
+        """Store a text for later runs and for the next leader.
 
         Raises:
-            NotReadyError: It cannot be kept yet.
+            NotReadyError: It cannot be stored yet.
         """
 
     @abc.abstractmethod
     def settled(self) -> str:
-        """Return the last digest that `settle` kept."""
+        """Return the last digest that `settle` stored."""
 
     @abc.abstractmethod
     def settle(self, digest: str) -> None:
-        """Keep a digest of all that the last reconcile depended on; losing it does no harm."""
+        """Store a digest of the data of the last reconcile; its loss does no harm."""
 
     # Our other units
 
     @abc.abstractmethod
     def unit_keys(self) -> Dict[str, str]:
-        """Return the SSH public key of each of our other units, "" where it told none yet."""
+        """Return the SSH public key of each of our other units, "" if it announced none yet."""
 
     @abc.abstractmethod
     def announce(self, key: str) -> None:
-        """Tell our other units our SSH public key."""
+        """Publish our SSH public key to our other units."""
 
     @abc.abstractmethod
     def others_go_on(self) -> bool:

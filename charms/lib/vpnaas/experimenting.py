@@ -1,4 +1,4 @@
-"""ops edge: the actions of experiments, and what they share with those of measurements."""
+"""The actions of experiments, and code that the actions of measurements use too."""
 
 from typing import Any, Dict, FrozenSet, Iterable, Mapping, Sequence
 
@@ -18,7 +18,7 @@ class ExperimentingCharm(ReconcilingCharm):
     """A charm whose VDU can take part in experiments, if Day-1 allows it."""
 
     def _chosen(self, params: Params, configured: Mapping[str, Any]) -> FrozenSet[str]:
-        """Return the links an action with `link: all` or a name works on."""
+        """Return the links that an action works on: the one in `link`, or all configured ones."""
         link = str(params.get("link", "all"))
         if not configured:
             raise VpnaasError("no link is configured yet; run configure first")
@@ -43,7 +43,7 @@ class ExperimentingCharm(ReconcilingCharm):
     # Experiments
 
     def _experiment(self, steps: Sequence[Step]) -> Results:
-        """Run steps beside reconciles, if Day-1 allows experiments."""
+        """Run steps, also during a reconcile, if Day-1 allows experiments."""
         with self._experimental() as vdu:
             return vdu.execute(steps, exclusive=False).check()
 
@@ -52,7 +52,7 @@ class ExperimentingCharm(ReconcilingCharm):
         return self._vdu()
 
     def _underlays(self, links: Iterable[str], vdu: Vdu) -> Dict[str, str]:
-        """Return the interface below each of some links, and below management as ""."""
+        """Return the underlay interface of each link; key "" has the management interface."""
         observed = facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
         charm_state = self._charm_state()
         configured = dict(
@@ -103,7 +103,7 @@ class ExperimentingCharm(ReconcilingCharm):
     @action("start-listener")
     def _start_listener(self, params: Params) -> Dict[str, Any]:
         links = sorted(self._chosen(params, self._intent().links))
-        # A link whose gateway has given no address yet has none to listen at.
+        # A link that waits for an address from its gateway has none to listen at.
         known = self._charm_state().intent.links
         addresses = [str(known[link].inner_address.ip) for link in links if link in known]
         results = self._experiment(experiments.listener(params, addresses))

@@ -1,4 +1,4 @@
-"""ops edge: a charm's code as a unit of Juju. Every event leads to one reconcile.
+"""Runs a charm's code as a Juju unit, with ops. Every event leads to one reconcile.
 
 OSM waits an hour for a unit that is neither active nor blocked, so no other status is set.
 """
@@ -27,7 +27,7 @@ SSH_PUBLIC_KEY = "ssh-public-key"
 
 
 class JujuEnvironment(Environment):
-    """A unit of Juju: databags of applications, and a peer relation that keeps what persists."""
+    """A Juju unit: application databags, and a peer relation for stored data."""
 
     def __init__(self, charm: "JujuCharm") -> None:
         self._charm = charm
@@ -36,7 +36,7 @@ class JujuEnvironment(Environment):
             str(charm.charm_dir), ".osm-vpnaas", charm.unit.name.replace("/", "-")
         )
         self.actions = frozenset(charm.meta.actions)
-        self._told: Dict[int, Dict[str, str]] = {}
+        self._written: Dict[int, Dict[str, str]] = {}
 
     def endpoints(self, interface: str) -> Dict[str, str]:
         """See `Environment`."""
@@ -72,7 +72,7 @@ class JujuEnvironment(Environment):
         )
 
     def _alive(self, endpoint: str) -> List[Relation]:
-        """Return relations whose other end has units; what departs is not listed any more."""
+        """Return the relations whose other end has units; Juju does not list departing units."""
         return [
             relation
             for relation in self._charm.model.relations[endpoint]
@@ -100,7 +100,7 @@ class JujuEnvironment(Environment):
 
     def _own(self, relation: Relation) -> Dict[str, str]:
         own = dict(relation.data[self._charm.app])
-        own.update(self._told.get(relation.id, {}))
+        own.update(self._written.get(relation.id, {}))
         return {key: value for key, value in own.items() if value}
 
     def _write(self, relation: Relation, values: Mapping[str, str]) -> None:
@@ -109,8 +109,8 @@ class JujuEnvironment(Environment):
         if "update" in vars(type(bag)):
             bag.update(values)
             return
-        # ops 1.5 starts a process of relation-set for each key. It does not see what this one
-        # writes, so `_told` keeps it.
+        # ops 1.5 starts one relation-set process per key. Here one process writes all keys.
+        # ops does not see these values, so `_written` has them.
         words = ("relation-set", "-r", str(relation.id), "--app", "--file", "-")
         done = subprocess.run(
             words,
@@ -121,7 +121,7 @@ class JujuEnvironment(Environment):
         )
         if done.returncode:
             raise ModelError(done.stderr.decode("utf-8", "replace").strip())
-        self._told.setdefault(relation.id, {}).update(values)
+        self._written.setdefault(relation.id, {}).update(values)
 
     def _peers(self) -> Optional[Relation]:
         return self._charm.model.get_relation(PEER_RELATION)
@@ -200,7 +200,7 @@ class JujuCharm(CharmBase):
 
     Attributes:
         kind: Class of that code.
-        code: The code, in this unit.
+        code: Object of this class.
     """
 
     kind = ReconcilingCharm
@@ -237,8 +237,8 @@ class JujuCharm(CharmBase):
                 self.framework.observe(event, self._on_action)
 
     def _on_event(self, event: EventBase) -> None:
-        # Juju repeats itself. Where all that a reconcile depends on in Juju is as the last one left
-        # it, the VDU need not be asked; update-status looks for drift there.
+        # Juju repeats events. If the data in Juju is as the last reconcile left it, do not contact
+        # the VDU. The event update-status looks for drift there.
         repeats = isinstance(event, (RelationEvent, ConfigChangedEvent))
         self.code.reconcile_and_report(unless_settled=repeats)
 
@@ -254,12 +254,12 @@ class JujuCharm(CharmBase):
 
 
 def charm_of(kind: Type[ReconcilingCharm]) -> Type[JujuCharm]:
-    """Return the class of charms that ops runs for a class of a charm's code."""
+    """Return the ops charm class that runs a class of charm code."""
     return type(kind.__name__, (JujuCharm,), {"kind": kind})
 
 
 def run(kind: Type[ReconcilingCharm]) -> None:
     """Handle the event for which Juju started this process."""
-    # Each record costs a juju-log process; what ops says of each event, Juju logs itself.
+    # Each log record starts a juju-log process, and Juju logs each event itself.
     logging.disable(logging.DEBUG)
     main(charm_of(kind))

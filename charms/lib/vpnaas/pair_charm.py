@@ -29,12 +29,12 @@ class GatewayCharm(VnfCharm):
     """Proxy charm of a gateway; `configure-standby` makes it one of a pair."""
 
     def __init__(self, environment: Environment) -> None:
-        self._asked: Optional[PairParams] = None
+        self._new_params: Optional[PairParams] = None
         super().__init__(environment)
 
     def _pair(self) -> PairParams:
-        if self._asked is not None:
-            return self._asked
+        if self._new_params is not None:
+            return self._new_params
         return PairParams.from_json(self.environment.stored(PAIR_KEY))
 
     def _shared(self) -> Optional[SharedAddress]:
@@ -52,7 +52,7 @@ class GatewayCharm(VnfCharm):
             params = self._pair()
             if params.role == NO_ROLE:
                 # Only a reconcile with new parameters looks for an earlier pair.
-                if self._asked is not None:
+                if self._new_params is not None:
                     seen = vdu.execute(gateway_pair.observe_absent()).check()
                     if gateway_pair.was_there(seen):
                         vdu.execute(gateway_pair.absent()).check()
@@ -78,14 +78,14 @@ class GatewayCharm(VnfCharm):
 
     def _change_pair(self, params: PairParams) -> PairOutcome:
         """Apply new parameters to the VDU, and store them if they can work."""
-        self._asked = params
+        self._new_params = params
         extra = self._reconcile_now().extra
         if params.role == NO_ROLE:
             self.environment.store(PAIR_KEY, params.to_json())
             return PairOutcome(NO_ROLE, details=params.to_params())
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
-            self._asked = None
-            self.reconcile_and_report()  # The status shows what is in force.
+            self._new_params = None
+            self.reconcile_and_report()  # Go back to the stored parameters.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
         self.environment.store(PAIR_KEY, params.to_json())

@@ -1,14 +1,14 @@
 """The reconcile, as pure functions: charm_state -> observe -> (prepare) -> plan -> outcome.
 
-The edge does the round trips in between:
+The caller does the round trips in between:
 
     results = vdu(observe_steps(charm_state))
-    results = vdu(prepare_steps(charm_state, results))   # only while a preshared key is agreed
-    plan = make_plan(charm_state, results)
-    after = vdu(plan.steps)                            # only where something differs
+    prepared = vdu(prepare_steps(charm_state, results))  # only if there are such steps
+    plan = make_plan(charm_state, results, prepared)
+    after = vdu(plan.steps)                              # only if something differs
     outcome = conclude(plan, after)
 
-Nothing here knows ops, paramiko or files. `technology` hides how a link is secured.
+This module uses no ops, paramiko or files. `technology` hides how a link is secured.
 """
 
 from typing import Dict, List, Mapping, Optional, Tuple
@@ -34,7 +34,7 @@ TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
 PROBE_SECONDS = 2
 MAX_PROBES = 16
-"""Peers of a link asked in one reconcile: one that does not answer costs two seconds."""
+"""Pings per link in one reconcile; a peer that does not answer costs two seconds."""
 AFTER = "after/"
 
 
@@ -43,7 +43,7 @@ class Plan:
     """What to do on the VDU.
 
     Attributes:
-        problems: Sentences, each a reason why something besides a link is not as asked for.
+        problems: Sentences, each a reason why something besides a link is not as requested.
     """
 
     now: int
@@ -53,7 +53,7 @@ class Plan:
 
 
 def observe_steps(charm_state: CharmState) -> List[Step]:
-    """Return the one round trip that makes missing keys and looks at everything."""
+    """Return the steps of the first round trip: make missing keys and read the state."""
     steps = [which("tools", _tools(charm_state))] + facts.observe()
     steps += guard.observe(tuple(charm_state.intent.links.values()))
     steps += qos.observe(bool(charm_state.intent.qos))
@@ -70,21 +70,21 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
             if name != params.technology:
                 steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
         steps += responder.observe(link)
-    for link in _not_there(charm_state):
+    for link in _absent_links(charm_state):
         for name, technology in sorted(TABLE.items()):
             steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
     return steps
 
 
-def _not_there(charm_state: CharmState) -> List[str]:
-    """Return the links that the operator switched off, or that have no address any more."""
+def _absent_links(charm_state: CharmState) -> List[str]:
+    """Return the links that the operator switched off, or that have no inner address."""
     return sorted(charm_state.intent.off.union(charm_state.asking))
 
 
 def _switched_off(charm_state: CharmState, results: Results) -> List[Step]:
-    """Return the steps that take down what is up of links that are not to be there."""
+    """Return the steps that take down links that must not be up."""
     steps: List[Step] = []
-    for link in _not_there(charm_state):
+    for link in _absent_links(charm_state):
         for name, technology in sorted(TABLE.items()):
             if results.exit_code(_other(link, name)) is not None:
                 steps += responder.absent(link) + technology.absent(link)
@@ -112,7 +112,7 @@ def _tools(charm_state: CharmState) -> List[str]:
 def prepare_steps(charm_state: CharmState, results: Results) -> List[Step]:
     """Return the steps of a second round trip; often none.
 
-    They continue agreements on preshared keys, and probe the path MTU to peers.
+    They continue agreements on keys and certificates, and probe the path MTU to peers.
     """
     steps = nesting.probes(charm_state, facts.parse(results), results)
     for name, technology in sorted(TABLE.items()):
@@ -125,12 +125,12 @@ def prepare_steps(charm_state: CharmState, results: Results) -> List[Step]:
 def make_plan(
     charm_state: CharmState, results: Results, prepared: Optional[Results] = None
 ) -> Plan:
-    """Decide what the VDU should be and which steps lead there.
+    """Decide the wanted state of the VDU and the steps to it.
 
     Args:
-        charm_state: What was gathered in Juju.
-        results: What `observe_steps` brought back.
-        prepared: What `prepare_steps` brought back, where there were any.
+        charm_state: Data from Juju.
+        results: Results of `observe_steps`.
+        prepared: Results of `prepare_steps`, None without such steps.
 
     Raises:
         VpnaasError: The VDU as a whole cannot be used (a tool is missing, an answer is not
@@ -142,7 +142,7 @@ def make_plan(
     known = nesting.learned(results, prepared)
     links = _plan_links(charm_state, vdu, results, prepared, known)
     steps = _switched_off(charm_state, results)
-    # The guard before links: nothing may leave in clear while a tunnel comes up.
+    # The guard comes before the links: no packet may leave in clear while a tunnel comes up.
     steps += guard.steps_to(links, results, _management(charm_state, vdu))
     first, last, problems = _gateway_steps(charm_state, vdu, links, results)
     steps += first + [step for plan in links.values() for step in plan.steps] + last
@@ -166,7 +166,7 @@ def make_plan(
 
 
 def _management(charm_state: CharmState, vdu: VduFacts) -> str:
-    """Return the interface of management, "" where the VDU does not tell."""
+    """Return the management interface, "" if it is unknown."""
     try:
         return vdu.underlay("", charm_state.management).name
     except VduError:
@@ -218,7 +218,7 @@ def _plan_links(
     prepared: Optional[Results],
     known: Mapping[str, int],
 ) -> Dict[str, LinkPlan]:
-    """Decide what each link should be: first its peers, then ways to them, then its steps."""
+    """Return the plan of each link: first its peers, then the paths to them, then its steps."""
     drafts: Dict[str, Draft] = {}
     plans: Dict[str, LinkPlan] = {}
 
@@ -228,7 +228,7 @@ def _plan_links(
         )
         drafts.pop(link, None)
 
-    # What runs on any link is reserved before a peer of another one is admitted.
+    # Running peers of all links keep their prefixes. So read them before any peer is admitted.
     peers = _running(charm_state, results)
     for link, params in sorted(charm_state.intent.links.items()):
         elsewhere = {other: theirs for other, theirs in peers.items() if other != link}
@@ -238,7 +238,7 @@ def _plan_links(
             peers[link] = drafts[link].admission.peers
         except VpnaasError as error:
             refuse(link, error)
-    # Tunnels nest once: in the second pass those outside have their MTU.
+    # Tunnels nest only once: in the second pass, the MTU of each outer tunnel is known.
     for _ in range(2):
         for link, ways in sorted(nesting.ways(drafts, results, known).items()):
             try:
@@ -254,7 +254,7 @@ def _plan_links(
 
 
 def _running(charm_state: CharmState, results: Results) -> Dict[str, Tuple[Peer, ...]]:
-    """Return the peers of each link, without those that are gone."""
+    """Return the applied peers of each link that are still related or manual peers."""
     peers = {}
     for link, params in charm_state.intent.links.items():
         names = {manual.peer_name for manual in charm_state.intent.manual(link)}
@@ -277,7 +277,7 @@ def _admit(inputs: LinkInputs) -> Draft:
 
 
 def _nested(draft: Draft, ways: Mapping[str, nesting.Way]) -> Draft:
-    """Return the draft of a link with what follows from the ways to its peers."""
+    """Return the draft of a link with the MTU and refusals that the paths to its peers cause."""
     inputs = draft.inputs
     technology = TABLE[inputs.params.technology]
     least = fields.MIN_MTU + inputs.overhead
@@ -297,10 +297,10 @@ def _nested(draft: Draft, ways: Mapping[str, nesting.Way]) -> Draft:
 
 
 def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
-    """Return the links of which a quality of service is asked, as far as they can be used."""
+    """Return the usable links that have a quality of service."""
     return [
         qos.Share(
-            qos=asked,
+            qos=link_qos,
             technology=plan.params.technology,
             interface=plan.interface,
             underlay=plan.underlay,
@@ -309,13 +309,13 @@ def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.S
             peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
         )
         for link, plan in sorted(links.items())
-        for asked in [charm_state.intent.qos.get(link)]
-        if asked is not None and plan.underlay and not plan.unusable
+        for link_qos in [charm_state.intent.qos.get(link)]
+        if link_qos is not None and plan.underlay and not plan.unusable
     ]
 
 
 def require_tools(charm_state: CharmState, results: Results) -> None:
-    """Raise VpnaasError naming every program the VDU lacks for the links it is to have."""
+    """Raise VpnaasError with the names of all programs that the VDU lacks for its links."""
     paths = results.paths("tools")
     missing = sorted(name for name in _tools(charm_state) if not paths.get(name))
     if missing:
@@ -333,11 +333,11 @@ def require_tools(charm_state: CharmState, results: Results) -> None:
 def _probes(
     charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool
 ) -> List[Step]:
-    """Return a bounded ping to each peer that says it has us, and a second look."""
+    """Return pings to some peers that have installed us, and steps that read the state again."""
     steps: List[Step] = []
     for link, plan in sorted(links.items()):
         # Do not ping a peer with the option same-address: our own packets to it bypass the tunnel.
-        asked = {
+        addresses = {
             peer.name: peer.inner_address
             for peer in plan.peers
             if peer.reached and peer.inner_address and not is_same(peer)
@@ -345,17 +345,17 @@ def _probes(
         due = [
             peer.name
             for peer in plan.peers
-            if peer.name in asked and not fresh(vdu.now, plan, peer)
+            if peer.name in addresses and not fresh(vdu.now, plan, peer)
         ]
         chosen = list(in_turn(due, MAX_PROBES, vdu.now))
         if plan.steps and changed:
-            others = [name for name in asked if name not in frozenset(due)]
+            others = [name for name in addresses if name not in frozenset(due)]
             chosen += in_turn(others, MAX_PROBES - len(chosen), vdu.now)
         for name in sorted(chosen):
             steps.append(
                 run(
                     "{}/probe/{}".format(link, name),
-                    *ping(asked[name]),
+                    *ping(addresses[name]),
                     any_exit=True,
                     timeout=PROBE_SECONDS + 3,
                 )
@@ -369,13 +369,13 @@ def _probes(
 
 
 def ping(address: fields.IPAddress) -> Tuple[str, ...]:
-    """Return the command that asks a peer for one echo; it also makes WireGuard shake hands."""
-    # With -w, -c counts answers, so this ends with the first of up to ten.
+    """Return the command that pings a peer; its packets also start a WireGuard handshake."""
+    # With -w, -c counts answers: ping sends up to ten requests and ends at the first answer.
     return ("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(PROBE_SECONDS), str(address))
 
 
 def fresh(now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
-    """Tell whether a peer proved itself so lately that its tunnel counts as up."""
+    """Tell whether the tunnel to a peer counts as up; `grace` allows more seconds of silence."""
     technology = TABLE[plan.params.technology]
     return technology.alive(plan.state, plan.params.link, peer, now, grace)
 
@@ -396,7 +396,7 @@ def _own_endpoint(
 ) -> Optional[Tuple[fields.IPAddress, int]]:
     if params.gateway:
         return params.gateway, params.listen_port
-    # A link in clear has its inner address on the underlay, which is no way to reach us.
+    # A link in clear has its inner address on the underlay; peers do not reach us there.
     inner = charm_state.inner_addresses()
     outer = [address for address in underlay.addresses if address.ip not in inner]
     addresses = sorted(outer, key=lambda a: (a.version, a.ip.is_private is False))
@@ -410,10 +410,10 @@ def _own_endpoint(
 
 
 def _reached(charm_state: CharmState, params: LinkParams, vdu: VduFacts) -> LinkParams:
-    """Return the parameters with the gateway where the charm knows it.
+    """Return the parameters with a floating IP as gateway, if the link runs over management.
 
-    OSM tells the address of management at which a VDU is reached. Where the VDU does not have it,
-    it is a floating one, and peers reach a link over management there too.
+    OSM gives the management address of the VDU. If no interface of the VDU has it, it is a floating
+    IP, and peers reach a link over the management network at this address too.
     """
     management = charm_state.management
     if params.gateway or params.underlay_interface or params.technology not in KEYED:
@@ -473,7 +473,7 @@ def _plan_link(draft: Draft) -> LinkPlan:
 def conclude(plan: Plan, results: Optional[Results]) -> Dict[str, LinkPlan]:
     """Merge what the VDU reported after the steps into the link plans.
 
-    The live state becomes that of after the steps, and offers tell about a key staged by them.
+    The live state becomes the one after the steps. Offers get a key that the steps staged.
     """
     if results is None:
         return dict(plan.links)

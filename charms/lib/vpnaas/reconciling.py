@@ -1,4 +1,4 @@
-"""The reconcile of a charm: whatever event leads to one run, for every VNF."""
+"""The reconcile of a charm: the same one for every event and every VNF."""
 
 import hashlib
 import json
@@ -28,8 +28,8 @@ from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
 from vpnaas.vdu.steps import Step, changes
 
 logger = logging.getLogger(__name__)
-# Each record costs a juju-log process; paramiko logs every packet of a login, and a failed
-# one with a traceback, line by line. What failed is in the sentence of our own error.
+# Each log record starts a juju-log process. paramiko logs every packet of a login, and the
+# traceback of a failed login line by line. Our own error already says what failed.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 INTENT_KEY = "intent"
@@ -69,10 +69,10 @@ class ReconcilingCharm:
         self.environment = environment
         self.roles = environment.endpoints(RELATION_INTERFACE)
 
-    # What a VNF with more than links overrides
+    # Overridden by a VNF that has more than links
 
     def more_relations(self) -> List[str]:
-        """Return the endpoints that are no links."""
+        """Return the endpoints other than links whose events lead to a reconcile."""
         return []
 
     def _has_more(self) -> bool:
@@ -80,37 +80,37 @@ class ReconcilingCharm:
         return False
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
-        """Reconcile what stands on the links, over the same connection; must not raise."""
+        """Reconcile what the VNF has besides links, over the same SSH session; must not raise."""
         return None
 
     def _translated(self) -> Tuple[str, ...]:
-        """Return the interfaces whose forwarded packets get the VDU's own address."""
+        """Return the interfaces on which forwarded packets get the VDU's own address."""
         return ()
 
     def _shared(self) -> Optional[SharedAddress]:
-        """Return what manual peers know of a gateway pair, None without that."""
+        """Return the address of a gateway pair for its manual peers, None if there is none."""
         return None
 
     def _extra_state(self) -> str:
-        """Return the values from Juju that `_extend` depends on, beyond relations of links."""
+        """Return the data in Juju that `_extend` depends on, without the relations of links."""
         return ""
 
     def _extra_absent(self) -> List[Step]:
-        """Return the steps that take it off the VDU."""
+        """Return the steps that remove from the VDU what `_extend` has set up."""
         return []
 
     # Events
 
     def reconcile_and_report(self, unless_settled: bool = False) -> None:
-        """Handle an event.
+        """Reconcile, and set the unit status.
 
         Args:
-            unless_settled: Do nothing if all that the last reconcile depended on is unchanged.
+            unless_settled: Do nothing if the data of the last reconcile has not changed.
         """
         environment = self.environment
         try:
             if environment.unit_keys():
-                # The leader lets us in before we need it.
+                # The leader authorizes our key on the VDU before we may have to take over.
                 environment.announce(ensure_key(self._key_file()))
             if not environment.is_leader():
                 environment.set_status(False, "standby, the leader manages the VDU")
@@ -120,7 +120,7 @@ class ReconcilingCharm:
                 return
             self._report(self._reconcile(charm_state))
         except NotReadyError:
-            # Before the unit has entered its peer relation, as in install.
+            # The unit has no peer relation yet, for example in the hook install.
             environment.set_status(False, "starting")
         except VpnaasError as error:
             environment.set_status(True, str(error))
@@ -141,7 +141,7 @@ class ReconcilingCharm:
         self.environment.set_status(bool(bad), text)
 
     def stop(self) -> None:
-        """Take the links down with the last unit; a VDU that is gone already is fine."""
+        """Take the links down if this is the last unit; the VDU may be gone already."""
         environment = self.environment
         if not environment.is_leader() or environment.others_go_on() or not self._login():
             return
@@ -153,7 +153,7 @@ class ReconcilingCharm:
         steps += qos.absent()
         if self._is_gateway():
             steps += gateway.absent()
-        # Last: nothing may leave in clear while the tunnels go.
+        # The guard goes last: no packet may leave in clear while the tunnels go down.
         steps += guard.absent()
         try:
             with self._vdu() as vdu:
@@ -161,7 +161,7 @@ class ReconcilingCharm:
         except VpnaasError as error:
             logger.warning("links were not taken down: %s", error)
 
-    # The one path
+    # The reconcile
 
     def _fingerprint(self, charm_state: CharmState) -> str:
         """Return a digest of all data in Juju that a reconcile reads or writes."""
@@ -174,7 +174,7 @@ class ReconcilingCharm:
                 link: [(id, sorted(bag.items())) for id, _, bag in self.environment.related(link)]
                 for link in self.roles
             },
-            # What we published is part of it: if Juju dropped it, we are not settled.
+            # Our published data counts too: if Juju lost it, the charm must write it again.
             "own": {
                 link: [sorted(bag.items()) for bag in self.environment.published(link)]
                 for link in sorted(
@@ -234,7 +234,7 @@ class ReconcilingCharm:
             try:
                 management = fields.address("ssh-hostname", login.host)
             except InputError:
-                pass  # A host name is fine to log in to; it just is no address of ours.
+                pass  # A host name is enough to log in, but it is not an address of the VDU.
         intent = intent if intent is not None else self._intent()
         kept = {link: params for link, params in intent.links.items() if link in self.roles}
         remotes = {
@@ -262,7 +262,7 @@ class ReconcilingCharm:
         )
 
     def _is_gateway(self) -> bool:
-        """Tell whether charm.yaml says `gateway: true`, which brings the action."""
+        """Tell whether charm.yaml has `gateway: true`, which adds this action."""
         return "configure-gateway" in self.environment.actions
 
     def _publish(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
@@ -283,13 +283,13 @@ class ReconcilingCharm:
                 if offer is not None:
                     self.environment.tell(link, id, encode(offer))
 
-    # What persists
+    # Stored data
 
     def _intent(self) -> Intent:
         return Intent.from_json(self.environment.stored(INTENT_KEY))
 
     def _addresses(self) -> Mapping[str, str]:
-        """Return what gateways gave our links last, by link, as `show_assigned` has it."""
+        """Return the last addresses from gateways by link, as texts of `show_assigned`."""
         text = self.environment.stored(ADDRESSES_KEY)
         return fields.json_object("peer relation: " + ADDRESSES_KEY, text) if text else {}
 

@@ -1,4 +1,4 @@
-"""What to tell people: one state and reason per link, one line per unit."""
+"""What operators see: one state and reason per link, one line per unit."""
 
 import json
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -25,7 +25,7 @@ BLOCKED = "blocked"
 
 IDLE = "idle"
 _MOST = (100, 50, 20, 10, 5, 0)
-"""Peers of a link that are told, where not all fit: the first of these with which it does."""
+"""Limits of the peers shown per link, if not all fit; `bounded` uses the first that fits."""
 _SHOWN = (DOWN, PENDING, IDLE, UP, CLEAR)
 _WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
 
@@ -36,9 +36,9 @@ class LinkStatus:
 
     Attributes:
         state: "unconfigured", "off" (switched off by the operator), "waiting" (for a peer or its
-            data), "pending" (set up here, the peer
-            has not confirmed yet), "up" (every peer answered), "clear" (technology none), "down"
-            (a peer that has us does not answer), "blocked" (somebody must act).
+            data), "pending" (set up here, a peer has not confirmed yet), "up" (no peer is pending
+            or down), "clear" (technology none), "down" (a peer that has installed us does not
+            answer), "blocked" (an operator must act).
         reason: Reason for the state, "" for none.
         details: Output of show-status.
     """
@@ -52,7 +52,7 @@ class LinkStatus:
 def link_status(
     link: str, plan: Optional[LinkPlan], now: int, off: FrozenSet[str] = frozenset()
 ) -> LinkStatus:
-    """Judge one link."""
+    """Return the status of one link."""
     if plan is None:
         state = OFF if link in off else UNCONFIGURED
         return LinkStatus(link, state, "", {"state": state, "peers": []})
@@ -68,7 +68,7 @@ def link_status(
     elif PENDING in states:
         state = PENDING
         unsure = [peer["peer"] for peer in peers if peer["state"] == PENDING]
-        # Waits for its turn, or was refused or revoked there: only the other end knows.
+        # Our key waits there, or was refused or revoked: only the other end knows.
         reasons.append(
             "waiting for {} to confirm our key; see its status".format(fields.few(unsure))
         )
@@ -119,7 +119,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     elif peer.reached:
         view["state"] = DOWN
     elif peer.inner_address is None:
-        view["state"] = UP if age is not None else IDLE  # A manual peer calls when it likes.
+        view["state"] = UP if age is not None else IDLE  # A manual peer connects at any time.
     else:
         view["state"] = PENDING
     return view
@@ -128,11 +128,11 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
 def bounded(links: Mapping[str, Mapping[str, Any]], room: int) -> Dict[str, Any]:
     """Return the details of links with as many peers as fit.
 
-    Those that are not up come first. Who is left out is counted, by state.
+    Peers that are not up come first. If some are left out, the view has the counts by state.
 
     Args:
         links: `LinkStatus.details` by link.
-        room: Characters of JSON.
+        room: Limit of the JSON text in characters.
     """
     view: Dict[str, Any] = dict(links)
     for most in _MOST:
@@ -155,10 +155,10 @@ def _bounded(details: Mapping[str, Any], most: int) -> Dict[str, Any]:
 
 
 def of_peer(links: Mapping[str, Mapping[str, Any]], name: str) -> Dict[str, Any]:
-    """Return the details of the links that have a peer, with this one only.
+    """Return the details of the links that have a peer, with this peer only.
 
     Raises:
-        InputError: None has it.
+        InputError: No link has the peer.
     """
     view = {}
     for link, details in links.items():
@@ -178,12 +178,12 @@ def statuses(
     now: int,
     off: FrozenSet[str] = frozenset(),
 ) -> List[LinkStatus]:
-    """Judge every link the charm declares, by name."""
+    """Return the status of every link that the charm declares, by name."""
     return [link_status(link, plans.get(link), now, off) for link in sorted(declared)]
 
 
 def summary(links: Sequence[LinkStatus]) -> Tuple[bool, str]:
-    """Return whether somebody must act, and the line for the unit status."""
+    """Return whether an operator must act, and the line for the unit status."""
     words = []
     for link in sorted(links, key=lambda item: (_WORST.index(item.state), item.link)):
         text = "{} {}".format(link.link, link.state)

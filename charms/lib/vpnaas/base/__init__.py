@@ -1,4 +1,4 @@
-"""What everything else stands on: errors, parsers of single values, names of links, certificates.
+"""The lowest layer: errors, parsers of single values, names of links, certificates.
 
-Nothing here knows of a VDU, a peer or a tunnel.
+Nothing here depends on a VDU, a peer or a tunnel.
 """

@@ -1,4 +1,4 @@
-"""Digests that name a text where the text itself is too long."""
+"""Digests that serve as short names of long texts."""
 
 import hashlib
 

@@ -1,8 +1,8 @@
 """Strict parsers for single values that come from operators and peers.
 
 Each parser takes `where` (for the error sentence) and text, returns a typed value, and raises
-InputError. Text is never repaired: whatever is not plainly in the expected form is refused, since
-the same functions guard against hostile relation data.
+InputError. Text is never repaired: any other form is refused, because the same functions guard
+against hostile relation data.
 """
 
 import base64
@@ -44,7 +44,7 @@ def shown(text: object) -> str:
 
 
 def few(words: Sequence[str], between: str = ", ", most: int = 8) -> str:
-    """Return a list for people; of a long one its begin and how many others there are."""
+    """Return a list as text; of a long list, the first words and the number of the others."""
     if len(words) <= most:
         return between.join(words)
     return "{} and {} others".format(between.join(words[:most]), len(words) - most)
@@ -105,8 +105,8 @@ def address(where: str, text: str) -> IPAddress:
 def interface_address(where: str, text: str) -> IPInterface:
     """Parse an address with prefix length, such as 172.16.6.2/24.
 
-    The prefix must leave the address room to be a host: the network and broadcast addresses of
-    an IPv4 subnet wider than /31 are refused (RFC 1122 section 3.2.1.3, RFC 3021).
+    The network and broadcast addresses of an IPv4 subnet wider than /31 are refused (RFC 1122
+    section 3.2.1.3, RFC 3021).
     """
     allowed = "an address with prefix length such as 172.16.6.2/24 or fd00::2/64"
     host, slash, length = text.partition("/")
@@ -205,7 +205,7 @@ def wireguard_key(where: str, text: str) -> str:
 
 ED25519, P256, P384, RSA = "ed25519", "ecdsa-p256", "ecdsa-p384", "rsa-3072"
 _SPKI = {
-    # What a SubjectPublicKeyInfo begins with, and how many bytes follow.
+    # Start of a SubjectPublicKeyInfo, and the number of bytes that follow.
     ED25519: ("302a300506032b6570032100", 32),  # RFC 8410
     P256: ("3059301306072a8648ce3d020106082a8648ce3d030107034200", 65),  # RFC 5480
     P384: ("3076301006072a8648ce3d020106052b81040022036200", 97),

@@ -15,7 +15,7 @@ IPSEC = "ipsec"
 NONE = "none"
 TECHNOLOGIES = (WIREGUARD, IPSEC, NONE)
 KEYED = (WIREGUARD, IPSEC)
-"""Technologies whose peers prove themselves with keys."""
+"""Technologies whose peers authenticate with keys."""
 
 
 @attr.frozen
@@ -24,7 +24,7 @@ class ReferencePoint:
 
     Attributes:
         title: Name in 3GPP's spelling.
-        listen_port: Default UDP port of the tunnel. Each reference point has another port, so that
+        listen_port: Default UDP port of the tunnel. Each 3GPP reference point has its own port, so
             a VDU can end several tunnels on one address. No link uses 5201, the port of iperf3.
         transport: Transport protocol of the application inside, "" for any.
         port: Port of the application inside, 0 for any.
@@ -68,17 +68,17 @@ def ipsec_interface(link: str) -> str:
 
 
 def clear_interface(link: str, underlay: str) -> str:
-    """Return the label of an IPv4 inner address in clear (ip-address(8)), beside the outer one.
+    """Return the label (ip-address(8)) of an IPv4 inner address in clear on the underlay.
 
-    By this name programs find the address where they look for that of an interface. A label has at
-    most 15 characters; where it would be longer there is none but the underlay's name.
+    Programs that look up the address of an interface find it by this name. A label has at most 15
+    characters; instead of a longer one, it is the name of the underlay.
     """
     label = "{}:{}".format(underlay, link)
     return label if len(label) <= 15 else underlay
 
 
 OWN_INTERFACES = ("wg-", "xf-")
-"""How the names of interfaces begin that links are made of."""
+"""Start of the names of the interfaces that links have."""
 
 
 def directory(link: str) -> str:

@@ -1,4 +1,4 @@
-"""Lookups over many prefixes that cost the same however many there are."""
+"""Lookups in many prefixes, at a cost that hardly depends on their number."""
 
 import bisect
 import ipaddress
@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 class Routes(Generic[Value]):
-    """Prefixes with a value each; the longest that covers an address counts, of equals the first.
+    """Prefixes with values. The longest that covers an address counts; of equal ones, the first.
 
     Args:
         items: Prefixes and their values.
@@ -36,7 +36,7 @@ class Routes(Generic[Value]):
 
 
 class Spans:
-    """Prefixes with owners; prefixes of two owners are equal or have nothing in common."""
+    """Prefixes with owners; prefixes of two owners must be equal or disjoint."""
 
     def __init__(self) -> None:
         # By IP version: first addresses, ascending, and (last address, owners) of each.
@@ -53,7 +53,7 @@ class Spans:
             rest[first][1].append(owner)
 
     def remove(self, prefixes: Iterable[fields.IPNetwork], owner: str) -> None:
-        """Take the prefixes of an owner away, all that were added."""
+        """Remove the prefixes of an owner, exactly as they were added."""
         for version, first, _ in _spans(prefixes):
             firsts, rest = self._firsts[version], self._rest[version]
             rest[first][1].remove(owner)
@@ -67,7 +67,7 @@ class Spans:
         first, last = int(prefix.network_address), int(prefix.broadcast_address)
         names: List[str] = []
         index = bisect.bisect_right(firsts, last)
-        # Going back, the first that ends before it is followed by such only.
+        # Go back to the first one that ends before the prefix: all others end earlier.
         while index > 0:
             index -= 1
             end, owners = rest[firsts[index]]
@@ -78,7 +78,7 @@ class Spans:
 
 
 def _spans(prefixes: Iterable[fields.IPNetwork]) -> Iterator[Tuple[int, int, int]]:
-    """Return IP version, first and last address of what prefixes cover."""
+    """Return IP version, first and last address of each range that prefixes cover."""
     for version in (4, 6):
         mine = [prefix for prefix in prefixes if prefix.version == version]
         for network in ipaddress.collapse_addresses(mine):  # type: ignore[type-var]

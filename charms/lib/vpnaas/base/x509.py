@@ -1,9 +1,8 @@
 """Certificates (RFC 5280) and requests for them (PKCS#10, RFC 2986), strictly read.
 
-What is in them is read here, by `cryptography`, which charms carry for SSH anyway; it is loaded
-where a certificate is there to read, for it takes a while. Whether signatures are good, openssl
-says on the VDU. Nothing of a request is taken over but its key and its name, and both must be what
-the requester's offer says.
+This module reads their content with `cryptography`, which charms have for SSH anyway. The import is
+slow, so it runs only if there is a certificate to read. openssl on the VDU checks the signatures.
+Only the key and the name of a request are used, and both must match the requester's offer.
 """
 
 import base64
@@ -22,11 +21,11 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.fields import ike_identity, shown
 
 MAX_BYTES = 3000
-"""Of DER; in base64 such a text still fits a value of a databag."""
+"""Limit of the DER; in base64 it still fits a value of a databag."""
 MAX_CHAIN = 3
 """Intermediate authorities between a certificate and its root."""
 MIN_RSA = 2048
-"""Bits of a modulus; less is worth less than 112 bits (NIST SP 800-57 part 1, table 2)."""
+"""Bits of a modulus: at least 112 bits of security (NIST SP 800-57 part 1, table 2)."""
 COMMON_NAME = "2.5.4.3"
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
 _SIGNATURES = (
@@ -46,7 +45,7 @@ class Request:
     Attributes:
         text: Base64 of its DER.
         key: Base64 of its SubjectPublicKeyInfo.
-        name: Common name of its subject, which is all of the subject.
+        name: Common name of its subject; the subject has no other attributes.
     """
 
     text: str
@@ -55,7 +54,7 @@ class Request:
 
     @property
     def pem(self) -> str:
-        """Return its armoured form."""
+        """Return its PEM form."""
         return armour(self.text, REQUEST)
 
 
@@ -87,12 +86,12 @@ class Certificate:
 
     @property
     def pem(self) -> str:
-        """Return its armoured form."""
+        """Return its PEM form."""
         return armour(self.text, CERTIFICATE)
 
     @property
     def renewal(self) -> int:
-        """Return when two thirds of its life are over."""
+        """Return when two thirds of its validity are over, seconds since the epoch."""
         return self.begins + (self.ends - self.begins) * 2 // 3
 
     def issued_by(self, authority: "Certificate") -> bool:
@@ -118,12 +117,12 @@ def path_to(
 
 
 def bundle(text: str) -> Tuple[str, ...]:
-    """Return the PEM texts of certificates that stand one after another."""
+    """Return the PEM text of each certificate in a text with several."""
     return tuple(re.findall("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.S))
 
 
 def handle(serial: str, authority: Certificate) -> str:
-    """Return what a certificate is called: its authority's digits behind its serial number."""
+    """Return the name of a certificate: its serial number and a digest of its authority."""
     return "{}-{}".format(serial, digest(authority.text)[:8])
 
 
@@ -156,7 +155,7 @@ def _der(where: str, text: str, label: str) -> Tuple[str, bytes]:
 
 @lru_cache(maxsize=8192)
 def request(where: str, text: str) -> Request:
-    """Parse a request; its attributes, and so extensions it asks for, are not looked at."""
+    """Parse a request; its attributes, such as requested extensions, are ignored."""
     from cryptography import x509
 
     body, raw = _der(where, text, REQUEST)
@@ -247,7 +246,7 @@ def date(seconds: int) -> str:
 
 
 class _MalformedError(ValueError):
-    """Well-formed, and yet not what we take."""
+    """The data is well-formed, but not acceptable."""
 
 
 def _unreadable() -> Tuple[Type[Exception], ...]:
@@ -296,7 +295,7 @@ def _strong(where: str, parsed: Any) -> str:
 
 
 def _seconds(parsed: Any, name: str) -> int:
-    # Python 3.6 has a cryptography that knows the former of the two names only.
+    # The `cryptography` of Python 3.6 has no names with `_utc`.
     moment = getattr(parsed, name + "_utc", None) or getattr(parsed, name)
     return calendar.timegm(moment.utctimetuple())
 

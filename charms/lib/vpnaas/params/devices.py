@@ -1,6 +1,6 @@
 """Devices that enrol to an access VNF: what the operator asks for, and the file a device gets.
 
-A device makes its key itself. Its file names the key in words only, so nothing here is secret.
+A device makes its key itself. Its file has only a placeholder for it, so nothing here is secret.
 """
 
 import calendar
@@ -20,9 +20,9 @@ LINK = "access"
 """The link whose peers are devices."""
 NEVER = "never"
 SOONEST = 60
-"""Seconds ahead that the end of an enrolment must lie at least."""
+"""Shortest time in seconds until the end of an enrolment."""
 KEEPALIVE = 25
-"""Seconds; a device is mostly behind NAT, and what the network sends first is to reach it."""
+"""Seconds. Most devices are behind NAT, and packets from the network must reach them too."""
 BY_DESTINATION = "by-destination"
 BY_SOURCE = "by-source"
 ROUTING = (BY_DESTINATION, BY_SOURCE)
@@ -55,7 +55,7 @@ class AccessParams:
         )
 
     def to_params(self) -> Mapping[str, Any]:
-        """Return the action parameters `parse` would parse to this."""
+        """Return the action parameters that `parse` turns into this object."""
         return {"data-interface": self.interface, "data-nat": self.nat}
 
 
@@ -64,8 +64,8 @@ class Enrolling:
     """Parameters of `enrol-device`.
 
     Attributes:
-        after: Seconds from now to its end, None for one that has no such duration.
-        until: Its end, seconds since the epoch, None for one that has no such date.
+        after: Seconds from now to the end of the enrolment, None if no duration was given.
+        until: End of the enrolment, seconds since the epoch, None if no date was given.
         routing: How the device is to choose this slice, one of `ROUTING`.
     """
 
@@ -99,10 +99,10 @@ class Enrolling:
         )
 
     def expires(self, now: int) -> int:
-        """Return its end in seconds since the epoch, 0 for never.
+        """Return the end of the enrolment in seconds since the epoch, 0 for never.
 
         Raises:
-            InputError: It is not at least a minute ahead, or later than a VDU can tell.
+            InputError: It is less than a minute ahead, or later than `LATEST`.
         """
         if self.after is None and self.until is None:
             return 0
@@ -132,7 +132,7 @@ def _end(text: str) -> Tuple[Optional[int], Optional[int]]:
             form = "{}T{}".format(date.group(1), date.group(2) or "00:00")
             return None, calendar.timegm(time.strptime(form, "%Y-%m-%dT%H:%M"))
         except ValueError:
-            pass  # As 2026-02-30.
+            pass  # Not a real date, such as 2026-02-30.
     raise InputError("enrol-device: expires", "{} is no time".format(fields.shown(text)), _ALLOWED)
 
 
@@ -146,8 +146,8 @@ def show_time(seconds: int) -> str:
 def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, ManualPeer]:
     """Return the intent with one more device, and the device as a peer.
 
-    A device that is enrolled already keeps its address. Devices whose time is over are forgotten,
-    and their addresses are free.
+    A device that is enrolled already keeps its address. Expired devices are removed, and their
+    addresses are free.
 
     Raises:
         InputError: The device cannot be enrolled.
@@ -213,7 +213,7 @@ def _free(params: LinkParams, intent: Intent) -> fields.IPNetwork:
 
 
 def key_placeholder(name: str) -> str:
-    """Return what stands for the private key in a device's file."""
+    """Return the placeholder for the private key in a device's file."""
     return "PRIVATE-KEY-OF-" + name.upper()
 
 
@@ -231,8 +231,8 @@ def render(
         device: The device.
         public_key: Key of the access VNF.
         endpoint: Address and UDP port at which the device reaches it.
-        networks: Networks of the slice, to which alone the tunnel leads.
-        mtu: Of the tunnel, bytes.
+        networks: Networks of the slice; the tunnel leads to these only.
+        mtu: MTU of the tunnel in bytes.
         routing: With `BY_SOURCE`, the slice has a routing table of its own, for packets from the
             device's address in the slice. The number of the table is that address.
     """
@@ -257,7 +257,7 @@ def render(
 
 
 def _rules(address: fields.IPAddress) -> List[str]:
-    # A table's number has 32 bits; those of an IPv6 address that differ in a subnet are the last.
+    # The number of a table has 32 bits. IPv6 addresses of one subnet differ in the last bits.
     table = int(address) & 0xFFFFFFFF
     rule = "ip -{} rule {{}} from {} lookup {}".format(address.version, address, table)
     return [

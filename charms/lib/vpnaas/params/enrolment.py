@@ -18,13 +18,13 @@ AUTO = "auto"
 
 @attr.frozen
 class Enrolment:
-    """A server of CMPv2 or EST, and who vouches for it and for what it issues.
+    """A server of CMPv2 or EST, and the root of its own and of the issued certificates.
 
     Attributes:
         server: "host:port" or "host:port/path" of CMP over HTTP (RFC 6712); "host:port" or
             "host:port/label" of EST (RFC 7030 clause 3.2.2).
         root: Certificate of the operator's root authority.
-        recipient: Name of the authority that requests of CMP are addressed to, "" for openssl's
+        recipient: Name of the authority to which CMP requests are addressed, "" for openssl's
             choice.
     """
 
@@ -33,7 +33,7 @@ class Enrolment:
     recipient: str = ""
 
     def to_params(self) -> Dict[str, str]:
-        """Return the action parameters `parse` would parse to this."""
+        """Return the action parameters that `parse` turns into this object."""
         return {
             "server": self.server,
             "ca-certificate": self.root.text,
@@ -42,7 +42,7 @@ class Enrolment:
 
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str = "set-enrolment") -> "Enrolment":
-        """Parse the parameters of `set-enrolment` but for the link."""
+        """Parse the parameters of `set-enrolment`, except the link."""
 
         def text(key: str) -> str:
             return fields.string("{}: {}".format(where, key), params.get(key, "")).strip(" ")

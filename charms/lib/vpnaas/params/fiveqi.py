@@ -1,4 +1,4 @@
-"""Standardised 5QI values (3GPP TS 23.501 clause 5.7.4, table 5.7.4-1) and what marks them."""
+"""Standardised 5QI values (3GPP TS 23.501 clause 5.7.4, table 5.7.4-1) and their DSCPs."""
 
 from typing import Dict, Optional, Tuple
 
@@ -46,8 +46,8 @@ class FiveQi:
     def dscp(self) -> str:
         """Return the DSCP of the outer header.
 
-        3GPP leaves the mapping to operators (TS 23.501 clause 5.8.2.7). Here it is GSMA IR.34's for
-        the QCIs it knows, and for others that of the QCI which is most alike.
+        3GPP leaves the mapping to operators (TS 23.501 clause 5.8.2.7). The QCIs of GSMA IR.34 have
+        the DSCP given there. Other 5QIs have the DSCP of the most similar QCI.
         """
         if self.value in _IR34:
             return _IR34[self.value]

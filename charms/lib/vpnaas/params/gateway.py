@@ -1,4 +1,4 @@
-"""What the operator says of a security gateway."""
+"""Parameters of a security gateway."""
 
 from typing import Any, Dict, Mapping
 
@@ -12,7 +12,7 @@ MAX_TUNNELS = 100000
 
 @attr.frozen
 class SharedAddress:
-    """What manual peers know of a gateway pair: one address and one identity.
+    """The one address and identity that manual peers have of a gateway pair.
 
     Attributes:
         address: Address on the untrusted side that the active gateway has.
@@ -25,12 +25,12 @@ class SharedAddress:
 
 @attr.frozen
 class GatewayParams:
-    """What an operator says of a gateway (the `configure-gateway` primitive).
+    """Parameters of a gateway (the `configure-gateway` primitive).
 
     Attributes:
         tunnels: Peers that may be up at the same time.
         peers_per_address: Peers that may come from one outer address, as behind one NAT.
-        firewall: Whether it is in force.
+        firewall: Whether the firewall is on.
     """
 
     tunnels: int = 1000
@@ -52,7 +52,7 @@ class GatewayParams:
         )
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `parse` would read to this."""
+        """Return the action parameters that `parse` turns into this object."""
         return {
             "tunnels": self.tunnels,
             "peers-per-address": self.peers_per_address,

@@ -24,20 +24,20 @@ from vpnaas.params.qos import LinkQos, link_qos
 AUTO = ("", "auto")
 NOTHING = ("", "none")
 OFF = "none"
-"""In place of an inner address: the link is not to be had."""
+"""In place of an inner address: the link is switched off."""
 UNASSIGNED = fields.interface_address("intent", "192.0.2.1/32")
 """In place of an inner address that the gateway has not given yet; kept for examples (RFC 5737)."""
 DOCUMENT_VERSION = 1
 MANUAL = "man-"
-"""How the names of manual peers begin among all peers of a link."""
+"""Start of the names of manual peers among all peers of a link."""
 CERTIFICATE = "certificate"
-"""In place of the public key of a manual peer: a certificate proves it."""
+"""In place of the public key of a manual peer: the peer has a certificate."""
 STORE = "store"
-"""In place of it: a preshared key that the VDU fetches from a secret store proves it."""
+"""In place of the public key: the VDU fetches a preshared key from a secret store."""
 LATEST = 7258118399
 """The last second of the year 2199, seconds since the epoch; systemd knows no later dates."""
 NO_QUANTUM, PREFER, REQUIRE = "none", "prefer", "require"
-"""Whether preshared keys are hybrid: never, where both ends can, or else no tunnel."""
+"""Whether preshared keys are hybrid: never, if both ends can, or always (else no tunnel)."""
 KEEP_QOS = -1
 """`five-qi` of `configure` that leaves the quality of service as it is."""
 
@@ -58,15 +58,15 @@ class LinkParams:
         mtu: Upper bound in bytes, 0 for none.
         keepalive: Seconds, 0 is off, -1 decides by NAT.
         preshared_key: Whether the link needs a preshared key.
-        post_quantum: Whether that key is to withstand a quantum computer: "none", "prefer" (where
-            the other end can) or "require".
+        post_quantum: Whether that key must withstand a quantum computer: "none", "prefer" (if the
+            other end can) or "require".
         standby_gateways: Outer addresses of the two gateways of a pair, which may announce the same
             prefixes to us. For technology "none", one address is enough: the address that moves.
         ipsec: Parameters for IPsec only.
-        request: IP versions of the addresses that the gateway is asked for; () if the operator gave
-            the inner address.
-        given: Addresses that it gave, () before that. The first is `inner_address`; another one is
-            among `allowed_prefixes` too.
+        request: IP versions of the addresses to ask the gateway for; () if the operator gave the
+            inner address.
+        given: Addresses from the gateway, () before it gives any. The first is `inner_address`;
+            another one is among `allowed_prefixes` too.
     """
 
     link: str
@@ -88,15 +88,15 @@ class LinkParams:
 
     @property
     def inner_text(self) -> str:
-        """Return the inner address, or what the gateway is asked for if it has given none yet."""
-        return str(self.inner_address) if self.has_address else self._asked()
+        """Return the inner address, or the request to the gateway if it has given none yet."""
+        return str(self.inner_address) if self.has_address else self._request_text()
 
     @property
     def has_address(self) -> bool:
         """Tell whether the inner address is known."""
         return not self.request or bool(self.given)
 
-    def _asked(self) -> str:
+    def _request_text(self) -> str:
         return "{}:{}".format(pools.ASKS, pools.show_request(self.request))
 
     @property
@@ -112,12 +112,12 @@ class LinkParams:
         return self.preshared_key or self.post_quantum != NO_QUANTUM or proves
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `link_params` would parse to this."""
+        """Return the action parameters that `link_params` turns into this object."""
         pair = self.standby_gateways
         return {
             "link": self.link,
             "technology": self.technology,
-            "inner-address": self._asked() if self.request else str(self.inner_address),
+            "inner-address": self._request_text() if self.request else str(self.inner_address),
             "underlay-interface": self.underlay_interface or "auto",
             "gateway": str(self.gateway) if self.gateway else "auto",
             "listen-port": self.listen_port,
@@ -137,11 +137,11 @@ class ManualPeer:
     """A peer outside any relation (the `add-peer` primitive).
 
     Attributes:
-        public_key: Its key, "" for one that a certificate proves; for one that a preshared key
-            proves, the key that this is encrypted to, "" if it comes from a secret store.
+        public_key: Its key, "" if it has a certificate. For a preshared key, the RSA key to which
+            our VDU encrypts it, "" if it comes from a secret store.
         stored: Whether its preshared key comes from a secret store.
         identity: Its IKE identity.
-        expires: When it ends by itself, seconds since the epoch, 0 for never.
+        expires: When the peer expires, seconds since the epoch, 0 for never.
     """
 
     link: str
@@ -161,11 +161,11 @@ class ManualPeer:
 
     @property
     def asks(self) -> bool:
-        """Tell whether it is given an address from the link's pool."""
+        """Tell whether it gets an address from the link's pool."""
         return not self.allowed_prefixes
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `manual_peer` would parse to this."""
+        """Return the action parameters that `manual_peer` turns into this object."""
         return {
             "link": self.link,
             "name": self.name,
@@ -180,10 +180,10 @@ class ManualPeer:
 
 @attr.frozen
 class Intent:
-    """All the operator asked of this VNF.
+    """All parameters that the operator gave this VNF.
 
     Attributes:
-        off: Links that are switched off: declared, possibly related, and not to be had.
+        off: Links that the operator switched off; they may still have relations.
         revoked: Digests of public keys that no peer may have any more, by link.
         enrolments: Where links with credentials cmp or est get their certificates, by link.
     """
@@ -199,7 +199,7 @@ class Intent:
 
     @property
     def empty(self) -> bool:
-        """Tell whether nothing was asked yet."""
+        """Tell whether no link and no exporter was configured yet."""
         return not self.links and not self.off and self.monitoring is None
 
     def with_revoked(self, link: str, keys: Sequence[str]) -> "Intent":
@@ -236,7 +236,7 @@ class Intent:
         return attr.evolve(self, links=links, off=self.off - {params.link})
 
     def without_link(self, link: str) -> "Intent":
-        """Return the intent with one link switched off; what stood on it is forgotten."""
+        """Return the intent with one link switched off, without its peers and settings."""
         return attr.evolve(
             self,
             links={name: params for name, params in self.links.items() if name != link},
@@ -249,8 +249,8 @@ class Intent:
     def configured(self, params: Mapping[str, Any]) -> "Intent":
         """Return the intent after `configure`; inner address "none" switches the link off.
 
-        The parameter 5QI is that of the link's slice, which OSM does not enforce. Without it, the
-        quality of service from `set-qos` stays.
+        The parameter five-qi is the 5QI of the link's slice, which OSM does not enforce. Without
+        it, the quality of service from `set-qos` stays.
         """
         if fields.string("configure: inner-address", params.get("inner-address", "")) == OFF:
             link = fields.string("configure: link", params.get("link", ""))
@@ -305,7 +305,7 @@ class Intent:
         return attr.evolve(self, peers={k: v for k, v in self.peers.items() if k != (link, name)})
 
     def at(self, now: int) -> "Intent":
-        """Return the intent without the peers whose time is over.
+        """Return the intent without expired peers.
 
         Args:
             now: Clock of the VDU, seconds since the epoch.
@@ -481,7 +481,7 @@ def technology_of(link: str, text: str, where: str = "configure: technology") ->
     Args:
         link: Name of the link.
         text: One word for all links of a VNF, words by link, or both: "wireguard,s6a=ipsec". A link
-            that it does not name has the word for all, WireGuard without one.
+            that it does not name has the word for all links, WireGuard by default.
         where: For the error.
 
     Raises:
@@ -516,7 +516,7 @@ def _standby_gateways(where: str, text: str, technology: str) -> Tuple[fields.IP
 
 
 def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:
-    """Raise InputError where two links of one VDU would want the same port or subnet."""
+    """Raise InputError if two links of one VDU have the same port or overlapping subnets."""
     for name, other in sorted(others.items()):
         if name == params.link:
             continue
@@ -543,7 +543,7 @@ def key_form(technology: str) -> Callable[[str, str], str]:
 
 
 def _check_credentials(peer: ManualPeer, credentials: str) -> None:
-    """Raise InputError for a manual peer that cannot prove itself as its IPsec link wants."""
+    """Raise InputError if a manual peer lacks the credentials that its IPsec link requires."""
     if credentials == CERT:
         raise InputError(
             "add-peer: link",
@@ -567,7 +567,7 @@ def _check_credentials(peer: ManualPeer, credentials: str) -> None:
 
 
 def _any_key(where: str, text: str) -> str:
-    """Parse a public key; its length tells the technology, which only the link knows."""
+    """Parse a public key of any technology; its length shows which one."""
     if text in (CERTIFICATE, STORE):
         return ""
     return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)

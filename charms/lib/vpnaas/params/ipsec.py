@@ -17,7 +17,7 @@ from vpnaas.params import pools
 AUTO = ("", "auto")
 NOTHING = ("", "none")
 PORT = 4500
-"""UDP port of IKE and of ESP in UDP (RFC 3948); IKE starts there, so that it needs no other."""
+"""UDP port of IKE and of ESP in UDP (RFC 3948). IKE starts on it and uses no other port."""
 PUBKEY = "pubkey"
 PSK = "psk"
 CERT = "cert"
@@ -25,7 +25,7 @@ EXTERNAL = "cert-external"
 CMP = "cmp"
 EST = "est"
 ENROLLED = (CMP, EST)
-"""Credentials that are certificates which a server of the operator's issues."""
+"""Credentials that are certificates from a server of the operator."""
 OPERATED = (EXTERNAL, *ENROLLED)
 """Credentials that are certificates of the operator's authority."""
 CERTIFIED = (CERT, *OPERATED)
@@ -40,7 +40,7 @@ _AEAD = {
     "aes128gcm": ("aes128gcm16", "prfsha256"),
     "chacha20poly1305": ("chacha20poly1305", "prfsha384"),
 }
-"""RFC 4106, RFC 7634; IKE needs a pseudorandom function beside them (RFC 5282)."""
+"""RFC 4106, RFC 7634; IKE also needs a pseudorandom function (RFC 5282)."""
 _BLOCK = ("aes256", "aes192", "aes128")
 _INTEGRITY = ("sha256", "sha384", "sha512")
 _GROUPS = ("curve25519", "curve448", "ecp256", "ecp384", "ecp521")
@@ -64,7 +64,7 @@ IKEV1 = (
     "TS 33.210 has IKEv2 only"
 )
 _VERSION = ("version", "ike-version", "keyexchange")
-"""What others call the option for the version of IKE."""
+"""Names of the option for the IKE version in other products."""
 DEFAULT_PROPOSAL = "aes256gcm-curve25519"
 
 
@@ -98,7 +98,7 @@ class Suite:
         return self.groups + (("ke1_" + self.hybrid,) if self.hybrid else ())
 
     def overhead(self) -> int:
-        """Return by how many bytes tunnel-mode ESP in UDP over IPv6 grows a packet at most.
+        """Return the maximum growth of a packet in bytes: tunnel-mode ESP in UDP over IPv6.
 
         40 IPv6, 8 UDP, 8 ESP header, then IV, padding with its two bytes, and integrity value.
         """
@@ -114,7 +114,7 @@ _SUITES_3GPP = (
     Suite(("aes256gcm16", "aes128gcm16"), (), ("prfsha384", "prfsha256"), _GROUPS_3GPP),
     Suite(("aes256", "aes128"), ("sha384", "sha256"), ("prfsha384", "prfsha256"), _GROUPS_3GPP),
 )
-"""What TS 33.210 clauses 5.3 and 5.4 and TS 33.310 clause 6.2 have a security gateway support.
+"""What a security gateway must support (TS 33.210 clauses 5.3 and 5.4, TS 33.310 clause 6.2).
 
 Groups 20, 19 and 14. Group 14 (modp2048) is here since a base station may offer nothing else.
 """
@@ -170,7 +170,7 @@ class Proposal:
         return ", ".join(suite.esp(numbers) for suite in self.suites)
 
     def overhead(self) -> int:
-        """Return by how many bytes a packet grows at most, see `Suite.overhead`."""
+        """Return the maximum growth of a packet in bytes, see `Suite.overhead`."""
         return max(suite.overhead() for suite in self.suites)
 
 
@@ -196,29 +196,29 @@ class IpsecParams:
     """IPsec parameters of a link.
 
     Attributes:
-        credentials: How the ends prove themselves: "pubkey" (raw public keys), "psk", "cert"
-            (certificates of the provider's authority), or certificates of the operator's that
-            come by an action ("cert-external"), by CMPv2 ("cmp") or by EST ("est").
+        credentials: How the ends authenticate: "pubkey" (raw public keys), "psk", "cert"
+            (certificates of the provider's authority), or certificates of the operator's authority
+            that come by an action ("cert-external"), by CMPv2 ("cmp") or by EST ("est").
         proposal: Algorithms.
         esn: Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
         replay_window: Packets, 0 is off.
         encap: Put ESP into UDP even where no NAT is in between.
         mobike: Let addresses of the underlay change (RFC 4555).
-        dpd_delay: Seconds of silence after which a peer is asked for a sign of life.
+        dpd_delay: Seconds of silence before a check for a dead peer (RFC 7296 section 2.4).
         ike_rekey: Seconds a key of IKE is used.
         child_rekey: Seconds a key of ESP is used.
         child_mbytes: Megabytes (10^6 bytes) a key of ESP is used for, 0 for no limit.
         child_packets: Packets a key of ESP is used for, 0 for no limit.
         start: "start" keeps the tunnel up, "trap" opens it with the first packet.
-        copy_dscp: DSCP copied to the "out"er header, to the "in"ner one, "yes" both, or "no".
+        copy_dscp: Headers that get a copy of the DSCP: "out" the outer, "in" the inner, "yes" both.
         copy_df: Whether the DF bit is copied to the outer header.
-        cert_lifetime: Seconds a certificate that this end issues is good for.
-        revocation: Whether a peer is refused if nobody says that its certificate of the operator's
-            authority is not revoked: "strict" yes, "ifuri" if the certificate names who would,
-            "relaxed" no.
-        pool: Prefixes that addresses of peers who ask come from.
+        cert_lifetime: Lifetime in seconds of a certificate that this end issues.
+        revocation: Whether a peer is refused if its certificate of the operator's authority has an
+            unknown revocation status: "strict" yes, "ifuri" if the certificate has a URI to get the
+            status from, "relaxed" no.
+        pool: Prefixes from which peers that ask get addresses.
         key_type: Type of our key, one of `KEY_TYPES`.
-        same_address: Whether an end's inner address may be the outer one it is reached at.
+        same_address: Whether an end's inner address may be its outer address too.
     """
 
     credentials: str = PUBKEY
@@ -247,7 +247,7 @@ class IpsecParams:
         return EXTERNAL if self.credentials in ENROLLED else self.credentials
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `parse` would parse to this."""
+        """Return the action parameters that `parse` turns into this object."""
         return {
             "credentials": self.credentials,
             "proposal": self.proposal.text,

@@ -1,4 +1,4 @@
-"""What the operator says of the exporter of metrics."""
+"""Parameters of the exporter of metrics."""
 
 from typing import Any, Dict, Mapping, Optional
 
@@ -8,12 +8,12 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 
 PORT = 9815
-"""TCP port of a gateway's exporter, unless another is asked for."""
+"""Default TCP port of a gateway's exporter."""
 
 
 @attr.frozen
 class Monitoring:
-    """What an operator says of the exporter (the `configure-monitoring` primitive).
+    """Parameters of the exporter (the `configure-monitoring` primitive).
 
     Attributes:
         port: TCP port it listens on, 0 for no exporter.
@@ -31,7 +31,7 @@ class Monitoring:
         return cls(port)
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `parse` would read to this."""
+        """Return the action parameters that `parse` turns into this object."""
         return {"exporter-port": self.port}
 
 

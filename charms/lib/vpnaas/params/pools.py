@@ -1,9 +1,9 @@
-"""Pools of inner addresses that a gateway hands out itself (RFC 7296 section 2.19).
+"""Pools of inner addresses that a gateway assigns itself (RFC 7296 section 2.19).
 
 A small cell asks its gateway for one or two addresses, in the configuration payload of IKEv2. A
 manual peer gets any free address of the pool. A related peer gets addresses that the gateway's
-charm reserved for it and announced in the relation (`peers.leases`): so they are known before the
-tunnel is up, and both ends can check, guard and route them.
+charm reserved for it and announced in the relation (`peers.leases`). So both ends know them before
+the tunnel is up, and can check, guard and route them.
 """
 
 from typing import Dict, Sequence, Tuple
@@ -12,8 +12,8 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 
 ASKS = "pool"
-"""In place of the allowed-prefixes of a manual peer, or of our own inner address: it comes from the
-gateway's pool."""
+"""In place of the allowed-prefixes of a manual peer, or of our own inner address: the address comes
+from the gateway's pool."""
 Request = Tuple[int, ...]
 """IP version of each address that an end asks for."""
 REQUESTS: Dict[str, Request] = {"ipv4": (4,), "ipv4+ipv4": (4, 4), "ipv4+ipv6": (4, 6)}
@@ -52,7 +52,7 @@ def show_request(request: Request) -> str:
 
 
 def asked(where: str, text: str) -> Request:
-    """Return what an inner address asks for: "pool" or "pool:" and a request; () for an address."""
+    """Parse an inner address of the form "pool" or "pool:REQUEST"; () for a real address."""
     word, colon, request = text.partition(":")
     if word != ASKS:
         return ()

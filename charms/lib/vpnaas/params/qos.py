@@ -1,4 +1,4 @@
-"""What a link gets by the 5QI of its slice, as the operator asks for it."""
+"""Quality of service of a link, by the 5QI of its slice."""
 
 from typing import Any, Dict, Mapping, Optional
 
@@ -32,11 +32,11 @@ class LinkQos:
 
     @property
     def characteristics(self) -> FiveQi:
-        """Return what the table says of the 5QI."""
+        """Return the characteristics of the 5QI."""
         return TABLE[self.five_qi]
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters `link_qos` would parse to this."""
+        """Return the action parameters that `link_qos` turns into this object."""
         return {
             "link": self.link,
             "five-qi": self.five_qi,
@@ -47,10 +47,10 @@ class LinkQos:
 
 
 def link_qos(params: Mapping[str, Any], where: str = "set-qos") -> Optional[LinkQos]:
-    """Parse the parameters of `set-qos`; 5QI 0 is None, no quality of service.
+    """Parse the parameters of `set-qos`; None for 5QI 0, which is no quality of service.
 
     Raises:
-        InputError: The 5QI is not of the table, or its rates do not fit its resource type.
+        InputError: The 5QI is not in the table, or its rates do not fit its resource type.
     """
 
     def rate(key: str) -> int:

@@ -1,6 +1,6 @@
-"""Where a VDU fetches a secret itself: a store with Vault's API, and a token for one use.
+"""References to secrets in a store with Vault's API, and tokens that are good for one use.
 
-The charm carries the reference and the wrapping token; the secret goes from the store to the VDU.
+The charm gets the reference and the wrapping token; the secret goes from the store to the VDU.
 """
 
 import re
@@ -21,11 +21,11 @@ _PATH = re.compile(r"\A[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]
 
 @attr.frozen
 class SecretReference:
-    """A secret of a store, and what lets a VDU read it once.
+    """A secret of a store, and the token with which a VDU reads it once.
 
     Attributes:
         server: "host:port" of its HTTPS.
-        root: Certificate of the authority that its own is of.
+        root: Certificate of the authority that issued the server's certificate.
         path: "MOUNT/PATH" of a secret of the key/value engine, version 2.
         token: Wrapping token, good for one use; it is never stored.
     """
@@ -57,7 +57,7 @@ class SecretReference:
             )
         token = params.get("token", "")
         if not isinstance(token, str) or not _TOKEN.match(token.strip(" ")):
-            # Its text is not shown: most of it may be right.
+            # Do not show its text: most of it may be a valid token.
             raise InputError(where + ": token", "not a wrapping token", "as the store printed it")
         given = params.get("ca-certificate", "")
         if not isinstance(given, str):

@@ -67,7 +67,7 @@ class Context:
         proofs: State of the peers' certificates by peer name, None for a link without certificates.
         revoked: Digests of keys that an operator revoked.
         elsewhere: Peers of the VDU's other links, by link.
-        leases: Addresses of the pool that related peers have who asked, by peer name.
+        leases: Pool addresses of the related peers that ask for one, by peer name.
     """
 
     params: LinkParams
@@ -91,10 +91,10 @@ class Admission:
 
     Attributes:
         peers: What the link gets, by name.
-        problems: Sentences, each a reason why a peer is not as it asks to be.
-        waiting: Sentences that need no operator, only time.
+        problems: Sentences, each a reason why a peer is not as requested.
+        waiting: Sentences about problems that end without an operator.
         offers: Offers that could be read, by peer name.
-        leases: Addresses of the pool that related peers are given who ask, by peer name.
+        leases: Pool addresses of the related peers that ask for one, by peer name.
     """
 
     peers: Tuple[Peer, ...]
@@ -109,7 +109,7 @@ class _Request:
     """Request of one peer, checked without regard to the other peers.
 
     Attributes:
-        peer: The peer it asks to be, None if this is refused.
+        peer: The requested peer, None if it is refused or has to wait.
         keep: Whether its applied configuration may stay.
         offer: Its offer, None if there is none or it cannot be read.
     """
@@ -125,12 +125,12 @@ class _Request:
 def admit(context: Context) -> Admission:
     """Decide which peers a link has.
 
-    Running peers first reserve what they have; only then does it check new requests. So no peer can
-    take an address, a prefix, a key or an identity from a running one.
+    It first reserves the resources of running peers, then checks new requests. So no peer can take
+    an address, a prefix, a key or an identity from a running one.
 
     Raises:
-        InputError: The inner subnet would route a network of the VDU into the tunnel, in the worst
-            case the management network.
+        InputError: The parameters of the link cannot work on this VDU. For example, its inner
+            subnet would route the management network into the tunnel.
     """
     underlays = _underlays(context)
     for name, network in underlays if not context.params.is_outer else ():
@@ -148,7 +148,7 @@ def admit(context: Context) -> Admission:
                     "{} is one of {} of {}".format(given, network, name),
                     "addresses that are on none of the VDU's own networks",
                 )
-    # In clear no end connects first: a gateway's trusted side may be either end.
+    # In clear, no end connects first, so the gateway pair may be at either end.
     keyed = context.params.technology != NONE
     if context.params.standby_gateways and keyed and context.role != REQUIRER:
         raise InputError(
@@ -165,7 +165,7 @@ def admit(context: Context) -> Admission:
     )
     remotes = sorted(context.remotes, key=lambda remote: remote.relation_id)
     context = attr.evolve(context, leases=_leases(context, remotes))
-    # Manual peers are the operator's word: they come first.
+    # Manual peers come first, because the operator added them.
     requests = [_manual(context, manual) for manual in context.manual]
     requests += [_related(context, remote) for remote in remotes]
     claims = Claims(context.params.standby_gateways, context.elsewhere)
@@ -181,8 +181,8 @@ def admit(context: Context) -> Admission:
     return Admission(claims.peers, tuple(problems), tuple(waiting), offers, context.leases)
 
 
-def _serves(context: Context) -> str:
-    """Return why the link has no addresses for related peers who ask, "" if it has."""
+def _pool_refusal(context: Context) -> str:
+    """Return why related peers cannot get addresses from the link, "" if they can."""
     params = context.params
     first = [prefix for prefix in params.ipsec.pool if prefix.version == 4]
     if not first or context.role == REQUIRER:
@@ -195,8 +195,8 @@ def _serves(context: Context) -> str:
 
 
 def _leases(context: Context, remotes: Sequence[Remote]) -> Mapping[str, Addresses]:
-    """Return the addresses of related peers who ask."""
-    if _serves(context):
+    """Return the pool addresses of related peers that ask for one, by peer name."""
+    if _pool_refusal(context):
         return {}
     applied = {peer.name: peer.given for peer in context.applied}
     askers = []
@@ -220,10 +220,10 @@ def _of_pool(context: Context, prefix: fields.IPNetwork) -> bool:
 def _reserve(
     context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
 ) -> List[str]:
-    """Reserve what running peers have; return the refusals of peers without a request."""
+    """Reserve the resources of running peers; return why those without a request cannot stay."""
     problems = []
-    # What was applied under another technology is no running tunnel to keep: a peer of WireGuard
-    # must not live on in clear.
+    # A peer applied under another technology does not count as running: a WireGuard peer must not
+    # continue in clear.
     running = {
         peer.name: peer
         for peer in context.applied
@@ -248,16 +248,16 @@ def _reserve(
 def _grant(
     context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
 ) -> List[str]:
-    """Reserve what peers request, running peers first; return the refusals by peer.
+    """Reserve what peers request, running peers first; return the refusals.
 
     A refused request is checked again, because a running peer may have freed a resource.
     """
-    asked = [request.peer for request in requests if request.peer is not None]
-    asked.sort(key=lambda peer: claims.of(peer.name) is None)
+    requested = [request.peer for request in requests if request.peer is not None]
+    requested.sort(key=lambda peer: claims.of(peer.name) is None)
     problems: List[str] = []
-    while asked:
+    while requested:
         problems, refused, freed = [], [], False
-        for peer in asked:
+        for peer in requested:
             before = claims.of(peer.name)
             try:
                 _check_own(context, peer, underlays)
@@ -267,7 +267,7 @@ def _grant(
             except InputError as error:
                 problems.append(str(error))
                 refused.append(peer)
-        asked = refused if freed else []
+        requested = refused if freed else []
     return problems
 
 
@@ -324,7 +324,7 @@ def _related(context: Context, remote: Remote) -> _Request:
     if remote.problem:
         return _Request(name, keep=True, problems=(remote.problem,))
     if remote.request and name not in context.leases:
-        reason = _serves(context) or "the pool has no free address left"
+        reason = _pool_refusal(context) or "the pool has no free address left"
         error = InputError(remote.label, "it asks for an address: {}".format(reason), _POOL)
         return _Request(name, keep=True, problems=(str(error),), offer=offer)
     if offer is None:
@@ -334,14 +334,14 @@ def _related(context: Context, remote: Remote) -> _Request:
         return _Request(name, waiting=(reason,), offer=offer)
     proof = _proof(context, name, offer, used)
     request = _Request(name, keep=True, problems=proof.problems, offer=offer)
-    alike = used.keys and used.keys.credentials == context.params.ipsec.proof
-    if context.proofs is not None and alike and not proof.certificate:
+    same_proof = used.keys and used.keys.credentials == context.params.ipsec.proof
+    if context.proofs is not None and same_proof and not proof.certificate:
         if proof.refused:
             problems = proof.problems + (proof.refused,)
             return attr.evolve(request, keep=proof.keep, problems=problems)
         reason = proof.waiting or "waiting for {}".format(remote.label)
         return attr.evolve(request, keep=proof.keep, waiting=(reason,))
-    # Either end may require it. The request of one peer does not bind the other peers of the link.
+    # Either end may require a preshared key. One peer does not bind the other peers of the link.
     required = used.keys is not None and (used.keys.preshared or context.params.needs_preshared)
     agreed = context.agreed.get(name, Agreed(None)) if required else Agreed("")
     if agreed.identity is None and agreed.lacking:
@@ -366,8 +366,8 @@ def _related(context: Context, remote: Remote) -> _Request:
 def _without_quantum(
     context: Context, request: _Request, remote: Remote, agreed: Agreed
 ) -> _Request:
-    """Refuse a peer that one end requires a post-quantum key with, and that cannot have one."""
-    # What runs stays only if it has what is required.
+    """Refuse a peer if an end requires a post-quantum key and there can be none."""
+    # A running peer stays only if it has a post-quantum key.
     keep = any(peer.name == request.name and peer.hybrid for peer in context.applied)
     if context.params.post_quantum == REQUIRE:
         error = InputError(
@@ -387,7 +387,7 @@ def _check_endpoint(context: Context, peer: Peer) -> None:
 
 
 def _unrevoked(context: Context, remote: Remote, offer: Offer) -> Tuple[Offer, str]:
-    """Return the offer without a key that was revoked, or why nothing is left of it."""
+    """Return the offer without a revoked key, and why no other key is left ("" if one is)."""
     keys = offer.keys
     if keys is None or digest(keys.public_key) not in context.revoked:
         return offer, ""
@@ -509,7 +509,7 @@ def _from_offer(
 
 
 def _next_key(context: Context, keys: KeyOffer, proof: Proof) -> str:
-    """Return a peer's next key, where it may be installed already."""
+    """Return a peer's next key, "" if it still lacks a certificate."""
     known = context.proofs is None or bool(proof.next_certificate)
     return keys.next_public_key if known else ""
 

@@ -25,7 +25,7 @@ class Addresses:
         bisect.insort(self._sorted[address.version], (int(address), owner))
 
     def remove(self, address: fields.IPAddress, owner: str) -> None:
-        """Take an address of an owner away."""
+        """Remove an address of an owner."""
         self._sorted[address.version].remove((int(address), owner))
 
     def within(self, prefix: fields.IPNetwork) -> List[str]:
@@ -147,8 +147,8 @@ class Claims:
         """Tell whether a peer and the holders of its prefix are a gateway pair.
 
         The operator declares the pair by the outer addresses of its two members. The members' own
-        data do not make a pair: we call the declared address, and the gateway there authenticates
-        itself by the key offered with this address. Both must have the same inner address and the
+        data do not make a pair: we connect to the declared address, and the gateway there proves
+        that it has the key offered with this address. Both must have the same inner address and the
         same prefixes: charon uses the newest tunnel only if both have the same traffic selectors.
         In clear, both have the same outer address, which moves between them.
         """
@@ -162,5 +162,5 @@ class Claims:
 def used_pool(
     pool: Sequence[fields.IPNetwork], peers: Sequence[Peer]
 ) -> Tuple[fields.IPNetwork, ...]:
-    """Return the pool as far as a peer asks for it."""
+    """Return the pool if a peer gets an address from it, else ()."""
     return tuple(pool) if any(peer.asks for peer in peers) else ()

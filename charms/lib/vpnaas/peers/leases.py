@@ -1,10 +1,10 @@
-"""Addresses that a gateway reserves for related peers out of its pool, and that a cell takes.
+"""Addresses that a gateway reserves in its pool for related peers, such as small cells.
 
-The gateway's charm decides, and says so in the relation. IKEv2's configuration payload (RFC 7296
-section 2.19) then hands out exactly these. A peer keeps its addresses: first by the record of what
-its VDU has, then by what the peer itself offers. The second also brings two gateways of a pair to
-the same addresses, since the cell tells both what it has from one of them. A new peer gets
-addresses by its name, so that both gateways mostly choose the same at once.
+The gateway's charm chooses the addresses and publishes them in the relation. IKEv2's configuration
+payload (RFC 7296 section 2.19) then assigns exactly these. A peer keeps its addresses: first what
+our VDU and its offer agree on, then what it offers, then what our VDU has. A cell offers its
+addresses to both gateways of a pair, so both come to the same ones. A new peer gets addresses that
+depend on its name, so both gateways mostly choose the same ones at once.
 """
 
 import zlib
@@ -21,7 +21,7 @@ from vpnaas.peers.offer import Remote, assigned
 
 Addresses = Tuple[fields.IPAddress, ...]
 MOST = 1 << 20
-"""Addresses of a pool that are looked at."""
+"""Limit of the addresses of a pool that the search looks at."""
 _KEPT = "peer relation: given-addresses"
 
 
@@ -32,7 +32,7 @@ class Asker:
     Attributes:
         name: Its name as a peer.
         label: Its name for people, which both gateways of a pair know.
-        request: IP versions of what it asks for.
+        request: IP versions of the addresses that it asks for.
         offered: Addresses of the pool that it offers as its own.
         applied: Addresses that it has on our VDU.
     """
@@ -47,12 +47,12 @@ class Asker:
 def grant(
     pool: Sequence[fields.IPNetwork], reserved: Iterable[fields.IPAddress], askers: Sequence[Asker]
 ) -> Dict[str, Addresses]:
-    """Return the addresses of each peer by its name; nothing for one that the pool has no room for.
+    """Return the addresses of each peer by name, without the peers that the pool has no room for.
 
     Args:
-        pool: One prefix of an IP version at most.
+        pool: At most one prefix per IP version.
         reserved: Addresses that nobody may have.
-        askers: Peers, those related first come first.
+        askers: Peers; an earlier one has precedence.
     """
     prefixes: Dict[int, fields.IPNetwork] = {prefix.version: prefix for prefix in pool}
     used: Set[fields.IPAddress] = set(reserved)
@@ -67,7 +67,7 @@ def grant(
         )
 
     claims: Tuple[Callable[[Asker], Addresses], ...] = (
-        # Who has an address and says so keeps it, whatever another peer says.
+        # A peer that has an address and offers it keeps it, whatever another peer offers.
         lambda asker: asker.applied if asker.applied == asker.offered else (),
         lambda asker: asker.offered,
         lambda asker: asker.applied,
@@ -92,14 +92,14 @@ def grant(
 
 
 def _host(prefix: fields.IPNetwork, address: fields.IPAddress) -> bool:
-    """Tell whether an address of a prefix is a host's."""
+    """Tell whether an address is in a prefix and can be that of a host."""
     return address in prefix and address not in (prefix.network_address, prefix.broadcast_address)
 
 
 def _free(
     prefix: Optional[fields.IPNetwork], label: str, used: Set[fields.IPAddress]
 ) -> Optional[fields.IPAddress]:
-    """Return a free address of a prefix, from where the peer's name says on."""
+    """Return a free address of a prefix; the search starts at a place given by the label."""
     if prefix is None:
         return None
     hosts = min(prefix.num_addresses - 2, MOST)
@@ -112,7 +112,7 @@ def _free(
 
 
 def interfaces(params: LinkParams, addresses: Addresses) -> Tuple[fields.IPInterface, ...]:
-    """Return addresses of a link's pool with the prefix length by which the peer uses them."""
+    """Return addresses of a link's pool with the prefix length that the peer configures."""
     subnet = params.inner_address.network
     return tuple(
         fields.interface_address(
@@ -130,7 +130,7 @@ class Asking:
     """A link that has no address yet.
 
     Attributes:
-        problem: Why what the gateway gives cannot be used, "" while it gives nothing.
+        problem: Why the addresses from the gateway cannot be used, "" without addresses.
         refused: Whether the parameters themselves cannot work.
     """
 
@@ -147,14 +147,14 @@ def resolved(
 ) -> Tuple[Intent, Dict[str, Asking]]:
     """Return the intent with the addresses that gateways give, and the links that have none.
 
-    The gateway with the lowest relation id decides, the other one of a pair follows. What a gateway
-    told last counts on while its data cannot be read.
+    The gateway with the lowest relation id decides, the other one of a pair follows. The last
+    addresses stay while the data of a gateway cannot be read.
 
     Args:
         intent: What the operator asks for.
         roles: "provider" or "requirer" by link.
         remotes: Related applications by link.
-        kept: What the links were given last, as `offer.show_assigned` has it.
+        kept: Last addresses of each link, as text of `offer.show_assigned`.
     """
     links = dict(intent.links)
     asking: Dict[str, Asking] = {}
@@ -195,7 +195,7 @@ def with_addresses(params: LinkParams, given: Sequence[fields.IPInterface]) -> L
     """Return the parameters with addresses from a gateway.
 
     Raises:
-        InputError: They are not what was asked for, or take what is used elsewhere.
+        InputError: They do not match the request, do not fit together, or are in accept-prefixes.
     """
     where = "assigned-addresses"
     if tuple(address.version for address in given) != params.request:

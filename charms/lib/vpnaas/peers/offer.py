@@ -18,12 +18,12 @@ from vpnaas.params.ipsec import CERTIFIED, CREDENTIALS, Proposal
 
 VERSION = "1"
 PREFIX = "vpnaas-"
-"""Keys of ours start with this; Juju and other libraries may put theirs beside them."""
+"""Our keys start with this. Juju and other libraries may add other keys to the databag."""
 _REQUEST = PREFIX + "address-request"
 DECLINED = "off"
 """In place of a technology: the writer has the link switched off."""
 QUANTUM_OFFERS = {NO_QUANTUM: "no", PREFER: "preferred", REQUIRE: "required"}
-"""What an offer says of the owner's `post-quantum`; UNABLE where its VDU has no ML-KEM."""
+"""Values in an offer by the owner's `post-quantum`; UNABLE if its VDU has no ML-KEM."""
 UNABLE = "unable"
 _PUBLIC, _SEALED = 1184, 1120
 """Bytes of an ML-KEM-768 public key (FIPS 203), and of a ciphertext with its check value."""
@@ -78,7 +78,7 @@ class KeyOffer:
         identity: IKE identity of the owner on this link, "" if the technology has none.
         proposal: Algorithms, equal at both ends; "" if there is no choice.
         credentials: How the ends authenticate themselves, "" if there is no choice.
-        certs: Certificates, all empty if the ends authenticate themselves without.
+        certs: Certificates, all empty if the credentials are not certificates.
     """
 
     public_key: str
@@ -102,7 +102,7 @@ class Offer:
     """One end of a link.
 
     Attributes:
-        technology: "wireguard" or "none".
+        technology: "wireguard", "ipsec" or "none".
         endpoint: Outer address and UDP port of the owner; None if it only initiates.
         inner_address: Address inside the tunnel, a host without subnet.
         allowed_prefixes: Prefixes behind the owner.
@@ -122,12 +122,12 @@ class Offer:
     assigned: Tuple[fields.IPInterface, ...] = ()
 
     def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
-        """Return all the owner may send from: its inner address and what lies behind it."""
+        """Return all prefixes the owner may send from: its inner address and those behind it."""
         return fields.ordered((fields.host_network(self.inner_address),) + self.allowed_prefixes)
 
 
 def encode(offer: Offer) -> Dict[str, str]:
-    """Return the databag content; empty values clear a key, as Juju does."""
+    """Return the databag content; Juju removes keys with an empty value."""
     keys = offer.keys
     bag = {
         "version": VERSION,
@@ -166,16 +166,16 @@ def declined() -> Dict[str, str]:
 
 
 def asking(technology: str, request: pools.Request) -> Dict[str, str]:
-    """Return the databag content of an end that asks for its address first of all."""
+    """Return the databag content of an end that has no address yet and asks for one."""
     values = {"technology": technology, "address-request": pools.show_request(request)}
     return dict(declined(), **{PREFIX + key: text for key, text in values.items()})
 
 
 def asked(bag: Mapping[str, str], where: str) -> pools.Request:
-    """Return what the remote asks for.
+    """Return the address request of the remote, () for none.
 
     Raises:
-        InputError: It wrote something else there.
+        InputError: The text is not an address request.
     """
     where = "{}: address-request".format(where)
     return pools.parse_request(where, fields.string(where, bag.get(_REQUEST, "")))
@@ -190,10 +190,10 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
     """Read a remote's databag.
 
     Returns:
-        The offer, or None where the remote has not made one yet, or declines to.
+        The offer, None if the remote has made none yet or has switched the link off.
 
     Raises:
-        InputError: The remote wrote something that is not an offer of a version we know.
+        InputError: The databag has no valid offer of a known version.
     """
     if declines(bag) or not any(key.startswith(PREFIX) for key in bag):
         return None
@@ -386,7 +386,7 @@ class Remote:
 
     @property
     def peer_name(self) -> str:
-        """Return the stable name of the peer this relation stands for."""
+        """Return the stable name of the peer of this relation."""
         return "rel-{}".format(self.relation_id)
 
 

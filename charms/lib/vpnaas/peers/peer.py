@@ -15,7 +15,7 @@ from vpnaas.vdu.steps import Step, write
 RECORD_VERSION = 1
 
 HYBRID = "pq-"
-"""How the identity of a preshared key begins that withstands a quantum computer."""
+"""Start of the identity of a hybrid preshared key, which withstands a quantum computer."""
 
 
 @attr.frozen
@@ -39,10 +39,10 @@ class Peer:
         reached: Whether its offer says that it has installed us, so that a probe must succeed.
         certificate: Name of the certificate of its key in use, "" if it needs none.
         next_certificate: The same for its next key.
-        proposal: Algorithms that both ends have, "" for those of the link. While the ends are
-            configured anew one after the other, a running peer keeps the former ones.
-        given: Addresses that it is given by IKEv2; they are among `prefixes`.
-        generation: Generation of its key in use, as its end counts; 0 if unknown.
+        proposal: Algorithms that both ends have, "" for those of the link. While only one end has
+            new parameters, a running peer keeps the former algorithms.
+        given: Addresses that it gets from us by IKEv2; they are among `prefixes`.
+        generation: Generation of its key in use, from its offer; 0 if unknown.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Peer:
 
     @property
     def asks(self) -> bool:
-        """Tell whether it is given an address from the link's pool, and so has no prefix."""
+        """Tell whether it gets an address from the link's pool, and so has no prefix."""
         return not self.prefixes
 
     @property
@@ -89,9 +89,9 @@ class Agreed:
     """The agreement on the preshared key with one peer.
 
     Attributes:
-        identity: Of the key, None before the agreement.
+        identity: Identity of the key, None before the agreement.
         wrapped: Ciphertext to publish.
-        sealed: The same of a hybrid key's other half.
+        sealed: Ciphertext of the other half of a hybrid key.
         lacking: Why the key cannot be hybrid though one end asks for that, "" otherwise.
     """
 
@@ -103,7 +103,7 @@ class Agreed:
 
 @attr.frozen
 class KeyState:
-    """What was observed of the keys of one link.
+    """Observed state of the keys of one link.
 
     Attributes:
         public_key: Public key of the private key on the VDU.
@@ -113,7 +113,7 @@ class KeyState:
         recorded: Text of the record of these peers, or None.
         agreed: The agreement on the preshared key with each peer.
         kem_key: ML-KEM public key to publish.
-        able: Whether the VDU has ML-KEM, where somebody asks for it.
+        able: Whether the VDU has ML-KEM; True if no end asks for it.
     """
 
     public_key: str
@@ -143,7 +143,7 @@ def record(peers: Sequence[Peer]) -> str:
 
 
 def recording(link: str, peers: Sequence[Peer], state: KeyState, more: bool) -> List[Step]:
-    """Return the step that keeps the record, where it says otherwise or something else changes."""
+    """Return the step that writes the record, if it changed or the plan has `more` steps."""
     text = record(peers)
     if text == state.recorded and not more:
         return []
@@ -152,7 +152,7 @@ def recording(link: str, peers: Sequence[Peer], state: KeyState, more: bool) -> 
 
 
 def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
-    """Read the record back; a missing or foreign one counts as none."""
+    """Read the record; a missing or unknown one has no peers."""
     try:
         document = json.loads(text or "")
         if document["version"] != RECORD_VERSION:
@@ -194,7 +194,7 @@ def _from_json(item: Dict[str, Any]) -> Peer:
         name=item["name"],
         label=item["label"],
         prefixes=fields.networks("record", item["prefixes"]),
-        # Records of before there was a choice of VPN do not tell.
+        # Records of early releases lack the technology.
         technology=item.get("technology", WIREGUARD if item["public-key"] else NONE),
         inner_address=fields.address("record", inner) if inner else None,
         public_key=item["public-key"],
@@ -213,7 +213,7 @@ def _from_json(item: Dict[str, Any]) -> Peer:
 
 
 def in_turn(names: Sequence[str], most: int, now: int) -> Sequence[str]:
-    """Return as many of the names as are allowed, others in the next minute, and all in the end."""
+    """Return at most `most` names. Each minute (`now` is in seconds) selects the next ones."""
     if len(names) <= most:
         return names
     start = now // 60 * most % len(names)

@@ -23,7 +23,7 @@ from vpnaas.vdu import facts
 RULES_FROM = 10000
 """Priority of the first rule; after charon's own table (220), before the main one (32766)."""
 FWMARK = "0x6f73"
-"""Mark of charon's own packets, which keep out of its routes, in userspace."""
+"""Mark of charon's own packets, which must not take its routes (userspace only)."""
 MAX_RULES = fields.MAX_PREFIXES + 1
 
 
@@ -43,7 +43,7 @@ def check(params: LinkParams, underlay: facts.Interface) -> None:
 
 
 def is_same(peer: Peer) -> bool:
-    """Tell whether the inner address of a peer is the one it is reached at."""
+    """Tell whether the inner address of a peer is also its outer address."""
     outer = peer.endpoint[0] if peer.endpoint else None
     return peer.technology == IPSEC and outer is not None and peer.inner_address == outer
 
@@ -63,14 +63,14 @@ def fits(params: LinkParams, address: fields.IPAddress, outer: fields.IPAddress)
 
 
 def may_be_on(params: LinkParams, peer: Peer, prefix: fields.IPNetwork, interface: str) -> bool:
-    """Tell whether a peer's prefix may be one of a network of the VDU."""
+    """Tell whether a peer's prefix may overlap the VDU's network on an interface."""
     if not params.ipsec.same_address or interface != params.underlay_interface:
         return False
     return prefix in split([peer])[1]
 
 
 def split(peers: Sequence[Peer]) -> Tuple[List[fields.IPNetwork], List[fields.IPNetwork]]:
-    """Return the peers' prefixes, those routed by destination and those by source too."""
+    """Return the peers' prefixes: those routed by destination, and those routed by source."""
     apart: List[fields.IPNetwork] = []
     same: List[fields.IPNetwork] = []
     for peer in peers:
@@ -86,14 +86,14 @@ def priority(number: int) -> int:
 
 
 def rules(params: LinkParams, number: int) -> List[str]:
-    """Return the `ip -batch` lines that send what we protect by the link's own table."""
+    """Return the `ip -batch` lines that route packets from our prefixes by the link's table."""
     own = (fields.host_network(params.inner_address),) + params.allowed_prefixes
     line = "rule add from {} priority {} table {}"
     return [line.format(source, priority(number), number) for source in fields.ordered(own)]
 
 
 def no_rules(number: int) -> str:
-    """Return the `ip -force -batch` file that takes all rules of a link away."""
+    """Return the `ip -force -batch` file that removes all rules of a link."""
     return "rule del priority {}\n".format(priority(number)) * MAX_RULES
 
 

@@ -29,18 +29,18 @@ Keys = TypeVar("Keys", bound=KeyState)
 
 
 class KeyedTechnology(Technology[Keys], Generic[Keys]):
-    """A technology with a key pair per link; a subclass says what a key and a peer are there."""
+    """A technology with a key pair per link; a subclass defines its keys and peers."""
 
     keyed = True
     renews = False
-    """Whether a rotation may renew hybrid preshared keys: sessions outlast the exchange."""
+    """Whether a rotation may renew hybrid preshared keys: sessions continue meanwhile."""
 
     def observed(self, inputs: LinkInputs) -> Keys:
         """Read the results of `observe` for a link, without preshared keys."""
         raise NotImplementedError
 
     def parse(self, inputs: LinkInputs) -> Keys:
-        """Read what `observe` and `prepare` brought back of a link."""
+        """Read the results of `observe` and `prepare` for a link."""
         able, kem_key = _kem(inputs.charm_state, inputs.link, inputs.results)
         return attr.evolve(
             self.observed(inputs), agreed=_agreed(inputs), kem_key=kem_key, able=able
@@ -55,17 +55,17 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         return None
 
     def due(self, inputs: LinkInputs, state: Keys) -> bool:
-        """Tell whether the key is to be rotated because its time has come."""
+        """Tell whether the key must be rotated now, without an action."""
         return False
 
     def lacking(self, inputs: LinkInputs, state: Keys) -> Sequence[str]:
-        """Return who still has to certify the staged key, in words for people."""
+        """Return texts that name who must still certify the staged key."""
         return ()
 
     def key_offers(
         self, inputs: LinkInputs, state: Keys, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
-        """Return the data on our keys that single relations get, by the peer's name."""
+        """Return the data on our keys that differs by relation, by peer name."""
         return {}
 
     def acknowledged(self, params: LinkParams, state: Keys, peer: Peer) -> Tuple[str, ...]:
@@ -99,7 +99,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def prepare(
         self, charm_state: CharmState, links: Sequence[str], results: Results
     ) -> List[Step]:
-        """Return the steps that move agreements on, with a fresh look."""
+        """Return the steps that continue agreements, and then read their state again."""
         steps = self.agree(charm_state, links, results)
         if steps:
             for link in links:
@@ -107,11 +107,11 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         return steps
 
     def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
-        """Return the steps that look at what `agree` may have changed."""
+        """Return the steps that read again what `agree` may have changed."""
         return observe_preshared(charm_state, link, AGAIN)
 
     def agree(self, charm_state: CharmState, links: Sequence[str], results: Results) -> List[Step]:
-        """Return the steps that move agreements on preshared keys on."""
+        """Return the steps that continue agreements on preshared keys."""
         steps: List[Step] = []
         for link in links:
             able, _ = _kem(charm_state, link, results)
@@ -139,9 +139,9 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         )
 
     def plan(self, inputs: LinkInputs, state: Keys, admission: Admission, mtu: int) -> LinkPlan:
-        """Decide what a link with these peers should be."""
+        """Return the plan of a link with these peers."""
         charm_state, link = inputs.charm_state, inputs.link
-        waiting = list(admission.waiting) + _late(inputs)
+        waiting = list(admission.waiting) + _failed_fetches(inputs)
         steps: List[Step] = []
         if not state.next_public_key:
             if link in charm_state.rotate or self.due(inputs, state):
@@ -217,7 +217,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         return (results.out(link + "/next") or "").strip()
 
     def conclude(self, plan: LinkPlan, state: Keys, results: Results, prefix: str) -> LinkPlan:
-        """Let offers tell about a key that was staged by the steps."""
+        """Add a key that the steps staged to the state and the offers."""
         staged = self.staged(plan.params.link, results)
         if not staged or state.next_public_key:
             return plan
@@ -233,7 +233,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         )
 
     def details(self, plan: LinkPlan, state: Keys) -> Dict[str, Any]:
-        """Return what show-status tells about the keys of a link."""
+        """Return the details of a link's keys for show-status."""
         return {
             "listen-port": plan.params.listen_port,
             "public-key": state.public_key,
@@ -243,7 +243,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
 
 
 def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
-    """Return the steps that look at the preshared keys of a link, where it needs any."""
+    """Return the steps that read the state of a link's preshared keys, if it needs any."""
     steps = [] if prefix else preshared.observe_files(link)
     if not charm_state.needs_preshared(link):
         return steps
@@ -263,7 +263,7 @@ def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> L
 
 
 def _wrapped_for(charm_state: CharmState, link: str) -> Dict[str, str]:
-    """Return the wrap keys of manual peers that a preshared key proves, by the peer's name."""
+    """Return the wrap keys of manual peers that use a preshared key, by peer name."""
     if charm_state.intent.links[link].ipsec.credentials != PSK:
         return {}
     manual = charm_state.intent.manual(link)
@@ -277,8 +277,8 @@ def _stored_for(charm_state: CharmState, link: str) -> List[str]:
     return [peer.peer_name for peer in charm_state.intent.manual(link) if peer.stored]
 
 
-def _late(inputs: LinkInputs) -> List[str]:
-    """Return why keys were not fetched the last time."""
+def _failed_fetches(inputs: LinkInputs) -> List[str]:
+    """Return why the last fetches of preshared keys failed."""
     reasons = []
     for name in _stored_for(inputs.charm_state, inputs.link):
         reason = secret_store.last_refusal(_state_id(inputs.link, name), inputs.results)
@@ -297,7 +297,7 @@ def _wants_hybrid(charm_state: CharmState, link: str) -> bool:
 
 
 def _kem(charm_state: CharmState, link: str, results: Results) -> Tuple[bool, str]:
-    """Return whether the VDU has ML-KEM, where somebody asks, and our public key."""
+    """Return whether the VDU has ML-KEM (True if no end asks for it), and our public key."""
     if not charm_state.needs_preshared(link) or not _wants_hybrid(charm_state, link):
         return True, ""
     return preshared.parse_kem(link, results)
@@ -305,16 +305,16 @@ def _kem(charm_state: CharmState, link: str, results: Results) -> Tuple[bool, st
 
 @attr.frozen
 class _Agreement:
-    """What the agreement with one peer stands on.
+    """Input to the agreement on a preshared key with one peer.
 
     Attributes:
         peer: Its name.
         provider: Whether our VDU makes the key.
-        theirs: What the peer offers for that.
-        state: What is there.
+        theirs: Key part of the peer's offer.
+        state: Files on our VDU.
         hybrid: Whether the key is a hybrid one.
-        lacking: Why it cannot be one though an end asks for that.
-        required: Whether an end wants no other.
+        lacking: Why it cannot be hybrid although an end asks for that.
+        required: Whether an end requires a hybrid key.
     """
 
     peer: str
@@ -326,13 +326,13 @@ class _Agreement:
     required: bool = False
 
     def outcome(self) -> Tuple[Optional[str], bool]:
-        """Return what `preshared.agreement` does, and nothing where an end refuses."""
+        """Return `preshared.agreement`, or (None, False) if a required hybrid key is impossible."""
         if self.lacking and self.required:
             return None, False
         return preshared.agreement(self.provider, self.theirs, self.hybrid, self.state)
 
     def agreed(self) -> Agreed:
-        """Return what came of it."""
+        """Return the agreed key, with the ciphertexts to publish."""
         identity, _ = self.outcome()
         if not self.provider or not identity:
             return Agreed(identity, lacking=self.lacking)
@@ -343,7 +343,7 @@ class _Agreement:
 def _agreements(
     charm_state: CharmState, link: str, results: Results, prefix: str = "", able: bool = True
 ) -> List[_Agreement]:
-    """Return what the agreement with each peer of a link stands on."""
+    """Return the input to the agreement with each peer of a link."""
     if not charm_state.needs_preshared(link):
         return []
     offers = charm_state.offers(link)
@@ -383,8 +383,8 @@ def _wrap_key(inputs: LinkInputs) -> str:
 
 
 def _agreed(inputs: LinkInputs) -> Dict[str, Agreed]:
-    """Return what came of the agreement with each peer."""
-    # The second round trip may be missing, or may have read other things.
+    """Return the agreement with each peer, by peer name."""
+    # The second round trip may be missing, or may have read nothing of this link.
     again = inputs.prepared is not None and any(
         id.startswith("{}{}/".format(AGAIN, inputs.link)) for id in inputs.prepared.ids()
     )

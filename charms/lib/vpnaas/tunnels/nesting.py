@@ -27,9 +27,9 @@ from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 PATHS_FILE = "/etc/osm-vpnaas/paths.json"
-"""MTUs of ways through routers, for times without an answer: bytes by endpoint address."""
+"""Measured path MTUs, for times without an answer: bytes by endpoint address."""
 MAX_PROBES = 8
-"""Endpoints asked in one reconcile: one that does not answer costs a second."""
+"""Pings in one reconcile; an endpoint that does not answer costs a second."""
 _ASK = "path/ask/"
 _HEADERS = {4: 28, 6: 48}  # IP and ICMP
 _REFUSED = re.compile(r"\bmtu ?= ?([0-9]{3,5})\b")
@@ -58,7 +58,7 @@ class _Route:
 
 
 def observe(charm_state: CharmState) -> List[Step]:
-    """Return the steps that look at the VDU's routes, where a link has tunnels."""
+    """Return the steps that read the VDU's routes, if a link has tunnels."""
     if not any(params.technology in KEYED for params in charm_state.intent.links.values()):
         return []
     return [
@@ -94,12 +94,12 @@ def probes(charm_state: CharmState, vdu: VduFacts, results: Results) -> List[Ste
 
 
 def learned(results: Results, prepared: Optional[Results]) -> Dict[str, int]:
-    """Return the known limits of ways through routers: bytes by endpoint address."""
+    """Return the known path MTUs through routers, in bytes by endpoint address."""
     try:
         document = json.loads(results.text("path/known") or "{}")
         known = {str(fields.address("", a)): int(mtu) for a, mtu in document.items()}
     except (ValueError, TypeError, AttributeError, VpnaasError):
-        known = {}  # Whatever it is, it is not ours.
+        known = {}  # This program did not write it.
     for id in prepared.ids() if prepared is not None else ():
         if prepared is None or not id.startswith(_ASK):
             continue
@@ -107,9 +107,9 @@ def learned(results: Results, prepared: Optional[Results]) -> Dict[str, int]:
         if prepared.exit_code(id) == 0:
             known.pop(address, None)
             continue
-        said = _REFUSED.findall(prepared.output(id) + prepared.error(id))
-        if said:
-            known[address] = min(int(mtu) for mtu in said)
+        mtus = _REFUSED.findall(prepared.output(id) + prepared.error(id))
+        if mtus:
+            known[address] = min(int(mtu) for mtu in mtus)
     return known
 
 
@@ -119,16 +119,16 @@ def ways(
     """Return the way to each peer with an endpoint, by link and peer name.
 
     Args:
-        links: Links as they are going to be.
-        results: Of `observe`.
-        known: Of `learned`.
+        links: Wanted links.
+        results: Results of `observe`.
+        known: Result of `learned`.
     """
     table = _table(results)
     reach: Dict[str, Routes[bool]] = {
         link: Routes(
             (prefix, True)
             for prefix in [draft.inputs.params.inner_address.network]
-            # Routed by destination: the inner address of a peer that is its outer one is not.
+            # Only these are routed by destination (see `same_address`).
             + same_address.split(draft.admission.peers)[0]
         )
         for link, draft in links.items()
@@ -188,7 +188,7 @@ def _refused(
     address = peer.endpoint[0] if peer.endpoint else ""
     if outer == link:
         return "{} lies inside its tunnel".format(address), "an address of the underlay"
-    # Who runs already is not refused for what a newcomer to another link claims.
+    # A new peer of another link must not cause the refusal of a running peer.
     runs = _runs(links[link], peer)
     deeper = sorted(
         through[outer][other.name]
@@ -205,7 +205,7 @@ def _refused(
 
 
 def _runs(draft: Draft, peer: Peer) -> bool:
-    """Tell whether a peer was reached at its endpoint before."""
+    """Tell whether a peer was applied before with the same endpoint."""
     applied = draft.state.applied
     return any(p.name == peer.name and p.endpoint == peer.endpoint for p in applied)
 

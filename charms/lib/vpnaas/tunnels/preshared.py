@@ -6,7 +6,7 @@ publishes the ciphertext. Both ends then hold the same file, made and opened on 
 The owner of a manual peer gives the wrap key by hand, and gets the ciphertext.
 docs/adr/0006 says what this protects against.
 
-A hybrid key has a second half that travels by ML-KEM (`programs.kem`); docs/adr/0083 says why so.
+A hybrid key has a second half that travels by ML-KEM (`programs.kem`); docs/adr/0083 says why.
 """
 
 import base64
@@ -24,10 +24,10 @@ from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 BITS = 3072
-"""RSA modulus; 3072 bits are worth 128 (NIST SP 800-57 part 1, table 2), as X25519 is."""
+"""Bits of the RSA modulus, as strong as X25519: 128 bits (NIST SP 800-57 part 1, table 2)."""
 
 SWANCTL = "/etc/swanctl"
-"""Where strongSwan's form of a key lies, see `ipsec.names`."""
+"""Directory of the keys in strongSwan's form, see `ipsec.names`."""
 
 FETCHED = {"key": ("preshared-key", "[A-Za-z0-9+/]{43}=", "base64 of 32 bytes")}
 """The key as the field of a secret, see `vdu.secret_store.fetch`."""
@@ -59,7 +59,7 @@ def wrap_key_file(link: str) -> str:
 
 
 def observe_wrap_key(link: str, prefix: str = "") -> List[Step]:
-    """Return the steps that make the RSA key where missing and read its public half."""
+    """Return the steps that make the RSA key if it is missing, and read its public half."""
     path = wrap_key_file(link)
     bits = "rsa_keygen_bits:{}".format(BITS)
     make = ("openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", bits)
@@ -87,7 +87,7 @@ def _kem(id: str, *words: str, stdin: str = "", only_if: str = "") -> Step:
 
 
 def observe_kem(link: str, provider: bool, prefix: str = "") -> List[Step]:
-    """Return the step that asks the VDU for ML-KEM; a requirer's key is made where missing."""
+    """Return the step that tests for ML-KEM; it makes a requirer's key if that is missing."""
     words = ("able",) if provider else ("public", kem_file(link))
     return [_kem(prefix + link + "/kem", *words)]
 
@@ -99,7 +99,7 @@ def parse_kem(link: str, results: Results, prefix: str = "") -> Tuple[bool, str]
 
 
 def renew(link: str, provider: bool, peers: Collection[str]) -> List[Step]:
-    """Return the steps after which the hybrid keys with these peers are made anew."""
+    """Return the steps after which new hybrid keys with these peers are agreed."""
     if provider:
         return [
             remove("{}/psk-renew/{}".format(link, peer), _path(link, peer, ".for"))
@@ -113,7 +113,7 @@ def _path(link: str, peer: str, suffix: str) -> str:
 
 
 def observe(link: str, peer: str, prefix: str = "") -> List[Step]:
-    """Return the steps that look at one peer's preshared key, without showing it."""
+    """Return the steps that read the state of one peer's preshared key, but not the key."""
     at = "{}{}/psk/{}".format(prefix, link, peer)
     wrapped, key = _path(link, peer, ".wrapped"), preshared_file(link, peer)
     return [
@@ -131,7 +131,7 @@ def _check(id: str, key: str, output: str) -> Step:
 
 
 def observe_files(link: str) -> List[Step]:
-    """Return the step that names the files of peers' keys, whether or not these remain."""
+    """Return the step that lists the key files of all peers, also of former ones."""
     names = r"^(preshared-{1}[.a-z]*|osm-vpnaas-{0}-{1}\.secret)$".format(link, _PEER)
     words = ("ls", directory(link), SWANCTL)
     return [run(link + "/psk/files", *words, any_exit=True, pick=names)]
@@ -142,8 +142,8 @@ def forget(link: str, peers: Collection[str], results: Results) -> List[Step]:
 
     Args:
         link: The link.
-        peers: Names of the peers there are.
-        results: Of `observe_files`.
+        peers: Names of the present peers.
+        results: Results of `observe_files`.
     """
     steps = []
     for name in sorted(results.output(link + "/psk/files").split()):
@@ -156,7 +156,7 @@ def forget(link: str, peers: Collection[str], results: Results) -> List[Step]:
 
 
 def parse(link: str, peer: str, results: Results, prefix: str = "") -> PresharedState:
-    """Read what `observe` brought back."""
+    """Read the results of `observe`."""
     at = "{}{}/psk/{}".format(prefix, link, peer)
     return PresharedState(
         made_for=(results.text(at + "/for") or "").strip(),
@@ -249,12 +249,12 @@ def wants_hybrid(ours: str, theirs: Collection[str]) -> bool:
 
 
 def lacking(ours: str, able: bool, theirs: str) -> Tuple[bool, str]:
-    """Tell whether a key with a peer is to be hybrid, and if so, why it cannot be ("" if it can).
+    """Return whether an end asks for a hybrid key, and why there can be none ("" if there can).
 
     Args:
         ours: Our `post-quantum`.
         able: Whether our VDU has ML-KEM.
-        theirs: What the peer offers.
+        theirs: The peer's offer, see `KeyOffer.post_quantum`.
     """
     if not wants_hybrid(ours, [theirs]):
         return False, ""

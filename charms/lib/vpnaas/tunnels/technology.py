@@ -57,11 +57,11 @@ class CharmState:
         restart: Links to take down and up.
         authorize: SSH public keys of our other units, so that they can take over.
         gateway: Parameters of the security gateway, None for another VNF.
-        translated: Interfaces of a gateway whose forwarded packets get its own address.
+        translated: Interfaces on which forwarded packets get the VDU's own address.
         certificates: Certificates from an operator for a link.
         monitoring: Settings of the exporter of metrics.
         asking: Links that wait for an address from their gateway; `intent` is without them.
-        shared: What manual peers know of our gateway pair, None without that.
+        shared: Address of our gateway pair for manual peers, None if there is none.
     """
 
     intent: Intent
@@ -94,7 +94,7 @@ class CharmState:
         """Return our addresses that do not belong to an underlay, on any interface."""
         links = self.intent.links.values()
         inner = frozenset(link.inner_address.ip for link in links if not link.is_outer)
-        # Whether we have the shared one changes from moment to moment.
+        # The shared address counts always: it moves between the gateways of the pair.
         return inner | {self.shared.address.ip} if self.shared else inner
 
     def needs_preshared(self, link: str) -> bool:
@@ -184,7 +184,7 @@ class LinkInputs:
         agreed: Optional[Mapping[str, Agreed]] = None,
         proofs: Optional[Mapping[str, Proof]] = None,
     ) -> Context:
-        """Return what the admission of peers is to know."""
+        """Return the input to the admission of peers."""
         return Context(
             params=self.params,
             role=self.charm_state.roles[self.link],
@@ -201,7 +201,7 @@ class LinkInputs:
         )
 
     def sources(self) -> Dict[str, fields.IPAddress]:
-        """Return the address a tunnel inside another one starts from, by peer name."""
+        """Return our outer address of each tunnel inside another one, by peer name."""
         links = self.charm_state.intent.links
         return {name: links[link].inner_address.ip for name, link in self.through.items()}
 
@@ -230,7 +230,7 @@ class PeerSession:
 
     Attributes:
         handshake: When the peer last proved itself, seconds since the epoch, 0 for never.
-        age: The same as seconds since then, where the VDU tells it so.
+        age: Seconds since then, for technologies that report this instead.
         endpoint: Where it is reached now, "" where unknown.
         details: What show-status adds for this technology.
     """
@@ -266,7 +266,7 @@ class Technology(Generic[State]):
     fresh = 0
 
     def overhead(self, params: LinkParams) -> int:
-        """Return by how many bytes a packet grows at most."""
+        """Return the maximum growth of a packet in bytes."""
         return 0
 
     def marker(self, link: str) -> str:
@@ -278,7 +278,7 @@ class Technology(Generic[State]):
         raise NotImplementedError
 
     def owner(self, inputs: LinkInputs) -> str:
-        """Return the systemd unit the link's measurement socket lives and dies with."""
+        """Return the systemd unit that starts and stops the link's measurement socket."""
         raise NotImplementedError
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
@@ -292,7 +292,7 @@ class Technology(Generic[State]):
         return []
 
     def fitted(self, inputs: LinkInputs) -> LinkInputs:
-        """Return the inputs with what this VDU allows.
+        """Return the inputs, limited to what this VDU allows.
 
         Raises:
             VpnaasError: The link's parameters cannot work on this VDU.
@@ -300,7 +300,7 @@ class Technology(Generic[State]):
         return inputs
 
     def parse(self, inputs: LinkInputs) -> State:
-        """Read what `observe` and `prepare` brought back of a link."""
+        """Read the results of `observe` and `prepare` for a link."""
         raise NotImplementedError
 
     def admit(self, inputs: LinkInputs, state: State) -> Admission:
@@ -308,11 +308,11 @@ class Technology(Generic[State]):
         raise NotImplementedError
 
     def plan(self, inputs: LinkInputs, state: State, admission: Admission, mtu: int) -> LinkPlan:
-        """Decide what a link with these peers should be."""
+        """Return the plan of a link with these peers."""
         raise NotImplementedError
 
     def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
-        """Return the steps of a fresh look at the live state, for `conclude`."""
+        """Return the steps that read the live state again, for `conclude`."""
         return []
 
     def conclude(self, plan: LinkPlan, state: State, results: Results, prefix: str) -> LinkPlan:
@@ -328,13 +328,13 @@ class Technology(Generic[State]):
         return PeerSession()
 
     def alive(self, state: State, link: str, peer: Peer, now: int, grace: int) -> bool:
-        """Tell whether a peer proved itself so lately that its tunnel counts as up.
+        """Tell whether a peer's last handshake is recent enough for its tunnel to count as up.
 
-        What lies as far ahead is of before the clock was set back, and says nothing.
+        A handshake too far in the future does not count: the clock was set back after it.
         """
         handshake = self.session(state, link, peer).handshake
         return bool(handshake) and abs(now - handshake) < self.fresh + grace
 
     def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:
-        """Return what show-status tells about a link beyond what all technologies have."""
+        """Return the details for show-status that only this technology has."""
         return {}

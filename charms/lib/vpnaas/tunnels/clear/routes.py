@@ -18,7 +18,7 @@ from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 HOLD_PROGRAM = "/usr/local/lib/osm-vpnaas/hold"
-"""Keeps addresses and routes there when the underlay goes down and up (`hold`)."""
+"""Restores addresses and routes after the underlay goes down and up (`hold`)."""
 UNIT_FILE = "/etc/systemd/system/osm-vpnaas-clear@.service"
 UNIT = """[Unit]
 Description=Inner addresses of link %i in clear (osm-vpnaas)
@@ -39,7 +39,7 @@ WantedBy=multi-user.target
 
 @attr.frozen
 class State:
-    """What was observed of one link without VPN.
+    """Observed state of one link without VPN.
 
     Attributes:
         up: The `ip -batch` file in force, or None.
@@ -77,7 +77,7 @@ def observe(link: str) -> List[Step]:
 
 
 def parse(link: str, results: Results) -> State:
-    """Read what `observe` brought back."""
+    """Read the results of `observe`."""
     return State(
         up=results.text(link + "/up"),
         active=(results.out(link + "/active") or "").strip() == "active",
@@ -129,8 +129,7 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
         write(link + "/apply/program", HOLD_PROGRAM, source("hold.py"), 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
         run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90),
-        # Stop with the old file first. This removes addresses and routes that are not wanted any
-        # more.
+        # Stop with the old file first: this removes addresses and routes that are unwanted now.
         run(link + "/apply/stop", "systemctl", "stop", unit(link), any_exit=True, timeout=90),
         write(link + "/apply/up", up_file(link), up),
         write(

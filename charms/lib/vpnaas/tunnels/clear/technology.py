@@ -32,7 +32,7 @@ class Clear(Technology[clear.State]):
         return [step for link in links for step in clear.observe(link)]
 
     def parse(self, inputs: LinkInputs) -> clear.State:
-        """Read what `observe` brought back of a link."""
+        """Read the results of `observe` for a link."""
         return clear.parse(inputs.link, inputs.results)
 
     def admit(self, inputs: LinkInputs, state: clear.State) -> Admission:
@@ -42,7 +42,7 @@ class Clear(Technology[clear.State]):
     def plan(
         self, inputs: LinkInputs, state: clear.State, admission: Admission, mtu: int
     ) -> LinkPlan:
-        """Decide what a link with these peers should be."""
+        """Return the plan of a link with these peers."""
         params = inputs.params
         offer = Offer(
             technology=NONE,

@@ -11,7 +11,7 @@ Every link has its own interface with its inner address. Three kinds of data pla
 
 The name of a connection consists of its link, its peer and digests of all its settings. So a loaded
 name proves that exactly these settings are loaded. The connection name of a security association
-tells which key of the peer it uses. Unchanged connections are never touched.
+shows which key of the peer it uses. Unchanged connections are never touched.
 """
 
 from vpnaas.tunnels.ipsec.configuration import (

@@ -1,4 +1,4 @@
-"""Which algorithms this VDU's charon has, and whether a proposal can be made of them."""
+"""Checks whether charon on a VDU has the algorithms of a proposal."""
 
 import re
 from typing import FrozenSet, Tuple
@@ -30,20 +30,20 @@ _NAMES = {
     "mlkem768": "ML_KEM_768",
     "mlkem1024": "ML_KEM_1024",
 }
-"""Words of proposals and the names `swanctl --list-algs` has for them."""
+"""Words of proposals, and their names in `swanctl --list-algs`."""
 
 
 def observe() -> Step:
-    """Return the step that asks charon; it has an answer where charon runs."""
+    """Return the step that lists charon's algorithms; it prints none if charon does not run."""
     return run("ipsec/algorithms", "swanctl", "--list-algs", any_exit=True, timeout=60)
 
 
 def lacking(proposal: Proposal, results: Results) -> Tuple[str, ...]:
-    """Return what charon has not and the proposal cannot do without, () also if it is not known."""
+    """Return the algorithms that charon lacks for the proposal, () also if they are unknown."""
     names = re.findall(r"^\s+([A-Z0-9_]+)\[", results.output("ipsec/algorithms"), re.MULTILINE)
     if not names:
         return ()
-    # One suite suffices; the first is the one to complain about, since it is the one meant.
+    # One suite suffices. If none is complete, report the first, which is the most wanted one.
     missing = [_missing(suite, frozenset(names)) for suite in proposal.suites]
     return () if () in missing else missing[0]
 

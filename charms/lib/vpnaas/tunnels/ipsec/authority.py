@@ -1,8 +1,8 @@
 """The certificate authority of a link, on the VDU of its provider.
 
-Its key is made there and stays there. `openssl ca` signs, one certificate per key of a peer: who
-needs another certificate brings another key. What was issued is in openssl's index; a serial number
-is made of the key's digest and the time, so the index alone tells which keys still have one.
+Its key is made there and stays there. `openssl ca` signs one certificate per key of a peer, so
+another certificate needs another key. openssl's index lists the issued certificates. A serial
+number contains the key's digest and the time, so the index also shows which keys have one.
 """
 
 import calendar
@@ -19,7 +19,7 @@ from vpnaas.vdu.steps import Step, directory, read, remove, run, write
 DAYS = 3650
 """Life of the authority and of its revocation list. The same VDU writes and reads the list."""
 MOST = 5000
-"""Entries of the index, so that who asks again and again does not fill the VDU."""
+"""Limit of entries in the index, so that repeated requests do not fill the VDU."""
 SKEW = 300
 """Seconds by which the clocks of two VDUs may differ."""
 _UTC, _GENERAL = "%y%m%d%H%M%SZ", "%Y%m%d%H%M%SZ"
@@ -107,12 +107,12 @@ def folder(link: str) -> str:
 
 
 def certificate_file(link: str) -> str:
-    """Return the authority's own certificate."""
+    """Return the file of the authority's own certificate."""
     return folder(link) + "/ca.pem"
 
 
 def crl_file(link: str) -> str:
-    """Return the certificate revocation list (RFC 5280 section 5) that strongSwan reads."""
+    """Return the file of the revocation list (RFC 5280 section 5) that strongSwan reads."""
     return "/etc/swanctl/x509crl/osm-vpnaas-{}.pem".format(link)
 
 
@@ -141,7 +141,7 @@ def observe(link: str, prefix: str = "") -> List[Step]:
 
 
 def entries(text: Optional[str]) -> Tuple[Entry, ...]:
-    """Read openssl's index; lines that openssl would not have written are not there."""
+    """Read openssl's index; lines in another form than openssl's are ignored."""
     issued = []
     for line in (text or "").splitlines():
         words = line.split("\t")
@@ -173,8 +173,8 @@ def _line(entry: Entry) -> str:
 def make(link: str, identity: str, now: int) -> List[Step]:
     """Return the steps that make a new authority; certificates of a former one are void.
 
-    Its name is new as well, or strongSwan would take its revocation list for an outdated one of the
-    former authority.
+    Its name is new too. Otherwise strongSwan would take its revocation list for an outdated one of
+    the former authority.
     """
     at, where = link + "/ca-make", folder(link)
     name = "/CN=ca.{}.{:x}".format(identity, now)
@@ -188,7 +188,7 @@ def make(link: str, identity: str, now: int) -> List[Step]:
         write(at + "/index", where + "/index.txt", "", 0o600),
         write(at + "/number", where + "/crlnumber", "01\n", 0o600),
         remove(at + "/listed", where + "/listed"),
-        # Last: its presence says that the rest is there.
+        # Last: if this file exists, the others exist too.
         run(at + "/root", *command, stdout_file=certificate_file(link)),
     ]
 

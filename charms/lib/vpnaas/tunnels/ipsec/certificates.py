@@ -2,7 +2,7 @@
 
 There are three kinds of end. With credentials `cert`, the *provider* has the link's authority, and
 the *requirer* gets a certificate from the authority of each related provider. With `cert-external`,
-`cmp` and `est`, it is of the operator's authority, and comes by an action, by CMPv2 or by EST.
+`cmp` and `est`, the operator's authority issues it. It comes by an action, by CMPv2 or by EST.
 
 A certificate belongs to one key. Renewal is therefore a rotation: the next key is offered with a
 request for its certificate, and takes over when both ends have what they need.
@@ -45,32 +45,32 @@ def role(charm_state: CharmState, link: str) -> str:
 
 
 def own_file(link: str, slot: str = "") -> str:
-    """Return our certificate; `slot` is the peer whose authority issued it, "" for all peers."""
+    """Return the file of our certificate from the authority of peer `slot`, "" for all peers."""
     return "/etc/swanctl/osm-vpnaas-{}{}.crt".format(link, slot and "-" + slot)
 
 
 def next_file(link: str) -> str:
-    """Return our certificate for the key a rotation has staged, where we have one for all."""
+    """Return the file of our certificate for the staged key, if it is the same for all peers."""
     return directory(link) + "/next.crt"
 
 
 def pin_file(link: str, key: str) -> str:
-    """Return the certificate of a peer's key."""
+    """Return the file of the certificate of a peer's key."""
     return "/etc/swanctl/osm-vpnaas-{}-key-{}.crt".format(link, digest(key))
 
 
 def trust_file(link: str, slot: str = "") -> str:
-    """Return the certificate of the authority that peers' certificates must be of."""
+    """Return the file of the authority that must have issued the peers' certificates."""
     return "/etc/swanctl/x509ca/osm-vpnaas-{}{}.pem".format(link, slot and "-" + slot)
 
 
 def chain_file(link: str, index: int) -> str:
-    """Return an intermediate authority of an operator's, which strongSwan sends along."""
+    """Return the file of an operator's intermediate authority; strongSwan sends it along."""
     return "/etc/swanctl/x509ca/osm-vpnaas-{}-chain-{}.pem".format(link, index)
 
 
 def root_file(link: str, kind: str) -> str:
-    """Return where the authority's certificate is kept while the link has other credentials."""
+    """Return the file of the authority's certificate that stays if the credentials change."""
     return ca.certificate_file(link) if kind == AUTHORITY else directory(link) + "/authority.pem"
 
 
@@ -87,9 +87,9 @@ class Held:
         pins: Certificates of peers, by digest of their key.
         issued: The authority's index.
         listed: Digest of the data that its revocation list was made from, None without a list.
-        enrolled: What an enrolment brought just now.
-        chain: Intermediate authorities, both installed and brought.
-        installed: Text of the files of the installed ones.
+        enrolled: Certificate from an enrolment in this reconcile.
+        chain: Intermediate authorities, both installed ones and those from an enrolment.
+        installed: Texts of the files of the installed ones.
     """
 
     root: Optional[Certificate] = None
@@ -161,7 +161,7 @@ def server_of(charm_state: CharmState, link: str) -> Optional[Enrolment]:
 
 
 def looked_again(link: str, results: Results) -> bool:
-    """Tell whether there was a second look after `prepare`."""
+    """Tell whether certificates were read again after `prepare`."""
     return AGAIN + link + "/cert/request" in results
 
 
@@ -193,7 +193,7 @@ def read_request(text: Optional[str]) -> Optional[Request]:
 
 
 def parse(charm_state: CharmState, link: str, results: Results, prefix: str = "") -> Held:
-    """Read what `observe` brought back."""
+    """Read the results of `observe`."""
     if not role(charm_state, link):
         return Held()
     at = prefix + link + "/cert"
@@ -230,7 +230,7 @@ def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
     at = link + "/ask"
     if staged:
         key, path, at = next_key_file(link), next_request_file(link), at + "-next"
-    # An operator's authority may take the name over from the request; ours never does.
+    # An operator's authority may copy the name from the request; ours never does.
     name = ("-subj", "/CN=" + identity, "-addext", "subjectAltName=DNS:" + identity)
     command = ("openssl", "req", "-new", "-config", "/dev/null", "-key", key) + name
     return [
@@ -242,7 +242,7 @@ def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
 def prepare(
     charm_state: CharmState, link: str, keys: Tuple[str, str], identity: str, results: Results
 ) -> List[Step]:
-    """Return the steps that make missing certificates, and let openssl check new ones.
+    """Return the steps that request missing certificates, and let openssl check new ones.
 
     `keys` are our keys: the one in use and the staged one.
     """
@@ -251,8 +251,8 @@ def prepare(
         return []
     held = parse(charm_state, link, results)
     steps: List[Step] = []
-    for key, there, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
-        if key and (there is None or (there.key, there.name) != (key, identity)):
+    for key, made, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
+        if key and (made is None or (made.key, made.name) != (key, identity)):
             steps += ask(link, identity, staged)
     if kind == AUTHORITY and held.root is None:
         steps += ca.make(link, identity, facts.parse(results).now)
@@ -286,7 +286,7 @@ def prepare(
 def _enrolling(
     link: str, held: Held, keys: Tuple[str, str], identity: str, server: Enrolment, now: int
 ) -> Optional[str]:
-    """Return what an enrolment proves us by, see `cmp.enrol`; None if we lack no certificate."""
+    """Return the argument `own` of `cmp.enrol`; None if we lack no certificate."""
 
     def good(certificate: Optional[Certificate], key: str) -> bool:
         return (
@@ -309,7 +309,7 @@ def _identity(offer: Offer) -> str:
 
 
 def requests_of(offer: Offer) -> List[Tuple[str, str]]:
-    """Return (key, request) of an offer, those that are there."""
+    """Return (key, request) for each certificate request in an offer."""
     keys = offer.keys
     if keys is None:
         return []
@@ -330,7 +330,7 @@ def _offered(kind: str, certs: CertOffer) -> List[str]:
 def _root(
     charm_state: CharmState, link: str, held: Held, certs: CertOffer
 ) -> Optional[Certificate]:
-    """Return the authority that a peer's certificate must be of."""
+    """Return the authority that must have issued a peer's certificate."""
     if role(charm_state, link) == SUBJECT:
         return read_certificate(certs.authority)
     given, server = charm_state.certificates.get(link), server_of(charm_state, link)
@@ -340,15 +340,15 @@ def _root(
 
 
 def is_installed(held: Held, text: str, root: Certificate) -> bool:
-    """Tell whether a certificate was checked before, since it is in use under this authority."""
-    there = [c.text for c in held.own.values()] + [c.text for c in held.pins.values()]
+    """Tell whether a certificate is in use under this authority, and so was checked before."""
+    in_use = [c.text for c in held.own.values()] + [c.text for c in held.pins.values()]
     if held.following is not None:
-        there.append(held.following.text)
-    return text in there and root.pem in held.trusted.values()
+        in_use.append(held.following.text)
+    return text in in_use and root.pem in held.trusted.values()
 
 
 def check_id(link: str, text: str, root: Optional[Certificate] = None) -> str:
-    """Return the step that lets openssl check a request, or a certificate under an authority."""
+    """Return the id of the check of a request, or of a certificate under an authority."""
     return "{}/check/{}".format(link, digest(text + (root.text if root else "")))
 
 
@@ -371,7 +371,7 @@ def _check(
 
 
 def verdict(inputs: LinkInputs, id: str, where: str) -> str:
-    """Return why openssl refused a check, "" if it accepted."""
+    """Return why openssl refused a request or certificate, "" if it accepted."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
     text = results.error(id) + "\n" + results.output(id)
     if results.exit_code(id) == 0 and ("verify OK" in text or ": OK" in text):
@@ -383,5 +383,5 @@ def verdict(inputs: LinkInputs, id: str, where: str) -> str:
 
 
 def is_good(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> bool:
-    """Tell whether our authority issued a certificate for a key and identity, and stands by it."""
+    """Tell whether a certificate for a key and identity is from our authority and not revoked."""
     return ca.is_good(certificate, held.root, held.issued, key, identity)

@@ -1,9 +1,9 @@
-"""Certificates of an operator by CMPv2 (RFC 4210, RFC 9810), as TS 33.310 clause 9 has it.
+"""Certificates of an operator by CMPv2 (RFC 4210, RFC 9810), as in TS 33.310 clause 9.
 
-openssl on the VDU is the client. The first request (`ir`) is signed with the key that the vendor
-brought along with its certificate; the next ones (`kur`) with the key in use. Each shows that the
-VDU has the new key (proof of possession) and ends with `certConf`. An answer counts only if the
-operator's root vouches for who signed it, and so does the certificate in it.
+openssl on the VDU is the client. The key of the vendor's certificate signs the first request
+(`ir`), the key in use signs the next ones (`kur`). Each request proves that the VDU has the new key
+(proof of possession) and ends with `certConf`. An answer counts only if its signer and the
+certificate in it have a chain to the operator's root.
 """
 
 import re
@@ -18,23 +18,23 @@ from vpnaas.vdu.steps import Results, Step, remove, run, write
 
 VENDOR_KEY = "/etc/osm-vpnaas/vendor/key.pem"
 VENDOR_CERTIFICATE = "/etc/osm-vpnaas/vendor/certificate.pem"
-"""What a vendor provisions on a VDU before the operator gets it; chain behind the certificate."""
+"""What a vendor puts on a VDU before the operator gets it; a chain follows the certificate."""
 SECONDS = 30
-"""How long one enrolment may take."""
+"""Time limit of one enrolment."""
 
 
 def enrolled_file(link: str) -> str:
-    """Return the certificate that an enrolment brought."""
+    """Return the file of the certificate from an enrolment."""
     return directory(link) + "/enrolled.pem"
 
 
 def chain_file(link: str) -> str:
-    """Return the intermediate authorities behind the certificate that an enrolment brought."""
+    """Return the file of the intermediate authorities of the certificate from an enrolment."""
     return directory(link) + "/enrolled-chain.pem"
 
 
 def root_file(link: str) -> str:
-    """Return the root that vouches for the server."""
+    """Return the file of the root that the server's certificate must have."""
     return directory(link) + "/enrolment-ca.pem"
 
 
@@ -52,7 +52,6 @@ def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step
     words = ["cmp", "-config", "", "-batch", "-verbosity", "4", "-server", enrolment.server]
     words += ["-msg_timeout", "10", "-total_timeout", str(SECONDS), "-trusted", root]
     words += ["-out_trusted", root, "-certout", path, "-chainout", chain_file(link)]
-    # A staged key is for renewal.
     if own:
         words += ["-cmd", "kur", "-cert", own, "-key", key_file(link), "-oldcert", own]
         words += ["-newkey", next_key_file(link)]
@@ -75,7 +74,7 @@ def refusal(link: str, results: Results) -> str:
     if id not in results or results.exit_code(id) == 0:
         return ""
     text = results.error(id) + "\n" + results.output(id)
-    # What the server told comes last; else the first error is the cause of the others.
+    # The server's own error comes last. Without it, the first error caused the others.
     errors = re.findall(r"CMP error: ([ -~]{1,200})", text)
     lines = [line for line in errors if "PKIStatus" in line] + errors
     return lines[0] if lines else fields.lines(text)[-1][:200]

@@ -1,4 +1,4 @@
-"""IPsec on a link as it should be, and the files that say so."""
+"""The wanted state of IPsec on a link, and the files that describe it."""
 
 import hashlib
 import json
@@ -26,8 +26,8 @@ class Connection:
 
     Attributes:
         name: "LINK_PEER_<digest of policy and peer's key>_<digest of our key and algorithms>".
-        policy: The name without the last digest: what an association may live on under till its
-            successor is there, since it is our own key or the algorithms alone that differ.
+        policy: The name without the last digest. An association with the same policy may stay until
+            its successor is up: only our key, its certificate, algorithms or priority differ.
         text: Section of the swanctl file.
     """
 
@@ -38,14 +38,14 @@ class Connection:
 
 @attr.frozen
 class Chain:
-    """By which certificates a peer and we prove ourselves to each other.
+    """The certificates with which a peer and we authenticate to each other.
 
     Attributes:
-        name: Names ours.
-        own: File of ours.
-        authority: File of the authority that the peer's must be of.
-        revocation: What charon does about the revocation of the peer's: "strict", "ifuri" or
-            "relaxed".
+        name: Name of our certificate.
+        own: File of our certificate.
+        authority: File of the authority that must have issued the peer's certificate.
+        revocation: How charon checks whether the peer's certificate is revoked: "strict", "ifuri"
+            or "relaxed".
     """
 
     name: str
@@ -63,11 +63,11 @@ class Configuration:
         tun_mtu: MTU of the TUN in bytes, the smallest of all links of the VDU.
         initiates: Names of the peers to which this side keeps the tunnel up.
         sources: Local outer address by peer, if it is not one of the underlay.
-        chains: Certificates by peer, empty if the ends authenticate themselves without.
-        certificates: Steps that bring certificates onto the VDU.
+        chains: Certificates by peer, empty if the credentials are not certificates.
+        certificates: Steps that write certificates to the VDU.
         same_address: Whether any link of the VDU has this option, because all share the daemon.
         asks: Whether any link of the VDU asks its gateway for addresses.
-        shared: What manual peers know of our gateway pair, None without that.
+        shared: Address of our gateway pair for manual peers, None if there is none.
     """
 
     params: LinkParams
@@ -99,7 +99,7 @@ class Configuration:
 
 
 _PRIORITY = 1000000
-"""Priority of a tunnel's policies after no rotation of the peer; each rotation adds one.
+"""Priority of a tunnel's policies before the peer's first rotation; each rotation adds one.
 
 A larger number is a lower precedence. charon gives policies smaller numbers by itself.
 """
@@ -117,7 +117,7 @@ def connections(configuration: Configuration, state: State) -> Dict[str, Tuple[C
     """Return the connections of each peer, that of the key in use first."""
     return {
         peer.name: tuple(
-            # A manual peer that a certificate proves brings its key by IKE.
+            # A manual peer with a certificate sends its key by IKE.
             _connection(configuration, state, peer, key, rotations)
             for rotations, key in enumerate(peer.public_keys() or ("",), start=peer.generation - 1)
         )
@@ -138,8 +138,8 @@ def _connection(
         local = [shared.address.ip]
     if initiates and peer.endpoint:
         local = [address for address in local if address.version == peer.endpoint[0].version]
-    # The side that keeps the tunnel up knows where to; the other one is called, perhaps from behind
-    # a NAT, and may call itself.
+    # The side that keeps the tunnel up uses the endpoint only. The other side also accepts other
+    # addresses, because the peer may be behind a NAT.
     remote = [str(peer.endpoint[0])] if peer.endpoint else []
     remote += [] if initiates and remote else ["%any"]
     own = (fields.host_network(params.inner_address),) + params.allowed_prefixes
@@ -171,7 +171,7 @@ def _connection(
     if psk:
         ours, theirs = [], []
     elif chain is not None:
-        # Its very certificate, and besides that one which the authority vouches for.
+        # Exactly this certificate, and the authority must have issued it.
         pinned = ["  certs = " + pin_file(params.link, key)] if key else []
         pin = peer.certificate if key == peer.public_key else peer.next_certificate
         ours = ["  certs = " + chain.own]
@@ -187,7 +187,7 @@ def _connection(
         names = [lease_name(params.link, peer, index) for index in range(len(peer.given))]
         lines.append("pools = " + ", ".join(names))
     if params.given:
-        # By name: charon gives an identity that asks for any address the same one twice.
+        # Name each: charon gives one address twice to an identity that asks for any two.
         lines.append("vips = " + ", ".join(str(address.ip) for address in params.given))
     lines += [
         "local {",
@@ -198,7 +198,7 @@ def _connection(
     lines += [
         "}",
         "children {",
-        # All of a link have one name, so that one command rekeys them (ADR 0030).
+        # All children of a link have one name, so that one command rekeys them (ADR 0030).
         "  {} {{".format(params.link),
         "    local_ts = {}".format(", ".join(str(prefix) for prefix in own)),
         "    remote_ts = {}".format(", ".join(map(str, peer.prefixes)) or "dynamic"),
@@ -223,8 +223,8 @@ def _connection(
     policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
     priority = []
     if rotations > 0 and state.plane != USERSPACE and not trap:
-        # A peer that opens a tunnel under its new key cannot take packets of it before it has read
-        # our answer. So we send by the former tunnel until the peer ends that.
+        # A peer that initiates a tunnel under its new key cannot receive on it before it has read
+        # our answer. So we send on the former tunnel until the peer ends that one.
         priority = ["    priority = {}".format(_PRIORITY + rotations)]
     ours_now = (state.public_key, chain.name if chain else "") + algorithms
     name = "{}_{}".format(policy, _short("".join([*ours_now, *priority])))
@@ -293,8 +293,8 @@ def render_up(configuration: Configuration, plane: str) -> str:
         "link set {} mtu {} up".format(interface, configuration.mtu),
     ]
     if plane == USERSPACE:
-        # kernel-libipsec wants an address of ours inside each selector. That of the subnet itself
-        # is no host's.
+        # kernel-libipsec needs one of our addresses inside each selector. No host has the address
+        # of the subnet itself.
         for prefix in configuration.params.allowed_prefixes:
             if prefix.prefixlen < prefix.max_prefixlen:
                 own = fields.host_network(prefix.network_address)
@@ -314,7 +314,7 @@ def render_up(configuration: Configuration, plane: str) -> str:
 
 
 def routes_of(configuration: Configuration) -> Tuple[fields.IPNetwork, ...]:
-    """Return the prefixes that need a route into the interface, for they lie outside its subnet."""
+    """Return the prefixes that need a route into the interface, as they are outside its subnet."""
     subnet = configuration.params.inner_address.network
     apart, _ = same_address.split(configuration.peers)
     apart += used_pool(configuration.params.ipsec.pool, configuration.peers)
@@ -322,7 +322,7 @@ def routes_of(configuration: Configuration) -> Tuple[fields.IPNetwork, ...]:
 
 
 def own_table(configuration: Configuration) -> List[str]:
-    """Return the `ip -batch` lines with the routes that only packets we protect take."""
+    """Return the `ip -batch` lines with the routes of the link's own table (`same_address`)."""
     _, same = same_address.split(configuration.peers)
     line = "route replace {} dev {} table {}"
     interface, number = ipsec_interface(configuration.link), interface_id(configuration.link)
@@ -330,7 +330,7 @@ def own_table(configuration: Configuration) -> List[str]:
 
 
 def render_keep(configuration: Configuration, state: State, made: Optional[Made] = None) -> str:
-    """Return what the keeper is to hold up: per peer, connections of which one suffices."""
+    """Return the file for the keeper: per peer, the connections of which one must be up."""
     made = connections(configuration, state) if made is None else made
     trap = configuration.params.ipsec.start == "trap" and state.plane != USERSPACE
     kept = [
@@ -342,7 +342,7 @@ def render_keep(configuration: Configuration, state: State, made: Optional[Made]
 
 
 def render_shared(configuration: Configuration, made: Made) -> str:
-    """Return which connections go with the shared address, and whether we can call the peer."""
+    """Return the connections of the shared address, and whether the peer's endpoint is known."""
     shared = {
         connection.name: peer.endpoint is not None
         for peer in configuration.peers
@@ -353,7 +353,7 @@ def render_shared(configuration: Configuration, made: Made) -> str:
 
 
 def pool_name(link: str, network: fields.IPNetwork) -> str:
-    """Return what charon calls the pool."""
+    """Return charon's name of a pool."""
     return "osm-vpnaas-{}-{}".format(link, network.version)
 
 
@@ -363,7 +363,7 @@ def pools_line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
 
 
 def lease_name(link: str, peer: Peer, index: int) -> str:
-    """Return what charon calls the pool of one address that a related peer is given."""
+    """Return charon's name of a pool with one address, which is for a related peer."""
     return "osm-vpnaas-{}-{}-{}".format(link, peer.name, index)
 
 

@@ -10,7 +10,7 @@ NOT_NEEDED = (
 )  # fmt: skip
 """Plugins of libcharon-extra-plugins that change the network of a VDU, or serve IKEv1 only."""
 
-# The interface comes before the daemon, which looks for addresses inside its selectors.
+# The interface starts before the daemon, which needs addresses inside its selectors.
 UNIT = """[Unit]
 Description=Interface of IPsec link %i (osm-vpnaas)
 After=network-pre.target
@@ -46,7 +46,7 @@ def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> 
     """Return the daemon's settings that links need."""
     userspace = plane == USERSPACE
     libipsec, more = daemon_settings() if userspace and same_address else ("", "")
-    # The interface of the link has them already.
+    # The interface of the link already has the given addresses.
     given_line = "  install_virtual_ip = no\n" if given else ""
     off = ["    {} {{\n      load = no\n    }}\n".format(name) for name in NOT_NEEDED]
     return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
@@ -71,7 +71,7 @@ charon {{
 
 
 def dropin(configuration: Configuration, plane: str) -> str:
-    """Return what the daemon's unit does besides.
+    """Return the drop-in file of the daemon's unit.
 
     libipsec takes packets of up to 1400 bytes from its TUN, which all links of a VDU share.
     """

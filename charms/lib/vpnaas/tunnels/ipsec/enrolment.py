@@ -1,4 +1,4 @@
-"""Certificates onto the VDU and into offers."""
+"""Writes certificates to the VDU and into offers."""
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -33,7 +33,7 @@ from vpnaas.vdu.steps import Results, Step, move, remove, write
 
 
 def promote(link: str, held: Held) -> List[Step]:
-    """Return the steps by which requests and certificates follow their key."""
+    """Return the steps that make the request and certificate of the staged key the current ones."""
     at = link + "/promote"
     steps = []
     if held.next_request is not None:
@@ -70,11 +70,11 @@ def steps_to(
             ):
                 if isinstance(own, Certificate):
                     files[path] = own.pem
-    there = _texts(link, kind, held)
+    present = _texts(link, kind, held)
     steps = [
         write("{}/certs{}".format(link, path), path, text, 0o600)
         for path, text in sorted(files.items())
-        if there.get(path) != text
+        if present.get(path) != text
     ]
     names = {peer.name for peer in peers}
     keys = {key for peer in peers for key in peer.public_keys()}
@@ -103,7 +103,7 @@ def steps_to(
 
 
 def _texts(link: str, kind: str, held: Held) -> Dict[str, str]:
-    """Return the texts of files that were read, as they would be written."""
+    """Return the certificate files on the VDU: text by path, in the form of `steps_to`."""
     files = {own_file(link, slot): own.pem for slot, own in held.own.items()}
     files.update({trust_file(link, slot): text for slot, text in held.trusted.items()})
     for pin in held.pins.values():
@@ -119,7 +119,7 @@ def _texts(link: str, kind: str, held: Held) -> Dict[str, str]:
 
 
 PENDING = "issued:"
-"""What an offer holds in place of a certificate that the plan's steps issue, till `conclude`."""
+"""In an offer until `conclude`: in place of a certificate that the plan's steps issue."""
 
 
 def offered(
@@ -138,8 +138,8 @@ def offered(
         certificate=text(validated.own.get(slot)), next_certificate=text(validated.following)
     )
     if kind == SUBJECT:
-        asked = [held.request, held.next_request]
-        texts = [r.text if r is not None and r.key == key else "" for r, key in zip(asked, keys)]
+        requests = [held.request, held.next_request]
+        texts = [r.text if r is not None and r.key == key else "" for r, key in zip(requests, keys)]
         return CertOffer(request=texts[0], next_request=texts[1], certificate=certs.certificate)
     if kind == OPERATOR:
         return attr.evolve(certs, chain=",".join(each.text for each in validated.chain))
@@ -150,7 +150,7 @@ def offered(
 def issued(
     held: Held, validated: Validation, peer: Optional[Peer], offer: Optional[Offer]
 ) -> Tuple[str, str]:
-    """Return what an authority issued for a reader's keys, that in use and the next one."""
+    """Return the certificates that our authority issued for a peer's current and next key."""
     if peer is None or offer is None or offer.keys is None:
         return "", ""
 
@@ -180,7 +180,7 @@ def concluded(link: str, certs: CertOffer, results: Results) -> CertOffer:
 
 
 def untimely(held: Held, now: int) -> Tuple[str, ...]:
-    """Return the problem with our certificates that are not valid now by the VDU's clock."""
+    """Return a sentence if a certificate of ours is not valid now by the VDU's clock."""
     return tuple(
         "the clock of this VDU shows {}; its certificate is valid from {} to {} only".format(
             x509.date(now), x509.date(own.begins), x509.date(own.ends)
@@ -203,7 +203,7 @@ def shown(held: Held) -> Dict[str, str]:
 
 
 def absent(link: str) -> List[Step]:
-    """Return the steps that take certificates out of strongSwan's sight."""
+    """Return the steps that remove the authority and its revocation list from strongSwan."""
     at = link + "/unsafe"
     return [
         remove(at + "/trust", trust_file(link)),

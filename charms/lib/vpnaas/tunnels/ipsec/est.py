@@ -1,7 +1,7 @@
 """Certificates of an operator by EST (RFC 7030); `cmp` has what both protocols share.
 
-The first request proves itself by the vendor's certificate in TLS, the next ones by the certificate
-in use. The server must have a certificate of the operator's root.
+In TLS, the first request uses the vendor's certificate, and the next ones the certificate in use.
+The server must have a certificate of the operator's root.
 """
 
 from typing import List

@@ -19,7 +19,7 @@ UNIT_FILE = "/etc/systemd/system/osm-vpnaas-ipsec@.service"
 DAEMON_FILE = "/etc/strongswan.d/00-osm-vpnaas.conf"
 DROPIN_FILE = "/etc/systemd/system/strongswan.service.d/osm-vpnaas.conf"
 RESTARTED = "/run/osm-vpnaas-restarted"
-"""Tells later steps of the same plan that the daemon was restarted by an earlier one."""
+"""Exists if an earlier step of the same plan has restarted the daemon."""
 PROBED = "/run/osm-vpnaas-"
 
 
@@ -39,24 +39,24 @@ def key_file(link: str) -> str:
 
 
 def next_key_file(link: str) -> str:
-    """Return the file of the key a rotation has staged."""
+    """Return the file of the staged key of a rotation."""
     return directory(link) + "/next-ike.pem"
 
 
 def request_file(link: str) -> str:
-    """Return the request for the certificate of the key in use."""
+    """Return the file of the certificate request for the key in use."""
     return directory(link) + "/request.pem"
 
 
 def next_request_file(link: str) -> str:
-    """Return the request for the certificate of the key a rotation has staged."""
+    """Return the file of the certificate request for the staged key of a rotation."""
     return directory(link) + "/next-request.pem"
 
 
 def secret_file(link: str, peer: str) -> str:
-    """Return the file a link's swanctl file includes a peer's preshared key from.
+    """Return the file of a peer's preshared key, which the link's swanctl file includes.
 
-    It lies where AppArmor's profile on Ubuntu lets swanctl read.
+    AppArmor's profile on Ubuntu lets swanctl read it in this directory.
     """
     return "/etc/swanctl/osm-vpnaas-{}-{}.secret".format(link, peer)
 
@@ -67,22 +67,22 @@ def up_file(link: str) -> str:
 
 
 def down_file(link: str) -> str:
-    """Return the `ip -force -batch` file that takes away what goes not with the interface."""
+    """Return the `ip -force -batch` file that removes the rules that outlive the interface."""
     return directory(link) + "/ipsec.down"
 
 
 def keep_file(link: str) -> str:
-    """Return the file that tells the keeper which connections to hold up."""
+    """Return the file with the connections that the keeper keeps up."""
     return directory(link) + "/ipsec.keep"
 
 
 def shared_file(link: str) -> str:
-    """Return the file that tells which connections go with a pair's shared address."""
+    """Return the file with the connections of a pair's shared address."""
     return directory(link) + "/ipsec.shared"
 
 
 def generation_file(link: str) -> str:
-    """Return the file that counts the keys of a link."""
+    """Return the file with the generation of a link's key."""
     return directory(link) + "/ipsec-generation"
 
 

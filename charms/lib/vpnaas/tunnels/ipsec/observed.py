@@ -1,4 +1,4 @@
-"""What was observed of IPsec on a VDU, and the steps that look."""
+"""Reads the state of IPsec on a VDU."""
 
 import json
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -64,10 +64,10 @@ class Sa:
     """An IKE security association.
 
     Attributes:
-        name: Of its connection.
+        name: Name of its connection.
         id: charon's number for it.
-        age: Seconds since the peer proved itself.
-        given: Addresses the peer was given from a pool.
+        age: Seconds since the peer authenticated.
+        given: Addresses that the peer got from a pool.
     """
 
     name: str
@@ -81,17 +81,17 @@ class Sa:
 
     @property
     def end(self) -> str:
-        """Return link and peer, as the names of connections begin."""
+        """Return link and peer, the start of the connection's name."""
         return end_of(self.name)
 
     @property
     def up(self) -> bool:
-        """Tell whether the peer has proved itself and packets can pass."""
+        """Tell whether the peer has authenticated and packets can pass."""
         return self.state in ("ESTABLISHED", "REKEYING") and any(c.installed for c in self.children)
 
 
 def end_of(name: str) -> str:
-    """Return link and peer of a connection's name, "LINK_PEER"."""
+    """Return "LINK_PEER" from a connection's name."""
     return name.rsplit("_", 2)[0]
 
 
@@ -143,7 +143,7 @@ class State(KeyState):
 
 
 def observe(links: Mapping[str, str]) -> List[Step]:
-    """Return the steps that make missing keys and look at everything.
+    """Return the steps that make missing keys and read the state.
 
     `links` are the types of keys by link.
     """
@@ -210,8 +210,8 @@ def public(path: str) -> Tuple[str, ...]:
 
 
 def _probe() -> List[Step]:
-    """Return the steps that try what the kernel can; the state and interface go at once."""
-    # A key of zeros for a security association of the machine with itself that lives for a moment.
+    """Return the steps that test the kernel with an ESP state and an interface, and remove both."""
+    # The key is zero: the security association is with this machine and exists for a moment only.
     state = ("src", "127.0.0.1", "dst", "127.0.0.1", "proto", "esp", "spi", "0x6f736d76")
     aead = ("aead", "rfc4106(gcm(aes))", "0x" + "00" * 36, "128")
     add = ("ip", "xfrm", "state", "add") + state + ("mode", "tunnel") + aead
@@ -246,7 +246,7 @@ def look(prefix: str = "") -> List[Step]:
 
 
 def parse_plane(results: Results) -> str:
-    """Return what carries packets on this VDU."""
+    """Return the data plane of this VDU."""
 
     def can(id: str) -> bool:
         return id in results and results.exit_code(id) in (None, 0)
@@ -257,7 +257,7 @@ def parse_plane(results: Results) -> str:
 
 
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
-    """Read what `observe(links)` brought back of one link."""
+    """Read the results of `observe(links)` for one link."""
     generation = (results.text(link + "/generation") or "1").strip()
     words = results.output("ipsec/enabled").split("\n")
     enabled = dict(zip([DAEMON, KEEPER] + [unit(each) for each in links], words))
@@ -314,7 +314,7 @@ def keys_of(link: str, results: Results) -> Tuple[Tuple[str, str], str]:
 
 
 def public_key(pem: str) -> str:
-    """Return the body of an armoured public key."""
+    """Return the body of a public key in PEM form."""
     return "".join(line.strip() for line in pem.splitlines() if not line.startswith("-----"))
 
 

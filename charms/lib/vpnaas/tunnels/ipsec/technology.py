@@ -20,7 +20,7 @@ from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSess
 from vpnaas.vdu.steps import Results, Step
 
 MOST_CALLS = 8
-"""Peers without a tunnel that are called in one reconcile; each may take 5 s to not answer."""
+"""Peers to which one reconcile initiates a tunnel; one that does not answer costs 5 s."""
 _REVOCATION = {certificates.AUTHORITY: "strict", certificates.SUBJECT: "relaxed"}
 """The provider has the list of the link's own authority; the requirer has none."""
 
@@ -40,7 +40,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     )
 
     def overhead(self, params: LinkParams) -> int:
-        """Return by how many bytes a packet grows at most."""
+        """Return the maximum growth of a packet in bytes."""
         return params.ipsec.proposal.overhead()
 
     def marker(self, link: str) -> str:
@@ -48,7 +48,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return ipsec.conf_path(link)
 
     def interface(self, inputs: LinkInputs) -> str:
-        """Return the interface decrypted packets come in by."""
+        """Return the interface at which decrypted packets arrive."""
         plane = ipsec.parse_plane(inputs.results)
         return {
             ipsec.XFRM: ipsec_interface(inputs.link),
@@ -61,7 +61,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return ipsec.DAEMON
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
-        """Return the steps that make missing keys and look at the daemon and interfaces."""
+        """Return the steps that make missing keys and read the daemon and the interfaces."""
         types = {link: charm_state.intent.links[link].ipsec.key_type for link in links}
         steps = [*ipsec.observe(types), algorithms.observe()]
         for link in links:
@@ -70,7 +70,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return steps
 
     def agree(self, charm_state: CharmState, links: Sequence[str], results: Results) -> List[Step]:
-        """Return the steps that move agreements on keys and certificates on."""
+        """Return the steps that continue agreements on keys and certificates."""
         steps = super().agree(charm_state, links, results)
         for link in links:
             if certificates.role(charm_state, link):
@@ -79,12 +79,12 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return steps
 
     def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
-        """Return the steps that look at what `agree` may have changed."""
+        """Return the steps that read again what `agree` may have changed."""
         again = certificates.observe(charm_state, link, certificates.AGAIN)
         return super().look_again(charm_state, link) + again
 
     def fitted(self, inputs: LinkInputs) -> LinkInputs:
-        """Return the inputs with what this VDU's strongSwan and kernel allow."""
+        """Return the inputs, limited to what strongSwan and the kernel of this VDU allow."""
         params = inputs.params
         missing = algorithms.lacking(params.ipsec.proposal, inputs.results)
         if missing:
@@ -112,13 +112,13 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     def plan(
         self, inputs: LinkInputs, state: ipsec.State, admission: Admission, mtu: int
     ) -> LinkPlan:
-        """Decide what a link with these peers should be."""
+        """Return the plan of a link with these peers."""
         plan = super().plan(inputs, state, admission, mtu)
         untimely = enrolment.untimely(plan.state.held, inputs.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + untimely)
 
     def observed(self, inputs: LinkInputs) -> ipsec.State:
-        """Read what `observe` brought back of a link."""
+        """Read the results of `observe` for a link."""
         charm_state, link = inputs.charm_state, inputs.link
         state = ipsec.parse(charm_state.using(self.name), link, inputs.vdu, inputs.results)
         results, prefix = inputs.results, ""
@@ -129,7 +129,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 
     @staticmethod
     def _validated(inputs: LinkInputs, state: ipsec.State) -> ipsec.State:
-        """Return the state with what follows from its certificates, where the link has any."""
+        """Return the state with the result of the certificate checks, if the link has any."""
         if not certificates.role(inputs.charm_state, inputs.link):
             return state
         keys = (state.public_key, state.next_public_key)
@@ -137,13 +137,13 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return attr.evolve(state, validated=validated)
 
     def proofs(self, inputs: LinkInputs, state: ipsec.State) -> Optional[Mapping[str, Proof]]:
-        """Return where peers stand with certificates."""
+        """Return the state of certificates by peer name, None for a link without certificates."""
         return state.validated.proofs if state.validated is not None else None
 
     def due(self, inputs: LinkInputs, state: ipsec.State) -> bool:
-        """Tell whether our key has to go: another type is wanted, or its certificate ends.
+        """Tell whether our key must be rotated: its type is not the wanted one, or renewal is due.
 
-        Two thirds of the life of a certificate that can be renewed are over then.
+        A certificate that can be renewed is due after two thirds of its validity.
         """
         if fields.ipsec_key_type(state.public_key) != inputs.params.ipsec.key_type:
             return True
@@ -154,13 +154,13 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return time is not None and inputs.vdu.now >= time
 
     def lacking(self, inputs: LinkInputs, state: ipsec.State) -> Sequence[str]:
-        """Return who still has to certify the staged key, in words for people."""
+        """Return texts that name who must still certify the staged key."""
         return state.validated.lacking if state.validated is not None else ()
 
     def key_offers(
         self, inputs: LinkInputs, state: ipsec.State, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
-        """Return our keys and certificates that single relations get."""
+        """Return our keys and certificates for each relation, by peer name."""
         kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
         if validated is None:
             return {}
@@ -238,7 +238,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         )
 
     def _cap(self, inputs: LinkInputs, link: str) -> int:
-        """Return the MTU another link of the VDU can have at most."""
+        """Return the largest MTU that an IPsec link of the VDU can have."""
         params = inputs.charm_state.intent.links[link]
         try:
             underlay = inputs.vdu.underlay(params.underlay_interface, inputs.charm_state.management)
@@ -264,11 +264,11 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         peers: Sequence[Peer],
         made: ipsec.Made,
     ) -> List[Step]:
-        """Return the steps that open tunnels, and end what these replace.
+        """Return the steps that initiate tunnels, and end the ones that these replace.
 
-        A peer that does not answer takes some seconds. So not all are called in one reconcile, and
-        those that are change with time. A peer that is given addresses calls itself: only who
-        calls can ask for them (RFC 7296 section 2.19).
+        A peer that does not answer costs some seconds. So one reconcile initiates to some peers
+        only, and a later one to others. A peer that gets addresses from us initiates itself, since
+        only the initiator can ask for them (RFC 7296 section 2.19).
         """
         reached = [peer for peer in peers if peer.reached and not peer.given]
         link = configuration.link
@@ -307,13 +307,13 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return ipsec.look(prefix)
 
     def staged(self, link: str, results: Results) -> str:
-        """Return the public half of a key that the steps staged, without its armour."""
+        """Return the public half of a key that the steps staged, without PEM header and footer."""
         return ipsec.public_key(super().staged(link, results))
 
     def conclude(
         self, plan: LinkPlan, state: ipsec.State, results: Results, prefix: str
     ) -> LinkPlan:
-        """Take over the live state of after the steps."""
+        """Return the plan with the live state after the steps."""
         plan = super().conclude(plan, state, results, prefix)
         plan = attr.evolve(
             plan,
@@ -336,7 +336,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
             ends = {ipsec.end_of(name) for name in loaded}
             for peer in plan.peers:
                 if "{}_{}".format(plan.params.link, peer.name) not in ends:
-                    # swanctl says nothing by its exit code.
+                    # The exit code of swanctl does not show this.
                     problems.append(
                         "{}: strongSwan did not load its connection, see the VDU's"
                         " `swanctl --load-conns`".format(peer.label)
@@ -361,8 +361,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     def acknowledged(self, params: LinkParams, state: ipsec.State, peer: Peer) -> Tuple[str, ...]:
         """Return the keys of an installed peer that our offer acknowledges.
 
-        A gateway that gives us addresses cannot call us to see whether the tunnel works: so we say
-        that we have its keys when we have called it.
+        A gateway that gives us addresses cannot initiate a tunnel to test it. So we acknowledge its
+        keys only when the tunnel is up.
         """
         if params.given and not any(sa.up for sa in state.of(params.link, peer.name)):
             return ()
@@ -373,7 +373,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return ipsec.absent(link)
 
     def alive(self, state: ipsec.State, link: str, peer: Peer, now: int, grace: int) -> bool:
-        """Tell whether packets pass; dead peers are found by the daemon itself (RFC 7296 2.4)."""
+        """Tell whether packets pass; the daemon detects dead peers (RFC 7296 section 2.4)."""
         return any(sa.up for sa in state.of(link, peer.name))
 
     def session(self, state: ipsec.State, link: str, peer: Peer) -> PeerSession:
@@ -405,7 +405,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         )
 
     def details(self, plan: LinkPlan, state: ipsec.State) -> Dict[str, Any]:
-        """Return what show-status tells about a link."""
+        """Return the details of a link for show-status."""
         return dict(
             super().details(plan, state),
             **{
@@ -422,8 +422,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
 def _initiates(inputs: LinkInputs, peers: Sequence[Peer]) -> FrozenSet[str]:
     """Return the peers to which this side keeps the tunnel up; only one end of a link does so.
 
-    In a relation, the requirer does so. To a manual peer we do so if its endpoint is known. A peer
-    of a shared address does so itself: the gateway that stands by cannot.
+    In a relation, the requirer does so. To a manual peer, we do so if its endpoint is known. With a
+    shared address, the manual peer does so, because the standby gateway cannot.
     """
     manual = inputs.charm_state.shared is None
     provider = inputs.charm_state.roles[inputs.link] == PROVIDER

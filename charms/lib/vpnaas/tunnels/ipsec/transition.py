@@ -1,4 +1,4 @@
-"""The steps from IPsec as it is on a VDU to how it should be."""
+"""The steps from the observed to the wanted state of IPsec on a VDU."""
 
 from typing import List, Optional, Sequence, Set
 
@@ -95,7 +95,7 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
 
 
 def _making(lines: Sequence[str]) -> List[str]:
-    """Return the lines of an `ip -batch` file that only a new interface brings into force."""
+    """Return the lines of an `ip -batch` file that take effect only with a new interface."""
     return [line for line in lines if not line.startswith(("link set", "route"))]
 
 
@@ -124,7 +124,7 @@ def _interface_changes(configuration: Configuration, state: State) -> List[Step]
     for index, prefix in enumerate(fields.ordered(state.routes - routes)):
         id = "{}/apply/unroute-{}".format(link, index)
         steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
-    # Only the main table is observed. The file tells what it put into the link's own table.
+    # Only the main table is observed. The former file shows the routes of the link's own table.
     now, then = _in_own_table(text.splitlines()), _in_own_table(before)
     for index, route in enumerate(sorted(now - then)):
         words = ["ip", "route", "replace"] + route.split()
@@ -151,11 +151,11 @@ def _daemon_changes(
         steps += load(link, link + "/apply")
         text = conf + (state.files.get(conf_path(link)) or "")
         if "\npools {" in text:
-            # What is not on file any more goes only after the last address was given back.
+            # charon keeps a pool that is not on file any more until its last address is free.
             pools = ("swanctl", "--load-pools")
             steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
     if configuration.certificates:
-        # charon keeps a copy of each revocation list it used, and would go on using that.
+        # charon caches each revocation list, and would not read the new one.
         flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
         steps.append(run(link + "/apply/flush", *flush, any_exit=True, timeout=60))
     if DROPIN_FILE in changed and state.plane == USERSPACE:
@@ -167,7 +167,7 @@ def _daemon_changes(
 
 
 def load(link: str, at: str) -> List[Step]:
-    """Return the steps that make the daemon load the files and drop all else."""
+    """Return the steps that load a link's files into the daemon and drop its other connections."""
     return [
         run(at + "/load-creds", "swanctl", "--load-creds", "--noprompt", timeout=60),
         run(at + "/load-conns", PROGRAM_FILE, "load", link, timeout=120),
@@ -175,14 +175,14 @@ def load(link: str, at: str) -> List[Step]:
 
 
 CLOSE_SECONDS = 10
-"""How long the peer has to answer that it sends by a tunnel's successor."""
+"""Seconds to wait for the peer's answer before a tunnel with a successor ends."""
 
 
 def _close(id: str, link: str, sa: Sa, only_if: str) -> Step:
     """Return the step that ends the CHILD_SAs of a tunnel that has a successor.
 
-    The peer answers only after it has ended its own (RFC 7296 section 1.4.1). So nothing of it is
-    on the way any more when ours end. The answer to the deletion of an IKE_SA tells no such thing.
+    The peer answers only after it has ended its own ones (RFC 7296 section 1.4.1). So none of its
+    packets are on the way when ours end. The answer to a deletion of an IKE_SA does not prove this.
     """
     seconds = str(CLOSE_SECONDS)
     words = ("--terminate", "--ike-id", str(sa.id), "--child", link, "--timeout", seconds)
@@ -199,11 +199,11 @@ def _terminate(id: str, sa: Sa, only_if: str = "") -> Step:
 def stale(configuration: Configuration, state: State, made: Made) -> List[Sa]:
     """Return associations of peers, keys or traffic selectors that are not wanted any more.
 
-    One that differs in our own key alone stays until its successor is there, so that a rotation
-    interrupts nothing.
+    One that differs only in our own key stays until its successor is up, so a rotation does not
+    interrupt traffic.
     """
     policies = {c.policy for each in made.values() for c in each}
-    # We replace these ourselves, and so end them only after.
+    # We initiate the successors of these, and end these afterwards (`wake`).
     replaceable = {"{}_{}".format(configuration.link, name) for name in configuration.initiates}
     return [
         sa
@@ -215,8 +215,8 @@ def stale(configuration: Configuration, state: State, made: Made) -> List[Sa]:
 def wake(configuration: Configuration, state: State, peer: Peer, made: Made) -> List[Step]:
     """Return the steps that open the tunnel to a peer that has installed us, before a probe.
 
-    Both ends may do so, because either may learn last that both are ready. Only one of them keeps
-    the tunnel up.
+    Both ends may do so, because either may be the last to learn that both are ready. Only one of
+    them keeps the tunnel up.
 
     Associations under former keys or policies end when their successor is up. If their policy is
     not allowed any more, they end even without a successor.
@@ -249,7 +249,7 @@ def wake(configuration: Configuration, state: State, peer: Peer, made: Made) -> 
 
 
 def _secrets(configuration: Configuration, state: State) -> List[Step]:
-    """Return the steps that bring preshared keys into the form swanctl includes, and out of it."""
+    """Return the steps that write preshared keys in swanctl's form, and remove unneeded ones."""
     before = {peer.name: peer.preshared for peer in state.applied}
     needed = {peer.name for peer in configuration.peers if peer.preshared}
     steps = []

@@ -1,4 +1,4 @@
-"""What follows from certificates that are there and those that were offered."""
+"""Checks the certificates on the VDU and in offers."""
 
 from typing import Dict, List, Mapping, Optional, Tuple, Union
 
@@ -35,7 +35,7 @@ from vpnaas.tunnels.ipsec.certificates import (
 from vpnaas.tunnels.technology import LinkInputs
 
 MOST_AT_ONCE = 64
-"""Certificates one plan issues; a plan has to fit one message to the VDU."""
+"""Limit of the certificates that one plan issues: a plan must fit one message to the VDU."""
 
 Own = Union[Certificate, Issue]
 
@@ -93,13 +93,13 @@ def _validate_as_authority(
     now, seconds = inputs.vdu.now, inputs.params.ipsec.cert_lifetime
 
     def mine(
-        key: str, there: Optional[Certificate], asked: Optional[Request], path: str
+        key: str, present: Optional[Certificate], request: Optional[Request], path: str
     ) -> Optional[Own]:
-        if is_good(held, there, key, identity):
-            return there
-        if not key or asked is None or asked.key != key:
+        if is_good(held, present, key, identity):
+            return present
+        if not key or request is None or request.key != key:
             return None
-        return Issue(asked.pem, identity, ca.serial(key, now, held.issued), path, seconds)
+        return Issue(request.pem, identity, ca.serial(key, now, held.issued), path, seconds)
 
     own = mine(keys[0], held.own.get(""), held.request, own_file(link))
     following = mine(keys[1], held.following, held.next_request, next_file(link))
@@ -117,7 +117,7 @@ def _validate_as_authority(
                 handles[key] = handle(pin.serial, root)
                 continue
             if len(issues) >= MOST_AT_ONCE:
-                continue  # It waits for the next event, and those issued now bring some.
+                continue  # It waits for the next event; the certificates issued now cause one.
             refusal = verdict(inputs, check_id(link, text), where)
             if len(held.issued) >= ca.MOST:
                 refusal = str(
@@ -162,7 +162,7 @@ def _validate_as_subject(
     roots: Dict[str, Certificate] = {}
     lacking = []
     for remote in inputs.remotes:
-        # What is in use, for peers that keep it whatever they offer now.
+        # Certificates in use, for peers that keep theirs whatever they offer now.
         kept, before = held.own.get(remote.peer_name), held.trusted.get(remote.peer_name)
         trusted = read_certificate(before)
         if kept is not None and kept.key == keys[0] and trusted is not None:
@@ -266,7 +266,7 @@ def _validate_operated(
         proofs[remote.peer_name] = proof
         files[remote.peer_name] = dict(pins)
     for manual in inputs.charm_state.intent.manual(link):
-        # Whoever the authority vouches for under this identity; its certificate comes by IKE.
+        # Any certificate of the authority for this identity is good; it comes by IKE.
         proofs[manual.peer_name] = (
             Proof(certificate="any-" + digest(root.text)[:8])
             if mine is not None and root is not None
@@ -290,7 +290,7 @@ def _validate_operated(
 def _enrolled(
     inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str, root: Certificate
 ) -> Tuple[Optional[Certificate], str]:
-    """Return the certificate that an enrolment brought, or None and why there is none."""
+    """Return the certificate from an enrolment, or None and why there is none."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
     reason = cmp.refusal(inputs.link, results)
     server = "the {} server".format(inputs.params.ipsec.credentials.upper())
@@ -311,9 +311,9 @@ def _enrolled(
 def _theirs(
     inputs: LinkInputs, held: Held, remote: Remote, offer: Offer, root: Certificate
 ) -> Tuple[Proof, Dict[str, str]]:
-    """Judge the certificates of a peer that come in its offer; return the files they go to."""
+    """Check the certificates in a peer's offer; return their state, and the files to write."""
     offered = offer.keys
-    assert offered is not None  # noqa: S101 - `_offers` sees to it
+    assert offered is not None  # noqa: S101 - `_offers` ensures it
     proof = Proof(waiting="waiting for the certificate of {}".format(remote.label))
     files = {}
     others = held.chain + chain_of(offered.certs)
@@ -351,7 +351,7 @@ def _refusal(
     root: Certificate,
     others: Tuple[Certificate, ...] = (),
 ) -> str:
-    """Return why a certificate is not one of an authority for a key and identity, "" if it is."""
+    """Return why a certificate does not prove a key and identity under a root, "" if it does."""
     try:
         x509.matching(where, certificate, key, identity)
         if x509.path_to(root, certificate, others) is None:

@@ -24,8 +24,8 @@ from vpnaas.vdu.steps import Results, Step, disable, enable, move, read, remove,
 from vpnaas.vdu.steps import directory as make_directory
 
 OVERHEAD = 80
-"""Bytes a packet grows by: 40 IPv6, 8 UDP, 32 WireGuard (data header 16, tag 16); an IPv4
-underlay needs 20 less, but a peer may be reached over either."""
+"""Bytes a packet grows by: 40 IPv6, 8 UDP, 32 WireGuard (data header 16, tag 16). An IPv4
+underlay needs 20 less, but a peer may use either."""
 HANDOVER_PROGRAM = "/usr/local/lib/osm-vpnaas/handover"
 HANDOVER_SECONDS = 1800
 
@@ -96,12 +96,12 @@ def key_file(link: str) -> str:
 
 
 def next_key_file(link: str) -> str:
-    """Return the file of the key a rotation has staged."""
+    """Return the file of the staged key of a rotation."""
     return directory(link) + "/next.key"
 
 
 def observe(links: Sequence[str]) -> List[Step]:
-    """Return the steps that make missing keys of the links and look at everything."""
+    """Return the steps that make missing keys of the links and read their state."""
     if not links:
         return []
     steps: List[Step] = []
@@ -134,7 +134,7 @@ def look(prefix: str = "") -> List[Step]:
 
 
 def parse(links: Sequence[str], link: str, results: Results) -> State:
-    """Read what `observe(links)` brought back of one link."""
+    """Read the results of `observe(links)` for one link."""
     public = (results.out(link + "/public") or "").strip()
     generation = (results.text(link + "/generation") or "1").strip()
     enabled = results.output("wg/enabled").split("\n")
@@ -151,7 +151,7 @@ def parse(links: Sequence[str], link: str, results: Results) -> State:
 
 
 def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
-    """Read what `look` brought back of one link; None where the interface does not exist."""
+    """Read the results of `look` for one link; None if the interface does not exist."""
     interface = wireguard_interface(link)
 
     def table(what: str) -> Dict[str, List[str]]:
@@ -237,7 +237,7 @@ class Configuration:
 
 
 def gate_file(link: str) -> str:
-    """Return the file of the preshared key that no peer knows: a next key has it until it is used.
+    """Return the file of a preshared key that no peer knows; a next key has it until its first use.
 
     See `handover.py`.
     """
@@ -258,8 +258,8 @@ def handed_over(peer: Peer, live: Optional[Live]) -> bool:
     """Tell whether a rotating peer already uses its next key.
 
     The first message of a handshake under the next key is proof: only the holder of that private
-    key can make it (Noise IKpsk2). The watch then gives the key the prefixes, whatever the databag
-    still says.
+    key can make it (Noise IKpsk2). The handover watch then gives the prefixes to this key, even if
+    the databag still has the former one.
     """
     staged = live.peers.get(peer.next_public_key) if live and peer.next_public_key else None
     return staged is not None and (staged.handshake > 0 or bool(staged.allowed))
@@ -291,7 +291,7 @@ def render(configuration: Configuration, live: Optional[Live] = None) -> str:
         if peer.preshared:
             path = preshared_file(configuration.link, peer.name)
             lines.append("PostUp = wg set %i peer {} preshared-key {}".format(key, path))
-    # The interface has no key, and so cannot shake hands, until its preshared keys are set.
+    # The private key comes last: no handshake can start before the preshared keys are set.
     lines.append("PostUp = wg set %i private-key {}".format(key_file(configuration.link)))
     for key, (peer, carries) in sorted(keys.items()):
         lines += ["", "# {}".format(peer.name), "[Peer]", "PublicKey = {}".format(key)]
@@ -366,7 +366,7 @@ def _peer_changes(
         words: List[str] = []
         endpoint = fields.show_endpoint(*peer.endpoint) if peer.endpoint else ""
         if key == peer.next_public_key and not carries:
-            # No keepalive: the answer to one would keep the peer from beginning a handshake.
+            # No keepalive: the answer to it would stop the peer from starting a handshake.
             if now is None:
                 gated = True
                 words += ["peer", key, "preshared-key", gate_file(link)]
@@ -375,7 +375,7 @@ def _peer_changes(
             changes += words
             continue
         if now and not now.allowed and carries and old is not None and old.next_public_key == key:
-            # Its handover was not seen, so it may still have the preshared key that nobody knows.
+            # The watch missed its handover: it may still have the preshared key of the gate file.
             changes += ["peer", key, "remove"]
             endpoint = now.endpoint or endpoint
             now = None
@@ -383,7 +383,7 @@ def _peer_changes(
             words += ["preshared-key", preshared_file(link, peer.name)]
         elif not peer.preshared and now is not None and old is not None and old.preshared:
             words += ["preshared-key", "/dev/null"]
-        # A live endpoint may have roamed (wg(8)); only a changed offer may overrule it.
+        # A live endpoint may have roamed (wg(8)); only a changed offer may replace it.
         if endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
             words += ["endpoint", endpoint]
         if (now.keepalive if now else 0) != peer.keepalive:
@@ -394,7 +394,7 @@ def _peer_changes(
         if words or now is None:
             changes += ["peer", key] + words
     steps = []
-    # Removal comes first and alone: a peer that must go, goes even if a later change fails.
+    # Removal comes first and alone, so that it works even if a later change fails.
     if removals:
         steps.append(run(link + "/apply/remove", "wg", "set", interface, *removals))
     if gated:
@@ -421,10 +421,10 @@ def _route_changes(configuration: Configuration, live: Live, interface: str) -> 
 
 
 def _handovers(configuration: Configuration, live: Optional[Live], interface: str) -> List[Step]:
-    """Watch for the moment a rotating peer switches, so that no relation event is waited for.
+    """Return the steps that start a watch for rotating peers that switch to their next key.
 
-    One watch serves all peers of the link. It is started again for further keys, and where it ended
-    although a peer has switched.
+    So a switch does not wait for a relation event. One watch serves all peers of the link. It
+    starts again for further keys, or if it missed a switch.
     """
     link = configuration.link
     waiting = {p.next_public_key: p for p in configuration.peers if p.next_public_key}
@@ -440,7 +440,7 @@ def _handovers(configuration: Configuration, live: Optional[Live], interface: st
         for key, peer in waiting.items()
     }
     text = json.dumps(staged, indent=1, sort_keys=True) + "\n"
-    # Others of the VDU may take all of its processor time; this takes little, and packets wait.
+    # Other processes may use all CPU time. The watch needs little, and packets wait for it.
     how = ("--collect", "--quiet", "--nice=-10", "--unit=" + watch_unit(link))
     words = (HANDOVER_PROGRAM, interface, staged_file(link), str(HANDOVER_SECONDS))
     at = link + "/apply/handover"

@@ -24,7 +24,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     fresh = 150
 
     def overhead(self, params: LinkParams) -> int:
-        """Return by how many bytes a packet grows at most."""
+        """Return the maximum growth of a packet in bytes."""
         return wireguard.OVERHEAD
 
     def marker(self, link: str) -> str:
@@ -47,7 +47,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return steps
 
     def observed(self, inputs: LinkInputs) -> wireguard.State:
-        """Read what `observe` brought back of a link."""
+        """Read the results of `observe` for a link."""
         return wireguard.parse(inputs.charm_state.using(self.name), inputs.link, inputs.results)
 
     def stage_key(self, inputs: LinkInputs, state: wireguard.State) -> List[Step]:
@@ -88,7 +88,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     def conclude(
         self, plan: LinkPlan, state: wireguard.State, results: Results, prefix: str
     ) -> LinkPlan:
-        """Take over the live state of after the steps."""
+        """Return the plan with the live state after the steps."""
         plan = super().conclude(plan, state, results, prefix)
         if prefix + "wg/public-key" in results:
             live = wireguard.parse_live(plan.params.link, results, prefix)
@@ -113,6 +113,6 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         )
 
     def details(self, plan: LinkPlan, state: wireguard.State) -> Dict[str, Any]:
-        """Return what show-status tells about a link."""
+        """Return the details of a link for show-status."""
         interface = wireguard_interface(plan.params.link)
         return dict(super().details(plan, state), interface=interface)
