@@ -26,7 +26,7 @@ from lab.cluster.frontend import Frontend
 
 POLICY = "pod-security.kubernetes.io/enforce"
 BASELINE = "baseline"
-"""What LCM demands of the pods, by default."""
+"""The pod security level that LCM demands by default."""
 
 
 def client(folder: Path, namespace: str | None = None) -> lightkube.Client:
@@ -77,7 +77,7 @@ class Connector:
             self.uninstall(namespace, release["name"])
         try:
             api.delete(Namespace, namespace)
-            # The namespace controller does it where there is one.
+            # This cluster has no namespace controller, which would remove the finalizers.
             record = api.get(Namespace, namespace)
             if record.spec is not None:
                 record.spec.finalizers = []
