@@ -66,7 +66,7 @@ class Connector:
             self._helm(*words, "--atomic", "--timeout", f"{timeout:.0f}s")
 
     def uninstall(self, namespace: str, release: str) -> None:
-        """Remove a release; one that is not there is no error."""
+        """Remove a release; a missing one is no error."""
         self._helm("uninstall", release, "--namespace", namespace, "--ignore-not-found")
 
     def destroy(self, namespace: str) -> int:
@@ -133,7 +133,7 @@ def _create(api: lightkube.Client, item: Any) -> None:
 
 
 def main() -> None:
-    """Do the call on standard input."""
+    """Do the call that standard input describes; write its answer to standard output."""
     call = json.load(sys.stdin)
     method: Callable[..., Any] = getattr(Connector(Path(sys.argv[1])), call.pop("call"))
     try:

@@ -132,7 +132,7 @@ class Frontend:
                 channel.close()
 
     def _context(self) -> ssl.SSLContext:
-        assert self.tls is not None  # noqa: S101 - the caller asked
+        assert self.tls is not None  # noqa: S101 - the caller checked it
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.tls / "tls.crt", self.tls / "tls.key")

@@ -108,7 +108,7 @@ class Operations:
 
     @contextmanager
     def _deadline(self, operation: Document) -> Iterator[None]:
-        """Fail the operation and end the process if the block takes over ``timeout_ns_deploy``."""
+        """Fail the operation and end the process after ``timeout_ns_deploy`` seconds."""
         given = operation["operationParams"].get("timeout_ns_deploy")
         seconds = float(given or self.timeouts.ns_deploy)
 

@@ -178,7 +178,7 @@ def slice_params(
 def check_references(
     request: Mapping[str, Any], nsd: Mapping[str, Any], vim_ids: Iterable[str]
 ) -> None:
-    """Refuse parameters that name a VNF, link or VIM account that is not there.
+    """Refuse parameters that name a VNF, link or VIM account that does not exist.
 
     Raises:
         NbiError: in NBI's words.

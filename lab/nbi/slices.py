@@ -240,7 +240,7 @@ class Slices:
     # -- delete -------------------------------------------------------------------------------
 
     def delete(self, name: str, force: bool = False) -> Started:
-        """Terminate a slice, and its services that no other slice uses.
+        """Terminate a slice, also an incomplete one, and its services that no other slice uses.
 
         Raises:
             NbiError: there is no such slice.

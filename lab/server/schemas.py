@@ -34,7 +34,7 @@ def _body(properties: dict[str, Any], *required: str) -> dict[str, Any]:
 
 
 def _operation(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    """Return the schema of an operation; clients may repeat in it what the path says."""
+    """Return the schema of an operation; its body may repeat operation and id of the path."""
     return _body({"lcmOperationType": _STRING, "nsInstanceId": _ID, **properties}, *required)
 
 

@@ -1,4 +1,4 @@
-"""Actions: queued by the model, run by agents, kept on record."""
+"""Actions: the model queues them, agents run them, and their records are kept."""
 
 from __future__ import annotations
 

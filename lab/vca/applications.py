@@ -13,7 +13,7 @@ from lab.vca.leadership import elect
 from lab.vca.state import Application, Endpoint, ModelDocument, Unit
 
 MAX_UNITS = 250
-"""Units that a model can have in its life: each gets an address of 252.0.0.0/24 of its own."""
+"""Units that a model can have in its life: each gets its own address of 252.0.0.0/24."""
 
 
 def already_there(app: str) -> AlreadyExistsError:

@@ -106,7 +106,7 @@ class Store:
         files.replace(self._actions / f"{action.id}.json", action.model_dump_json())
 
     def action_ids(self) -> list[str]:
-        """Return the ids of all actions on record, oldest first."""
+        """Return the ids of all recorded actions, oldest first."""
         return sorted((path.stem for path in self._actions.glob("*.json")), key=int)
 
     def load_action(self, action_id: str) -> ActionDocument:

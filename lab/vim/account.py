@@ -481,7 +481,7 @@ class Vim:
         return self.server(server_id)
 
     def start(self, server_id: str) -> Server:
-        """Start a stopped server; nothing happens when it runs.
+        """Start a server, if it does not run.
 
         Raises:
             VimError: no such server, or its disk is gone.

@@ -85,7 +85,7 @@ def _host(subnet: IPNetwork, text: str) -> IPAddress:
 
 
 def take_ip(subnet: IPNetwork, asked: str | None, used: Collection[str]) -> str:
-    """The address ``asked`` for; without one, the lowest free address.
+    """Return ``asked``; if it is None, the lowest free address.
 
     Raises:
         VimError: the address is outside the subnet or in use, or no address is left.
@@ -102,7 +102,7 @@ def take_ip(subnet: IPNetwork, asked: str | None, used: Collection[str]) -> str:
 
 
 def take_mac(asked: str | None, used: Collection[str]) -> str:
-    """The MAC address ``asked`` for; without one, a random address under OpenStack's fa:16:3e.
+    """Return ``asked``; if it is None, a random MAC address under OpenStack's fa:16:3e.
 
     Raises:
         VimError: not a unicast MAC address, or in use.

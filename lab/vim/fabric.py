@@ -66,17 +66,17 @@ def _make_netns(name: str, setup: str) -> None:
 
 
 def make_fabric(netns: str) -> None:
-    """Make a VIM's namespace; nothing happens when it is there."""
+    """Make a VIM's namespace if it is missing."""
     _make_netns(netns, _QUIET)
 
 
 def make_vca(netns: str) -> None:
-    """Make the charms' namespace; nothing happens when it is there."""
+    """Make the charms' namespace if it is missing."""
     _make_netns(netns, _FORWARD)
 
 
 def delete_netns(name: str) -> None:
-    """Remove a named network namespace with all its devices; nothing happens when it is gone."""
+    """Remove a named network namespace with all its devices, if it exists."""
     if (NETNS / name).exists():
         tool(["ip", "netns", "delete", name])
 
@@ -92,7 +92,7 @@ def device_exists(netns: str, device: str) -> bool:
 
 
 def make_network(netns: str, network: Network) -> None:
-    """Make a network's bridge; nothing happens when it is there."""
+    """Make a network's bridge if it is missing."""
     if device_exists(netns, network.bridge):
         return
     ip_batch(
@@ -107,7 +107,7 @@ def make_network(netns: str, network: Network) -> None:
 
 
 def delete_device(netns: str, device: str) -> None:
-    """Remove a device; nothing happens when it, or its namespace, is gone."""
+    """Remove a device, if it and its namespace exist."""
     if netns_exists(netns) and device_exists(netns, device):
         try:
             tool(["ip", "-n", netns, "link", "delete", device])

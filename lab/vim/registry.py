@@ -102,7 +102,7 @@ class Registry:
         process.returncode = 0  # it outlives this process on purpose
 
     def stop(self) -> None:
-        """End it; nothing happens when it does not run."""
+        """End it, if it runs."""
         with contextlib.suppress(VimError):
             cgroups.kill(self.group)
 

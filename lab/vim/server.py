@@ -474,7 +474,7 @@ def listening(tables: str, port: int) -> bool:
 
 
 def unmount(path: Path) -> None:
-    """Unmount a path, however often it is mounted; nothing happens when it is not."""
+    """Unmount a path as often as it is mounted."""
     while path.is_mount():
         tool(["umount", "--lazy", str(path)])
 

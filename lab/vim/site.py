@@ -152,7 +152,7 @@ class Site:
         )
 
     def remove(self) -> None:
-        """Remove the site; nothing happens when it is gone."""
+        """Remove the site, if it exists."""
         with contextlib.suppress(VimError):
             cgroups.kill(self.group)
         delete_netns(self.router)

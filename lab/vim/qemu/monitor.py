@@ -25,7 +25,7 @@ _ids = itertools.count(1)
 
 
 class SilentError(VimError):
-    """QEMU or the guest agent is not there, or does not answer."""
+    """QEMU or the guest agent does not run, or does not answer."""
 
 
 class _Channel:
