@@ -21,11 +21,11 @@ def create(
     """Make a VIM account with its management network; return its record.
 
     VDUs of an account of the type ``qemu`` are virtual machines, of any other type namespaces.
-    ``more`` are fields of OSM's record that the lab only keeps, such as ``vim_url``; ``tell`` gets
-    a line for each step of what takes minutes.
+    ``more`` are fields of OSM's record that the lab only stores, such as ``vim_url``; ``tell`` is
+    called with a line for each step that takes minutes.
 
     Raises:
-        NbiError: the name is taken.
+        NbiError: the name is in use.
         VimError: the configuration is wrong, or this machine cannot do it; nothing is kept.
     """
     from lab.vim import Vim
@@ -41,10 +41,10 @@ def create(
 
 
 def check_same(account: Document, config: Mapping[str, Any]) -> None:
-    """Refuse another configuration of what an account's networks were made from.
+    """Refuse a configuration that would change the networks or images of an account.
 
     Raises:
-        NbiError: it is another.
+        NbiError: it would change them.
         VimError: it is wrong.
     """
     from lab.vim import same_config
@@ -57,7 +57,7 @@ def check_same(account: Document, config: Mapping[str, Any]) -> None:
 
 
 def delete(engine: Engine, name_or_id: str, force: bool = False) -> Document:
-    """Delete a VIM account with all it made; return what its record was.
+    """Delete a VIM account with all it made; return its last record.
 
     Raises:
         NbiError: unknown, or in use and not ``force``.

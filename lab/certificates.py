@@ -1,6 +1,6 @@
-"""Certificates: of an authority, as cert-manager makes them in an OSM, and of the lab's own server.
+"""Certificates of an authority, as cert-manager makes them in an OSM, and of the lab's own server.
 
-An authority's certificate for a server is for servers only, and one for a client for clients only.
+The authority issues a certificate for a server only or for a client only, never for both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of the lab's northbound and lifecycle sides, and what damaged records are told by."""
+"""Errors of the lab's northbound and lifecycle sides, and the text about a damaged record."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class NbiError(Exception):
     """A request the lab refuses; the text is one sentence, in NBI's own words where it has any.
 
     Attributes:
-        status: HTTP status by which NBI refuses the same.
-        detail: what NBI says, where the text has more than that.
+        status: HTTP status with which NBI refuses the same request.
+        detail: NBI's own text, if the lab's text has more than that.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class NbiError(Exception):
 
 
 class ConflictError(NbiError):
-    """A request that is refused for what is there already (HTTP status 409)."""
+    """A request that conflicts with existing records (HTTP status 409)."""
 
     def __init__(self, text: str, detail: str = "") -> None:
         super().__init__(text, HTTPStatus.CONFLICT, detail)
@@ -38,7 +38,7 @@ class LcmError(Exception):
 
 
 def fault(error: ValidationError) -> str:
-    """Return what is wrong with a record of the lab, for "the record FILE ..."."""
+    """Return the error of a damaged record, as the end of the sentence "the record FILE ..."."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "missing":

@@ -13,9 +13,9 @@ def replace(path: Path, text: str, synced: bool = False) -> None:
     """Replace a file in one step: readers see the old or the new text, never a part.
 
     Args:
-        path: which; only its owner may read it.
+        path: the file; only its owner may read it.
         text: its new content.
-        synced: have it on the disk before its name is, for what a power failure must not take.
+        synced: write the content to the disk before the rename, to survive a power failure.
     """
     descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -31,13 +31,13 @@ def replace(path: Path, text: str, synced: bool = False) -> None:
 
 
 def lock(descriptor: int, seconds: float | None = None) -> bool:
-    """Take an exclusive flock(2), which ends with the descriptor; say whether it was to be had.
+    """Take an exclusive flock(2), which ends with the descriptor; return whether it was free.
 
-    It excludes other processes and, with descriptors of their own, other threads.
+    It excludes other processes and other threads that open their own descriptor.
 
     Args:
         descriptor: of the lock file.
-        seconds: how long to wait at most, None for any time.
+        seconds: longest wait, None for no limit.
     """
     if seconds is None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -43,7 +43,7 @@ def process_group(group: int) -> list[int]:
 
 @dataclass(frozen=True)
 class ProcessRef:
-    """One process, not whichever has its pid today."""
+    """One process, also if another process gets its pid later."""
 
     pid: int
     start: int
@@ -55,7 +55,7 @@ class ProcessRef:
         return None if start is None else cls(pid, start)
 
     def alive(self) -> bool:
-        """True while this very process runs."""
+        """True while this process runs, and not another one with its pid."""
         return start_time(self.pid) == self.start
 
     def signal(self, number: int) -> bool:

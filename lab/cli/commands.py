@@ -48,7 +48,7 @@ cli.add_command(serve)
 
 
 def verb(*names: str) -> Callable[[F], click.Command]:
-    """Register a verb under its name and, hidden, under osmclient's other names for it."""
+    """Register a verb under its name; osmclient's other names for it become hidden verbs."""
 
     def register(function: F) -> click.Command:
         command = cli.command(names[0])(function)
@@ -544,7 +544,7 @@ def _vnf_record(lab: Lab, id: str) -> Document:
 
 
 def _summary(lab: Lab, nsr: Document) -> None:
-    """Print the final table of a service: VNFs, addresses, what the charms say."""
+    """Print the final table of a service: VNFs, addresses, status of the charms."""
     charms: Mapping[str, Any] = nsr["lab"].get("charms") or {}
     by_index: dict[str, list[str]] = {}
     for vca in nsr["_admin"]["deployed"]["VCA"]:
@@ -578,7 +578,7 @@ def _summary(lab: Lab, nsr: Document) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command line; every refusal is one sentence and exit code 1."""
+    """Run the command line; print an error as one line and exit with 1 (wrong usage: 2)."""
     try:
         cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)
     except click.exceptions.Exit as stop:

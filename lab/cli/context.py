@@ -48,8 +48,8 @@ class Lab:
 
         def alive() -> bool:
             nonlocal seen
-            # A service that is deleted takes its operations with it: the last word on who the
-            # worker is stands, and the progress says how it ends.
+            # Deleting a service also deletes its operations. The last document read still names
+            # the worker, and the journal has the result.
             seen = store.find(started.collection, op_id) or seen
             return jobs.alive(seen)
 

@@ -1,4 +1,4 @@
-"""Words of ``ns-heal`` and ``vnf-heal``, which osmclient reads by itself for their order counts."""
+"""Parse the arguments of ``ns-heal`` and ``vnf-heal`` as osmclient does: their order counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def split(words: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield for each ``--vnf`` its value and what follows, up to the next one.
 
     Raises:
-        NbiError: the words do not begin with ``--vnf``, or one has no value.
+        NbiError: the words do not begin with ``--vnf``, or a ``--vnf`` has no value.
     """
     if not words or words[0] != "--vnf":
         raise NbiError(f"Expected one of ['--vnf']. Received: {words[0] if words else 'nothing'}.")
@@ -27,7 +27,7 @@ def heal_words(words: Sequence[str]) -> dict[str, Any]:
     """Return an entry of ``healVnfData`` without its VNF.
 
     Raises:
-        NbiError: an unknown word, or one without its value.
+        NbiError: an unknown option, or an option without its value.
     """
     entry: dict[str, Any] = {}
     additional: dict[str, Any] = {}

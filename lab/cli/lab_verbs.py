@@ -36,8 +36,8 @@ def probe_verb(lab: Lab) -> None:
     fields: dict[str, Any] = dataclasses.asdict(probe())
     for tool in ("systemd-analyze", "cloud-init", "sshd", "wg", "iperf3", "tcpdump", "nft"):
         fields[tool] = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") or "missing"
-    # Every VDU takes about ten of these and every wireguard-go one; when they run out, tunnels
-    # do not start ("Protocol not supported").
+    # Every VDU uses about ten of these, every wireguard-go one. Without a free one a tunnel does
+    # not start ("Protocol not supported").
     limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii")
     fields["inotify instances"] = int(limit)
     fields["charm python"] = str(Backends(lab.home).controller().charm_python)
@@ -279,7 +279,7 @@ def _server(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> tupl
 
 
 def _network(lab: Lab, nsr: Document, link: str, vim_account: str | None) -> tuple[Vim, str]:
-    """Return the network a link of a service is on, found by the ports of its VNFs."""
+    """Return the VIM and the network id of a service's link, from a port of a running VDU."""
     backends = Backends(lab.home)
     vim_id = None
     if vim_account is not None:

@@ -26,11 +26,11 @@ _INSTANTIATION = (
 
 
 def instantiation_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what osmclient's ns-create and nsi-create both take."""
+    """Add the options that osmclient's ns-create and nsi-create share."""
     for option in reversed(_INSTANTIATION):
         command = option(command)
     return command
 
 
-#: What osmclient's verbs that show one record take.
+#: Option of osmclient's verbs that show one record.
 literally = click.option("--literal", is_flag=True, help="Print YAML and no table.")

@@ -15,7 +15,7 @@ from lab.records.journal import Event, Tail
 
 _POLL = 0.1
 _SILENCE = 10.0
-"""Seconds after which a watcher is told again what goes on, though nothing new has happened."""
+"""Seconds without news after which the display shows the current stage again."""
 _STYLE = {"active": "green", "blocked": "yellow", "error": "red", "BROKEN": "red"}
 
 
@@ -24,29 +24,29 @@ class _Row:
     vm: str = ""
     charm: str = ""
     style: str = ""
-    said: str = ""
-    """What a log last said about the charm; a failing hook repeats itself."""
+    logged: str = ""
+    """The last charm text in the log: a hook that fails again is not logged again."""
     primitive: str = ""
 
 
 @dataclass
 class Board:
-    """State of the display, fed with events; it draws nothing itself."""
+    """State of the display, updated by events; it draws nothing itself."""
 
     stage: str = ""
     rows: dict[str, _Row] = field(default_factory=dict)
     relations: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     seconds: int = 0
-    """Since the operation is watched, as far as that was told."""
+    """Time for which the operation has been watched, at the last call of ``after``."""
 
     def after(self, seconds: float) -> str:
-        """Note how long it takes; return a line for a log that says so."""
+        """Record the elapsed seconds; return a log line that shows them."""
         self.seconds = int(seconds)
         return f"{self.seconds} s: {self.stage or 'waiting for the worker'}"
 
     def feed(self, event: Event) -> str | None:
-        """Take an event in; return it as a line for a log, ``None`` if it says nothing new."""
+        """Update the state from an event; return a log line, or ``None`` if it is no news."""
         kind, subject, text = event["kind"], event["subject"], event["text"]
         if kind == "stage":
             self.stage = text
@@ -73,9 +73,9 @@ class Board:
             return None if event.get("done") else f"{subject}: primitive {text}"
         status = event.get("status") or event.get("state") or ""
         row.charm, row.style = text, _STYLE.get(status, "")
-        if event.get("quiet") or row.said == text:
+        if event.get("quiet") or row.logged == text:
             return None
-        row.said = text
+        row.logged = text
         return f"{subject}: charm {text}"
 
     def table(self) -> Table | Text:
@@ -99,10 +99,10 @@ class Outcome:
     """How a watched operation ended, as far as the watcher saw it."""
 
     state: str | None
-    """``COMPLETED``, ``FAILED``, or ``None``: the time of the watcher was over."""
+    """``COMPLETED``, ``FAILED``, or ``None`` if the watcher's timeout expired first."""
     detail: object = None
     lost: bool = False
-    """The worker died without a word."""
+    """The worker died and reported no result."""
 
 
 def watch(
@@ -116,7 +116,7 @@ def watch(
 
     Args:
         tail: its progress.
-        alive: says whether its worker still runs.
+        alive: returns whether its worker still runs.
         console: where to draw; a terminal gets a live table.
         timeout: seconds to watch, ``None`` for no limit.
         until: kind of the event that ends it (``settled`` or ``end``).
@@ -159,7 +159,7 @@ def _follow(
     show: Callable[[Event], bool],
     tick: Callable[[float], object],
 ) -> Outcome:
-    """Follow events; ``show`` says whether one was news, ``tick`` is called in long silence."""
+    """Follow events; ``show`` returns whether one is news, ``tick`` is called without news."""
     started = last_news = time.monotonic()
     deadline = None if timeout is None else started + timeout
     outcome = Outcome(None)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 SENTENCE = 24
-"""Characters that a column of sentences gets at least."""
+"""Width below which a column of sentences is not shrunk, in characters."""
 
 
 class Output:
@@ -41,7 +41,7 @@ class Output:
         table, least = Table(), 1
         for number, heading in enumerate(columns):
             cells = [line for row in rows for line in row[number].splitlines()]
-            # An id that is broken over lines cannot be copied: only sentences are.
+            # Wrap only cells with spaces: an id on two lines cannot be copied.
             sentence = any(" " in cell for cell in cells)
             width = max(map(len, [heading, *cells]))
             width = min(width, SENTENCE) if sentence else width
@@ -58,7 +58,7 @@ class Output:
         operations: Sequence[Mapping[str, Any]],
         columns: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Print LCM operations; ``columns`` are those that only some kinds have."""
+        """Print LCM operations; ``columns`` are additional columns."""
         self.rows(
             [{**operation, "date": when(operation["startTime"])} for operation in operations],
             {
@@ -85,11 +85,11 @@ class Output:
         self.out.print(table)
 
     def literal(self, document: Mapping[str, Any]) -> None:
-        """Print one document as YAML, whatever the format of the rest."""
+        """Print one document as YAML, also with ``--json``."""
         print(yaml.safe_dump(dict(document), default_flow_style=False, sort_keys=False).rstrip())
 
     def identity(self, document: Mapping[str, Any]) -> None:
-        """Print the id of something made, as osmclient does."""
+        """Print the id of a new record, as osmclient does."""
         if self.as_json:
             self.json(document)
         else:

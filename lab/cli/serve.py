@@ -12,7 +12,7 @@ from lab.cli.context import Lab, pass_lab
 from lab.errors import NbiError
 from lab.nbi.params import read_text
 
-DEFAULT_PASSWORD = "admin"  # noqa: S105  # what osmclient sends unless told otherwise
+DEFAULT_PASSWORD = "admin"  # noqa: S105  # osmclient's default
 PASSWORD = "OSMLAB_PASSWORD"  # noqa: S105  # name of a variable
 
 

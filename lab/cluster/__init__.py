@@ -1,7 +1,7 @@
-"""OSM's own Kubernetes in the lab: a real API server, and what runs the pods of its StatefulSets.
+"""OSM's own Kubernetes in the lab: a real API server, and a runner for pods of StatefulSets.
 
-There is no scheduler and no network of pods. A pod is a process in the namespace in which charms
-run, with a loopback address of its own.
+There is no scheduler and no pod network. A pod is a process in the network namespace of the charms,
+with its own loopback address.
 """
 
 from lab.cluster.control import Cluster

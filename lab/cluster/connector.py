@@ -26,7 +26,7 @@ from lab.cluster.frontend import Frontend
 
 POLICY = "pod-security.kubernetes.io/enforce"
 BASELINE = "baseline"
-"""What LCM demands of the pods, by default."""
+"""The pod security level that LCM demands by default."""
 
 
 def client(folder: Path, namespace: str | None = None) -> lightkube.Client:
@@ -66,7 +66,7 @@ class Connector:
             self._helm(*words, "--atomic", "--timeout", f"{timeout:.0f}s")
 
     def uninstall(self, namespace: str, release: str) -> None:
-        """Remove a release; one that is not there is no error."""
+        """Remove a release; a missing one is no error."""
         self._helm("uninstall", release, "--namespace", namespace, "--ignore-not-found")
 
     def destroy(self, namespace: str) -> int:
@@ -77,7 +77,7 @@ class Connector:
             self.uninstall(namespace, release["name"])
         try:
             api.delete(Namespace, namespace)
-            # The namespace controller does it where there is one.
+            # This cluster has no namespace controller, which would remove the finalizers.
             record = api.get(Namespace, namespace)
             if record.spec is not None:
                 record.spec.finalizers = []
@@ -133,7 +133,7 @@ def _create(api: lightkube.Client, item: Any) -> None:
 
 
 def main() -> None:
-    """Do the call on standard input."""
+    """Do the call that standard input describes; write its answer to standard output."""
     call = json.load(sys.stdin)
     method: Callable[..., Any] = getattr(Connector(Path(sys.argv[1])), call.pop("call"))
     try:

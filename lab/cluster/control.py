@@ -46,7 +46,7 @@ class Cluster:
     """OSM's Kubernetes, in ``<home>/cluster``."""
 
     def __init__(self, home: Path, exec_prefix: Sequence[str] = ()) -> None:
-        """Nothing is started yet; ``exec_prefix`` enters the cluster's network namespace."""
+        """Start nothing yet; ``exec_prefix`` enters the cluster's network namespace."""
         self.folder = home.resolve() / "cluster"
         self._prefix = tuple(exec_prefix)
 
@@ -74,11 +74,11 @@ class Cluster:
         return answer["answer"]
 
     def exists(self) -> bool:
-        """Say whether the lab ever had a cluster that was not removed."""
+        """Return whether the cluster's folder exists: it was started once and not removed."""
         return self.folder.exists()
 
     def start(self) -> None:
-        """Start what does not run, and wait until the API server answers."""
+        """Start the processes that do not run, and wait until the API server answers."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
         with self._locked():
             if all(self._runs(name) for name in ("etcd", "api", "kubelet")):

@@ -6,4 +6,4 @@ from lab.errors import LcmError
 
 
 class ClusterError(LcmError):
-    """The cluster cannot do what it was asked; the text says why."""
+    """A call or a process of the cluster failed; the text says why."""

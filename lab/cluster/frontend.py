@@ -1,6 +1,6 @@
 """LCM's client of an execution environment: gRPC, service FrontendExecutor.
 
-Source: OSM 19, LCM ``lcm_helm_conn``: TLS first, in clear where the server speaks no TLS; a refused
+Source: OSM 19, LCM ``lcm_helm_conn``: TLS first, without TLS if the server has none; a refused
 connection is tried again; the last reply to a primitive counts.
 """
 
@@ -60,7 +60,7 @@ class Frontend:
     Attributes:
         address: Of its pod.
         name: DNS name that its certificate must have, ``<release>.<namespace>.svc``.
-        tls: Folder with ca.crt and LCM's tls.crt and tls.key; None for in clear only.
+        tls: Folder with ca.crt and LCM's tls.crt and tls.key; None for no TLS.
     """
 
     address: str
@@ -132,7 +132,7 @@ class Frontend:
                 channel.close()
 
     def _context(self) -> ssl.SSLContext:
-        assert self.tls is not None  # noqa: S101 - the caller asked
+        assert self.tls is not None  # noqa: S101 - the caller checked it
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.tls / "tls.crt", self.tls / "tls.key")

@@ -1,6 +1,6 @@
-"""What makes pods of StatefulSets and runs them: ``python -m lab.cluster.kubelet FOLDER``.
+"""Makes the pods of StatefulSets and runs them: ``python -m lab.cluster.kubelet FOLDER``.
 
-It stands for the controller of StatefulSets, the scheduler and a kubelet. Pods are objects of the
+It replaces the controller of StatefulSets, the scheduler and a kubelet. Pods are objects of the
 API server, which checks them as in any cluster. A container is a process with a root file system,
 mounts, users and processes of its own. Its image is the folder of dist/ from which a real one is
 built, over the machine's own files.
@@ -32,7 +32,7 @@ from lab.cluster.connector import client
 
 PERIOD = 0.4
 IMAGES = "OSMLAB_EE_IMAGE"
-"""Names the folder that is the image; without it, that of dist/."""
+"""Variable with the folder of the image; the default is the folder in dist/."""
 IMAGE = Path(__file__).resolve().parents[2] / "dist" / "execution-environment"
 ROOT = "/opt/osm-vpnaas"
 SITE = "/opt/site-packages"
@@ -60,7 +60,7 @@ class Running:
     """The process of a pod."""
 
     def __init__(self, folder: Path, address: str, process: subprocess.Popen[bytes]) -> None:
-        """Know a process that was started."""
+        """Keep the data of a process that was started."""
         self.folder = folder
         self.address = address
         self.process = process
@@ -68,7 +68,7 @@ class Running:
         self.started = time.monotonic()
 
     def end(self) -> None:
-        """End it as a kubelet does: asked first."""
+        """End it as a kubelet does: SIGTERM, and SIGKILL after 2 s."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
         try:
@@ -80,7 +80,7 @@ class Running:
 
 
 class Kubelet:
-    """Brings the processes to what the StatefulSets say."""
+    """Starts and ends processes, so that they match the StatefulSets."""
 
     def __init__(self, folder: Path) -> None:
         """Work on the cluster in a folder."""
@@ -90,7 +90,7 @@ class Kubelet:
         self._next = 1
 
     def step(self) -> None:
-        """Do what there is to do now."""
+        """Read the StatefulSets once, and start and end processes for them."""
         sets = {}
         for stateful_set in self.api.list(StatefulSet, namespace="*"):
             if (
@@ -110,7 +110,7 @@ class Kubelet:
 
     @contextlib.contextmanager
     def _logged(self, stateful_set: Any) -> Iterator[None]:
-        """Write what goes wrong with a pod into the log; the next step tries again."""
+        """Write errors of a pod into the log; the next step tries again."""
         try:
             yield
         except (httpx2.HTTPError, OSError) as error:
@@ -137,7 +137,7 @@ class Kubelet:
         return f"127.1.{number // 250}.{number % 250 + 1}"
 
     def _pod(self, namespace: str, name: str, stateful_set: Any) -> Any:
-        """Return the pod of a StatefulSet, made where it is not there."""
+        """Return the pod of a StatefulSet; create it if it is missing."""
         metadata = ObjectMeta(
             name=f"{name}-0", namespace=namespace, labels=stateful_set.spec.template.metadata.labels
         )
@@ -179,7 +179,7 @@ class Kubelet:
             for m in container.volumeMounts or ()
         ]
         (folder / "mounts").write_text("".join(f"{a} {b}\n" for a, b in mounts))
-        # PYTHONPATH and python3 are what the Containerfile says.
+        # PYTHONPATH and python3 as in the Containerfile.
         environment = {
             "PATH": "/usr/bin:/bin",
             "PYTHONPATH": f"{ROOT}/lib:{SITE}",
@@ -190,7 +190,7 @@ class Kubelet:
         }
         user = str((pod.spec.securityContext and pod.spec.securityContext.runAsUser) or 0)
         command = [
-            # Whoever kills this process leaves no pod behind.
+            # If this process is killed, its pods end, too.
             *("setpriv", "--pdeathsig", "KILL"),
             *("unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child"),
             *("sh", "-c", START, "sh"),
@@ -235,7 +235,7 @@ class Kubelet:
         return str(target)
 
     def _projected(self, pod: Any, namespace: str) -> dict[str, bytes]:
-        """Return the files of a service account: its token, and how the API server is known."""
+        """Return the files of a service account: token, CA certificate and namespace."""
         account = str(pod.spec and pod.spec.serviceAccountName)
         spec = TokenRequestSpec(audiences=[], expirationSeconds=TOKEN_SECONDS)
         made: Any = ServiceAccountToken(metadata=ObjectMeta(), spec=spec)
@@ -269,7 +269,7 @@ def _listens(address: str) -> bool:
 
 
 def main() -> None:
-    """Run pods until told to end."""
+    """Run pods until SIGTERM."""
     kubelet = Kubelet(Path(sys.argv[1]))
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())

@@ -1,4 +1,4 @@
 """What a network service consists of, read from its descriptors as OSM's LCM reads them.
 
-Nothing here makes anything.
+This package only computes; it creates no resources.
 """

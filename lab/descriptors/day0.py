@@ -46,7 +46,7 @@ def osm_params(
 ) -> dict[str, Any]:
     """Return the dictionary OSM offers as ``OSM`` to cloud-init and primitives.
 
-    Addresses are usually unknown when cloud-init is rendered, they appear for primitives.
+    Addresses are usually unknown to cloud-init and known to primitives.
     """
     values: dict[str, Any] = {
         "ns_id": vnfr["nsr-id-ref"],

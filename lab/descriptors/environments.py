@@ -1,7 +1,7 @@
 """Execution environments: which charms a network service starts, and at which level.
 
-Only ``df[0]`` of a descriptor counts, and a ``day1-2`` entry belongs to whatever has exactly its
-``id``: the VNFD (VNF level) or a VDU (one environment per instance). Source: OSM 19, LCM
+Only ``df[0]`` of a descriptor counts. The ``id`` of a ``day1-2`` entry is the id of its element:
+the VNFD (VNF level) or a VDU (one environment per instance). Source: OSM 19, LCM
 ``_deploy_n2vc`` and NBI's ``common-augments``.
 """
 
@@ -30,7 +30,7 @@ class Environment:
     """``default-user`` of a required ssh-access; ``None`` means RO injects no key."""
     ssh_required: bool = False
     helm: bool = False
-    """Whether it is a Helm chart, whose name then stands in ``charm``."""
+    """Whether it is a Helm chart; ``charm`` is then the chart's name."""
     initial: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     terminate: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     config: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
@@ -68,7 +68,7 @@ def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
     df = (vnfd.get("df") or [{}])[0]
     levels = df.get("instantiation-level") or ()
     if not levels:
-        # LCM takes the first without asking whether there is one.
+        # LCM takes the first level without a check.
         raise LcmError(f"list index out of range (vnfd '{vnfd['id']}' has no instantiation-level)")
     for level in levels[:1]:
         for entry in level.get("vdu-level") or ():
@@ -78,7 +78,7 @@ def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
 
 
 Instances = Mapping[tuple[str, str], Sequence[int]]
-"""(member-vnf-index, VDU) -> count indexes, where they are not those of the descriptor."""
+"""(member-vnf-index, VDU) -> count indexes; the descriptor's where there is no entry."""
 
 
 def environments(
@@ -89,14 +89,14 @@ def environments(
 ) -> list[Environment]:
     """Return every execution environment of a network service.
 
-    A VDU that was scaled out has one for each instance, and where it has cloud-init LCM deploys
-    the VNF's charm once more for each that was added.
+    A scaled-out VDU has one for each instance. If the VDU has cloud-init, LCM also deploys the
+    VNF's charm again for each added instance.
 
     Args:
         nsd: the NSD.
         vnfds: member-vnf-index -> VNFD.
         params: instantiation parameters (for ``config-units``).
-        instances: what scaling made of them.
+        instances: count indexes of the VDUs, as scaling changed them.
 
     Raises:
         LcmError: something the lab cannot run, or two environments with one application name.
@@ -167,7 +167,7 @@ def _of_entry(
                 member_vnf_index=index,
                 vdu_id=vdu_id,
                 charm=charm,
-                # LCM writes the instance's index behind the VNF, too.
+                # LCM uses the instance's count index for the VNF, too.
                 vnf_count=count,
                 vdu_count=count,
             ),
@@ -193,7 +193,7 @@ def _of_ns(nsd: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[Enviro
         return
     initial = list(configuration.get("initial-config-primitive") or ())
     if not any(p.get("name") == "config" for p in initial):
-        # LCM always configures an NS charm first, to hand it ns_config_info.
+        # LCM always configures an NS charm first, to pass ns_config_info.
         initial.insert(0, {"seq": 0, "name": "config", "parameter": []})
     yield Environment(
         application=application_name(ee_id="", member_vnf_index=None, vdu_id=None, charm=charm),

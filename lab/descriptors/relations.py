@@ -1,4 +1,4 @@
-"""Relations a network service asks for, as LCM reads them.
+"""Relations in the descriptors of a network service, as LCM reads them.
 
 NSD: ``ns-configuration.relation[]``; VNFD: ``relation`` of the ``day1-2`` entry that bears the
 VNFD's id (entries of VDUs are ignored). Two spellings: ``provider``/``requirer``, and the
@@ -36,7 +36,7 @@ def relations(
 ) -> list[Relation]:
     """Return all relations of the service.
 
-    An end without an environment is an error here. LCM would wait an hour for it.
+    An end without an environment is an error here; LCM waits an hour for it.
 
     Raises:
         LcmError: both spellings in one relation, or an end that is in no package.

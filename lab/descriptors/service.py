@@ -26,14 +26,14 @@ class Service:
     environments: list[Environment]
     relations: list[Relation]
     instances: Instances
-    """What scaling made of the numbers of VDUs."""
+    """Count indexes of the VDUs, as scaling changed them."""
 
     @cached_property
     def plan(self) -> Plan:
-        """Return its networks, servers and ports, made when first asked for.
+        """Return its networks, servers and ports; they are computed at the first use.
 
         Raises:
-            LcmError: descriptors or parameters that lead nowhere.
+            LcmError: a wrong reference in the descriptors or parameters.
         """
         descriptors = {index: d["descriptor"] for index, d in self.vnfds.items()}
         params = self.nsr["instantiate_params"]
@@ -62,7 +62,7 @@ def service(nsr: Document, store: Store) -> Service:
     """Return the service of a record.
 
     Raises:
-        LcmError: descriptors or parameters that lead nowhere.
+        LcmError: a wrong reference in the descriptors or parameters.
     """
     vnfds = members(nsr["nsd"], store)
     descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
@@ -90,8 +90,8 @@ def vnfrs_of(store: Store, ns_id: str) -> dict[str, Document]:
 def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
     """Return application -> values for ``<name>``, shared between environments as LCM does.
 
-    All instances of a VDU use one dictionary. It is that of the VNF. If the VDU has
-    additionalParams, it contains only these (no merge).
+    All instances of a VDU use one dictionary: the VNF's. If the VDU has additionalParams, the
+    dictionary has only these (no merge).
     """
     pool: dict[tuple[str | None, str | None], dict[str, Any]] = {}
     result = {}

@@ -1,7 +1,7 @@
-"""What is to be made in the VIMs: networks, servers and their ports, from descriptors and params.
+"""The networks, servers and ports to create in the VIMs, from descriptors and parameters.
 
-The result is plain data; nothing is made here. Source: OSM 19, NBI ``instance_topics`` (merging of
-the parameters), LCM ``_instantiate_ng_ro`` and RO ng (choice of networks, order of the ports).
+The result is plain data. Source: OSM 19, NBI ``instance_topics`` (merging of the parameters), LCM
+``_instantiate_ng_ro`` and RO ng (choice of networks, order of the ports).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Network:
     name: str
     management: bool = False
     existing: str | None = None
-    """Exact name of a network that must be there already."""
+    """Exact name of a network that must exist already."""
     subnet: str | None = None
     gateway: str | None = None
     common_id: str | None = None
-    """Networks of several services with one such id are one network (link of a slice)."""
+    """Services with the same id here share one network (link of a slice)."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def plan(
         vnfds: member-vnf-index -> VNFD.
         params: instantiation parameters as NBI stores them (``vimAccountId`` ids).
         vim_names: VIM account id -> name; ``vim-network-name`` dictionaries may use either.
-        instances: what scaling made of the numbers of VDUs.
+        instances: count indexes of the VDUs, as scaling changed them.
 
     Raises:
-        LcmError: a reference that leads nowhere.
+        LcmError: a reference to something that is not in the descriptors.
     """
     builder = _Planner(ns_name, nsd, vnfds, params, vim_names, instances)
     servers = tuple(server for index in vnfds for server in builder.servers(index))
@@ -249,7 +249,7 @@ class _Planner:
         vim: str,
         vnf_params: Mapping[str, Any],
     ) -> tuple[Network, str | None] | None:
-        """Return the port's network and the address the NSD wishes, ``None`` if unconnected."""
+        """Return the port's network and its address in the NSD, ``None`` if unconnected."""
         internal = cpd.get("int-virtual-link-desc")
         if ext is not None:
             connection = self._connection(index, ext["id"])
@@ -301,10 +301,10 @@ class _Planner:
         )
 
     def _placed(self) -> set[tuple[str, str]]:
-        """Return (link, VIM) of which LCM tells RO no more than the network's name.
+        """Return each (link, VIM) for which LCM gives RO only the network's name.
 
-        These are the links of each member of which ``vnf[]`` names the VIM, also where it names
-        that of the service; LCM looks at the member's first VDU only.
+        These are the links of each member with a VIM in ``vnf[]``, even if that is the service's
+        VIM. LCM reads the member's first VDU only.
         """
         result = set()
         for entry in self.params.get("vnf") or ():
@@ -320,7 +320,7 @@ class _Planner:
         return result
 
     def make_all_links(self) -> None:
-        """Add a network of every link at the service's VIM, which LCM asks RO for in any case."""
+        """Add the network of every link at the service's VIM: LCM always requests it from RO."""
         for link_id in self.links:
             self._ns_network(link_id, self.params["vimAccountId"])
 
@@ -393,7 +393,7 @@ def _interfaces(
 
 
 def _management_points(vnfd: Mapping[str, Any], vdu_id: str) -> set[str]:
-    """Return ext-cpd ids an execution environment names as its way in."""
+    """Return the ids of ext-cpd that execution environments use for management."""
     points = set()
     for entry_id in (vnfd["id"], vdu_id):
         for ee in (day12(vnfd, entry_id) or {}).get("execution-environment-list") or ():

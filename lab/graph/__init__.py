@@ -1,1 +1,1 @@
-"""The topology of services and slices as a picture: what VNFs there are and how their links are."""
+"""The topology of services and slices as a picture: VNFs and links with their states."""

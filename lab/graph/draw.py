@@ -18,7 +18,7 @@ INCHES = 2.6
 
 
 def words(edge: Edge) -> str:
-    """Return what stands at a link: "s6a, WireGuard, up"."""
+    """Return the label of a link: "s6a, WireGuard, up"."""
     parts = [edge.name, TECHNOLOGIES.get(edge.technology, edge.technology)]
     parts.append("" if edge.state in ("unknown", "clear") else edge.state)
     return ", ".join(part for part in parts if part)
@@ -104,7 +104,7 @@ def _line(axes: Axes, edge: Edge, places: dict[str, tuple[float, float]], nth: i
             "connectionstyle": f"arc3,rad={bend}",
         },
     )
-    # The middle of the bow; matplotlib bends by a part of the distance, to the right.
+    # The middle of the curve: matplotlib bends it to the right, by a part of the distance.
     x = (x1 + x2) / 2 + bend / 2 * (y2 - y1)
     y = (y1 + y2) / 2 - bend / 2 * (x2 - x1)
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1}

@@ -13,7 +13,7 @@ from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, Document
 from lab.vca import Controller, UnitStatus
 
-#: States of a link as charms tell them in a unit's message, the one that needs help most first.
+#: States of a link in the message of a charm's unit, worst first.
 LINK_STATES = (
     *("blocked", "down", "pending", "waiting", "unconfigured", "off", "clear", "up"),
     "unknown",
@@ -58,9 +58,9 @@ class Edge:
         source: Id of the provider's node.
         target: Id of the requirer's node.
         name: Name of the relation, or of the network.
-        technology: What the operator asked for ("wireguard", "ipsec", "none"), "" for a relation
+        technology: The operator's choice ("wireguard", "ipsec", "none"), "" for a relation
             without a tunnel.
-        state: One of `LINK_STATES`; the worse of what the two ends say.
+        state: One of `LINK_STATES`; the worse state of the two ends.
     """
 
     source: str
@@ -83,7 +83,7 @@ def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
     """Return the picture of a service.
 
     Raises:
-        LcmError: its descriptors lead nowhere.
+        LcmError: a wrong reference in its descriptors.
         VcaError: the controller's records cannot be read.
     """
     svc = service(nsr, engine.store)

@@ -1,4 +1,4 @@
-"""What the orchestration asks of the lab's VIM and VCA; tests put fakes in their place."""
+"""The orchestration's interface to the lab's VIM, VCA and cluster; tests replace it by fakes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CharmEvent:
     text: str
     status: str | None = None
     quiet: bool = False
-    """For a live display only; a log would drown in it."""
+    """For a live display only: there are too many of these events for a log."""
 
 
 class Cloud:
@@ -68,7 +68,7 @@ class Cloud:
         return self.vim.create_network(_network_spec(network), tag).id
 
     def common_network(self, network: Network, tag: str) -> str:
-        """Return the id of the one network of a tag, made when it is not there."""
+        """Return the id of a tag's only network; create it if it is missing."""
         return self.vim.create_network(_network_spec(network), tag, once=True).id
 
     def create_server(
@@ -103,7 +103,7 @@ class Cloud:
                     ip=p.ip,
                     mac=p.mac,
                     port_security=p.port_security,
-                    # RO asks for one for management interfaces only.
+                    # RO requests a floating address for management interfaces only.
                     floating=p.management and bool(self.vim.account.config.use_floating_ip),
                 )
                 for p, network in zip(server.ports, networks, strict=True)
@@ -146,7 +146,8 @@ class Cloud:
     def _another(self, port: VimPort) -> str:
         """Return a free address of a port's network that is not the one it had.
 
-        A cloud takes any free one; that it is another is what a caller must be ready for.
+        A cloud takes any free address. The lab always changes it, because a caller must not rely
+        on the old one.
         """
         subnet = addresses.parse_subnet(self.vim.network(port.network_id).subnet)
         used = {
@@ -194,7 +195,7 @@ class Charms:
     """A model of the lab's controller."""
 
     def __init__(self, controller: Controller, name: str) -> None:
-        """Use the model ``name``, which is made on the first use that needs it."""
+        """Use the model ``name``; it is created at its first use."""
         self.controller = controller
         self.name = name
         self._model: Model | None = None
@@ -202,7 +203,7 @@ class Charms:
 
     @property
     def model(self) -> Model:
-        """The model, made when it is not there."""
+        """The model, created if it is missing."""
         with self._lock:
             if self._model is None:
                 exists = self.name in self.controller.models()
@@ -314,7 +315,7 @@ _QUIET = {
 
 
 def _charm_event(event: Event, log: Callable[[str], Path]) -> CharmEvent | None:
-    """Return an event of the controller as one for displays, ``None`` if it is not worth it."""
+    """Return an event of the controller as one for displays, ``None`` if they do not show it."""
     if event.kind == "status":
         text = f"{event.name}: {event.message}" if event.message else event.name
         return CharmEvent(event.app, text, status=event.name)
@@ -334,7 +335,7 @@ def _last_words(path: Path) -> str:
             lines = stream.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    # The controller's own closing remark says no more than the exit status.
+    # Skip the line that the controller adds: it has only the exit status.
     own = [line for line in lines if line.strip() and '" failed: ' not in line]
     return own[-1].strip() if own else ""
 
@@ -420,7 +421,7 @@ class Backends:
         return Pods(self.cluster(), ns_id)
 
     def charms(self, ns_id: str) -> Charms:
-        """Return the model of a network service, made when it is not there."""
+        """Return the model of a network service; it is created at its first use."""
         if ns_id not in self._charms:
             self._charms[ns_id] = Charms(self.controller(), ns_id)
         return self._charms[ns_id]

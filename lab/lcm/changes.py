@@ -33,7 +33,7 @@ NO_VERSION = "1.0"
 
 @dataclass(frozen=True)
 class _Target:
-    """One VDU instance that an operation is about."""
+    """The VDU instance on which an operation works."""
 
     vnfr: Document
     vdur: Document
@@ -46,7 +46,7 @@ class _Target:
 
     @property
     def is_vnf(self) -> bool:
-        """Say whether the VNF is reached at this VDU."""
+        """Whether this VDU has the VNF's management address."""
         return bool(self.vnfr["ip-address"] == self.vdur["ip-address"])
 
 
@@ -60,8 +60,8 @@ def heal(ops: Operations, operation: Document) -> str:
     svc = service(ops.store.get(NSRS, ns_id), ops.store)
     targets = [
         target
-        for asked in operation["operationParams"]["healVnfData"]
-        for target in _to_heal(ops, asked)
+        for vnf_data in operation["operationParams"]["healVnfData"]
+        for target in _to_heal(ops, vnf_data)
     ]
     for target in targets:
         _recreate(ops, svc, target, same=False)
@@ -69,7 +69,7 @@ def heal(ops: Operations, operation: Document) -> str:
         connected = ops.connected(ns_id)
         for target in targets:
             for env in _of_target(svc, target):
-                _let_in(ops, connected(env), env, str(target.vdur["ip-address"]))
+                _inject_key(ops, connected(env), env, str(target.vdur["ip-address"]))
                 if target.run_day1:
                     _break_day1(ops, ns_id, env)
         state = ops.end(operation, "COMPLETED", "Done")
@@ -78,9 +78,9 @@ def heal(ops: Operations, operation: Document) -> str:
     return state
 
 
-def _to_heal(ops: Operations, asked: Mapping[str, Any]) -> Iterator[_Target]:
-    vnfr = ops.store.get(VNFRS, asked["vnfInstanceId"])
-    given = asked.get("additionalParams") or {}
+def _to_heal(ops: Operations, vnf_data: Mapping[str, Any]) -> Iterator[_Target]:
+    vnfr = ops.store.get(VNFRS, vnf_data["vnfInstanceId"])
+    given = vnf_data.get("additionalParams") or {}
     listed = given.get("vdu") or [
         {"vdu-id": v["vdu-id-ref"], "count-index": v["count-index"]} for v in vnfr["vdur"]
     ]
@@ -98,7 +98,7 @@ def _vdur(vnfr: Document, vdu_id: str, count: int) -> Document:
 
 
 def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> None:
-    """Let RO replace a server; the record has its new id and addresses afterwards."""
+    """Replace a server as RO does; write its new id and addresses into the record."""
     ns_id = svc.nsr["_id"]
     server = _server(svc, target)
     work = request(svc, ops.store, ro_key_path(ops.store.home, ns_id))
@@ -134,7 +134,7 @@ def _server(svc: Service, target: _Target) -> Server:
 
 
 def _of_target(svc: Service, target: _Target) -> list[Environment]:
-    """Return the environments LCM treats: the VNF's where it is reached here, and the VDU's."""
+    """Return the environments LCM heals: the VDU's, and the VNF's if this VDU has its address."""
     place = (target.vdur["vdu-id-ref"], target.vdur["count-index"])
     return [
         env
@@ -144,7 +144,7 @@ def _of_target(svc: Service, target: _Target) -> list[Environment]:
     ]
 
 
-def _let_in(ops: Operations, n2vc: Connector, env: Environment, address: str) -> None:
+def _inject_key(ops: Operations, n2vc: Connector, env: Environment, address: str) -> None:
     if not env.ssh_required or not env.ssh_user:
         return
     key = n2vc.public_key(env.application)
@@ -161,9 +161,9 @@ def _let_in(ops: Operations, n2vc: Connector, env: Environment, address: str) ->
 
 
 def _break_day1(ops: Operations, ns_id: str, env: Environment) -> None:
-    """Leave ``run-day1`` as LCM does: no primitive runs, the environment is BROKEN.
+    """Handle ``run-day1`` as LCM does: no primitive runs, the environment becomes BROKEN.
 
-    LCM looks for the parameters of the initial primitives in those of the healing, which has none.
+    LCM looks for the parameters of the initial primitives in the heal request, which has none.
     """
     ops.record_vca(ns_id, env.application, status="BROKEN")
     ops.journal.write("note", "ns", f"{env.application}: run-day1 ran no primitive, as in OSM")
@@ -173,7 +173,7 @@ def _break_day1(ops: Operations, ns_id: str, env: Environment) -> None:
 
 
 def migrate(ops: Operations, operation: Document) -> str:
-    """Fail as on a cloud of one host, which a VIM of the lab is."""
+    """Fail as on a cloud with one host: a VIM of the lab has only one."""
     ops.begin(operation, None, "MIGRATING")
     raise LcmError("No valid host was found: a VIM of the lab is one host")
 
@@ -205,7 +205,7 @@ def _updated(ops: Operations, operation: Document) -> str:
 
 
 def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any]) -> str:
-    """Refresh the charms of a VNF whose package has another revision, with other charms."""
+    """Refresh the charms of a VNF that differ in the latest revision of its package."""
     ns_id = operation["nsInstanceId"]
     vnfr = ops.store.get(VNFRS, data["vnfInstanceId"])
     package = ops.store.get(VNFDS, data["vnfdId"])
@@ -259,7 +259,7 @@ def _digest(folder: Path) -> str:
 
 
 def _remove_vnf(ops: Operations, ns_id: str, vnfr_id: str) -> None:
-    """Delete a VNF's servers and its record; its charm and what LCM knows of it stay."""
+    """Delete a VNF's servers and its record; as in LCM, its charm and the charm's record stay."""
     if len(vnfrs_of(ops.store, ns_id)) < 2:
         raise LcmError(f"FAILED Removing VNF: {vnfr_id} Cannot terminate the last VNF in this NS.")
     vnfr = ops.store.get(VNFRS, vnfr_id)
@@ -276,7 +276,7 @@ def _remove_vnf(ops: Operations, ns_id: str, vnfr_id: str) -> None:
 
 
 def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:
-    """Start, stop or rebuild a VDU. RO does it, and no charm is informed."""
+    """Start, stop or rebuild a VDU. As in OSM, no charm gets an event."""
     vnfr = ops.store.get(VNFRS, data["vnfInstanceId"])
     given = data["additionalParam"]
     target = _Target(vnfr, _vdur(vnfr, given["vdu_id"], given["count-index"]))
@@ -289,7 +289,7 @@ def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:
     elif kind == "stop":
         cloud.stop_server(target.vdur["vim-id"])
     elif kind == "rebuild":
-        # The image starts over with the same user data, RO's key in it; ports and addresses stay.
+        # A new disk from the image, with the same user data and RO's key; ports and addresses stay.
         _recreate(ops, svc, target, same=True)
     else:
         raise LcmError(f"Unknown operation type: {kind}")

@@ -1,4 +1,4 @@
-"""Calls to one charm the way n2vc makes them: ready rule, keys, ``config``, actions, texts."""
+"""Calls to one charm as n2vc makes them: ready rule, SSH keys, ``config``, actions, error texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CharmOps:
     def install(self, application: str, charm: Path, units: int) -> None:
         """Deploy and wait until the application is active or blocked.
 
-        When that takes longer than OSM waits, OSM carries on in silence, and so does this.
+        After the timeout ``charm_ready`` it returns without an error, as OSM does.
 
         Raises:
             LcmError: the charm folder is not in the package, or cannot be deployed.
@@ -64,7 +64,7 @@ class CharmOps:
         Raises:
             LcmError: get-ssh-public-key failed or returned nothing.
         """
-        # n2vc ignores whatever goes wrong here: a charm may keep the key it has.
+        # n2vc ignores every error here: a charm may keep the key it has.
         self._action(application, "generate-ssh-key", {}, self.timeouts.primitive, check=False)
         results = self._action(application, "get-ssh-public-key", {}, self.timeouts.primitive)
         key = str(results.get("pubkey", results.get("output", ""))).strip()
@@ -89,10 +89,10 @@ class CharmOps:
     def configure(self, application: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Set options, then run verify-ssh-credentials up to 20 times.
 
-        A login that never works is only logged by n2vc; the primitive succeeds all the same.
+        As in n2vc, the primitive succeeds even if no login works.
 
         Raises:
-            LcmError: the options were refused.
+            LcmError: the charm or the model refused the options.
         """
         ee = self.environment(application)
         bad = [k for k, v in options.items() if not isinstance(v, str)]

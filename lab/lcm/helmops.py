@@ -1,6 +1,6 @@
-"""Calls to a Helm execution environment the way LCM's Helm connector makes them.
+"""Calls to a Helm execution environment as LCM's Helm connector makes them.
 
-It has the methods of `CharmOps`, as LCM has one connector for each kind behind one interface.
+It has the methods of `CharmOps`, as all connectors of LCM have one interface.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class HelmOps:
             raise LcmError(f"Error deploying chart ee: {error}") from None
 
     def relate(self, relation: Relation) -> None:
-        """Do nothing, as LCM."""
+        """Do nothing, as LCM does."""
 
     def public_key(self, application: str) -> str:
         """Return the environment's SSH key.
@@ -98,7 +98,7 @@ class HelmOps:
         return message
 
     def verify(self, application: str) -> bool:
-        """Do nothing: LCM asks a chart for no login."""
+        """Do nothing: LCM does not verify the SSH login of a chart."""
         return True
 
     def _failed(self, name: str, text: str) -> str:
@@ -106,9 +106,10 @@ class HelmOps:
 
 
 def release(env: Environment) -> str:
-    """Return the name of the release; LCM writes a random number of ten digits behind the chart.
+    """Return the name of the release: the chart's name and a number of ten digits.
 
-    Here the number follows from the environment, so that later operations find it.
+    LCM's number is random. The lab computes it from the environment, so that later operations
+    find it.
     """
     chart = env.charm[:35]
     return f"{chart}-{zlib.crc32(env.application.encode()) % 10**8:010d}"

@@ -1,7 +1,7 @@
 """Instantiation of a network service in OSM's order.
 
-Everything an environment waits for, and nothing else, makes it wait: the VIM deployment and all
-environments run side by side. Per environment (LCM ``_instantiate_N2VC``):
+The VIM deployment and all environments run in parallel. An environment waits only where a step
+says so. Steps of each environment (LCM ``_instantiate_N2VC``):
 
 1. deploy the charm; ready when its application is active or blocked;
 2. add its relations, as soon as both ends are installed;
@@ -10,7 +10,7 @@ environments run side by side. Per environment (LCM ``_instantiate_N2VC``):
 5. wait for the environments below (VNF: its VDUs; NS: all);
 6. run the initial primitives by ``seq``.
 
-So relation events reach a charm before ``config`` tells it the address of its VDU.
+So a charm gets relation events before ``config`` gives it the address of its VDU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Request:
-    """All an instantiation works on; built from the records by ``lab.lcm.operations``."""
+    """Input of an instantiation; ``lab.lcm.request`` builds it from the records."""
 
     ns_id: str
     plan: Plan
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass
 class Report:
-    """What happened."""
+    """Result of an instantiation."""
 
     errors: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Report:
     day1_run: list[str] = field(default_factory=list)
     """Applications of which an initial primitive was started; these get terminate primitives."""
     vms_ready: float | None = None
-    """Time (seconds since the epoch) at which the last VM let OSM log in, or was active."""
+    """Time (seconds since the epoch) at which the last VM accepted OSM's login, or was active."""
 
 
 Connector = CharmOps | HelmOps
@@ -128,7 +128,7 @@ class Instantiation:
         self._on_installed = on_installed
 
     def run(self) -> Report:
-        """Do it. Failures end up in the report, never in an exception."""
+        """Run it. Every ``LcmError`` goes into the report; any other exception is raised."""
         self.journal.write("stage", "ns", STAGES[1])
         workers = 1 + len(self.request.environments)
         with ThreadPoolExecutor(workers, thread_name_prefix="lcm") as pool:
@@ -233,7 +233,7 @@ class Instantiation:
             left = max(0.0, deadline - time.monotonic())
             if not self.board.wait_installed(relation.applications, left):
                 raise LcmError("Relations could not be added to VCA.")
-            # LCM lets both ends add it and swallows the second "already exists".
+            # As in LCM both ends add it; the "already exists" of the second is no error.
             self._n2vc(env).relate(relation)
             if self.board.claim_relation(relation.name):
                 self.journal.write(
@@ -263,7 +263,7 @@ class Instantiation:
         for attempt in range(1, INJECT_TRIES + 1):
             try:
                 self.backends.keys.inject(address, user, self.request.ro_key, key)
-                # A VM is ready once it can be logged in to; ACTIVE comes long before that.
+                # A VM is ready when a login works; it is ACTIVE long before.
                 self.report.vms_ready = time.time()
                 return
             except LcmError as error:

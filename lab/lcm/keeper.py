@@ -4,7 +4,7 @@ Juju fires `update-status` at every unit every five minutes. In the lab the agen
 only while an operation does; so one process per lab runs them when `update-status` is due. The
 worker of an operation starts it when it is not there. It ends with the last service.
 
-Like a worker it is crash-only: nothing is done on SIGTERM.
+Like a worker it does not handle SIGTERM.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def interval() -> float:
 
 
 def update_status(backends: Backends, ns_id: str, patience: float) -> None:
-    """Fire `update-status` at every unit of a service, and let all settle.
+    """Fire `update-status` at every unit of a service, and wait until all are idle.
 
     Args:
         backends: of the lab.
@@ -72,7 +72,7 @@ def update_status(backends: Backends, ns_id: str, patience: float) -> None:
 
 
 def ensure(home: Path) -> None:
-    """Start the process of a lab unless it runs already or nothing is to be fired."""
+    """Start the process of a lab, unless it runs already or the interval is 0."""
     if not interval() or jobs.runs(_identity(home)):
         return
     jobs.launch("lab.lcm.keeper", home, home / "lcm" / "keeper.log")
@@ -107,7 +107,7 @@ def keep(home: Path, seconds: float) -> None:
             try:
                 update_status(backends, ns_id, 0)
             except NbiError as error:
-                # Busy or on its way out: once more in a moment.
+                # An operation runs or the service is being deleted: try again soon.
                 print(error, flush=True)
                 due[ns_id] = now + min(seconds, 5.0)
             else:

@@ -1,6 +1,6 @@
-"""RO's key pair, and its use to put a charm's key into a VM.
+"""RO's key pair, and the injection of a charm's public key into a VM.
 
-RO logs in with a key that user data gave to the image's default user, and appends the charm's
+User data gives RO's public key to the image's default user. RO logs in and appends the charm's
 public key to the authorized keys of the user named in ssh-access. The lab does it with OpenSSH's
 client from the network namespace in which the charms run.
 """
@@ -46,7 +46,7 @@ class OpenSshInjector:
         """
         if "\n" in public_key.strip():
             raise LcmError("the charm's public key is not one line")
-        # The key travels on standard input, so nothing in it can be taken for a command.
+        # The key goes to standard input, so that the shell cannot run any part of it.
         script = (
             "umask 077 && mkdir -p ~/.ssh && touch ~/.ssh/authorized_keys && "
             "IFS= read -r key && "
@@ -55,7 +55,7 @@ class OpenSshInjector:
         )
         command = [
             *self._prefix(),
-            # Whoever kills the worker must not leave a login behind.
+            # If the worker is killed, its SSH login ends too.
             "setpriv",
             "--pdeathsig",
             "KILL",

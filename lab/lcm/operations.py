@@ -1,6 +1,6 @@
-"""The operations on a network service, as run by a worker process.
+"""The operations on a network service; a worker process runs them.
 
-Each one keeps the records as OSM does: ``nsState``, ``operational-status``, ``config-status`` and
+Each one updates the records as OSM does: ``nsState``, ``operational-status``, ``config-status`` and
 the operation's ``operationState`` and ``detailed-status``.
 """
 
@@ -44,7 +44,7 @@ class Operations:
         """Work on the records in ``store`` through ``backends``.
 
         ``abort`` ends the process when an instantiation takes too long: its threads cannot be
-        stopped one by one, and whatever they leave is found by ns-delete.
+        stopped one by one. ns-delete removes what they leave.
         """
         self._abort = abort
         self.store = store
@@ -69,7 +69,7 @@ class Operations:
         except LcmError as error:
             return self._fail(operation, str(error))
         except Exception as error:
-            # A defect of the lab itself: say so in the record, then let the worker's log have it.
+            # A bug in the lab: write it into the record; the traceback goes to the worker's log.
             self._fail(operation, f"internal error: {error!r}")
             raise
 
@@ -108,7 +108,7 @@ class Operations:
 
     @contextmanager
     def _deadline(self, operation: Document) -> Iterator[None]:
-        """Give the block up after ``timeout_ns_deploy`` seconds."""
+        """Fail the operation and end the process after ``timeout_ns_deploy`` seconds."""
         given = operation["operationParams"].get("timeout_ns_deploy")
         seconds = float(given or self.timeouts.ns_deploy)
 
@@ -154,14 +154,14 @@ class Operations:
         return self.end(operation, "COMPLETED", "Done")
 
     def let_settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
-        """Settle; the operation ended as its record says, what goes wrong now cannot undo it."""
+        """Wait until the charms are idle; the operation has ended, so a failure is only a note."""
         try:
             self._settle(ns_id, charms, vms_ready)
         except LcmError as error:
             self.journal.write("note", "ns", str(error))
 
     def _settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
-        """Let the charms finish (tunnels come up by relation events after the operation)."""
+        """Wait until the charms are idle and record it; tunnels come up after the operation."""
         if charms is None:
             return
         idle = charms.wait_idle(self.timeouts.settle)
@@ -181,7 +181,7 @@ class Operations:
             nsr["lab"]["charms"] = statuses
             nsr["lab"]["charms-idle"] = now if idle else None
             if vms_ready is not None and idle:
-                # What the lab took itself; its children, charms among them, are not in it.
+                # Without child processes, such as charms.
                 used = os.times()
                 nsr["lab"]["processor-seconds"] = round(used.user + used.system, 3)
                 nsr["lab"]["seconds-vms-ready-to-charms-idle"] = round(now - vms_ready, 3)
@@ -237,7 +237,7 @@ class Operations:
     def charms_running(
         self, ns_id: str, environments: list[Environment]
     ) -> Iterator[Charms | None]:
-        """Let the charms of a service, if it has any, run in this process within the block."""
+        """Run the charms of a service, if it has any, in this process during the block."""
         if environments and all(env.helm for env in environments):
             # Pods run by themselves.
             yield None
@@ -251,11 +251,11 @@ class Operations:
             charms.stop()
 
     def connected(self, ns_id: str) -> Callable[[Environment], Connector]:
-        """Return what gives LCM's connector for an environment of a service."""
+        """Return a function that returns LCM's connector for an environment of a service."""
         return lambda env: connector(self.backends, env, ns_id, self.timeouts)
 
     def add_environments(self, ns_id: str, environments: Sequence[Environment]) -> None:
-        """Write environments that came later into the service's record."""
+        """Write new environments into the service's record."""
 
         def change(nsr: Document) -> None:
             nsr["_admin"]["deployed"]["VCA"] += [_vca(env) for env in environments]
@@ -274,7 +274,7 @@ class Operations:
         self.store.update(NSRS, ns_id, change)
 
     def charm_listener(self, envs: list[Environment]) -> Any:
-        """Return what writes the charms' doings into the journal."""
+        """Return a listener that writes the events of charms into the journal."""
         owner = {env.application: env.member_vnf_index or "ns" for env in envs}
 
         def listen(event: CharmEvent) -> None:
@@ -295,7 +295,7 @@ class Operations:
         params = operation["operationParams"]
         index = params.get("member_vnf_index")
         if index is None:
-            # OSM's own defect: the handler reads the VNF record before it has one.
+            # A bug in OSM: the handler uses the VNF record before it loads one.
             raise LcmError(
                 "FAILED Getting nsd from database: UnboundLocalError: local variable 'db_vnfr' "
                 "referenced before assignment"
@@ -310,7 +310,7 @@ class Operations:
                 primitive, params.get("primitive_params") or {}, self._day2_values(svc, env)
             )
         except LcmError as error:
-            # The step LCM was in last.
+            # LCM names its last step, although the error is in the primitive.
             raise LcmError(f"FAILED Getting vnfd from database: {error}") from None
         real_name = primitive.get("execution-environment-primitive") or name
         self.begin(operation, None, "RUNNING ACTION")
@@ -387,7 +387,7 @@ class Operations:
         return "COMPLETED"
 
     def _require_members(self, nsr: Document) -> None:
-        """Trip over a member that REMOVE_VNF took away while its charm stayed, as LCM does."""
+        """Fail, as LCM does, if REMOVE_VNF removed a member, because its charm is still there."""
         members = vnfrs_of(self.store, nsr["_id"])
         for vca in nsr["_admin"]["deployed"]["VCA"]:
             index = vca["member-vnf-index"]
@@ -408,7 +408,7 @@ class Operations:
             run_terminate_primitives(ops, svc.environments, day1_run, self.journal, self.timeouts)
 
     def _reset_records(self, operation: Document) -> None:
-        """Leave the records of a service as they were before it was instantiated."""
+        """Reset the records of a service to NOT_INSTANTIATED, without ids and addresses."""
         ns_id = operation["nsInstanceId"]
 
         def forget(vnfr: Document) -> None:

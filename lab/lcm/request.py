@@ -1,4 +1,4 @@
-"""What an instantiation works on, from the records of its service."""
+"""Build the input of an instantiation from the records of its service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.records.store import NSDS, Document, Store
 
 
 def request(svc: Service, store: Store, ro_key: Path) -> Request:
-    """Return what an instantiation of the service works on."""
+    """Return the input of an instantiation of the service."""
     records = vnfrs_of(store, svc.nsr["_id"])
     params = svc.nsr["instantiate_params"]
     return Request(
@@ -35,7 +35,7 @@ def request(svc: Service, store: Store, ro_key: Path) -> Request:
 
 
 def charm_folder(svc: Service, store: Store, env: Environment) -> Path:
-    """Return where a charm or chart lies in its package (tar layout, else SOL004's Scripts)."""
+    """Return the folder of a charm or chart in its package (tar layout, else SOL004's Scripts)."""
     if env.member_vnf_index is None:
         document = store.get(NSDS, svc.nsr["nsd-id"])
     else:

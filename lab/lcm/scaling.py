@@ -1,8 +1,8 @@
 """Scaling of a VNF by one of its aspects: instances of VDUs come and go, with their charms.
 
 Source: OSM 19, LCM ``scale``. Charms of added instances get no relations: LCM relates the first
-instance of a VDU only. A charm at the level of the VNF is deployed once more for each instance and
-pointed at the VNF's address, which is the first instance's.
+instance of a VDU only. A VNF-level charm is deployed again for each added instance. It manages the
+VNF's address, which is the address of the first instance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lab.lcm.operations import Operations
 
 MOST = 10
-"""Instances of a VDU whose profile names no maximum."""
+"""Maximum number of instances of a VDU if its profile has no maximum."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def scale(ops: Operations, operation: Document) -> str:
 def _changes(
     nsr: Document, vnfr: Document, vnfd: Mapping[str, Any], group: str, out: bool
 ) -> tuple[int, list[_Change]]:
-    """Return the number of instances added by this aspect in all, and what comes or goes now.
+    """Return the total number of instances this aspect has added, and the changes of this step.
 
     Raises:
         LcmError: no such aspect, or the limit of a VDU's profile is reached.
@@ -98,7 +98,7 @@ def _changes(
     for delta in (aspects[group].get("aspect-delta-details") or {}).get("deltas") or ():
         for entry in delta.get("vdu-delta") or ():
             vdu_id, number = entry["id"], int(entry.get("number-of-instances", 1))
-            there = sorted(v["count-index"] for v in vnfr["vdur"] if v["vdu-id-ref"] == vdu_id)
+            present = sorted(v["count-index"] for v in vnfr["vdur"] if v["vdu-id-ref"] == vdu_id)
             profile = profiles.get(vdu_id, {})
             done += number if out else -number
             count = done + vdu_count(vnfd, vdu_id)
@@ -110,7 +110,8 @@ def _changes(
                     f"{'out' if out else 'in'} operations for the scaling-group-descriptor "
                     f"'{group}'"
                 )
-            counts = range(len(there), len(there) + number) if out else there[::-1][:number]
+            first_new = len(present)
+            counts = range(first_new, first_new + number) if out else present[::-1][:number]
             changes.append(_Change(vdu_id, list(counts)))
     return done, changes
 
@@ -182,7 +183,7 @@ def _deploy_charms(
         environments=fresh,
         relations=(),
         addresses={place: address for place, address in addresses.items() if address},
-        # LCM gives charms their instance number here, and not when it makes a service.
+        # LCM passes the count index to charms here, but not in an instantiation.
         osm=lambda env: osm_params(
             vnfrs_of(ops.store, ns_id)[index], env.vdu_id, env.count_index if env.vdu_id else 0
         ),
@@ -202,7 +203,7 @@ def _deploy_charms(
 
 
 def _instance(first: Document, count: int) -> Document:
-    """Return the record of another instance of a VDU, with nothing known of it."""
+    """Return the record of a new instance of a VDU, without id and addresses."""
     instance: Document = copy.deepcopy(first)
     instance.update({"count-index": count, "vim-id": None, "status": "BUILD", "ip-address": None})
     for interface in instance["interfaces"]:
@@ -235,7 +236,7 @@ def _scale_in(
 ) -> list[str]:
     index = str(vnfr["member-vnf-index-ref"])
     counts = {count for change in changes for count in change.counts}
-    # LCM looks at the index only, whichever VDU it is of.
+    # LCM compares only the count index, not the VDU.
     leaving = [
         env
         for env in svc.environments
@@ -245,13 +246,13 @@ def _scale_in(
         _remove_charms(ops, svc, leaving, charms)
     gone = {(change.vdu_id, count) for change in changes for count in change.counts}
     cloud = ops.backends.cloud(vnfr["vim-account-id"])
-    doomed = [
+    server_ids = [
         v["vim-id"]
         for v in vnfr["vdur"]
         if (v["vdu-id-ref"], v["count-index"]) in gone and v["vim-id"] is not None
     ]
-    with ThreadPoolExecutor(max(1, len(doomed)), thread_name_prefix="scale") as pool:
-        for task in [pool.submit(cloud.delete_server, server_id) for server_id in doomed]:
+    with ThreadPoolExecutor(max(1, len(server_ids)), thread_name_prefix="scale") as pool:
+        for task in [pool.submit(cloud.delete_server, server_id) for server_id in server_ids]:
             task.result()
 
     def forget(record: Document) -> None:

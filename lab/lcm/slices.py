@@ -33,9 +33,9 @@ def link_id(nsi_id: str, name: str) -> str:
 def deployed_links(nsi: Document, others: Iterable[Document]) -> list[dict[str, Any]]:
     """Return the links of a slice with their ids; ``others`` are all slices, oldest first.
 
-    A link with an end in a shared service that another slice uses already is that slice's link of
-    the same name: the shared service has one port on it and cannot have another. The other may be
-    starting at this very moment and have its ids not written down yet.
+    If a link ends in a shared service of an older slice, and that slice has a link of the same
+    name, both links are one: the shared service has only one port for it. The older slice may
+    still be starting, without recorded ids; then its id is computed.
     """
     older = list(itertools.takewhile(lambda other: other["_id"] != nsi["_id"], others))
     links = []
@@ -57,14 +57,14 @@ def deployed_links(nsi: Document, others: Iterable[Document]) -> list[dict[str, 
 def service_links(
     nsi: Document, nss_id: str, nsd: Mapping[str, Any], params: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the parameter ``vld`` of a service in a slice, as LCM leaves it.
+    """Return the parameter ``vld`` of a service in a slice, as LCM writes it.
 
-    LCM replaces the whole list by the links the slice connects: the ``ip-profile`` and the network
-    names of all others are lost, so their subnets must stand in the NSD. Fixed addresses survive,
-    since NBI has copied them into the VNF records before.
+    LCM replaces the whole list by the links the slice connects. The ``ip-profile`` and the network
+    names of all other links are lost, so their subnets must be in the NSD. Fixed addresses stay,
+    because NBI has copied them into the VNF records before.
     """
     given = {link["name"]: dict(link) for link in params.get("vld") or ()}
-    asked = {
+    slice_params = {
         link["name"]: {key: value for key, value in link.items() if key != "name"}
         for link in nsi["instantiation_parameters"].get("netslice-vld") or ()
     }
@@ -80,7 +80,7 @@ def service_links(
                     **given.get(link, {}),
                     "name": link,
                     "common_id": deployed["netslice_scenario_id"],
-                    **asked.get(deployed["vld_id"], {}),
+                    **slice_params.get(deployed["vld_id"], {}),
                 }
     addresses = "vnfd-connection-point-ref"
     rest = [
@@ -143,7 +143,7 @@ class SliceOperations:
         limit = float(given or self.timeouts.ns_deploy)
         failures = self._wait(nsi_id, operation["operationParams"]["nslcmops_ids"], limit)
         state = self._end(operation, "; ".join(failures))
-        self._let_go(own)
+        self._wait_workers(own)
         self.journal.write("settled", "nsi", "all services idle", idle=True)
         return state
 
@@ -177,7 +177,7 @@ class SliceOperations:
             if step is not None:
                 self._start(self.store, step)
         failures = self._wait(nsi_id, steps, self.timeouts.ns_deploy)
-        self._let_go(steps)
+        self._wait_workers(steps)
         failures += self._delete_links(nsi)
         if failures and not params.get("force"):
             return self._end(operation, "; ".join(failures))
@@ -189,9 +189,9 @@ class SliceOperations:
         return "COMPLETED"
 
     def _never_done(self, operation: Document) -> str:
-        """Leave the operation as LCM does for a slice without links: PROCESSING for ever.
+        """Leave the operation PROCESSING for ever, as LCM does for a slice without links.
 
-        LCM says that a termination is done only inside its loop over the slice's own links.
+        LCM ends a termination only inside its loop over the slice's own links.
         """
 
         def leave(document: Document) -> None:
@@ -244,7 +244,7 @@ class SliceOperations:
         while len(states) < len(set(op_ids)):
             for op_id in set(op_ids) - set(states):
                 step = self.store.find(OPS, op_id)
-                if step is None:  # a terminated service takes its operations along
+                if step is None:  # the termination of a service deletes its operations
                     states[op_id] = "COMPLETED"
                     continue
                 if step["operationState"] == "PROCESSING":
@@ -264,8 +264,8 @@ class SliceOperations:
             time.sleep(_POLL)
         return list(failures.values())
 
-    def _let_go(self, op_ids: Sequence[str]) -> None:
-        """Wait for workers whose operation has ended and whose charms still settle."""
+    def _wait_workers(self, op_ids: Sequence[str]) -> None:
+        """Wait until the workers end: after an operation they still wait for idle charms."""
         deadline = time.monotonic() + self.timeouts.settle
         while time.monotonic() < deadline:
             steps = [self.store.find(OPS, op_id) for op_id in op_ids]

@@ -1,4 +1,4 @@
-"""Termination in OSM's order: terminate primitives, then the VCA model and the VIMs at once."""
+"""Termination in OSM's order: terminate primitives, then VCA model and VIMs in parallel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_terminate_primitives(
     journal: Journal,
     timeouts: Timeouts,
 ) -> None:
-    """Run terminate primitives of environments of which an initial primitive was run.
+    """Run the terminate primitives of the environments whose application is in ``day1_run``.
 
     Raises:
         LcmError: the first failure; the caller stops before anything is deleted.
@@ -68,10 +68,10 @@ def delete_resources(
 ) -> list[str]:
     """Destroy the model and everything tagged with the NS in its VIMs, at the same time.
 
-    As in LCM the charms' last hooks may find their VDU, or not any more.
+    As in LCM, a VDU may be deleted before or after the last hooks of its charm.
 
     Returns:
-        One sentence for each thing that could not be deleted; the rest is deleted all the same.
+        One sentence for each part that failed; the other part is still deleted.
     """
     journal.write("stage", "ns", STAGES[2])
 

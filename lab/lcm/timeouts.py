@@ -1,8 +1,8 @@
-"""How long OSM waits for what, and how much shorter the lab does.
+"""Timeouts of OSM, and their shorter values in the lab.
 
-All values are OSM 19's, in seconds, multiplied by one factor. A VDU of the lab boots in seconds
-where a cloud needs minutes, so the default factor is 0.1; set OSMLAB_TIMEOUT_FACTOR to change it
-(1 gives OSM's own patience).
+All values are OSM 19's, in seconds, multiplied by one factor. A VDU of the lab boots in seconds, in
+a cloud it takes minutes, so the default factor is 0.1. OSMLAB_TIMEOUT_FACTOR changes it (1: OSM's
+own timeouts).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Timeouts:
     ns_deploy: float = 7200.0
     """Whole instantiation, unless the request says ``timeout_ns_deploy``."""
     charm_ready: float = 3600.0
-    """Charm's application becomes active or blocked; afterwards LCM carries on in silence."""
+    """Charm's application becomes active or blocked; after it LCM goes on without an error."""
     relations: float = 3600.0
     """All relations of one execution environment are added."""
     vm_ip: float = 3600.0
@@ -42,11 +42,11 @@ class Timeouts:
     action: float = 1800.0
     """One ns-action, unless the request says ``timeout_ns_action``."""
     helm_install: float = 300.0
-    """Helm's own: a release is ready."""
+    """Helm's own timeout: a release becomes ready."""
     helm_initial: float = 600.0
     """Until a pod answers for the first time."""
     helm_retry: float = 30.0
-    """Until a pod answers that did so before."""
+    """Until a pod answers again, after it answered once."""
     terminate_primitives: float = 600.0
     """All terminate primitives together."""
     settle: float = 1200.0

@@ -18,7 +18,7 @@ Booted = Callable[[Server, BootedServer], None]
 
 @dataclass(frozen=True)
 class VimDeployment:
-    """One deployment; ``tag`` marks everything made so that it can be found again."""
+    """One deployment; ``tag`` marks its networks and servers, so that ns-delete finds them."""
 
     backends: Backends
     journal: Journal
@@ -26,15 +26,15 @@ class VimDeployment:
     ssh_keys: tuple[str, ...]
     timeout: float
     known: Mapping[str, str] = field(default_factory=dict)
-    """Ids of networks that are there, by ``Network.key``."""
+    """``Network.key`` -> id, of networks that exist already."""
 
     def run(self, plan: Plan, user_data: UserData, booted: Booted) -> None:
-        """Make everything in ``plan``; ``booted`` is called per server, in any order.
+        """Create the resources of ``plan``; ``booted`` is called per server, in any order.
 
         Raises:
-            LcmError: the first failure; servers that were started stay, as in OSM.
+            LcmError: a network failed, or all failures of servers; the others stay, as in OSM.
         """
-        # All user data is rendered first, so that a broken template leaves nothing half-made.
+        # Render all user data first: after a template error there is nothing to clean up.
         rendered = {server.key: user_data(server) for server in plan.servers}
         ids = {n.key: self.known.get(n.key) or self._network(n) for n in plan.networks}
         with ThreadPoolExecutor(max(1, len(plan.servers)), thread_name_prefix="vim") as pool:

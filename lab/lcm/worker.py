@@ -1,9 +1,9 @@
 """The process of one operation: ``python -m lab.lcm.worker --home DIR COLLECTION OPERATION``.
 
-It gives up with a reason, whatever happens, and is crash-only: nothing is done on SIGTERM, because
-a SIGKILL would skip it anyway. What a dead worker leaves behind is found by its tag and model and
-removed by ns-delete. The services that the worker of a slice started go on without it; nsi-delete
-ends them with all they made.
+It records a reason for every failure. It does not handle SIGTERM, because a SIGKILL would skip the
+handler. ns-delete finds the resources of a dead worker by tag and model, and removes them. If the
+worker of a slice dies, the operations it started on services go on; nsi-delete cancels them and
+removes their resources.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
 
 
 def _on_service(store: Store, op_id: str, journal: Journal) -> str:
-    """Run an operation after those before it on the same service; return its final state."""
+    """Run an operation while no other runs on the same service; return its final state."""
     ns_id = store.get(OPS, op_id)["nsInstanceId"]
     lock = store.home / "lcm" / "locks" / ns_id
     timeouts = lab_timeouts()

@@ -1,4 +1,4 @@
-"""Northbound side of the lab: catalogues, records, and what OSM's NBI refuses."""
+"""Northbound side of the lab: catalogues, records, and the checks of OSM's NBI."""
 
 from lab.errors import NbiError
 from lab.records.store import Store

@@ -28,13 +28,13 @@ class Catalogue:
     def onboard(
         self, kind: str, source: Path, strict: bool = False, key: str | None = None
     ) -> tuple[Document, list[str]]:
-        """Take a package into the catalogue.
+        """Add a package to the catalogue.
 
         Args:
             kind: ``VNFDS``, ``NSDS`` or ``NSTS``.
             source: archive, directory or descriptor alone.
-            strict: refuse also what OSM would take and trip over later.
-            key: its ``_id``, where that is given out already.
+            strict: refuse also what OSM accepts now and fails on later.
+            key: the ``_id`` of the document; by default a new one.
 
         Returns:
             The new document and the warnings.
@@ -81,16 +81,16 @@ class Catalogue:
     def update(
         self, kind: str, name_or_id: str, source: Path, strict: bool = False
     ) -> tuple[Document, list[str]]:
-        """Replace the content of a package by another revision; services keep theirs.
+        """Replace the content of a package by a new revision; charms that run do not change.
 
-        A VNF package in use that keeps its software version may change what runs on it only:
-        charms, primitives, aspects of scaling and healing, alarms.
+        In a VNF package in use with an unchanged software version, only these may change:
+        charms, primitives, scaling and healing aspects, alarms.
 
         Returns:
             The document and the warnings.
 
         Raises:
-            NbiError: refused; the package stays as it was.
+            NbiError: refused; the package does not change.
         """
         if not source.exists():
             raise NbiError(f"package '{source}' does not exist")
@@ -157,7 +157,7 @@ class Catalogue:
         return path if path.exists() else None
 
     def _keep(self, source: Path, target: Path) -> None:
-        """Keep the archive beside what was unpacked, for who asks for it."""
+        """Keep the archive beside the unpacked package, for downloads."""
         if source.is_file():
             shutil.copyfile(source, target.with_name(target.name + _ARCHIVE))
 
@@ -224,7 +224,7 @@ def _check_modified(old: Document, new: Document) -> None:
     """Refuse a change of a VNFD in use that NBI refuses.
 
     Raises:
-        NbiError: something else than what runs on it is different.
+        NbiError: a field changed that NBI does not let change.
     """
     if old.get("software-version") != new.get("software-version"):
         return
@@ -238,7 +238,7 @@ def _check_modified(old: Document, new: Document) -> None:
 
 
 def _fixed(descriptor: Document) -> Document:
-    """Return what must not change."""
+    """Return a copy of a VNFD without the fields that may change."""
     fixed: Document = copy.deepcopy(descriptor)
     for vdu in fixed.get("vdu") or ():
         vdu.pop("alarm", None)
@@ -314,7 +314,7 @@ def _open_envelope(document: Any, kind: str) -> Document | None:
 
 
 def _loaded(descriptor: Document) -> Document:
-    """Return a descriptor as NBI's model loads it: ids as text, a text as a list of one."""
+    """Return a descriptor as NBI's model loads it: ids as text, single names as lists."""
     loaded = {**descriptor, "id": str(descriptor["id"])}
     if isinstance(loaded.get("vnfd-id"), str):
         loaded["vnfd-id"] = [loaded["vnfd-id"]]

@@ -35,14 +35,14 @@ from lab.records.store import (
 
 @dataclass(frozen=True)
 class Started:
-    """An operation on its way."""
+    """An operation that was started."""
 
     operation: Document
     nsr: Document
     tail: Tail
     warnings: tuple[str, ...] = ()
     collection: str = OPS
-    """Where the operation's document lies; of a slice it is NSIOPS, and ``nsr`` its record."""
+    """Collection of ``operation``; for a slice NSIOPS, and ``nsr`` is the slice's record."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Engine:
         config: Mapping[str, Any],
         more: Mapping[str, Any] | None = None,
     ) -> Document:
-        """Record a VIM account; its resources are made by the caller.
+        """Record a VIM account; the caller creates its resources.
 
-        ``more`` are fields of OSM's record that the lab only keeps, such as ``vim_url``.
+        ``more`` are fields of OSM's record that the lab stores but does not use (``vim_url``).
 
         Raises:
-            NbiError: the name is taken.
+            NbiError: the name is in use.
         """
         document = {
             **(more or {}),
@@ -118,7 +118,7 @@ class Engine:
     # -- network services ----------------------------------------------------------------------
 
     def ns(self, name_or_id: str) -> Document:
-        """Return the record of a service, after noticing dead workers."""
+        """Mark operations of dead workers FAILED, then return the record of a service."""
         self.reap()
         return self.store.resolve(NSRS, name_or_id, id_field="_id")
 
@@ -150,22 +150,22 @@ class Engine:
         ssh_keys: list[str],
         timeout: int | None = None,
     ) -> Started:
-        """Start a service that is recorded. As in NBI, its additionalParams are the recorded ones.
+        """Instantiate a recorded service. As in NBI, its additionalParams are the recorded ones.
 
         Raises:
-            NbiError: refused; the record stays as it was.
+            NbiError: refused; the record does not change.
         """
         key = self.ns(name)["_id"]
         with self.store.lock(NSRS):
-            # Of two requests at the same time the second finds the operation of the first.
+            # Of two simultaneous requests, the second sees the operation of the first.
             nsr = self.store.get(NSRS, key)
             if not self.only_recorded(nsr):
                 raise ConflictError(
                     f"ns_instance '{key}' cannot be 'instantiate' because it is already "
                     "instantiated"
                 )
-            before = nsr["instantiate_params"]
-            fixed = {field: before[field] for field in _AT_CREATION if field in before}
+            recorded = nsr["instantiate_params"]
+            fixed = {field: recorded[field] for field in _AT_CREATION if field in recorded}
             rest = {field: value for field, value in config.items() if field not in _AT_CREATION}
             request = InstanceRequest(
                 nsr["name"],
@@ -177,8 +177,8 @@ class Engine:
                 timeout,
             )
             prepared = self._checked(request, key)
-            there = [v for v in self.store.all(VNFRS) if v["nsr-id-ref"] == key]
-            ids = {v["member-vnf-index-ref"]: v["_id"] for v in there}
+            old_vnfrs = [v for v in self.store.all(VNFRS) if v["nsr-id-ref"] == key]
+            ids = {v["member-vnf-index-ref"]: v["_id"] for v in old_vnfrs}
             for vnfr in prepared.vnfrs:
                 vnfr["_id"] = ids.get(vnfr["member-vnf-index-ref"], vnfr["_id"])
                 self.store.put(VNFRS, vnfr)
@@ -191,7 +191,7 @@ class Engine:
         """Delete the records of a service that is not instantiated.
 
         Raises:
-            NbiError: it is.
+            NbiError: it is instantiated, or a part of a slice.
         """
         key = self.ns(name)["_id"]
         with self.store.lock(NSRS):
@@ -205,35 +205,36 @@ class Engine:
             remove_service(self.store, key)
 
     def only_recorded(self, nsr: Document) -> bool:
-        """Say whether a service is neither instantiated nor being so."""
+        """Return whether a service is not instantiated and no operation on it runs."""
         return nsr["_admin"]["nsState"] == "NOT_INSTANTIATED" and all(
             o["operationState"] != "PROCESSING" for o in self._operations(nsr["_id"])
         )
 
-    def _checked(self, asked: InstanceRequest, key: str | None = None) -> Prepared:
-        """Return the records of a service, of id ``key``, as osmclient and NBI check it.
+    def _checked(self, user_request: InstanceRequest, key: str | None = None) -> Prepared:
+        """Check a request as osmclient and NBI do; return the service's records, with id ``key``.
 
         Raises:
             NbiError: refused.
         """
-        nsd = self.store.resolve(NSDS, asked.descriptor)
+        nsd = self.store.resolve(NSDS, user_request.descriptor)
         request = client_params(
-            asked.config,
-            ns_name=asked.name,
+            user_request.config,
+            ns_name=user_request.name,
             nsd_key=nsd["_id"],
-            vim_account=asked.vim_account,
-            ssh_keys=asked.ssh_keys,
+            vim_account=user_request.vim_account,
+            ssh_keys=user_request.ssh_keys,
             resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
         )
-        if asked.timeout is not None:
-            request["timeout_ns_deploy"] = asked.timeout
+        if user_request.timeout is not None:
+            request["timeout_ns_deploy"] = user_request.timeout
         vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd["descriptor"]).values()}
         warnings = validation.sort_findings(
-            validation.ns_params(asked.config, nsd["descriptor"], vnfds),
+            validation.ns_params(user_request.config, nsd["descriptor"], vnfds),
             strict=False,
             what="parameters",
         )
-        return replace(self.prepare(nsd, request, asked.description, key), warnings=warnings)
+        prepared = self.prepare(nsd, request, user_request.description, key)
+        return replace(prepared, warnings=warnings)
 
     def prepare(
         self,
@@ -242,7 +243,7 @@ class Engine:
         description: str = "",
         key: str | None = None,
     ) -> Prepared:
-        """Check a request as NBI gets it and return the records of the service, of id ``key``.
+        """Check a request as NBI does; return the records of the service, with id ``key``.
 
         Raises:
             NbiError: refused.
@@ -261,10 +262,10 @@ class Engine:
         return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
 
     def record(self, services: list[Prepared], operations: bool = True) -> None:
-        """Write the records of services, all or none; without ``operations`` nothing is to start.
+        """Write the records of services, all or none; ``operations``: also their operations.
 
         Raises:
-            NbiError: a name is taken.
+            NbiError: a name is in use.
         """
         with self.store.lock(NSRS):
             names = {n["name"] for n in self.store.all(NSRS)}
@@ -451,10 +452,10 @@ class Engine:
         return self._run(nsr, "migrate", request)
 
     def cancel(self, op_id: str) -> None:
-        """End an operation on its way; it is FAILED_TEMP then, as LCM leaves it.
+        """Kill the worker of a running operation; its state becomes FAILED_TEMP, as in LCM.
 
         Raises:
-            NbiError: it is over.
+            NbiError: the operation does not run.
         """
         operation = self.operation(op_id)
         if operation["operationState"] != "PROCESSING":
@@ -469,10 +470,10 @@ class Engine:
         skip_terminate_primitives: bool = False,
         autoremove: bool = True,
     ) -> Started:
-        """Terminate a service and remove its records, also after a create that died half-way.
+        """Terminate a service and remove its records, also after an incomplete creation.
 
-        A running instantiation is cancelled, other operations are waited for (``force``: are
-        cancelled too). Without ``autoremove`` the records stay, for another instantiation.
+        A running instantiation is cancelled. The worker waits for other operations (``force``:
+        they are cancelled too). Without ``autoremove`` the records stay for a new instantiation.
 
         Raises:
             NbiError: there is no such service, or it is a part of a slice.
@@ -499,7 +500,7 @@ class Engine:
         skip_terminate_primitives: bool = False,
         autoremove: bool = True,
     ) -> Document:
-        """Cancel what runs on a service and record its termination, for a worker to do."""
+        """Cancel a running instantiation (``force``: all operations); record a termination."""
         for operation in self._operations(nsr["_id"]):
             kind = operation["lcmOperationType"]
             if jobs.alive(operation) and (force or kind == "instantiate"):
@@ -597,14 +598,14 @@ class Engine:
 
 
 _AT_CREATION = ("additionalParamsForNs", "additionalParamsForVnf")
-"""What NBI takes when it makes the record of a service, and not when it instantiates it."""
+"""Parameters NBI reads when it records a service and ignores when it instantiates it."""
 
 UPDATES = {
     "CHANGE_VNFPKG": "changeVnfPackageData",
     "REMOVE_VNF": "removeVnfInstanceId",
     "OPERATE_VNF": "operateVnfData",
 }
-"""Types of an update in the lab, with the field that says more."""
+"""Update type -> request field with its parameters."""
 
 
 def _require_vdu(vnfr: Document, vdu_id: Any, count: Any) -> None:

@@ -1,4 +1,4 @@
-"""Instantiation parameters: what osmclient makes of a file, and what NBI checks in the result."""
+"""Instantiation parameters: the request osmclient makes of a file, and NBI's checks of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Resolve = Callable[[str], str]
 
 @dataclass(frozen=True)
 class InstanceRequest:
-    """What a user gives to make a service or a slice.
+    """A user's request to create a service or a slice.
 
     Attributes:
         name: of the service or the slice.
@@ -41,7 +41,7 @@ def load_mapping(text: str, what: str) -> dict[str, Any]:
     """Parse YAML (or JSON) that must be a mapping; empty text is an empty mapping.
 
     Raises:
-        NbiError: it is not.
+        NbiError: the text is no YAML, or no mapping.
     """
     try:
         value = load(text)
@@ -143,8 +143,8 @@ def slice_params(
 ) -> dict[str, Any]:
     """Return the request osmclient sends for the configuration file of a slice.
 
-    It takes over ``netslice-subnet``, ``netslice-vld`` and ``additionalParamsForNsi`` and nothing
-    else. VIM names become ids in the dictionaries of ``vim-network-name`` only.
+    It copies only ``netslice-subnet``, ``netslice-vld`` and ``additionalParamsForNsi``. VIM names
+    become ids in the dictionaries of ``vim-network-name`` only.
 
     Raises:
         NbiError: an unknown VIM account, or a part of the wrong shape.
@@ -178,7 +178,7 @@ def slice_params(
 def check_references(
     request: Mapping[str, Any], nsd: Mapping[str, Any], vim_ids: Iterable[str]
 ) -> None:
-    """Refuse parameters that name a VNF, link or VIM account that is not there.
+    """Refuse parameters that name a VNF, link or VIM account that does not exist.
 
     Raises:
         NbiError: in NBI's words.

@@ -11,13 +11,13 @@ from lab.errors import NbiError
 def check_action(
     primitives: Sequence[Mapping[str, Any]], name: str, given: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the ``config-primitive`` entry an action means.
+    """Return the ``config-primitive`` entry of an action.
 
     A parameter without a *non-empty* ``default-value`` must be given: NBI does not look at
     ``mandatory``.
 
     Raises:
-        NbiError: unknown primitive, or a parameter missing or too many.
+        NbiError: unknown primitive, a missing parameter, or an unknown one.
     """
     for primitive in primitives:
         if primitive.get("name") != name:

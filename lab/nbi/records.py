@@ -1,7 +1,7 @@
 """Records of a network service: one NSR, one VNFR per member, one document per operation.
 
-Field names are those OSM shows with ``ns-show``, ``vnf-show`` and ``ns-op-show``. What only the lab
-knows stands below the key ``lab``.
+Field names are those OSM shows with ``ns-show``, ``vnf-show`` and ``ns-op-show``. Fields that only
+the lab has are below the key ``lab``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.records.store import Document
 def new_nsr(
     request: Mapping[str, Any], nsd: Document, description: str, key: str | None = None
 ) -> Document:
-    """Return the record of a service that is not instantiated yet; ``key``: its ``_id``, or new."""
+    """Return the record of a service to instantiate; ``key``: its ``_id``, by default a new one."""
     key = key or new_id()
     return {
         "_id": key,
@@ -106,9 +106,9 @@ def new_vnfrs(
 def new_operation(
     instance: Document, kind: str, params: Mapping[str, Any], owner: str = "nsInstanceId"
 ) -> Document:
-    """Return the document of an operation (``instantiate``, ``action`` or ``terminate``).
+    """Return the document of an operation; ``kind`` is its ``lcmOperationType``.
 
-    ``owner`` is the field that names the instance; the default is a service.
+    ``owner`` is the field with the id of the instance; the default is that of a service.
     """
     now = time.time()
     return {

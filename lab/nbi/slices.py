@@ -1,6 +1,6 @@
 """The verbs of the northbound interface for network slice instances, without any printing.
 
-S-NSSAI and quality-of-service of a template are kept in its record and used for nothing, as in OSM.
+As in OSM, the S-NSSAI and quality-of-service of a template are stored in its record but not used.
 """
 
 from __future__ import annotations
@@ -80,25 +80,26 @@ class Slices:
         nsi, warnings = self.record(request)
         return replace(self.instantiate(nsi["_id"]), warnings=tuple(warnings))
 
-    def record(self, asked: InstanceRequest) -> tuple[Document, list[str]]:
+    def record(self, user_request: InstanceRequest) -> tuple[Document, list[str]]:
         """Record a slice with its services for :meth:`instantiate`; return it and the warnings.
 
         Raises:
             NbiError: refused; nothing is recorded.
         """
-        nst = self.store.resolve(NSTS, asked.descriptor)
+        nst = self.store.resolve(NSTS, user_request.descriptor)
+        name = user_request.name
         request = slice_params(
-            asked.config,
-            nsi_name=asked.name,
+            user_request.config,
+            nsi_name=name,
             nst_key=nst["_id"],
-            vim_account=asked.vim_account,
-            ssh_keys=asked.ssh_keys,
+            vim_account=user_request.vim_account,
+            ssh_keys=user_request.ssh_keys,
             resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
         )
         template: Document = copy.deepcopy(nst["descriptor"])
         warnings = validation.sort_findings(
             validation.nsi_params(
-                asked.config,
+                user_request.config,
                 template,
                 {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
                 {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)},
@@ -108,9 +109,9 @@ class Slices:
         )
         _check_subnets(request, template)
         with self.store.lock(NSIS):
-            if any(n["name"] == asked.name for n in self.store.all(NSIS)):
-                raise ConflictError(f"nsi with name '{asked.name}' already exists for this project")
-            nsi = _new_nsi(request, nst["_id"], template, asked.description)
+            if any(n["name"] == name for n in self.store.all(NSIS)):
+                raise ConflictError(f"nsi with name '{name}' already exists for this project")
+            nsi = _new_nsi(request, nst["_id"], template, user_request.description)
             services: list[Prepared] = []
             for subnet in template.get("netslice-subnet") or ():
                 entry, params = self._subnet(subnet, request, services, warnings)
@@ -123,10 +124,10 @@ class Slices:
         return nsi, warnings
 
     def instantiate(self, name: str) -> Started:
-        """Start a slice that is recorded, with the parameters it was recorded with.
+        """Instantiate a recorded slice with its recorded parameters.
 
         Raises:
-            NbiError: it runs, or ran, or there is none.
+            NbiError: there is no such slice, or it was instantiated before.
         """
         nsi = self.nsi(name)
         with self.store.lock(NSIS):
@@ -144,7 +145,7 @@ class Slices:
         return self._start(operation, nsi, [])
 
     def _step(self, nsi: Document, entry: Document) -> str:
-        """Return the operation that instantiates a service of a slice, another slice's or new."""
+        """Return the id of a service's instantiation; a shared service may already have one."""
         key = "nslcmop_instantiate"
         if entry["shared"]:
             for other in self.store.all(NSIS):
@@ -160,7 +161,7 @@ class Slices:
         return str(entry[key])
 
     def forget(self, name: str) -> bool:
-        """Delete the records of a slice that was never instantiated; say whether it was such."""
+        """Delete a slice's records, unless it was instantiated; return whether it did."""
         nsi = self.nsi(name)
         with self.store.lock(NSIS):
             if nsi["_admin"]["nsiState"] != "NOT_INSTANTIATED" or self._operations(nsi["_id"]):
@@ -188,7 +189,7 @@ class Slices:
         services: list[Prepared],
         warnings: list[str],
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return (entry, parameters) of a service of a slice, found or prepared."""
+        """Return (entry, parameters) of a subnet's service; a new one is added to ``services``."""
         shared = bool(subnet.get("is-shared-nss"))
         listed = request.get("netslice-subnet") or ()
         given: Mapping[str, Any] = next((s for s in listed if s["id"] == subnet["id"]), {})
@@ -225,7 +226,7 @@ class Slices:
         return entry, params
 
     def _running(self, subnet: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return (entry, parameters) of the shared service another slice has, if any."""
+        """Return (entry, parameters) of the shared service if another slice has it already."""
         for nsi in self.store.all(NSIS):
             for entry in nsi["_admin"]["nsrs-detailed-list"]:
                 same = (entry["nsd-id"], entry["nss-id"]) == (subnet["nsd-ref"], subnet["id"])
@@ -239,7 +240,7 @@ class Slices:
     # -- delete -------------------------------------------------------------------------------
 
     def delete(self, name: str, force: bool = False) -> Started:
-        """Terminate a slice with the services no other slice uses, also one half made.
+        """Terminate a slice, also an incomplete one, and its services that no other slice uses.
 
         Raises:
             NbiError: there is no such slice.
@@ -251,7 +252,7 @@ class Slices:
             if operation["operationState"] == "PROCESSING":
                 end_slice_operation(self.store, operation, "Operation was cancelled")
         with self.store.lock(NSIS):
-            # Read again: the worker that was ended may have changed it.
+            # Read it again: the worker may have changed it before the kill.
             nsi = self.store.get(NSIS, nsi["_id"])
             kept = self._used_by_others(nsi)
             steps = []
@@ -327,7 +328,7 @@ def _new_nsi(
 
 
 def _note_shared(nsi: Document) -> None:
-    """Write into each link which shared services have an end of it."""
+    """Write into each link the ids of the shared services connected to it."""
     for entry in nsi["_admin"]["nsrs-detailed-list"]:
         for vld in nsi["_admin"]["netslice-vld"]:
             ends = {p["nss-ref"] for p in vld.get("nss-connection-point-ref") or ()}

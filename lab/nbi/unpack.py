@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from lab.errors import NbiError
 
 MAX_BYTES = 1 << 30
-"""Most a package may hold when unpacked, in bytes."""
+"""Largest size of an unpacked package, in bytes."""
 MAX_FILES = 100_000
 
 
@@ -23,7 +23,7 @@ def unpack(source: Path, target: Path) -> Path:
 
     Args:
         source: directory, ``.tar.gz``, ``.zip`` or a descriptor alone.
-        target: must not exist; removed again when anything goes wrong.
+        target: must not exist; removed again after an error.
 
     Raises:
         NbiError: the archive is damaged or tries to write outside ``target``.

@@ -1,4 +1,4 @@
-"""Packages and parameters against OSM's rules, as ``builder.validate`` knows them."""
+"""Check packages and parameters against OSM's rules with ``builder.validate``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.records.store import Document
 if TYPE_CHECKING:
     from builder.validate import Problem
 
-# The rules are imported where they are used: that takes longer than all else of a short command.
+# The functions import the rules, because this import is the slowest part of a short command.
 
 
 def package(
@@ -76,7 +76,7 @@ def sort_findings(findings: list[Problem], strict: bool, what: str) -> list[str]
 
 
 def _status(finding: Problem) -> HTTPStatus:
-    """Return the status by which NBI refuses what a finding tells."""
+    """Return the HTTP status with which NBI refuses a finding."""
     text = finding.osm_message
     if "non existing" in text or "already exists" in text:
         return HTTPStatus.CONFLICT

@@ -24,7 +24,7 @@ REFRESH = 3.0
 LIVE = 10.0
 """Seconds between two looks at the counters of a VNF."""
 KEPT = 60
-"""Looks that the chart shows."""
+"""Samples that the chart shows."""
 OPERATIONS = 100
 """Operations that the table shows, the latest."""
 STATES = {
@@ -35,11 +35,11 @@ STATES = {
 
 
 def create_page(engine: Engine, tokens: Tokens) -> FastAPI:
-    """Return the application of the page, one in a process, as NiceGUI has it."""
+    """Return the application of the page; NiceGUI allows one in a process."""
     data = Data(engine)
     folder = data.home / "server" / "page"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # NiceGUI keeps the sessions of browsers in files; it reads the place when it is imported.
+    # NiceGUI keeps the sessions of browsers in files; it reads this variable at import.
     os.environ["NICEGUI_STORAGE_PATH"] = str(folder)
     from nicegui import ui
 
@@ -59,12 +59,12 @@ class Page:
     """Routes of the page and what they need."""
 
     def __init__(self, data: Data, tokens: Tokens) -> None:
-        """Show `data` to who has a token."""
+        """Show `data` to users with a token."""
         self.data = data
         self.tokens = tokens
 
     def register(self) -> None:
-        """Tell NiceGUI the routes."""
+        """Register the routes with NiceGUI."""
         from nicegui import ui
 
         ui.page("/")(self.home)
@@ -72,7 +72,7 @@ class Page:
         ui.page("/{kind}/{name}")(self.details)
 
     def known(self) -> bool:
-        """Say whether the browser has a token that is good; if not, send it to the login."""
+        """Return whether the browser has a valid token; if not, send it to the login."""
         from nicegui import app, ui
 
         try:
@@ -166,7 +166,7 @@ class Page:
 
 
 class ServicePage:
-    """The picture of a service or slice, and what one can do with a VNF in it."""
+    """The picture of a service or slice, and the forms and counters of one of its VNFs."""
 
     def __init__(self, page: Page, name: str, graph: Graph) -> None:
         """Show a graph; its first VNF is chosen."""
@@ -213,7 +213,7 @@ class ServicePage:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at the records again."""
+        """Read the records again."""
         if not self.page.known():
             return
         try:
@@ -400,7 +400,7 @@ def rates(samples: Mapping[str, deque[Sample]]) -> dict[str, Any]:
             points = [
                 [
                     round(new.at * 1000),
-                    # A key that was renewed starts its counters anew.
+                    # A rekey may reset the counters.
                     max(0, getattr(new, way) - getattr(old, way)) * 8 / 1000 / (new.at - old.at),
                 ]
                 for old, new in zip(list(kept), list(kept)[1:], strict=False)

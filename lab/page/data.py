@@ -22,7 +22,7 @@ from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document
 from lab.vca import VcaError
 
 REFUSALS = (NbiError, LcmError, VcaError)
-"""What an engine says no with, in one sentence each."""
+"""Errors of the engines; the text of each is one sentence."""
 PAUSE = 0.3
 """Seconds between two looks at an operation."""
 
@@ -73,7 +73,7 @@ class Data:
         """Return the picture of a service or slice.
 
         Raises:
-            NbiError, LcmError, VcaError: it cannot be had.
+            NbiError, LcmError, VcaError: the records cannot be read, or do not exist.
         """
         return model.find(self.engine, Backends(self.home).controller(), name)
 
@@ -83,7 +83,7 @@ class Data:
         return {each["name"]: each for each in entry.get("config-primitive") or ()}
 
     def _charm(self, ns: str, member: str) -> tuple[str | None, Mapping[str, Any]]:
-        """Return the VDU whose charm a VNF has, None for one of its own, and its day1-2 entry."""
+        """Return the VDU of a VNF's charm (None: the VNF itself) and the charm's day1-2 entry."""
         svc = service(self.engine.ns(ns), self.engine.store)
         descriptor = svc.vnfds[member]["descriptor"]
         entry = day12(descriptor, descriptor["id"])
@@ -94,7 +94,7 @@ class Data:
         return next(((vdu, entry) for vdu, entry in entries if entry), (None, {}))
 
     def press(self, ns: str, member: str, primitive: str, given: Mapping[str, Any]) -> Any:
-        """Run a primitive to its end; return its answer, parsed where it is JSON.
+        """Run a primitive to its end; return its answer, parsed if it is JSON.
 
         Raises:
             NbiError: it was refused, or it failed.
@@ -120,7 +120,7 @@ class Data:
             NbiError: the primitive failed.
         """
         shown = self.press(ns, member, "show-status", {})
-        # A network function is told of there, too, and has no peers.
+        # The answer also has an entry for the network function, which has no peers.
         return {link: _sample(peers) for link, peers in shown.items() if peers.get("peers")}
 
     def operations(self, name: str) -> list[Document]:
@@ -138,7 +138,7 @@ class Data:
         """Return what an operation did, what it returned, and what its worker printed.
 
         Raises:
-            NbiError: it is gone.
+            NbiError: it was deleted with its service.
         """
         store = self.engine.store
         operation = store.find(OPS, op_id) or store.find(NSIOPS, op_id)

@@ -1,4 +1,4 @@
-"""The page beside the API; NiceGUI is loaded when a browser asks for the page first."""
+"""The page beside the API; NiceGUI is loaded at the first request for the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WithPage:
     """An ASGI application: the API below /osm, the page at all other paths."""
 
     def __init__(self, api: ASGIApp, engine: Engine, tokens: Tokens) -> None:
-        """Serve an API; the page shows the engine's records to who has a token."""
+        """Serve an API; the page shows the engine's records to users with a token."""
         self._api = api
         self._engine = engine
         self._tokens = tokens

@@ -1,7 +1,7 @@
-"""Worker processes: starting one for an operation, and knowing whether it still lives.
+"""Worker processes: start one for an operation, check whether it runs, end it.
 
-A worker has its own session, so it outlives the verb that started it. It is known by process id
-and start time: an id alone may belong to somebody else by now.
+A worker has its own session, so it outlives the verb that started it. It is identified by process
+id and start time: another process may get the same id later.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from lab.records.store import OPS, Document, Store
 
 
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
-    """Start the worker of an operation; return its progress, opened before the first event.
+    """Start the worker of an operation; return its journal, opened before the first event.
 
-    ``collection`` is where the operation's document lies: ``OPS`` or ``NSIOPS``.
+    ``collection`` is the collection of the operation's document: ``OPS`` or ``NSIOPS``.
     """
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def launch(module: str, home: Path, log: Path, *words: str) -> int:
 
 
 def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> None:
-    """Write the worker of an operation into its document, if that is still there."""
+    """Write the worker of an operation into its document, if that still exists."""
     process = ProcessRef.of(pid)
     if process is None:
         return
@@ -67,7 +67,7 @@ def alive(operation: Document) -> bool:
     """Say whether the operation's worker is running."""
     worker: dict[str, Any] | None = operation["lab"].get("worker")
     if worker is None:
-        # Between writing the document and starting the worker; give that a moment.
+        # The document is written before the worker starts: allow 5 s for the start.
         return bool(time.time() - operation["startTime"] < 5)
     return runs(worker)
 

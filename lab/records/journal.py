@@ -1,6 +1,6 @@
-"""Progress of an operation, written by the worker and read by those who watch.
+"""Progress of an operation, written by the worker and read by watchers.
 
-One JSON object a line in a file. The watcher may come late, be another process, or not exist.
+A file with one JSON object per line. A watcher may be another process and may start late.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Journal:
         """Record an event.
 
         Args:
-            kind: ``stage``, ``vm``, ``charm``, ``primitive``, ``relation``, ``note``, ``end``
-                or ``ns`` (a service of a slice).
+            kind: ``stage``, ``vm``, ``charm``, ``primitive``, ``relation``, ``note``, ``end``,
+                ``settled`` or ``ns`` (a service of a slice).
             subject: subject of the event (member-vnf-index, relation name, ...).
             text: text for people.
             more: further fields for displays.
@@ -46,7 +46,7 @@ class Journal:
                 self._stream.flush()
 
     def close(self) -> None:
-        """Close the file; later events are dropped."""
+        """Close the file; later events stay in memory only."""
         with self._lock:
             if self._stream is not None:
                 self._stream.close()
@@ -54,19 +54,19 @@ class Journal:
 
 
 class Tail:
-    """Reader side: hands out events as they are appended.
+    """Reader side: returns events after they are appended.
 
     The file is opened at once, so its content can be read even when the worker has removed it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read from the beginning of ``path``, which is made when it is not there."""
+        """Read from the beginning of ``path``, which is made if it is missing."""
         path.touch()
         self._stream = path.open("rb")
         self._rest = b""
 
     def new_events(self) -> Iterator[Event]:
-        """Yield the complete lines that came since the last call."""
+        """Yield the complete lines appended since the last call."""
         data = self._rest + self._stream.read()
         complete, newline, self._rest = data.rpartition(b"\n")
         if not newline:

@@ -1,7 +1,7 @@
-"""What a record of each kind always has, as its maker in `lab.nbi` writes it.
+"""The fields that a record of each kind always has, as `lab.nbi` writes it.
 
-A record may have more. One that lacks some of this was cut, edited by hand, or written by another
-version of the lab.
+A record may have more fields. If one of these is missing, the file was cut, edited by hand, or
+written by another version of the lab.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _CreatedAdmin(_Admin):
 
 
 class Created(_Record):
-    """A package that was announced and whose content is still to come."""
+    """A package without content yet."""
 
     admin: _CreatedAdmin = Field(alias="_admin")
 
@@ -62,7 +62,7 @@ class _Flavoured(_Descriptor):
 
 
 class Package(_Record):
-    """A slice template, and what other packages have too."""
+    """A slice template; the other packages have these fields, too."""
 
     id: str
     name: str | None
@@ -199,7 +199,7 @@ class _Operation(_Record):
     state: str = Field(alias="operationState")
     start_time: float = Field(alias="startTime")
     entered: float = Field(alias="statusEnteredTime")
-    detailed_status: Any  # of an action: what it put out
+    detailed_status: Any  # of an action: its output
     error: str | None = Field(alias="errorMessage")
     params: Object = Field(alias="operationParams")
     lab: _OperationLab

@@ -1,4 +1,4 @@
-"""Records of operations: their folders, and how a failed or dead one ends."""
+"""Records of operations: their folders, and the end of a failed or dead one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ns_folder(home: Path, ns_id: str) -> Path:
 
 
 def ro_key_path(home: Path, ns_id: str) -> Path:
-    """Return where RO's private key of a service lies."""
+    """Return the path of RO's private key for a service."""
     return ns_folder(home, ns_id) / "ro_key"
 
 
@@ -47,10 +47,10 @@ def remove_slice(store: Store, nsi_id: str) -> None:
 
 
 def fail_operation(store: Store, operation: Document, reason: str, state: str = "FAILED") -> None:
-    """Mark an operation FAILED, and the service BROKEN if it was its creation or its end.
+    """Mark an operation FAILED, and for an instantiation or termination the service BROKEN.
 
-    Nothing happens when the operation has ended in the meantime. ``state`` is FAILED_TEMP for one
-    that was cancelled.
+    Nothing changes if the operation has ended in the meantime. ``state`` is FAILED_TEMP for a
+    cancelled operation.
     """
     ended = False
 
@@ -97,7 +97,7 @@ def end_slice_operation(store: Store, operation: Document, error: str = "") -> s
     def change(nsi: Document) -> None:
         nsi["_admin"]["nsiState"] = "INSTANTIATED"
         nsi["operational-status"] = "failed" if error else "running"
-        # LCM calls a slice configured even where its services are not.
+        # LCM calls a slice configured even if its services are not.
         nsi["config-status"] = "configured"
         nsi["detailed-status"] = f"ERROR : {error}" if error else "done"
 

@@ -34,7 +34,7 @@ NSIS = "nsis"
 NSIOPS = "nsilcmops"
 VCAS = "vca"
 CREATED = "created_packages"
-"""Packages that were announced and whose content is still to come."""
+"""Packages without content yet."""
 _KINDS: dict[str, type[BaseModel]] = {
     VIMS: kinds.Vim,
     VCAS: kinds.Vca,
@@ -90,7 +90,7 @@ class Store:
     def lock(self, collection: str) -> Any:
         """Return a context manager that keeps other writers of ``collection`` out.
 
-        Look-ups that decide about a write ("is this name taken?") belong inside it.
+        Look-ups that decide about a write ("is this name in use?") belong inside it.
         """
         return file_lock(self.root / f".{collection}.lock")
 

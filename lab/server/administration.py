@@ -30,7 +30,7 @@ VERSION = "19.0.0"
 
 
 def version(resources: Resources, call: Call) -> Answer:
-    """Tell the release."""
+    """Show the release."""
     when = datetime.datetime.fromtimestamp(
         Path(package_of_lab.__file__).stat().st_mtime, datetime.UTC
     )
@@ -38,7 +38,7 @@ def version(resources: Resources, call: Call) -> Answer:
 
 
 def log_in(resources: Resources, call: Call) -> Answer:
-    """Give a token."""
+    """Log in: answer with a new token."""
     token = resources.tokens.login(check(call.body, schemas.TOKEN))
     return Answer(token, HTTPStatus.CREATED, f"/osm/admin/v1/tokens/{token['id']}")
 
@@ -61,7 +61,7 @@ def log_out(resources: Resources, call: Call) -> Answer:
 
 
 def domains(resources: Resources, call: Call) -> Answer:
-    """Tell the domains of Keystone: none, for the users are the lab's own."""
+    """Show the domains of Keystone: none, because the lab has its own users."""
     return Answer({"user_domain_name": None, "project_domain_name": None})
 
 
@@ -94,7 +94,7 @@ def administration(table: str, resources: Resources, call: Call) -> Answer:
 
 
 def administered(table: str, resources: Resources, call: Call) -> Answer:
-    """Show one of these, by its id or name."""
+    """Show a user, project or role, by its id or name."""
     record = _administration(resources).get(table)
     if record is None or call.key not in (record["_id"], record.get("name", NAME)):
         raise not_found(table, call.key)
@@ -126,7 +126,7 @@ def vca(resources: Resources, call: Call) -> Answer:
 
 
 def new_vca(resources: Resources, call: Call) -> Answer:
-    """Register a Juju controller. It is kept, without its secret, and never called."""
+    """Store the record of a Juju controller, without its secret; the lab never calls it."""
     body = check(call.body, schemas.VCA)
     store = resources.engine.store
     state = {"operationalState": "ENABLED", "detailed-status": "Done"}
@@ -146,16 +146,16 @@ def _without_secret(body: Document) -> Document:
 
 
 def edit_vca(resources: Resources, call: Call) -> Answer:
-    """Change what is kept of a Juju controller."""
+    """Change the record of a Juju controller."""
     resources.get(VCAS, call.key)
     body = check(call.body, schemas.VCA_EDIT)
-    _something(body)
+    _require_content(body)
     resources.engine.store.update(VCAS, call.key, lambda known: known.update(_without_secret(body)))
     return Answer({"op_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
 
 
 def delete_vca(resources: Resources, call: Call) -> Answer:
-    """Forget a Juju controller."""
+    """Delete the record of a Juju controller."""
     store = resources.engine.store
     resources.get(VCAS, call.key)
     if not call.force and any(vim.get("vca") == call.key for vim in store.all(VIMS)):
@@ -167,7 +167,7 @@ def delete_vca(resources: Resources, call: Call) -> Answer:
     return Answer({"_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
 
 
-def _something(body: Document) -> None:
+def _require_content(body: Document) -> None:
     if not body:
         raise NbiError("Nothing to update. Provide payload and/or query string")
 
@@ -183,7 +183,7 @@ def vim(resources: Resources, call: Call) -> Answer:
 
 
 def new_vim(resources: Resources, call: Call) -> Answer:
-    """Make a VIM account; its credentials are for an OpenStack and not kept."""
+    """Make a VIM account; its password is for an OpenStack and is not stored."""
     body = check(call.body, schemas.VIM_ACCOUNT)
     left_out = ("name", "vim_type", "config", "vim_password", "schema_version", "schema_type")
     more = {key: value for key, value in body.items() if key not in left_out}
@@ -196,10 +196,10 @@ def new_vim(resources: Resources, call: Call) -> Answer:
 
 
 def edit_vim(resources: Resources, call: Call) -> Answer:
-    """Change what is kept of a VIM account; its networks stay as they were made."""
+    """Change the record of a VIM account; its networks do not change."""
     before = resources.get(VIMS, call.key)
     body = check(call.body, schemas.VIM_EDIT)
-    _something(body)
+    _require_content(body)
     for name in ("name", "vim_type"):
         if body.get(name, before[name]) != before[name]:
             raise ConflictError(

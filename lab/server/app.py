@@ -1,4 +1,4 @@
-"""The ASGI application: routes, tokens, bodies, and every refusal in NBI's form."""
+"""The ASGI application: routes, tokens, bodies, and all errors in NBI's form."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def create_app(engine: Engine, tokens: Tokens, vca: bool = True) -> Starlette:
 
 
 class _OneSlash:
-    """Finds a path with a slash at its end or two in a row without them, as NBI's server does."""
+    """Removes a final slash and double slashes from a path, as NBI's server does."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -132,6 +132,6 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    """Answer as NBI does to its own defects; the trace is in the log."""
+    """Answer as NBI does after an internal error; the traceback is in the log."""
     log.error("%s %s", request.method, request.url.path, exc_info=error)
     return _refuse(request, HTTPStatus.BAD_REQUEST, f"internal error: {error!r}")

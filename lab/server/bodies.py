@@ -23,7 +23,7 @@ from lab.errors import ConflictError, NbiError
 from lab.nbi.unpack import MAX_BYTES
 
 MAX_DOCUMENT = 4 << 20
-"""Most bytes of a request that is no package."""
+"""Largest body of a request without a package, in bytes."""
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
@@ -52,7 +52,7 @@ async def document(request: Request) -> dict[str, Any]:
     try:
         if kind == "json":
             json.loads(data)
-        value = load(data)  # JSON is YAML too; this bounds how it may grow
+        value = load(data)  # JSON is YAML, too; load() limits depth and size
     except (DocumentError, ValueError, RecursionError) as error:
         raise NbiError(f"Invalid {kind} format {error}") from None
     if not isinstance(value, dict):
@@ -62,10 +62,10 @@ async def document(request: Request) -> dict[str, Any]:
 
 @asynccontextmanager
 async def package(request: Request, folder: Path) -> AsyncIterator[Path]:
-    """Save the package a request carries below ``folder``, for the length of the block.
+    """Save the package of a request below ``folder``; remove it after the block.
 
     Raises:
-        NbiError: too large, or not what its checksums say; nothing is kept.
+        NbiError: it is empty or too large, or a checksum or range does not match.
     """
     content_type = request.headers.get("content-type", "")
     place = folder / secrets.token_hex(8)

@@ -1,6 +1,6 @@
-"""What the interface does: each function answers one method on one kind of path.
+"""Types and helpers of the handlers: each handler answers one method on one kind of path.
 
-All are plain functions, run in threads; they call the engine that ``osm-lab`` calls.
+Handlers are plain functions that run in threads. They call the engine that ``osm-lab`` calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lab.server.tokens import Tokens
 
 @dataclass(frozen=True)
 class Call:
-    """One request, after its token was looked at and its body read."""
+    """One request, after its token was checked and its body read."""
 
     method: str
     path: Mapping[str, str]
@@ -35,9 +35,9 @@ class Call:
     body: dict[str, Any]
     token: Mapping[str, Any]
     file: Path = Path()
-    """The package that was uploaded, with a route that takes one."""
+    """The uploaded package, for a route with ``upload``."""
     accept: str = ""
-    """The header of this name."""
+    """The Accept header."""
 
     @property
     def key(self) -> str:
@@ -103,27 +103,27 @@ class Resources:
 
 
 def is_id(text: str) -> bool:
-    """Say whether a text can be an id; no path is."""
+    """Return whether a text can be an id; a path cannot."""
     return bool(text) and all(c.isalnum() or c == "-" for c in text)
 
 
 def listed(documents: list[Document], call: Call) -> Answer:
-    """Return those of a list that the query string asks for."""
+    """Answer with the documents that match the query string."""
     return Answer(matching(documents, call.query))
 
 
 def made(call: Call, place: str, key: str, **more: Any) -> Answer:
-    """Answer that something was made, and where it is."""
+    """Answer that a resource was created, with its location."""
     return Answer({"id": key, **more}, HTTPStatus.CREATED, f"/osm/{place}/{key}")
 
 
 def refused(resources: Resources, call: Call) -> Answer:
-    """Refuse what OSM has and a lab has not."""
+    """Refuse a method that OSM has and the lab does not have."""
     raise not_there_yet(call.method)
 
 
 def nothing(resources: Resources, call: Call) -> Answer:
-    """List what a lab never has."""
+    """Answer with an empty list: the lab never has such resources."""
     return Answer([])
 
 
@@ -133,13 +133,13 @@ def bound(function: Callable[..., Answer], *first: str) -> Handler:
 
 
 def accepted(started: Any, place: str, key: str, **more: Any) -> Answer:
-    """Answer that an operation was started, and where it is."""
+    """Answer that an operation was started, with its location."""
     op_id = started.operation["_id"]
     return Answer({key: op_id, **more}, HTTPStatus.ACCEPTED, f"/osm/{place}/{op_id}")
 
 
 def known_vim(resources: Resources, key: str) -> None:
-    """Refuse a VIM account that is not there.
+    """Refuse a VIM account that does not exist.
 
     Raises:
         NbiError: in NBI's words.

@@ -23,10 +23,10 @@ class File:
 
 
 def _accepted(accept: str) -> tuple[bool, str]:
-    """Return whether a client takes text, and the media type of an archive it takes ("": none).
+    """Return whether a client accepts text, and the archive type it accepts ("": none).
 
     Raises:
-        NbiError: it takes neither.
+        NbiError: it accepts neither.
     """
     anything = "*/*" in accept
     text = anything or TEXT in accept
@@ -44,10 +44,10 @@ def _accepted(accept: str) -> tuple[bool, str]:
 
 
 def descriptor(catalogue: Catalogue, document: Document, accept: str) -> File:
-    """Return the descriptor, or the whole package to who takes no text.
+    """Return the descriptor, or the whole package if the client does not accept text.
 
     Raises:
-        NbiError: the client takes neither.
+        NbiError: the client accepts neither.
     """
     text, _ = _accepted(accept)
     if not text:
@@ -56,10 +56,10 @@ def descriptor(catalogue: Catalogue, document: Document, accept: str) -> File:
 
 
 def package(catalogue: Catalogue, document: Document, accept: str) -> File:
-    """Return the archive as it was uploaded; of a package of one file, the file as text.
+    """Return the archive as it was uploaded; if the package has one file, that file as text.
 
     Raises:
-        NbiError: the client does not take it, or the package came as a folder.
+        NbiError: the client does not accept it, or the package came as a folder.
     """
     text, archive = _accepted(accept)
     folder = catalogue.folder(document)
@@ -86,10 +86,10 @@ def package(catalogue: Catalogue, document: Document, accept: str) -> File:
 def artifact(
     catalogue: Catalogue, document: Document, parts: Sequence[str], accept: str
 ) -> File | list[str]:
-    """Return a file of a package, or the names in a folder of it.
+    """Return a file of a package, or the names in one of its folders.
 
     Raises:
-        NbiError: there is none.
+        NbiError: there is no such file or folder.
     """
     _accepted(accept)
     folder = catalogue.folder(document).resolve()

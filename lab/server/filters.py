@@ -7,7 +7,7 @@ from typing import Any
 
 Document = dict[str, Any]
 
-#: Words of the query string that are no filter.
+#: Parameters of the query string that are no filter.
 ADMINISTRATIVE = ("ADMIN", "FORCE", "PUBLIC", "SET_PROJECT")
 
 

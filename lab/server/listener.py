@@ -13,13 +13,13 @@ from lab.errors import NbiError
 
 
 class Listener:
-    """One address and port, taken at once, served from :meth:`run` on."""
+    """A server on one address and port; it opens the port at once, and serves in :meth:`run`."""
 
     def __init__(self, app: ASGIApp, folder: Path, host: str, port: int) -> None:
-        """Make a certificate in ``folder`` and take the port (0: any that is free).
+        """Make a certificate in ``folder`` and open the port (0: any that is free).
 
         Raises:
-            NbiError: the address or port cannot be had.
+            NbiError: the address or port is not available.
         """
         self.certificate, key = self_signed(folder, host)
         config = uvicorn.Config(
@@ -44,9 +44,9 @@ class Listener:
         self.url = f"https://{name}:{self._socket.getsockname()[1]}/osm"
 
     def run(self) -> None:
-        """Serve until SIGINT or SIGTERM, or :meth:`stop`; requests on their way are answered."""
+        """Serve until SIGINT, SIGTERM or :meth:`stop`; then running requests get one second."""
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Let :meth:`run` return, called from another thread."""
+        """End :meth:`run` from another thread."""
         self._server.should_exit = True

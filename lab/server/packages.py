@@ -62,7 +62,7 @@ def _package(kind: str, resources: Resources, call: Call) -> Answer:
 
 
 def _onboarded(kind: str, place: str, resources: Resources, call: Call) -> Answer:
-    """Take a package in one step."""
+    """Onboard a package in one step."""
     document, _ = resources.engine.catalogue.onboard(kind, call.file)
     return made(call, place, document["_id"])
 
@@ -88,7 +88,7 @@ def _create_package(kind: str, place: str, resources: Resources, call: Call) -> 
 
 
 def _upload(kind: str, resources: Resources, call: Call) -> Answer:
-    """Take the content of an entry made before, or another revision of a package."""
+    """Onboard the content of an existing entry, or a new revision of a package."""
     if _waiting(kind, resources, call.key) is not None:
         resources.engine.catalogue.onboard(kind, call.file, key=call.key)
         resources.engine.store.delete(CREATED, call.key)

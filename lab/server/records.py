@@ -1,4 +1,4 @@
-"""The lab's records as NBI shows them: the same, with the fields OSM's clients look for."""
+"""The lab's records as NBI shows them, with the additional fields that OSM's clients read."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _package(kind: str, entry: Document) -> Document:
 
 
 def vim(document: Document) -> Document:
-    """Return the record of a VIM account; making it was one operation, which is over."""
+    """Return the record of a VIM account; its creation is one completed operation."""
     created = document["_admin"]["created"]
-    making = {
+    creation = {
         "lcmOperationType": "create",
         "operationState": "COMPLETED",
         "startTime": created,
@@ -60,7 +60,7 @@ def vim(document: Document) -> Document:
         "detailed-status": "Done",
         "operationParams": None,
     }
-    admin = {**_admin(document), "operations": [making], "current_operation": None}
+    admin = {**_admin(document), "operations": [creation], "current_operation": None}
     admin["detailed-status"] = "Done"
     return {
         "schema_version": "1.11",
@@ -114,7 +114,7 @@ def _links(nsd: Document) -> list[Document]:
 
 
 def _deployment(vnfrs: Iterable[Document]) -> Document:
-    """Return what ``ns-list --long`` sums up: the state of every network and VM."""
+    """Return the state of every network and VM, which ``ns-list --long`` summarizes."""
     nets: dict[str, str] = {}
     vnfs = []
     for vnfr in vnfrs:
@@ -157,7 +157,7 @@ def nsi(document: Document) -> Document:
 
 
 def operation(document: Document, store: Store, instance: Document | None) -> Document:
-    """Return an operation; `stage` and, while it runs, `detailed-status` tell how far it is."""
+    """Return an operation; `stage` and, while it runs, `detailed-status` are its progress."""
     owner = next(key for key in ("nsInstanceId", "netsliceInstanceId") if key in document)
     kind = document["lcmOperationType"]
     params = {**document["operationParams"], "lcmOperationType": kind, owner: document[owner]}
@@ -195,7 +195,7 @@ def _stage(store: Store, op_id: str) -> str:
     for line in reversed(lines):
         try:
             event = json.loads(line)
-        except ValueError:  # the worker writes this very line
+        except ValueError:  # the worker is writing this line
             continue
         if event["kind"] == "stage":
             return str(event["text"])

@@ -70,7 +70,7 @@ ROUTES: list[Route] = [
         Route("GET", "/tokens", tokens),
         Route("DELETE", "/tokens", log_out),
         Route("GET", "/tokens/{id}", token),
-        # Who knows a token may end it; OSM's GUI sends no other header than its name.
+        # To end a token it is enough to know it: OSM's GUI sends it in the path only.
         Route("DELETE", "/tokens/{id}", log_out, open=True),
         Route("GET", "/domains", domains),
         Route("GET", "/vim_accounts", vims),

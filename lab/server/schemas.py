@@ -1,7 +1,7 @@
 """Bodies of requests, as NBI allows them (osm_nbi/validation.py).
 
-Instantiation parameters are looked at in full by the validator of packages and parameters; here
-stands only which keys there are.
+The validator of packages and parameters checks instantiation parameters in full. Here are only
+their keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _body(properties: dict[str, Any], *required: str) -> dict[str, Any]:
 
 
 def _operation(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    """Return the form of an operation; clients may repeat what stands in the path."""
+    """Return the schema of an operation; its body may repeat operation and id of the path."""
     return _body({"lcmOperationType": _STRING, "nsInstanceId": _ID, **properties}, *required)
 
 

@@ -32,13 +32,13 @@ from lab.server.problems import check, not_found
 
 
 def _checked(call: Call, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checked body; which operation and service it is for, the path says."""
+    """Return a checked body, without the operation and service: these are in the path."""
     body = check(call.body, schema)
     return {key: body[key] for key in body if key not in ("lcmOperationType", "nsInstanceId")}
 
 
 def _of_service(resources: Resources, call: Call, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked body of a request for an operation on a service that there is."""
+    """Return the checked body of a request for an operation on an existing service."""
     resources.get(NSRS, call.key)
     return _checked(call, schema)
 
@@ -95,10 +95,10 @@ def _checked_service(resources: Resources, call: Call) -> InstanceRequest:
 
 def _config_and_keys(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the instantiation parameters in a request for a service, and the public keys."""
-    apart = ("nsName", "nsdId", "nsDescription", "vimAccountId", "ssh_keys", "timeout_ns_deploy")
+    separate = ("nsName", "nsdId", "nsDescription", "vimAccountId", "ssh_keys", "timeout_ns_deploy")
     if "nsConfigTemplateId" in body:
         raise not_found("nsconfigtemps", body["nsConfigTemplateId"])
-    config = {key: value for key, value in body.items() if key not in apart}
+    config = {key: value for key, value in body.items() if key not in separate}
     return config, body.get("ssh_keys") or []
 
 
@@ -194,7 +194,7 @@ def terminate(resources: Resources, call: Call) -> Answer:
 
 
 def delete_service(resources: Resources, call: Call) -> Answer:
-    """Terminate a service and delete it; parameters stand in the query string."""
+    """Terminate a service and delete it; its parameters are in the query string."""
     resources.get(NSRS, call.key)
     given = {k: yaml.safe_load(v) for k, v in call.query if k in schemas.NS_TERMINATE["properties"]}
     skip = bool(check(given, schemas.NS_TERMINATE).get("skip_terminate_primitives"))

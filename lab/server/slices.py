@@ -39,7 +39,7 @@ def _checked_slice(resources: Resources, call: Call) -> InstanceRequest:
     body = check(call.body, schemas.NSI_INSTANTIATE)
     resources.get(NSTS, body["nstId"])
     known_vim(resources, body["vimAccountId"])
-    apart = (
+    separate = (
         "lcmOperationType", "netsliceInstanceId", "nsiName", "nstId", "nsiDescription",
         "vimAccountId", "ssh_keys", "timeout_nsi_deploy",
     )  # fmt: skip
@@ -47,7 +47,7 @@ def _checked_slice(resources: Resources, call: Call) -> InstanceRequest:
         body["nsiName"],
         body["nstId"],
         body["vimAccountId"],
-        {key: value for key, value in body.items() if key not in apart},
+        {key: value for key, value in body.items() if key not in separate},
         body.get("ssh_keys") or [],
         body.get("nsiDescription") or "",
     )
@@ -68,7 +68,7 @@ def create_slice(resources: Resources, call: Call) -> Answer:
 
 
 def instantiate_slice(resources: Resources, call: Call) -> Answer:
-    """Instantiate a slice that was recorded, with the parameters it was recorded with."""
+    """Instantiate a recorded slice with its recorded parameters."""
     resources.get(NSIS, call.key)
     check(call.body, schemas.NSI_INSTANTIATE)
     started = resources.slices.instantiate(call.key)

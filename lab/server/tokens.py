@@ -18,9 +18,9 @@ from lab.errors import NbiError
 
 NAME = "admin"
 LIFETIME = 3600.0
-"""Seconds a token is good for, as in OSM."""
+"""Seconds for which a token is valid, as in OSM."""
 MOST = 10_000
-"""Tokens kept at a time; older ones go first."""
+"""Largest number of tokens; the oldest are dropped first."""
 #: Ids of the one user, project and role; the same in every lab.
 USER_ID, PROJECT_ID, ROLE_ID = (
     str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}.osm-vpnaas-lab")) for kind in ("u", "p", "r")
@@ -28,10 +28,10 @@ USER_ID, PROJECT_ID, ROLE_ID = (
 
 
 class Tokens:
-    """Tokens that were given out and are still good. Thread-safe."""
+    """The tokens of a lab's users. Thread-safe."""
 
     def __init__(self, password: str) -> None:
-        """Give tokens to who knows ``password``."""
+        """Give tokens to clients that know ``password``."""
         self._password = password.encode()
         self._tokens: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Tokens:
             "project_name": NAME,
             "admin": True,
             "roles": [{"name": "system_admin", "id": ROLE_ID}],
-            # Of OSM's user management, which a lab has not: no notices at the login.
+            # Fields of OSM's user management, which the lab does not have: no notices at login.
             "login_count": None,
             "last_login": None,
             "admin_show": False,
@@ -113,7 +113,7 @@ class Tokens:
         return dict(token)
 
     def all(self) -> list[dict[str, Any]]:
-        """Return the tokens that are good now."""
+        """Return the valid tokens."""
         with self._lock:
             self._drop_old(time.time())
             return [dict(token) for token in self._tokens.values()]

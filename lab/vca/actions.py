@@ -1,4 +1,4 @@
-"""Actions: queued by the model, run by agents, kept on record."""
+"""Actions: the model queues them, agents run them, and their records are kept."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def enqueue(
     name: str,
     params: Mapping[str, object],
 ) -> ActionDocument:
-    """Queue an action with a unit (inside a transaction).
+    """Queue an action for a unit (inside a transaction).
 
     Raises NotFoundError for an action the charm does not have and InvalidValueError for
-    parameters its schema refuses.
+    parameters that do not match its schema.
     """
     declared = charm.actions.get(name)
     if declared is None:

@@ -66,7 +66,7 @@ class UnitAgent(threading.Thread):
                 self._interrupt.fire()
 
     def busy(self, document: ModelDocument, unit: Unit) -> str:
-        """Say what the unit is at or has before it; empty if it is idle (store locked)."""
+        """Return the unit's present or next work; empty if it is idle (store locked)."""
         if unit.agent_lost:
             return ""
         if self.executing or unit.agent.status == "executing":
@@ -86,7 +86,7 @@ class UnitAgent(threading.Thread):
             while self._one_step():
                 pass
         except Exception:
-            # The model must not hang silently on a fault of the lab itself.
+            # A bug in the lab: mark the unit as lost, so that the model does not hang silently.
             self._log.exception("the unit agent stopped on an internal error")
             self._runtime.log.exception(
                 "the agent of %s stopped on an internal error", self._unit_name
@@ -104,7 +104,7 @@ class UnitAgent(threading.Thread):
                 return False
         try:
             with self._store.lock:
-                # What was to be done may have changed while we waited for a slot.
+                # The next step may have changed during the wait for a slot.
                 step = None if self._stopping else self._next()
                 self.executing = step is not None
             if step is not None:
@@ -218,8 +218,7 @@ class UnitAgent(threading.Thread):
                 )
 
     def _die(self) -> None:
-        # Change the document last. Then a unit that is not in it has left nothing behind, and after
-        # a crash this runs again.
+        # Change the document last: after a crash the unit is still in it, and this runs again.
         self._fail_pending()
         shutil.rmtree(self._runtime.paths.unit(self._unit_name), ignore_errors=True)
         with self._store.transaction() as document:
@@ -343,7 +342,7 @@ class UnitAgent(threading.Thread):
             unit = document.units[self._unit_name]
             unit.pending_actions.remove(action_id)
             unit.running_action = action_id
-            was = unit.agent.model_copy()
+            agent_before = unit.agent.model_copy()
             failed = unit.operation.failed
             self._set_agent(unit, "executing", f"running action {action.name}")
             context = self._context(document, unit, None, action)
@@ -366,7 +365,7 @@ class UnitAgent(threading.Thread):
             problem = f'action not implemented on unit "{self._unit_name}"'
         except OSError as error:
             problem = f"cannot start: {error.strerror or error}"
-        self._conclude(action, context, problem, was if failed else None)
+        self._conclude(action, context, problem, agent_before if failed else None)
         self._log.info(
             "ran action %s (%s): %s, in %.2f s of processor time",
             action.name,
@@ -393,7 +392,7 @@ class UnitAgent(threading.Thread):
         problem: str,
         error: StatusInfo | None,
     ) -> None:
-        """Commit what the action changed and its record. `error` is put back as agent status."""
+        """Commit the action's changes and its record; `error` becomes the agent status again."""
         try:
             with self._store.transaction() as document:
                 if not problem:
@@ -424,7 +423,7 @@ class UnitAgent(threading.Thread):
         unit.running_action = ""
         unit.status_set = unit.status_set or context.status_was_set
         if error is not None:
-            # The action ran while the unit stood in error, and that it still does.
+            # The unit was in error before the action, and it still is.
             unit.agent = error
 
     def _fail_interrupted(self, action_id: str) -> None:
@@ -512,7 +511,7 @@ class UnitAgent(threading.Thread):
 
 
 def charm_view(runtime: Runtime, document: ModelDocument, unit: Unit) -> UnpackedCharm:
-    """Return what a unit's charm revision contributes to its next step."""
+    """Return the data of a unit's charm revision that its next step depends on."""
     charm = runtime.charm_of_unit(document, unit)
     return UnpackedCharm(
         config_digest=config_hash(charm.config(document.apps[unit.app].config)),

@@ -1,6 +1,6 @@
-"""Applications and their units in the model document: added, found, upgraded, let go.
+"""Add, find, upgrade and remove applications and their units in the model document.
 
-Pure functions of the document; refusals have Juju's texts.
+Pure functions of the document; errors have Juju's texts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from lab.vca.leadership import elect
 from lab.vca.state import Application, Endpoint, ModelDocument, Unit
 
 MAX_UNITS = 250
-"""Units a model can ever have: as many as the addresses of its made-up subnet allow."""
+"""Units that a model can have in its life: each gets its own address of 252.0.0.0/24."""
 
 
 def already_there(app: str) -> AlreadyExistsError:
-    """Return the refusal of a name that is taken."""
+    """Return the error for a name that is in use."""
     return AlreadyExistsError(f'cannot add application "{app}": application already exists')
 
 
@@ -70,7 +70,7 @@ def find_unit(document: ModelDocument, unit: str) -> Unit:
 
 
 def add_peers(document: ModelDocument, app: str, charm: Charm) -> None:
-    """Add the peer relations a charm has and its application has not yet."""
+    """Add the peer relations of a charm that its application does not have yet."""
     present = {r.endpoints[0].name for r in document.relations_of(app) if r.is_peer}
     for name, spec in charm.metadata.peers.items():
         if name not in present:
@@ -128,7 +128,7 @@ def check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> No
 
 
 def set_dying(document: ModelDocument, unit: Unit) -> None:
-    """Let others see a unit as gone while it goes through its last hooks."""
+    """Mark a unit as dying: other units see it as gone while it runs its last hooks."""
     unit.life = "dying"
     for relation in document.relations.values():
         if unit.name in relation.in_scope and unit.name not in relation.departing:
@@ -136,7 +136,7 @@ def set_dying(document: ModelDocument, unit: Unit) -> None:
 
 
 def remove_unit(document: ModelDocument, name: str) -> list[Event]:
-    """Take a unit out of the model, and its application if it is dying and was the last."""
+    """Remove a unit from the model; with its last unit a dying application is removed, too."""
     unit = document.units.pop(name)
     for relation in list(document.relations.values()):
         if relation.involves(unit.app):
@@ -148,7 +148,7 @@ def remove_unit(document: ModelDocument, name: str) -> list[Event]:
 
 
 def remove_application(document: ModelDocument, name: str) -> None:
-    """Take an application without units out of the model, with its relations."""
+    """Remove an application without units from the model, with its relations."""
     for relation in document.relations_of(name):
         if relation.is_peer:
             document.relations.pop(relation.id)

@@ -38,7 +38,7 @@ INT64 = range(-(2**63), 2**63)
 
 
 class Declared(BaseModel):
-    """Base of declarations; keys Juju knows and the lab does not use are passed over."""
+    """Base of declarations; keys that the lab does not use are ignored."""
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
@@ -164,7 +164,7 @@ class Action(Declared):
 def _with_defaults(
     properties: Mapping[str, Any], values: Mapping[str, object]
 ) -> dict[str, object]:
-    """Fill in defaults at every depth; a map that gains nothing and was not given stays away."""
+    """Fill in defaults at every depth; a missing map without defaults is not added."""
     result = dict(values)
     for name, schema in properties.items():
         if not isinstance(schema, Mapping):
@@ -238,7 +238,7 @@ def _cached(folder: Path, stamp: tuple[int, ...]) -> Charm:
 
 
 def _check(folder: Path, charm: Charm) -> None:
-    """Refuse what Juju refuses beyond types."""
+    """Check Juju's rules for names, defaults and schemas."""
     if not CHARM_NAME.match(charm.metadata.name):
         raise InvalidCharmError(
             f'{folder / "metadata.yaml"}: name "{charm.metadata.name}" is no charm name'
@@ -291,7 +291,7 @@ def read_charm(folder: Path) -> Charm:
 
 
 def pack(source: Path, target: Path) -> list[str]:
-    """Copy a charm folder as libjuju's zip would carry it; return warnings.
+    """Copy the files of a charm folder that libjuju would put into its zip; return warnings.
 
     `target` must not exist. Raises InvalidCharmError and leaves no `target` behind.
     """
@@ -355,10 +355,10 @@ def _pack_file(root: Path, relative: Path, target: Path) -> None:
 
 
 def unpack(packed: Path, charm_dir: Path) -> None:
-    """Bring a unit's charm folder to the files of `packed`.
+    """Update a unit's charm folder to the files of `packed`.
 
-    What an earlier version brought and this one does not is removed; what the charm itself made
-    (state databases, keys, caches) stays. Safe to repeat after an interruption.
+    Files of an earlier version that this one does not have are removed. Files that the charm made
+    itself (state databases, keys, caches) stay. Safe to repeat after an interruption.
     """
     charm_dir.mkdir(parents=True, exist_ok=True)
     manifest = charm_dir / MANIFEST
@@ -367,7 +367,7 @@ def unpack(packed: Path, charm_dir: Path) -> None:
         relative = Path(folder).relative_to(packed)
         names += [str(relative / name) for name in [*folders, *files]]
     old = manifest.read_text(encoding="utf-8").splitlines() if manifest.exists() else []
-    # Deepest first, so that folders are empty when their turn comes.
+    # Deepest first, so that a folder's files are removed before the folder.
     for name in sorted(set(old) - set(names), reverse=True):
         path = charm_dir / name
         if path.is_dir() and not path.is_symlink():
@@ -376,7 +376,7 @@ def unpack(packed: Path, charm_dir: Path) -> None:
                 path.rmdir()
         else:
             path.unlink(missing_ok=True)
-    # Both lists until the copy is complete: an interrupted upgrade must not forget old files.
+    # Keep both lists until the copy is complete, for an upgrade that is interrupted.
     manifest.write_text("\n".join(sorted({*old, *names})), encoding="utf-8")
     for name in names:
         _unpack_entry(packed / name, charm_dir / name)

@@ -26,11 +26,11 @@ from lab.vca.store import Store
 
 
 class ToolError(Exception):
-    """A hook tool's refusal, in Juju's words; exit code 1."""
+    """An error of a hook tool, in Juju's words; exit code 1."""
 
 
 class FlushError(Exception):
-    """The controller did not take the changes of a hook that had succeeded."""
+    """The controller refused the changes of a hook that had succeeded."""
 
 
 class Settings:
@@ -67,7 +67,7 @@ class ContextRelation:
 
     @property
     def fake_id(self) -> str:
-        """The id charms know: `endpoint:number`."""
+        """The id that charms use: `endpoint:number`."""
         return f"{self.endpoint}:{self.id}"
 
     def members(self) -> list[str]:
@@ -137,7 +137,7 @@ class ContextRelation:
         with self._context.document() as document:
             relation = document.relations.get(self.id)
             if relation is None or (in_scope and self._context.name not in relation.in_scope):
-                # During install: the relation is listed, its databags are out of reach
+                # During install the relation is listed, but its databags cannot be read
                 # (canonical/operator issue 1452).
                 raise ToolError("permission denied")
             return relation
@@ -162,12 +162,12 @@ class HookContext:
         self.name = unit.name
         self.app_name = unit.app
         self.unit = unit.model_copy(deep=True)
-        """The unit as it was when the hook began: what it was told does not change meanwhile."""
+        """The unit at the start of the hook: its view does not change while the hook runs."""
         self.hook = hook
         self.action = action
         self.action_failed = False
         self.status_was_set = False
-        self._minion = False
+        self._follower = False
         with self.document() as document:
             app = document.apps[unit.app]
             self.config: dict[str, OptionValue | None] = charm.config(app.config)
@@ -179,17 +179,17 @@ class HookContext:
         self._relations = {number: ContextRelation(self, number) for number in present}
 
     def document(self) -> _Locked:
-        """Give the model document under its lock."""
+        """Return a context manager that gives the model document under its lock."""
         return _Locked(self._store)
 
     # -- leadership, status, versions -------------------------------------------------------
 
     def is_leader(self) -> bool:
-        """Whether this unit leads now. Once it was not, it is not for the rest of the hook."""
-        if not self._minion:
+        """Whether this unit leads now; after one False it is False for the rest of the hook."""
+        if not self._follower:
             with self.document() as document:
-                self._minion = document.apps[self.app_name].leader != self.name
-        return not self._minion
+                self._follower = document.apps[self.app_name].leader != self.name
+        return not self._follower
 
     def set_status(self, status: str, message: str) -> None:
         """Set the workload status, at once."""

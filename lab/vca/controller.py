@@ -23,7 +23,7 @@ MODEL_UUID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
 class Controller:
     """An embedded Juju 2.9 controller for charms on one machine.
 
-    Its state is the folder `<home>/vca`; objects of several processes may use it at a time.
+    Its state is the folder `<home>/vca`; several processes may use it at the same time.
     `exec_prefix` is put before each charm process, e.g. `("ip", "netns", "exec", "mgmt")`.
     """
 
@@ -45,7 +45,7 @@ class Controller:
 
     @property
     def charm_python(self) -> CharmPython:
-        """The interpreter charms find as python3."""
+        """The interpreter that charms run as python3."""
         return choose_python()
 
     def add_model(self, uuid: str, name: str | None = None) -> Model:
@@ -59,7 +59,7 @@ class Controller:
             except FileExistsError:
                 if (directory / "model.json").exists():
                     raise AlreadyExistsError(f'model "{uuid}" already exists') from None
-                shutil.rmtree(directory)  # of an add_model that was killed
+                shutil.rmtree(directory)  # left by a killed add_model
                 directory.mkdir()
             Store.create(directory, ModelDocument(uuid=uuid, name=name or uuid))
             return self._open(directory)

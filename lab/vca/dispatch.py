@@ -38,12 +38,12 @@ def environment(
     """Return the environment of a charm's process.
 
     Args:
-        runtime: where things are.
+        runtime: folders of the model.
         dispatch_path: hooks/NAME or actions/NAME.
         hook_name: NAME of a hook, "" of an action.
-        context: what it sees.
+        context: unit, relation and action of the process.
         context_id: name of the context for its hook tools.
-        socket: where they reach the controller.
+        socket: on which the controller serves the hook tools.
     """
     unit = context.unit
     charm_dir = str(runtime.paths.charm(unit.name))

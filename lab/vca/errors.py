@@ -18,11 +18,11 @@ class NotFoundError(VcaError):
 
 
 class AlreadyExistsError(VcaError):
-    """A name or relation that is taken."""
+    """A name or relation that exists already."""
 
 
 class InvalidCharmError(VcaError):
-    """A charm folder Juju or libjuju would not take."""
+    """A charm folder that Juju or libjuju refuses."""
 
 
 class InvalidValueError(VcaError):
@@ -30,8 +30,8 @@ class InvalidValueError(VcaError):
 
 
 class ModelBusyError(VcaError):
-    """Another process runs the model and did not let go of it in time."""
+    """Another process runs the model and did not stop in time."""
 
 
 class WaitTimeoutError(VcaError):
-    """What was waited for did not come about in time."""
+    """The timeout of a wait expired."""

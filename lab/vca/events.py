@@ -1,4 +1,4 @@
-"""Live progress: what the agents tell subscribers."""
+"""Live progress: events from the agents to subscribers."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@
 Runs with -I -S -E and imports nothing but built-in modules: a charm calls tools often, and the
 start of Python is most of the time of a call.
 
-Request: three lengths of 4 bytes each (big endian) before context id, working directory, tool
-name and arguments joined by NUL; a flag byte says whether standard input follows. Answer: exit
-code (1 byte), lengths of standard output and error (4 bytes each), then both. Exit code 255 asks
-to repeat the request with standard input.
+Request: a flag byte (1: standard input follows), lengths of fields and standard input (4 bytes
+each, big endian), then both. Fields, joined by NUL: context id, working directory, tool name and
+arguments. Answer: exit code (1 byte), lengths of standard output and error (4 bytes each), then
+both. After exit code 255 the client repeats the request with standard input.
 """
 
 import _socket

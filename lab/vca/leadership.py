@@ -1,7 +1,7 @@
-"""Who leads an application.
+"""Leaders of applications.
 
-Juju's leases: the first unit that claims leads until it is removed or its agent stops renewing.
-The lab does not wait for a lease to run out (30 to 60 s in Juju): it passes on at once.
+In Juju the first unit that claims the lease leads until it is removed or its agent does not renew.
+The lab does not wait until a lease ends (30 to 60 s in Juju): it elects another leader at once.
 """
 
 from __future__ import annotations

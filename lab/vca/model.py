@@ -42,8 +42,8 @@ INCOMING = ".incoming-"
 class Model:
     """One Juju model. Get it from a Controller.
 
-    Everything is on disk. Changes may be made by any process; between `start` and `stop` this
-    one runs the hooks they bring about. Only one process at a time may change or run a model:
+    The model is on disk. Any process may change it; between `start` and `stop` this process runs
+    the hooks that follow from the changes. Only one process at a time may change or run a model:
     others wait for it, up to `lock_timeout`, and then get ModelBusyError.
     """
 
@@ -99,7 +99,7 @@ class Model:
         self.stop()
 
     def start(self, timeout: float | None = None) -> None:
-        """Run the agents in this process; what a killed process left half-done is taken up.
+        """Run the agents in this process; they repeat hooks that a killed process left unfinished.
 
         Waits up to `timeout` seconds (default: the setting `lock_timeout`) for another process
         that runs the model. Raises ModelBusyError.
@@ -128,7 +128,7 @@ class Model:
     def stop(self, kill: bool = False) -> None:
         """Stop the agents. Running hooks may finish, up to `stop_timeout`; then they are killed.
 
-        A killed hook is run again by the next start; an action that was killed has failed.
+        The next start runs a killed hook again; a killed action has failed.
         """
         with self._mutex:
             if not self._running:
@@ -143,7 +143,7 @@ class Model:
                 agent.join(max(0.0, deadline - time.monotonic()))
             while alive := [agent for agent in agents if agent.is_alive()]:
                 for agent in alive:
-                    # Repeated: a hook may have been about to start when the first came.
+                    # Repeat it: a hook may have started just after the first kill.
                     agent.kill_hook()
                     agent.join(0.05)
             self._agents.clear()
@@ -171,7 +171,7 @@ class Model:
         )
         interrupted = any(u.running_action for u in self._store.document.units.values())
         if contexts or interrupted:
-            # An action's context is not on record; between runs nothing else may be running.
+            # An action's context is not recorded: after an interrupted action kill all processes.
             killed = process.end_leftovers(self.paths.units, None if interrupted else contexts)
             if killed:
                 self._log.warning("ended processes of an interrupted run: %s", killed)
@@ -182,7 +182,7 @@ class Model:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _spawn(self) -> None:
-        """Give each unit that has none an agent."""
+        """Start an agent for each unit without one."""
         if not self._running:
             return
         with self._store.lock:
@@ -194,7 +194,7 @@ class Model:
 
     @contextlib.contextmanager
     def _edit(self) -> Iterator[ModelDocument]:
-        """Change the model: as the process that runs it, or while holding its lock."""
+        """Change the model; if this process does not run it, take the process lock for it."""
         with self._mutex:
             if self._running:
                 with self._store.transaction() as document:
@@ -208,7 +208,7 @@ class Model:
                 self._release()
 
     def _view(self) -> ModelDocument:
-        """Return a copy of the document; it may be run by another process."""
+        """Return a copy of the document, also if another process runs the model."""
         with self._store.lock:
             if self._store.loaded:
                 return self._store.document.model_copy(deep=True)
@@ -219,14 +219,14 @@ class Model:
     def deploy(self, app: str, charm_dir: Path | str, num_units: int = 1) -> list[str]:
         """Add an application from a charm folder; return the names of its units.
 
-        Raises AlreadyExistsError, InvalidValueError (name) or InvalidCharmError (folder), and
-        leaves nothing behind then.
+        Raises AlreadyExistsError, InvalidValueError (name) or InvalidCharmError (folder); then
+        the model does not change.
         """
         if not APPLICATION_NAME.match(app):
             raise InvalidValueError(f'invalid application name "{app}"')
         if app in self._view().apps:
             raise applications.already_there(app)
-        # Copied before the model is locked: a charm with its libraries is thousands of files.
+        # Copy before locking the model: a charm with its libraries is thousands of files.
         with self._incoming(Path(charm_dir)) as (folder, charm):
             if charm.metadata.subordinate:
                 raise InvalidCharmError(f"{charm_dir}: subordinate charms are not supported")
@@ -235,7 +235,7 @@ class Model:
                     raise applications.already_there(app)
                 package = self.paths.package(app, 0)
                 if package.exists():
-                    shutil.rmtree(package)  # of an application of that name removed since
+                    shutil.rmtree(package)  # of a removed application with the same name
                 folder.rename(package)
                 document.apps[app] = Application(
                     name=app,
@@ -272,7 +272,7 @@ class Model:
         return names
 
     def remove_application(self, app: str) -> None:
-        """Let an application go: its units break their relations, stop and are removed."""
+        """Remove an application: its units break their relations, stop and are removed."""
         with self._edit() as document:
             application = applications.find(document, app)
             application.life = "dying"
@@ -289,7 +289,7 @@ class Model:
         self._publish(*events)
 
     def remove_unit(self, unit: str, force: bool = False) -> None:
-        """Let a unit go through its last hooks; with `force` it is gone at once, unasked."""
+        """Remove a unit after its last hooks; with `force` at once, without these hooks."""
         with self._edit() as document:
             record = applications.find_unit(document, unit)
             events = applications.remove_unit(document, unit) if force else []
@@ -311,7 +311,7 @@ class Model:
                 actions.finish(self._store, action, "failed", "the unit was removed")
 
     def upgrade_charm(self, app: str, charm_dir: Path | str, force: bool = False) -> int:
-        """Bring another revision of an application's charm; return its number.
+        """Add a new revision of an application's charm; return its number.
 
         Units run upgrade-charm and config-changed when they are next idle. A unit in error takes
         the revision only with `force`, and runs its failed hook again. Raises
@@ -339,7 +339,7 @@ class Model:
         """Set options. Text is converted to the option's type, as Juju's API does.
 
         Raises NotFoundError for an unknown option, InvalidValueError for a wrong value; no
-        option is changed then. A value that was set already brings no config-changed.
+        option is changed then. An unchanged value causes no config-changed.
         """
         with self._edit() as document:
             application = applications.find_alive(document, app)
@@ -380,7 +380,7 @@ class Model:
         return relations.find_endpoint(charm, app, name)
 
     def remove_relation(self, first: str, second: str) -> None:
-        """Take a relation away: units get relation-departed, then relation-broken."""
+        """Remove a relation: units get relation-departed, then relation-broken."""
         with self._edit() as document:
             relation = _relation(document, {first, second})
             if relation.is_peer:
@@ -400,7 +400,7 @@ class Model:
     def enqueue_action(
         self, target: str, name: str, params: Mapping[str, object] | None = None
     ) -> str:
-        """Queue an action with a unit, or with the leader of an application; return its id."""
+        """Queue an action for a unit, or for the leader of an application; return its id."""
         with self._edit() as document:
             unit = (
                 applications.find_unit(document, target)
@@ -466,13 +466,13 @@ class Model:
         return self.paths.charm(unit)
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:
-        """Tell `callback` each Event while this process runs the model; return an unsubscriber."""
+        """Call `callback` with each Event while the model runs here; return its unsubscriber."""
         return self._publisher.subscribe(callback)
 
     def wait_for(
         self, predicate: Callable[[ModelStatus], bool], timeout: float, what: str = "the condition"
     ) -> ModelStatus:
-        """Wait until `predicate` holds; return the status it held for.
+        """Wait until `predicate` is true; return the status for which it is.
 
         Raises WaitTimeoutError, naming `what`.
         """
@@ -485,7 +485,7 @@ class Model:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WaitTimeoutError(f"{what} did not come about within {timeout:g} s")
-                # Looked at again also without a notification: another process may run the model.
+                # Check again without a notification: another process may run the model.
                 self._store.changed.wait(min(left, 0.2))
 
     def wait_idle(self, timeout: float) -> ModelStatus:
@@ -502,7 +502,7 @@ class Model:
                 if left <= 0:
                     unfinished = "; ".join(f"{name}: {what}" for name, what in sorted(busy.items()))
                     raise WaitTimeoutError(f"not idle after {timeout:g} s: {unfinished}")
-                # With an upper bound: a retry becomes due without a notification.
+                # Check again without a notification: a retry may become due.
                 self._store.changed.wait(min(left, 1.0))
             return model_status(self._store.document)
 
@@ -524,7 +524,7 @@ class Model:
             document.update_status_version += 1
 
     def kill_unit_agent(self, unit: str) -> None:
-        """Let a unit's agent vanish as with its machine: its hook dies, leadership moves on."""
+        """Stop a unit's agent as if its machine failed: kill its hook, elect another leader."""
         with self._edit() as document:
             applications.find_unit(document, unit).agent_lost = True
             events = elect(document)
@@ -535,7 +535,7 @@ class Model:
         self._publish(*events)
 
     def restore_unit_agent(self, unit: str) -> None:
-        """Bring a vanished agent back; a hook it was in is run again."""
+        """Restore a lost agent; it runs an interrupted hook again."""
         with self._edit() as document:
             record = applications.find_unit(document, unit)
             record.agent_lost = False
@@ -560,7 +560,7 @@ class Model:
                 self._process_lock.release()
 
     def _wind_down(self, timeout: float) -> None:
-        """Let the charms break their relations, stop and remove, as far as they can in time."""
+        """Run the last hooks of all charms (relation-broken, stop, remove) until `timeout`."""
         try:
             self.start()
         except (ModelBusyError, NotFoundError):

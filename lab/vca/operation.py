@@ -1,6 +1,6 @@
-"""What hooks leave in the model document: what a unit has done, and what must follow.
+"""Record in the model document which hooks a unit has run, and which hook must follow.
 
-The counterpart of `resolver`, which reads it; pure functions of the document.
+Pure functions of the document; `resolver` reads what they record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab.vca.state import HookInfo, ModelDocument, Operation, StatusInfo, Unit
 
 
 def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_digest: str) -> None:
-    """Record that a hook has been run, or is to be taken as run, and queue what must follow.
+    """Record that a hook has run or was skipped, and queue the hook that must follow.
 
     `config_digest` is that of the options the hook saw.
     """
@@ -59,7 +59,7 @@ def queued(kind: str) -> Operation:
 
 
 def status_before(kind: str) -> StatusInfo | None:
-    """Return the workload status Juju sets before a hook, None where it leaves it."""
+    """Return the workload status Juju sets before a hook, None if Juju does not change it."""
     if kind == INSTALL:
         message = "installing charm software"
     elif kind == STOP:

@@ -52,10 +52,10 @@ class Outcome:
     stdout: str = ""
     stderr: str = ""
     processor: float = 0.0
-    """Seconds of processor time, of the process and of what it started and waited for."""
+    """Seconds of processor time of the process and of the children it waited for."""
 
     def describe(self) -> str:
-        """Say it as Go's os/exec does, which is what Juju shows."""
+        """Return the text of Go's os/exec, which Juju shows."""
         return (
             f"exit status {self.code}" if self.code >= 0 else f"signal: {_signal_name(-self.code)}"
         )
@@ -95,7 +95,7 @@ class _Stream:
         return True
 
     def finish(self) -> str:
-        """Take the rest without waiting for processes that hold the pipe open."""
+        """Read the rest and close the pipe; do not wait for processes that hold it open."""
         while self._ready() and self.read():
             pass
         if self.partial:
@@ -138,7 +138,7 @@ def run(
     streams = []
     for pipe, on_line in ((process.stdout, on_stdout), (process.stderr, on_stderr)):
         if pipe is not None:
-            # Our own descriptor: Popen's file object would close it under us.
+            # A duplicate descriptor: Popen's file object may close its own at any time.
             streams.append(_Stream(os.dup(pipe.fileno()), on_line, keep_output))
             pipe.close()
     ended = os.pidfd_open(process.pid)
@@ -166,10 +166,10 @@ def run(
                 if not ready and time.monotonic() >= deadline:
                     timed_out, running = True, False
     finally:
-        # Whatever ended the wait, nothing of the process stays: not even on an exception here.
+        # After a timeout, an interrupt or an exception the process still runs.
         if not _has_ended(ended):
             _kill_group(process.pid)
-        # Not by Popen, which does not tell what the process took.
+        # Not with Popen: it does not return the processor time.
         _, state, used = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(state)
         os.close(ended)
@@ -199,9 +199,9 @@ def _environment_of(pid: int) -> list[str]:
 def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> list[int]:
     """Kill charm processes of a folder of units; return their ids.
 
-    A hook that outlived a killed controller, and the children it started, are known by their
-    environment: JUJU_CHARM_DIR below `charm_root` and, if `contexts` is given, one of these as
-    JUJU_CONTEXT_ID.
+    A hook that runs on after its controller was killed, and the hook's children, are found by
+    their environment: JUJU_CHARM_DIR below `charm_root` and, if `contexts` is given, one of these
+    as JUJU_CONTEXT_ID.
     """
     prefix = f"JUJU_CHARM_DIR={charm_root}/"
     killed = []
@@ -213,8 +213,8 @@ def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> l
         except OSError:
             continue
         try:
-            # The handle was opened before the look at the environment: no other process can
-            # have taken over the number in between.
+            # The pidfd was opened before the environment is read: no other process can get the
+            # number in between.
             environment = _environment_of(int(entry))
             if any(item.startswith(prefix) for item in environment) and (
                 contexts is None

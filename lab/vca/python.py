@@ -1,6 +1,6 @@
 """The python3 that charm processes find on their PATH.
 
-OSM's proxy machines are Ubuntu 18.04: Python 3.6. Where one is at hand charms run under it.
+OSM's proxy machines are Ubuntu 18.04: Python 3.6. Charms run under it if it is installed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PREFERRED = "python3.6"
 
 @dataclass(frozen=True)
 class CharmPython:
-    """An interpreter that was seen to run."""
+    """A Python interpreter that works."""
 
     path: Path
     version: tuple[int, int, int]
     reason: str
 
     def __str__(self) -> str:
-        """Say which and why."""
+        """Return version, path and the reason for the choice."""
         return f"Python {'.'.join(map(str, self.version))} at {self.path} ({self.reason})"
 
 

@@ -52,7 +52,7 @@ def check_pair(document: ModelDocument, first: Endpoint, second: Endpoint) -> No
     """Refuse a relation Juju would refuse.
 
     Raises NotFoundError ("no relations found") for ends that do not fit and AlreadyExistsError
-    for a relation that is there.
+    for a relation that exists.
     """
     if (
         first.role == "peer"
@@ -95,7 +95,7 @@ def create(document: ModelDocument, endpoints: list[Endpoint]) -> Relation:
 
 
 def enter_scope(relation: Relation, unit: Unit) -> None:
-    """Let a unit in: from now on its counterparts see it."""
+    """Add a unit to the relation's scope: from now on the units at the other end see it."""
     bag = relation.units.setdefault(unit.name, Databag())
     bag.replace(
         {
@@ -111,7 +111,7 @@ def enter_scope(relation: Relation, unit: Unit) -> None:
 
 
 def leave_scope(document: ModelDocument, relation: Relation, unit: Unit) -> None:
-    """Take a unit out; the last one to leave a dying relation removes it."""
+    """Remove a unit from the relation's scope; a dying relation ends with its last unit."""
     if unit.name in relation.in_scope:
         relation.in_scope.remove(unit.name)
     if unit.name in relation.departing:
@@ -168,7 +168,7 @@ def _next_hook_of(
         )
 
     if seen.changed_pending:
-        # A joined unit's first changed comes right after, even if the unit is leaving already.
+        # relation-changed follows relation-joined at once, even if the unit is already leaving.
         return info(CHANGED, seen.changed_pending, members.get(seen.changed_pending, 0))
     for name in sorted(seen.members):
         if name not in members:
@@ -193,7 +193,7 @@ def _next_hook_of(
 
 
 def record(document: ModelDocument, unit: Unit, info: HookInfo) -> None:
-    """Note that a relation hook has run."""
+    """Record that a relation hook has run."""
     relation_id = info.relation_id
     if relation_id is None or relation_id not in unit.relations:
         return

@@ -108,7 +108,7 @@ def _relation_list(context: HookContext, request: Request) -> Answer:
 
 
 def _relation_model_get(context: HookContext, request: Request) -> Answer:
-    # Newer than 2.9 (Juju 3.6.2); current ops asks for it.
+    # Juju 2.9 does not have it (3.6.2 does), but current ops calls it.
     arguments = Arguments(request.arguments, {**OUTPUT, **RELATION})
     addressed(context, arguments)
     with context.document() as document:

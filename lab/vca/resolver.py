@@ -1,6 +1,6 @@
-"""What a unit's agent does next: a pure function of the model document.
+"""The next step of a unit's agent: a pure function of the model document.
 
-The order of the questions is that of Juju 2.9's uniter (worker/uniter/resolver.go and the
+The order of the checks is that of Juju 2.9's uniter (worker/uniter/resolver.go and the
 resolvers it calls), for a machine model without storage, subordinates or series upgrades.
 """
 
@@ -61,7 +61,7 @@ def config_hash(config: Mapping[str, OptionValue | None]) -> str:
 
 @dataclass(frozen=True)
 class UnpackedCharm:
-    """What the charm revision a unit has unpacked contributes to its next step."""
+    """Data of the charm revision in a unit's charm folder, for the unit's next step."""
 
     config_digest: str
     """Of the options it sees now."""
@@ -105,7 +105,7 @@ def _created(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step 
     known = [
         r
         for r in document.relations_of(unit.app)
-        # A peer relation of a charm yet to be unpacked waits for it.
+        # A peer relation that is new in a revision waits until the unit has that revision.
         if r.life == "alive" and r.endpoint_of(unit.app).name in charm.endpoints
     ]
     for relation in known:

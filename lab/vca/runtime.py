@@ -28,7 +28,7 @@ class Settings:
     """Limits of a controller; times in seconds."""
 
     parallel: int = field(default_factory=_default_parallel)
-    """Charm processes that run at one time."""
+    """Charm processes that may run at the same time."""
     hook_timeout: float = 1800.0
     """After this a hook is killed and counts as failed. Juju has no such limit."""
     action_timeout: float = 7200.0
@@ -39,7 +39,7 @@ class Settings:
     lock_timeout: float = 60.0
     """How long to wait for another process that runs the model."""
     stop_timeout: float = 60.0
-    """How long `stop` waits for running hooks before it kills them (they are run again)."""
+    """How long `stop` waits before it kills running hooks (the next start repeats them)."""
 
     def __post_init__(self) -> None:
         """Refuse limits that cannot work."""
@@ -57,7 +57,7 @@ class Paths:
     model: Path
 
     def package(self, app: str, revision: int) -> Path:
-        """Return where the controller keeps a charm revision of an application."""
+        """Return the folder in which the controller keeps a charm revision of an application."""
         return self.model / "charms" / f"{app}-{revision}"
 
     @property

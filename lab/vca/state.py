@@ -40,7 +40,7 @@ class Databag(Document):
     data: dict[str, str] = Field(default_factory=dict)
 
     def replace(self, data: dict[str, str]) -> bool:
-        """Take over `data`; return whether anything changed."""
+        """Replace the settings by `data`; return whether anything changed."""
         if data == self.data:
             return False
         self.data = dict(data)
@@ -111,17 +111,17 @@ class HookInfo(Document):
 
 
 class Operation(Document):
-    """Where a unit's agent stands. `pending` survives a crash: the hook is run again."""
+    """Progress of a unit's agent. After a crash a `pending` hook is run again."""
 
     kind: OpKind = "continue"
     step: OpStep = "pending"
     hook: HookInfo | None = None
     context_id: str = ""
-    """Set while a process runs in that context, so that a later process can end what is left."""
+    """Set while a process runs in that context: after a crash the next start kills what is left."""
     failed: bool = False
     attempts: int = 0
     error: str = ""
-    """What `status` says of a failed hook."""
+    """Message about a failed hook in `status`."""
 
 
 class UnitRelation(Document):
@@ -150,9 +150,9 @@ class Unit(Document):
     stopped: bool = False
     removed: bool = False
     leader: bool = False
-    """Whether leader-elected has been delivered for the present term."""
+    """Whether leader-elected has run in the present term of leadership."""
     leader_settings_seen: bool = False
-    """Juju tells followers of these once, even where a leader sets none."""
+    """Whether leader-settings-changed has run: in Juju once, even if the leader sets none."""
     config_seen: str = ""
     update_status_seen: int = 0
     status_set: bool = False
@@ -179,7 +179,7 @@ class Application(Document):
     next_unit: int = 0
     next_charm_revision: int = 0
     force_charm: bool = False
-    """Whether units that stand in error take the present revision too."""
+    """Whether units in error also upgrade to the present revision."""
 
 
 class ModelDocument(Document):
@@ -206,7 +206,7 @@ class ModelDocument(Document):
 
 
 class ActionDocument(Document):
-    """An action that was queued, with what came of it."""
+    """A queued action, and its result when it has ended."""
 
     id: str
     unit: str

@@ -68,9 +68,9 @@ class ModelStatus(_Frozen):
 
 
 def workload_of(unit: Unit) -> StatusInfo:
-    """Return the workload status as shown: a failed hook and a lost agent stand before it.
+    """Return the workload status to show: a lost agent or a failed hook hides the charm's own.
 
-    Unlike in Juju, error is shown on while the hook is being repeated, not only in between.
+    Unlike in Juju, the error is also shown while the hook is repeated.
     """
     if unit.agent_lost:
         return StatusInfo(
@@ -85,7 +85,7 @@ def workload_of(unit: Unit) -> StatusInfo:
 
 
 def status_of(units: list[Unit]) -> StatusInfo:
-    """Return an application's status: the worst of its units, as where its leader sets none."""
+    """Return an application's status: the worst of its units (Juju: if its leader sets none)."""
     shown = [workload_of(unit) for unit in units]
     return min(
         shown,

@@ -41,7 +41,7 @@ class Store:
         return store
 
     def read(self) -> ModelDocument:
-        """Return the document as it stands on disk, also while another process runs the model."""
+        """Return the document on disk, also while another process runs the model."""
         try:
             return ModelDocument.model_validate_json(self.path.read_bytes())
         except FileNotFoundError:
@@ -52,7 +52,7 @@ class Store:
             ) from error
 
     def load(self) -> None:
-        """Take the document from disk into memory (the caller holds the process lock)."""
+        """Load the document from disk into memory (the caller holds the process lock)."""
         with self.lock:
             self._document = self.read()
             self._saved = self._document.model_dump_json()
@@ -69,14 +69,14 @@ class Store:
 
     @property
     def document(self) -> ModelDocument:
-        """The document in memory; hold `lock` while looking at more than one thing."""
+        """The document in memory; hold `lock` while you read more than one field."""
         if self._document is None:
             raise VcaError(f'model "{self.directory.name}" is not running in this process')
         return self._document
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[ModelDocument]:
-        """Change the document; all of it is kept and saved, or, on an exception, nothing.
+        """Change the document and save it; an exception undoes all changes.
 
         Transactions nest: the outermost one saves.
         """
@@ -102,11 +102,11 @@ class Store:
         self.changed.notify_all()
 
     def save_action(self, action: ActionDocument) -> None:
-        """Keep an action's record."""
+        """Save an action's record."""
         files.replace(self._actions / f"{action.id}.json", action.model_dump_json())
 
     def action_ids(self) -> list[str]:
-        """Return the ids of all actions on record, oldest first."""
+        """Return the ids of all recorded actions, oldest first."""
         return sorted((path.stem for path in self._actions.glob("*.json")), key=int)
 
     def load_action(self, action_id: str) -> ActionDocument:
@@ -125,8 +125,8 @@ class Store:
 class ProcessLock:
     """The lock that lets one process at a time run a model.
 
-    An flock, so that it ends with its process, however that ends. The file names the holder for
-    the sake of the error message only.
+    An flock: the kernel releases it when its process ends. The process id in the file is for the
+    error message only.
     """
 
     def __init__(self, path: Path) -> None:
@@ -170,7 +170,7 @@ class ProcessLock:
         return os.path.samestat(now, os.fstat(descriptor))
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -111,7 +111,7 @@ class Arguments:
         return self._on.get(key, False)
 
     def take(self, most: int) -> list[str]:
-        """Return the operands, at most so many."""
+        """Return the operands; raise UsageError if there are more than `most`."""
         if len(self.operands) > most:
             shown = " ".join(f'"{word}"' for word in self.operands[most:])
             raise UsageError(f"unrecognized args: [{shown}]")
@@ -122,7 +122,7 @@ OUTPUT = {"--format": "format", "-o": "output", "--output": "output"}
 
 
 def show(request: Request, arguments: Arguments, value: object, default: str = "smart") -> Answer:
-    """Return a value in the form --format asks for, or put it into the file --output names."""
+    """Return a value in the format of --format, or write it to the file of --output."""
     chosen = arguments.get("format") or default
     if chosen not in FORMATS:
         raise UsageError(f'invalid value "{chosen}" for option --format: unknown format "{chosen}"')
@@ -148,7 +148,7 @@ def key_values(words: Sequence[str]) -> dict[str, str]:
 
 
 def yaml_map(request: Request, path: str) -> dict[str, str]:
-    """Return what a file says that maps text to text, in YAML."""
+    """Return the content of a YAML file that maps text to text."""
     try:
         # The base loader leaves scalars as they are written: everything is text in a databag.
         content = yaml.load(request.read(path), Loader=yaml.BaseLoader)  # noqa: S506

@@ -12,11 +12,11 @@ class _Dumper(yaml.SafeDumper):
     """Block style without anchors, like Go's YAML."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Repeat what occurs twice."""
+        """Write a value again each time it occurs."""
         return True
 
     def represent_text(self, value: str) -> yaml.ScalarNode:
-        """Quote text that would read as something else with double quotes."""
+        """Put text in double quotes if YAML would not read it as text without them."""
         tag: str = self.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
         style = None if tag == "tag:yaml.org,2002:str" else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", value, style)

@@ -101,7 +101,7 @@ def _goal_state(context: HookContext, request: Request) -> Answer:
         return {"status": status, "since": moment.strftime("%Y-%m-%d %H:%M:%SZ")}
 
     def unit(u: Unit) -> dict[str, str]:
-        # Juju shows a unit under removal as such, whatever status it sets.
+        # Juju shows a unit that is removed as dying, whatever its workload status is.
         return entry("dying" if u.life == "dying" else u.workload.status, u.workload.since)
 
     with context.document() as document:

@@ -1,4 +1,4 @@
-"""The socket hook tools talk to: one per running hook, in that hook's context folder."""
+"""The socket for hook tools: one per running hook or action, in its context folder."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ToolServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def handle(self) -> None:
-        """Serve one client. A client that goes away or stalls harms only itself."""
+        """Serve one client; give it up if it disconnects or stalls for CLIENT_TIMEOUT seconds."""
         try:
             connection, _ = self._socket.accept()
         except BlockingIOError:

@@ -1,7 +1,7 @@
 """A VIM account: the networks and servers of one virtual infrastructure, kept on disk.
 
-Every method may be called from any process or thread at any time. What is made on the machine
-is recorded first, so that :meth:`Vim.destroy` and :func:`clean` find it after a crash.
+Every method may be called from any process or thread at any time. A server is recorded before it
+is made, so that :meth:`Vim.destroy` finds it after a crash. :func:`clean` needs no record.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _SSHD_GRACE = 10.0
 def vca_prefix(home: Path | str) -> list[str]:
     """Words to put before a command so that it runs where the charms do.
 
-    That is a network namespace with a leg in the management network of every VIM of the lab.
-    It is made when it is not there.
+    That is a network namespace with an interface in the management network of every VIM of the
+    lab. It is made if it is missing.
 
     Raises:
         VimError: it cannot be made.
@@ -134,10 +134,10 @@ class Vim:
                 ``default_user`` and ``keep``) and the other fields of
                 :class:`lab.vim.store.Config`; the rest of an OSM VIM config is ignored.
             kind: one of :data:`KINDS`.
-            tell: gets a line for each step of what takes minutes (an image is made).
+            tell: called with a line for each step that takes minutes (making an image).
 
         Raises:
-            VimError: bad name or configuration, name taken, or a machine that cannot do it.
+            VimError: bad name or configuration, name in use, or a machine that cannot do it.
         """
         place = Home.at(home)
         if not NAME.fullmatch(name):
@@ -192,7 +192,7 @@ class Vim:
 
     @classmethod
     def open(cls, home: Path | str, name: str) -> Vim:
-        """An account made before.
+        """An existing account.
 
         Raises:
             VimError: no such account.
@@ -270,7 +270,7 @@ class Vim:
             self._destroy()
 
     def _destroy(self) -> None:
-        with contextlib.suppress(VimError):  # a damaged record: the directory tells as much
+        with contextlib.suppress(VimError):  # a damaged record: the directory has the servers, too
             self._parallel(self._remove_server, list(self._state.read().servers))
         servers = self.directory / "servers"
         for directory in sorted(servers.iterdir()) if servers.is_dir() else []:
@@ -281,14 +281,13 @@ class Vim:
             self._registry.stop()
         self.site.remove()
         fabric.delete_netns(self.fabric)
-        leg = f"vim{self.account.number}"
-        fabric.delete_device(self.home.vca_netns, leg)
+        fabric.delete_device(self.home.vca_netns, f"vim{self.account.number}")
         shutil.rmtree(self.directory, ignore_errors=True)
         if not self.names(self.home.path):
             fabric.delete_netns(self.home.vca_netns)
             fabric.delete_netns(self.home.wan_netns)
             for top in filter(None, (self._hierarchy(), cgroups.cpu1_mount())):
-                with contextlib.suppress(OSError):  # not there, or not empty: not ours alone
+                with contextlib.suppress(OSError):  # missing, or not empty
                     (top / self.home.prefix).rmdir()
             machine.leave(self.home)
 
@@ -316,14 +315,14 @@ class Vim:
         Args:
             spec: specification of the network.
             tag: owner (a network service's id); see :meth:`delete_tag`.
-            once: return the existing network of this tag, with any specification.
+            once: if a network of this tag exists, return it, whatever its specification is.
 
         Raises:
             VimError: wrong range, gateway or MTU; a second management network.
         """
         if spec.management:
             raise VimError("The VIM has a management network already, made with the account.")
-        # The record is written when the network is there: who finds it may use it at once.
+        # The record is written after the network is made: its readers may use it at once.
         with self._state.change() as state:
             existing = [n for n in state.networks.values() if n.tag == tag] if once else []
             if existing:
@@ -429,7 +428,7 @@ class Vim:
                     update={"server": server, "made": True}
                 )
         except BaseException:
-            # Also when interrupted: nothing half-made stays.
+            # Also after an interrupt: remove the incomplete server.
             self._remove_server(server.id)
             raise
         return self._observe(self._record(server.id))
@@ -438,12 +437,12 @@ class Vim:
         """Wait until a server's system has booted and cloud-init is done.
 
         Args:
-            server_id: which.
+            server_id: id of the server.
             timeout: seconds.
 
         Raises:
-            VimError: it did not boot, cloud-init reported errors (they are quoted), or it takes
-                longer.
+            VimError: it did not boot, cloud-init reported errors (they are quoted), or the time
+                is over.
         """
         vdu = self._vdu(server_id)
         end = time.monotonic() + timeout
@@ -482,7 +481,7 @@ class Vim:
         return self.server(server_id)
 
     def start(self, server_id: str) -> Server:
-        """Start a stopped server; nothing happens when it runs.
+        """Start a server, if it does not run.
 
         Raises:
             VimError: no such server, or its disk is gone.
@@ -503,7 +502,7 @@ class Vim:
         return self.server(server_id)
 
     def delete_server(self, server_id: str) -> None:
-        """Remove a server with all of it.
+        """Remove a server with its disk, ports and files.
 
         Raises:
             VimError: no such server.
@@ -550,7 +549,7 @@ class Vim:
         return self._vdu(server_id).terminal()
 
     def console_log(self, server_id: str) -> Path:
-        """The file with what the server's system wrote on its console."""
+        """The log file of the server's console."""
         self._record(server_id)
         return self._vdu(server_id).console_log
 

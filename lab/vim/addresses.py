@@ -48,7 +48,7 @@ def default_subnet(existing: Collection[str]) -> str:
     """The first 192.168.x.0/24 that does not overlap the given ranges.
 
     Raises:
-        VimError: all 256 are taken.
+        VimError: all 256 are in use.
     """
     used = [ipaddress.ip_network(text) for text in existing]
     for number in range(256):
@@ -85,7 +85,7 @@ def _host(subnet: IPNetwork, text: str) -> IPAddress:
 
 
 def take_ip(subnet: IPNetwork, asked: str | None, used: Collection[str]) -> str:
-    """The wanted address if it is free, or else the lowest free one.
+    """Return ``asked``; if it is None, the lowest free address.
 
     Raises:
         VimError: the address is outside the subnet or in use, or no address is left.
@@ -102,7 +102,7 @@ def take_ip(subnet: IPNetwork, asked: str | None, used: Collection[str]) -> str:
 
 
 def take_mac(asked: str | None, used: Collection[str]) -> str:
-    """The wanted MAC address if it is free, or else a random one under OpenStack's fa:16:3e.
+    """Return ``asked``; if it is None, a random MAC address under OpenStack's fa:16:3e.
 
     Raises:
         VimError: not a unicast MAC address, or in use.

@@ -1,7 +1,7 @@
-"""Control groups (version 2): every process of a server can be found, limited and ended by them.
+"""Control groups (version 2): with them every process of a server is found, limited and ended.
 
-Used for book-keeping first: a process cannot leave its group by forking or by detaching, so
-the group finds what a crash left behind.
+A process cannot leave its group by forking or by detaching. So after a crash the group still has
+all processes of the server.
 
 Machines that still mount the version 1 hierarchies have the processor's controller there. A server
 then has a second group, in that hierarchy, of the same name.
@@ -60,10 +60,10 @@ def hierarchy(fallback: Path) -> Path:
 
 
 PERIOD_US = 10_000
-"""How often the kernel refills what a group may use of the processors.
+"""Microseconds after which the kernel renews a group's processor quota.
 
-A tenth of the default: a guest with one vCPU shares it among its threads all the time, and does not
-run two at once for half a period to stand still for the rest.
+A tenth of the default. With the default, two threads of a guest with one vCPU would run at once for
+half a period, and then the guest would stand still for the other half.
 """
 
 
@@ -91,7 +91,7 @@ def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
 
 
 def _limit_cpu1(group: Path | None, quota: int) -> bool:
-    """Apply a flavour's vCPUs to a version 1 group, which is made; tells whether that worked."""
+    """Make a version 1 group and limit it to a flavour's vCPUs; return whether that worked."""
     if group is None:
         return False
     try:
@@ -104,7 +104,7 @@ def _limit_cpu1(group: Path | None, quota: int) -> bool:
 
 
 def pids(group: Path) -> list[int]:
-    """Every process in the group and below, seen from here (0, another pid namespace, left out)."""
+    """Every process in the group and below, without those of other pid namespaces (0)."""
     result: list[int] = []
     for directory, _, _ in os.walk(group):
         with contextlib.suppress(OSError):

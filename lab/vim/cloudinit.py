@@ -1,7 +1,7 @@
-"""Day-0: the seed that a VDU's own cloud-init finds, and what must be so for it to succeed.
+"""Day-0: the seed for a VDU's own cloud-init, and the checks of its user-data.
 
-The VDU runs the cloud-init of the machine's distribution with the NoCloud data source. What a
-cloud's mirror would give it, packages, must be installed on the machine already.
+The VDU runs the cloud-init of the machine's distribution with the NoCloud data source. There is no
+package mirror: the packages of the user-data must be installed on the machine already.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def cloud_cfg(distribution: str, default_user: str) -> str:
 
     Args:
         distribution: cloud-init's name of it ("debian", "ubuntu").
-        default_user: the image's user; no password, sudo without one.
+        default_user: the image's user; it has no password, and sudo asks for none.
     """
     config: dict[str, Any] = {
         "users": ["default"],
@@ -160,7 +160,7 @@ def check_user_data(user_data: str) -> None:
 
 
 def wanted_packages(user_data: str) -> list[str]:
-    """Names of the packages that user-data has installed, without versions, each once.
+    """Names of the packages that user-data installs, without versions, each once.
 
     Raises:
         VimError: ``packages`` is not a list of names.
@@ -213,10 +213,10 @@ def installed_packages() -> set[str]:
 
 
 def check_packages(user_data: str) -> None:
-    """Check that what user-data has installed is there: the lab has no package mirror.
+    """Check that the packages of user-data are installed: the lab has no package mirror.
 
     Raises:
-        VimError: some are not, all named.
+        VimError: some are missing; the text names them all.
     """
     packages = wanted_packages(user_data)
     if not packages:

@@ -1,6 +1,6 @@
 """Which VPN dataplanes this machine has, found by a test of each.
 
-Distribution and kernel version do not tell (a kernel may be built without modules). So each
+Distribution and kernel version are no proof (a kernel may be built without modules). So each
 capability is tested once in a network namespace, which is removed after the test.
 """
 
@@ -21,7 +21,7 @@ KERNEL, USERSPACE = "kernel", "wireguard-go"
 #: Where the set-up script puts a current wireguard-go, several times as fast as old ones.
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin" / "wireguard-go"
 
-#: The device that userspace implementations make their interfaces with.
+#: The device with which userspace implementations make their interfaces.
 TUN = Path("/dev/net/tun")
 
 

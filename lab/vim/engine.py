@@ -19,7 +19,7 @@ from lab.vim.errors import VimError
 VARIABLE = "OSMLAB_ENGINE"
 SIMULATORS, MACHINE = "simulators", "machine"
 
-#: Packages of an engine, which a VDU with simulators does without.
+#: Packages of an engine, which a VDU with simulators does not need.
 PACKAGES = frozenset({"podman"})
 
 #: Where a VDU finds the simulators and their files.
@@ -36,7 +36,7 @@ sys.exit(main(sys.argv[1:]))
 
 @dataclass(frozen=True)
 class Simulators:
-    """What a VDU gets.
+    """Programs and directories of the simulators in a VDU.
 
     Attributes:
         files: programs by path in the VDU.
@@ -49,7 +49,7 @@ class Simulators:
 
 @functools.cache
 def simulators() -> Simulators | None:
-    """The simulators, or None when the machine's own engine is wanted.
+    """The simulators, or None if VDUs use the machine's own engine.
 
     Raises:
         VimError: the variable has another value, or VDUs lack the lab's version of Python.

@@ -1,4 +1,4 @@
-"""The one exception the VIM raises for what its caller, or the machine, did wrong."""
+"""The exception that the VIM raises for errors of its caller or of the machine."""
 
 from lab.errors import LcmError
 

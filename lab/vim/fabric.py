@@ -1,8 +1,8 @@
-"""The wires of a VIM: bridges in a network namespace of their own, and the rules on their ports.
+"""The networks of a VIM: bridges in a separate network namespace, and the rules on their ports.
 
-The namespace has no addresses, so equal ranges of different network services do not meet. The
-charms' namespace (VCA) has a leg in the management network of every VIM and forwards between
-them, as a provider's network does; nothing is ever added to the machine's own namespace.
+The namespace has no addresses, so network services may use equal ranges. The charms' namespace
+(VCA) has an interface in the management network of every VIM and forwards between them, as a
+provider's network does. Nothing is ever added to the machine's own namespace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab.vim.run import ip_batch, tool
 
 NETNS = Path("/run/netns")
 
-#: No IPv6 of the fabric's own on the wires: a server's capture shows the servers' frames only.
+#: No IPv6 of the fabric itself: a capture shows the servers' frames only.
 _QUIET = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null; \
 echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null; true"
 _FORWARD = "echo 1 >/proc/sys/net/ipv4/ip_forward; \
@@ -42,7 +42,7 @@ def enter(netns: str) -> list[str]:
 def netns_exists(name: str) -> bool:
     """True when there is a named network namespace (and not just its name, as after a crash)."""
     try:
-        # The name is a file onto which the namespace, of another file system, is mounted.
+        # The name is a file; the namespace, of another file system, is mounted on it.
         return (NETNS / name).stat().st_dev != NETNS.stat().st_dev
     except FileNotFoundError:
         return False
@@ -59,24 +59,24 @@ def _make_netns(name: str, setup: str) -> None:
     if netns_exists(name):
         return
     with contextlib.suppress(FileNotFoundError):
-        (NETNS / name).unlink()  # the name of a namespace lost in a crash between two steps
+        (NETNS / name).unlink()  # a name without a namespace, left by a crash
     tool(["ip", "netns", "add", name])
     ip_batch(name, ["link set lo up"])
     tool([*enter(name), "sh", "-c", setup])
 
 
 def make_fabric(netns: str) -> None:
-    """Make a VIM's namespace; nothing happens when it is there."""
+    """Make a VIM's namespace if it is missing."""
     _make_netns(netns, _QUIET)
 
 
 def make_vca(netns: str) -> None:
-    """Make the charms' namespace; nothing happens when it is there."""
+    """Make the charms' namespace if it is missing."""
     _make_netns(netns, _FORWARD)
 
 
 def delete_netns(name: str) -> None:
-    """Remove a named network namespace with all its devices; nothing happens when it is gone."""
+    """Remove a named network namespace with all its devices, if it exists."""
     if (NETNS / name).exists():
         tool(["ip", "netns", "delete", name])
 
@@ -92,7 +92,7 @@ def device_exists(netns: str, device: str) -> bool:
 
 
 def make_network(netns: str, network: Network) -> None:
-    """Make a network's bridge; nothing happens when it is there."""
+    """Make a network's bridge if it is missing."""
     if device_exists(netns, network.bridge):
         return
     ip_batch(
@@ -107,7 +107,7 @@ def make_network(netns: str, network: Network) -> None:
 
 
 def delete_device(netns: str, device: str) -> None:
-    """Remove a device; nothing happens when it, or its namespace, is gone."""
+    """Remove a device, if it and its namespace exist."""
     if netns_exists(netns) and device_exists(netns, device):
         try:
             tool(["ip", "-n", netns, "link", "delete", device])
@@ -118,32 +118,32 @@ def delete_device(netns: str, device: str) -> None:
 
 
 def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
-    """Give the charms' namespace its leg, the gateway address, in a management network."""
-    leg = f"vim{number}"
-    if device_exists(vca, leg):
+    """Connect the charms' namespace to a management network, with the gateway address."""
+    device = f"vim{number}"
+    if device_exists(vca, device):
         return
-    # The other end of a leg lost with the charms' namespace may take a moment to go.
+    # If the charms' namespace was removed, the other end of its old device may still exist.
     delete_device(netns, "vca")
     length = ipaddress.ip_network(network.subnet).prefixlen
     ip_batch(
         netns,
         [
-            f"link add vca mtu {network.mtu} type veth peer name {leg} netns {vca}",
+            f"link add vca mtu {network.mtu} type veth peer name {device} netns {vca}",
             f"link set vca master {network.bridge} up",
         ],
     )
     flags = " nodad" if ":" in str(network.gateway) else ""
-    address = f"address add {network.gateway}/{length} dev {leg}{flags}"
-    ip_batch(vca, [f"link set {leg} up", address])
+    address = f"address add {network.gateway}/{length} dev {device}{flags}"
+    ip_batch(vca, [f"link set {device} up", address])
 
 
 def port_rules(ports: Iterable[Port], shared: Container[str] = ()) -> str:
     """An nft script with the anti-spoofing rules of all ports that have port security.
 
-    ``shared`` are ids of networks that many services are on, the management network. Its servers
-    have no business with one another over IPv6 where it is an IPv4 network: they would
-    meet by link-local addresses, past all rules on the addresses they were given. In a cloud the
-    security groups see to that.
+    ``shared`` are ids of networks of many services: the management network. If it is an IPv4
+    network, all IPv6 of its servers is dropped. Otherwise they could reach each other by link-local
+    addresses, and no rule on their IPv4 addresses would apply. In a cloud the security groups
+    prevent this.
 
     As Neutron's: the source MAC, the ARP sender and the source IP of a frame must be the
     port's own; a DHCP request and IPv6 address detection may come from the unspecified
@@ -162,8 +162,8 @@ def port_rules(ports: Iterable[Port], shared: Container[str] = ()) -> str:
         listed = f" elements = {{ {', '.join(elements)} }};" if elements else ""
         return f" set {name} {{ type {kind};{listed} }}\n"
 
-    # "table" before "delete table" makes the delete succeed on the first time too; nft takes
-    # the whole script as one transaction, so no frame ever meets half of it.
+    # "table" before "delete table" lets the delete succeed the first time, too. nft applies the
+    # script as one transaction, so no frame is checked by a part of it.
     return (
         "table bridge ports {}\ndelete table bridge ports\ntable bridge ports {\n"
         + members("ifname", "guarded", names)
@@ -197,16 +197,16 @@ def apply_rules(netns: str, ports: Iterable[Port], shared: Container[str]) -> No
 _LARGEST_FRAME = 65550  # bytes: the largest a veth passes on unsegmented, and its Ethernet header
 _BUFFER_KIB = 16384
 CAPTURE_LIMIT = 512 * 1024 * 1024
-"""Most bytes of a capture. The limit holds even if the process that started it was killed."""
-#: What tcpdump says of itself on SIGUSR1: frames it wrote, frames the kernel has for it.
+"""Largest size of a capture, bytes. It also holds after the process that started it was killed."""
+#: tcpdump's report on SIGUSR1: frames written, frames received by its filter, frames dropped.
 _COUNTS = re.compile(rb"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets?")
 
 
 def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0) -> None:
-    """Wait until tcpdump has written all present frames: when it ends, the others are lost.
+    """Wait until tcpdump has written all frames received so far; when it ends, the rest is lost.
 
     Raises:
-        VimError: it did not write them, or met the limit, so the capture would be incomplete.
+        VimError: it did not write them, or reached the limit: the capture would be incomplete.
     """
     end = time.monotonic() + seconds
     known, due = 0, None
@@ -225,8 +225,8 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
             if written >= due:
                 return
         time.sleep(0.005)
-    said = log.read_text(errors="replace").strip().splitlines()[-1:]
-    raise VimError(f"tcpdump has not written all frames after {seconds:.0f} s: {said}")
+    last_line = log.read_text(errors="replace").strip().splitlines()[-1:]
+    raise VimError(f"tcpdump has not written all frames after {seconds:.0f} s: {last_line}")
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ EMPTY = {
     "proc": 0o555, "root": 0o700, "run": 0o755, "srv": 0o755, "sys": 0o555, "tmp": 0o1777,
 }  # fmt: skip
 
-#: What of /var/lib says something about the operating system rather than about the machine.
+#: Entries of /var/lib that belong to the operating system, not to the machine.
 KEPT_STATE = frozenset(
     ["apt", "ca-certificates", "dpkg", "pam", "python", "shells.state", "ucf", "xml-core"]
 )
@@ -163,7 +163,7 @@ _UNITS = Path("usr/lib/systemd/system")
 
 @dataclass(frozen=True)
 class Look:
-    """Differences between the images of two VDUs.
+    """What may differ between the images of two VDUs.
 
     Attributes:
         hostname: its name.
@@ -204,7 +204,7 @@ class Layer:
         self.lower = lower
 
     def directory(self, path: str | Path) -> Path:
-        """The path's directory in the layer, made as it is below when it is not there yet."""
+        """Directory of a path in the layer; a missing one is made like that of the lower layer."""
         target = self.upper / path
         if target == self.upper or target.is_dir():
             return target
@@ -218,13 +218,13 @@ class Layer:
         return target
 
     def hide(self, path: str | Path) -> None:
-        """Make something of the lower layer disappear (a whiteout: character device 0,0)."""
+        """Hide a path of the lower layer by a whiteout (character device 0,0)."""
         parent = self.directory(Path(path).parent)
         if os.path.lexists(self.lower / path):
             os.mknod(parent / Path(path).name, stat.S_IFCHR, os.makedev(0, 0))
 
     def empty(self, path: str | Path, mode: int | None = None) -> Path:
-        """Make a directory appear empty (an opaque directory), keeping its mode or with this."""
+        """Make a directory appear empty (an opaque directory); ``mode`` None keeps its mode."""
         target = self.directory(path)
         os.setxattr(target, "trusted.overlay.opaque", b"y")
         if mode is not None:
@@ -232,7 +232,7 @@ class Layer:
         return target
 
     def write(self, path: str | Path, text: str, mode: int = 0o644, group: int = 0) -> None:
-        """Put a file of root's own."""
+        """Write a file that belongs to root."""
         target = self.directory(Path(path).parent) / Path(path).name
         target.unlink(missing_ok=True)  # it may be a whiteout by now
         target.write_text(text, encoding="utf-8")
@@ -240,7 +240,7 @@ class Layer:
         os.chmod(target, mode)
 
     def link(self, path: str | Path, target: str) -> None:
-        """Put a symbolic link."""
+        """Make a symbolic link."""
         place = self.directory(Path(path).parent) / Path(path).name
         place.unlink(missing_ok=True)
         place.symlink_to(target)
@@ -317,12 +317,12 @@ def build(upper: Path, look: Look, lower: Path = Path("/")) -> None:
 
 
 def give(upper: Path, base: int) -> None:
-    """Have a layer's files belong to the same users of a user namespace that begins at ``base``."""
+    """Give a layer's files to the same users in a user namespace whose ids begin at ``base``."""
     for directory, _, names in os.walk(upper):
         for path in (directory, *(os.path.join(directory, name) for name in names)):
             info = os.lstat(path)
             os.lchown(path, base + info.st_uid, base + info.st_gid)
-            # chown(2) takes these bits away.
+            # chown(2) clears these bits.
             if stat.S_ISREG(info.st_mode) and info.st_mode & (stat.S_ISUID | stat.S_ISGID):
                 os.chmod(path, stat.S_IMODE(info.st_mode))
 
@@ -364,7 +364,7 @@ def _group_id(name: str) -> int:
 
 
 def _hide_secrets(layer: Layer, top: str, only: frozenset[str] | None = None) -> None:
-    """Hide files that not all may read, and empty such directories, in a part of the tree."""
+    """Hide files that are not readable for all, and empty such directories, below ``top``."""
     pending = [Path(top)]
     while pending:
         path = pending.pop()
@@ -385,7 +385,7 @@ def _hide_secrets(layer: Layer, top: str, only: frozenset[str] | None = None) ->
 
 
 def _empty_over(layer: Layer, path: str) -> None:
-    """Like :meth:`Layer.empty`, only for a directory that is there, with its content dropped."""
+    """Make an existing directory appear empty, also of what the layer has in it already."""
     if (layer.lower / path).is_dir() and not (layer.lower / path).is_symlink():
         target = layer.upper / path
         if target.is_dir():

@@ -1,6 +1,6 @@
 """The kinds of VDU that an account may have, behind one interface.
 
-An account has one kind, chosen when it is made; all else of the lab is the same for both.
+An account has one kind, chosen when it is made. The rest of the lab is the same for both kinds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Place:
 class Vdu(Protocol):
     """One server on the machine: its disk, its processes, its state as observed.
 
-    A kind derives its own from this one, which has what all kinds do alike.
+    Each kind has a class derived from this one, which has the methods common to all kinds.
     """
 
     #: Seconds between two checks of a booting VDU.
@@ -49,25 +49,25 @@ class Vdu(Protocol):
 
     #: Its own directory, with all its files.
     directory: Path
-    #: The one of them that the program that runs it writes what goes wrong to.
+    #: Name of the log file in it, written by the program that runs the VDU.
     log: str
 
     @property
     def console_log(self) -> Path:
-        """What the system wrote on its console."""
+        """The log file of its console."""
         return self.directory / "console.log"
 
     def make(
         self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
     ) -> None:
-        """Make its disk and write down what a start needs; it does not run yet.
+        """Make its disk and write the configuration for its start; it does not run yet.
 
         Raises:
             VimError: the disk cannot be made.
         """
 
     def power_on(self, record: ServerRecord) -> list[str]:
-        """Start it, and return when it boots: the limits of its flavour that are not enforced.
+        """Start it; return, while it boots, the limits of its flavour that are not enforced.
 
         Raises:
             VimError: it does not start.
@@ -80,10 +80,10 @@ class Vdu(Protocol):
         """Cut its power: end every process of it."""
 
     def reboot(self) -> bool:
-        """Have it restart; False when it is down, or does not go down, and must be started."""
+        """Restart it; False if it is down or did not shut down: then the caller starts it."""
 
     def remove(self) -> None:
-        """End it and take away everything of it outside its directory that is not a device."""
+        """End it and remove what it has outside its directory, except devices."""
         self.kill()
 
     def on(self) -> bool:
@@ -108,7 +108,7 @@ class Vdu(Protocol):
         return " | ".join(done.stdout.strip().splitlines())
 
     def complaint(self) -> str:
-        """The last words of the program that runs it."""
+        """The last log line of the program that runs it."""
         with contextlib.suppress(FileNotFoundError):
             lines = (self.directory / self.log).read_text(errors="replace").splitlines()
             if lines:
@@ -133,24 +133,24 @@ class Vdu(Protocol):
 
 
 class Kind(Protocol):
-    """What servers of an account are."""
+    """A kind of VDU, for all servers of an account."""
 
     def prepare(self, config: Config, tell: Tell) -> None:
-        """Check that the machine can have them, and make the images they start from.
+        """Check that the machine can run them, and make the images they start from.
 
         Args:
             config: of the account.
-            tell: gets a line for each step of what takes long.
+            tell: called with a line for each long step.
 
         Raises:
-            VimError: it cannot.
+            VimError: the machine cannot run them.
         """
 
     def check_server(self, spec: ServerSpec, settings: Image) -> None:
-        """Refuse a server that cannot be one of this kind here.
+        """Refuse a server that cannot run as this kind on this machine.
 
         Raises:
-            VimError: why.
+            VimError: it is refused.
         """
 
     def vdu(self, place: Place) -> Vdu:

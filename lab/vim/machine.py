@@ -28,7 +28,7 @@ from lab.vim.store import Home, locked
 
 REGISTRY = Path("/run/osm-lab")
 SETTINGS = Path("/proc/sys")
-#: The least that labs need.
+#: The lowest values with which labs work.
 LEAST = {
     "fs/inotify/max_user_instances": 4096,
     "net/core/rmem_max": 7 << 20,
@@ -38,7 +38,7 @@ CONTROLLERS = ("cpu", "memory")
 
 
 def join(home: Home) -> None:
-    """Register a lab and give the machine what labs need; doing it twice changes nothing.
+    """Register a lab and change the machine's settings; a second call changes nothing.
 
     Raises:
         VimError: control groups cannot be used here.
@@ -50,7 +50,7 @@ def join(home: Home) -> None:
                 before = int((SETTINGS / name).read_text(encoding="ascii"))
                 if before < least:
                     (SETTINGS / name).write_text(str(least), encoding="ascii")
-                    # Noted once: what somebody lowered meanwhile is not what there was at first.
+                    # Only the first value is the original: somebody may lower it again later.
                     if not (note := _note(name)).exists():
                         note.write_text(str(before), encoding="ascii")
         control = cgroups.hierarchy(REGISTRY / "cgroup") / "cgroup.subtree_control"
@@ -63,7 +63,7 @@ def join(home: Home) -> None:
 
 
 def leave(home: Home) -> None:
-    """Take a lab off the register; the last one puts the machine back as it was."""
+    """Unregister a lab; after the last one restore the machine's settings."""
     if not REGISTRY.exists():
         return
     with _registry():
@@ -75,7 +75,7 @@ def leave(home: Home) -> None:
             return
         for name, least in LEAST.items():
             if (note := _note(name)).exists():
-                # Another value is somebody else's choice, made since.
+                # Somebody else has set another value since: keep it.
                 if int((SETTINGS / name).read_text(encoding="ascii")) == least:
                     before = note.read_text(encoding="ascii")
                     (SETTINGS / name).write_text(before, encoding="ascii")
@@ -97,7 +97,7 @@ def _restore_controllers() -> None:
         note = REGISTRY / f"controller-{controller}"
         if note.exists():
             control = cgroups.hierarchy(REGISTRY / "cgroup") / "cgroup.subtree_control"
-            with contextlib.suppress(OSError):  # another group's own use of it came since
+            with contextlib.suppress(OSError):  # another group uses it by now
                 control.write_text(f"-{controller}")
             note.unlink()
 

@@ -31,8 +31,8 @@ class NetworkSpec:
             is made: a network is a wire.
         mtu: bytes, set on every NIC of the network.
         management: a network over which the charms reach the servers. There is one per
-            VIM, made with the account; asking for another is refused.
-        routed: the site's router is its gateway; with ``nat`` its range stays at the site.
+            VIM, made with the account; another one is refused.
+        routed: the site's router is its gateway; with ``nat`` other sites do not know its range.
         host_routes: ranges the servers reach through the gateway.
     """
 
@@ -68,7 +68,7 @@ class ServerSpec:
 
     Attributes:
         name: as the VIM lists it.
-        hostname: as the server knows itself.
+        hostname: the server's own host name.
         image: one of the account's images.
         vcpus, ram_mib, disk_gb: the flavour. The disk is a real limit; CPU and memory are
             where the machine's cgroup controllers allow it (see ``Server.notes``).

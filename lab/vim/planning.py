@@ -98,12 +98,12 @@ def site_spec(given: SiteNetwork) -> NetworkSpec:
 def check_site(
     settings: Config, others: Mapping[str, Config], management: addresses.IPNetwork
 ) -> None:
-    """Refuse a site that cannot be: no external network, or ranges its router has twice.
+    """Refuse a site without the external network it needs, or with ranges that overlap.
 
     Args:
-        settings: the configuration of the account to be.
-        others: those of the lab's other accounts, by name.
-        management: the range of its management network.
+        settings: the configuration of the new account.
+        others: the configurations of the lab's other accounts, by name.
+        management: the range of the new account's management network.
     """
     if settings.external_subnet is None:
         if settings.use_floating_ip or settings.networks:
@@ -136,7 +136,7 @@ def check_site(
 
 
 def check_server(spec: ServerSpec, config: Config) -> Image:
-    """Return the image of a server to be.
+    """Check the specification of a server; return its image.
 
     Raises:
         VimError: unknown image, or a host name, flavour, number of ports or user-data that cannot
@@ -166,15 +166,15 @@ def check_server(spec: ServerSpec, config: Config) -> Image:
 
 
 def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> ServerRecord:
-    """Return the record of a server to be, with the addresses its ports take.
+    """Return the record of a new server, with the addresses of its ports.
 
     Raises:
         VimError: unknown network, or an address outside the subnet or in use.
     """
     planned: list[Port] = []
-    for index, asked in enumerate(spec.ports):
-        port = _plan_port(asked, index, state, planned)
-        if asked.floating:
+    for index, port_spec in enumerate(spec.ports):
+        port = _plan_port(port_spec, index, state, planned)
+        if port_spec.floating:
             port = replace(port, floating=_take_floating(state, planned, config))
         planned.append(port)
     server = Server(
@@ -189,19 +189,19 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
     return ServerRecord(server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb)
 
 
-def _plan_port(asked: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
-    on = network(state, asked.network_id)
-    others = [p for p in [*ports(state), *own] if p.network_id == on.id]
-    used = {p.ip for p in others} | ({on.gateway} if on.gateway else set())
+def _plan_port(spec: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
+    net = network(state, spec.network_id)
+    others = [p for p in [*ports(state), *own] if p.network_id == net.id]
+    used = {p.ip for p in others} | ({net.gateway} if net.gateway else set())
     port_id = str(uuid.uuid4())
     return Port(
         id=port_id,
-        network_id=on.id,
+        network_id=net.id,
         interface=nic_name(index),
         device=f"p{uuid.UUID(port_id).hex[:12]}",
-        ip=addresses.take_ip(addresses.parse_subnet(on.subnet), asked.ip, used),
-        mac=addresses.take_mac(asked.mac, {p.mac for p in others}),
-        port_security=asked.port_security,
+        ip=addresses.take_ip(addresses.parse_subnet(net.subnet), spec.ip, used),
+        mac=addresses.take_mac(spec.mac, {p.mac for p in others}),
+        port_security=spec.port_security,
     )
 
 

@@ -1,9 +1,8 @@
 """The registry of an account, from which its VDUs pull the images of containers.
 
 The store of the machine's labs is a directory that the distribution's docker-registry serves, over
-HTTP and read-only, at the gateway of the management network. skopeo puts images into it. The
-VDUs are told by their Day-0 that what has a name of `docker.io` is found there, so whoever pulls
-an image, a charm above all, uses its usual name.
+HTTP and read-only, at the gateway of the management network. skopeo puts images into it. Day-0
+configures the VDUs to find images of `docker.io` there, so charms pull an image by its usual name.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Loaded:
 
 
 def check(*programs: str) -> None:
-    """Check that programs are installed, whose packages have their names.
+    """Check that programs are installed; each has the name of its package.
 
     Raises:
         VimError: some are not.
@@ -89,7 +88,7 @@ class Registry:
         return f"[{self.gateway}]:{PORT}" if ":" in self.gateway else f"{self.gateway}:{PORT}"
 
     def start(self) -> None:
-        """Serve the store, from now on.
+        """Start the registry, or start it again.
 
         Raises:
             VimError: it does not start.
@@ -103,7 +102,7 @@ class Registry:
         process.returncode = 0  # it outlives this process on purpose
 
     def stop(self) -> None:
-        """End it; nothing happens when it does not run."""
+        """End it, if it runs."""
         with contextlib.suppress(VimError):
             cgroups.kill(self.group)
 
@@ -207,7 +206,7 @@ def named(name: str, source: Path) -> str:
 
 
 def _contents(source: Path) -> list[tuple[str, str]]:
-    """Images in a source: in skopeo's words, and by name.
+    """Images in a source: skopeo's reference and the name of each.
 
     Raises:
         VimError: it is no source of images, or one of them has no name.
@@ -228,7 +227,7 @@ def _contents(source: Path) -> list[tuple[str, str]]:
 
 
 def _archived(source: Path) -> dict[str, bytes]:
-    """The documents that say what is in an archive."""
+    """The index documents of an archive, by name."""
     files = {}
     try:
         with tarfile.open(source) as archive:

@@ -1,4 +1,4 @@
-"""Running the system's tools (ip, nft, mount ...) with errors that say which and why."""
+"""Running the system's tools (ip, nft, mount ...); an error names the tool and the reason."""
 
 from __future__ import annotations
 

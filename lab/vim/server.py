@@ -71,7 +71,7 @@ def why_shared_users() -> str:
 
 @dataclass(frozen=True)
 class Running:
-    """What run.json tells, checked against the machine."""
+    """The content of run.json, checked against the machine."""
 
     state: str
     error: str
@@ -242,8 +242,8 @@ class Vdu(kind.Vdu):
             if keeper.poll() is not None or time.monotonic() > end:
                 raise VimError(f"The server's keeper did not start: {self.complaint()}")
             time.sleep(0.005)
-        # The keeper becomes a zombie of ours when it ends before us; Popen's destructor would
-        # warn about a child still running, which here is the intention.
+        # The keeper outlives this process on purpose; without a return code Popen's destructor
+        # would warn about that.
         keeper.returncode = 0
         return notes
 
@@ -262,7 +262,7 @@ class Vdu(kind.Vdu):
         cgroups.kill(self.group)
 
     def reboot(self, timeout: float = SHUTDOWN_TIMEOUT) -> bool:
-        """Have the system restart itself; False when it did not go down in ``timeout`` seconds."""
+        """Let the system restart itself; False if it did not do so within ``timeout`` seconds."""
         before = self.running()
         if not before.init or not before.init.signal(REBOOT):
             return False
@@ -277,7 +277,7 @@ class Vdu(kind.Vdu):
         return False
 
     def remove(self) -> None:
-        """End the server and take away everything of it that is not a device."""
+        """End the server and unmount its disk."""
         self.kill()
         unmount(self.disk)
 
@@ -391,13 +391,13 @@ class Vdu(kind.Vdu):
         """See :class:`lab.vim.kind.Vdu`."""
         enter = self._entering()
         size = os.get_terminal_size()
-        look = f"stty rows {size.lines} cols {size.columns}; exec bash --login"
+        script = f"stty rows {size.lines} cols {size.columns}; exec bash --login"
         environment = {**_ENVIRONMENT, "TERM": os.environ.get("TERM", "dumb")}
         words = [f"{name}={value}" for name, value in environment.items()]
         with self._joining() as groups:
             for number in groups:
                 os.set_inheritable(number, True)
-            shell = _joined(groups, ["bash", "-c", look])
+            shell = _joined(groups, ["bash", "-c", script])
             return os.waitstatus_to_exitcode(pty.spawn(["env", "-i", *words, *enter, *shell]))
 
     def console(
@@ -447,10 +447,10 @@ def _joined(groups: Sequence[int], argv: Sequence[str]) -> list[str]:
 
 
 def _end_console(process: subprocess.Popen[bytes]) -> None:
-    """Kill what nsenter runs, not nsenter: it must collect its child.
+    """Kill the command that nsenter runs, but not nsenter: it must reap its child.
 
-    An orphan would fall to the machine's init, and until that collects it the VDU's pid
-    namespace, and so its restart, would wait.
+    Otherwise the machine's init must reap it, and until then the VDU's pid namespace cannot end,
+    and the VDU cannot restart.
     """
     for pid in process_group(process.pid):
         if pid != process.pid:
@@ -474,7 +474,7 @@ def listening(tables: str, port: int) -> bool:
 
 
 def unmount(path: Path) -> None:
-    """Unmount a path, however often it is mounted; nothing happens when it is not."""
+    """Unmount a path as often as it is mounted."""
     while path.is_mount():
         tool(["umount", "--lazy", str(path)])
 

@@ -102,7 +102,7 @@ class Site:
         process.returncode = 0  # it outlives this process on purpose
 
     def attach(self, fabric: str, network: Network) -> None:
-        """Give the router the gateway address in a network; nothing happens when it has it."""
+        """Connect the router to a network, with the gateway address, unless it is connected."""
         inner, outer = f"r{network.bridge[1:]}", f"g{network.bridge[1:]}"
         if device_exists(self.router, inner):
             return
@@ -124,13 +124,13 @@ class Site:
     def translate(
         self, external: str, floating: Mapping[str, str], networks: Iterable[Network]
     ) -> None:
-        """Replace the router's rules; ``floating`` is fixed to floating address."""
+        """Replace the router's rules; ``floating`` maps fixed to floating addresses."""
         private = [n.subnet for n in networks if n.routed and n.nat]
         script = nat_rules(router_address(external), floating, private)
         tool([*enter(self.router), "nft", "-f", "-"], script)
 
     def join_vca(self, vca: str) -> None:
-        """Give the charms' namespace a way to floating addresses."""
+        """Give the charms' namespace a route to floating addresses."""
         if device_exists(vca, "wan"):
             return
         delete_device(self.wan, "vca")
@@ -152,7 +152,7 @@ class Site:
         )
 
     def remove(self) -> None:
-        """Take the site away; nothing happens when it is gone."""
+        """Remove the site, if it exists."""
         with contextlib.suppress(VimError):
             cgroups.kill(self.group)
         delete_netns(self.router)
@@ -164,9 +164,9 @@ def router_address(external: str) -> str:
 
 
 def nat_rules(own: str, floating: Mapping[str, str], private: Iterable[str]) -> str:
-    """An nft script: one to one for floating addresses, ``own`` for the rest of private ranges.
+    """An nft script: NAT one to one for floating addresses, to ``own`` for all other private ones.
 
-    Networks meet outside only, as behind routers of their own.
+    It forwards nothing between the site's networks, as if each had its own router.
     """
     to_fixed = ", ".join(f"{outer} : {inner}" for inner, outer in floating.items())
     to_floating = ", ".join(f"{inner} : {outer}" for inner, outer in floating.items())

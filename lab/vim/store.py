@@ -28,7 +28,7 @@ class Home:
     """The lab's directory, and the names on the machine that belong to it.
 
     Everything the lab makes outside its directory (namespaces, control groups) carries
-    ``prefix``, a hash of the directory, so two labs never meet and a clean-up needs no record.
+    ``prefix``, a hash of the directory. So two labs never conflict and a clean-up needs no record.
     """
 
     path: Path
@@ -96,14 +96,14 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 class ServerRecord(BaseModel):
-    """A server as recorded before anything of it is made."""
+    """The record of a server, written before the server is made."""
 
     model_config = ConfigDict(extra="forbid")
     server: Server
     vcpus: int
     ram_mib: int
     disk_gb: int
-    #: Set when the disk has the image; without it, a killed create left the server.
+    #: Set after the first start; a killed create leaves it False.
     made: bool = False
 
 
@@ -125,10 +125,10 @@ class Uplink(BaseModel):
 
 
 class SiteNetwork(BaseModel):
-    """A network the operator of the VIM has made before; ``routed``: at the site's router.
+    """An existing network of the VIM's operator; ``routed``: connected to the site's router.
 
-    Without ``nat`` the other sites know its range; with it servers are known by floating
-    addresses, given by ``floating`` (fixed to floating).
+    Without ``nat`` the other sites know its range. With it they reach its servers by floating
+    addresses only; ``floating`` maps fixed to floating addresses.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -164,7 +164,7 @@ class Config(BaseModel):
 
 
 class Account(BaseModel):
-    """What is decided once, when the account is made."""
+    """The properties of an account that never change."""
 
     model_config = ConfigDict(extra="forbid")
     name: str

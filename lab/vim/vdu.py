@@ -73,8 +73,8 @@ DROPPED_CAPABILITIES = {
     "checkpoint_restore": 40,
 }
 
-#: System calls that a VDU may not make: on the machine's kernel as a whole, or a way into it that
-#: containers do without. From what podman's default profile and systemd-nspawn leave out
+#: System calls that a VDU may not make: they act on the machine's whole kernel, or are ways into it
+#: that containers do not need. From what podman's default profile and systemd-nspawn leave out
 #: (containers/common seccomp.json; systemd's nspawn-seccomp.c). Numbers: x86-64, and the generic
 #: table of other architectures (asm-generic/unistd.h); None where there is no such call.
 REFUSED_CALLS: dict[str, tuple[int | None, int | None]] = {
@@ -185,7 +185,7 @@ def _attach(tree: int, target: Path) -> None:
 
 
 def mount_mapped(source: str, target: Path, users: int) -> None:
-    """Show a directory with its owners as they are called in a user namespace (a descriptor)."""
+    """Mount a directory with its owners mapped to a user namespace (a descriptor)."""
     tree = _clone_tree(source)
     try:
         attributes = struct.pack("=QQQQ", MOUNT_ATTR_IDMAP, 0, 0, users)
@@ -238,7 +238,7 @@ def _mount_proc(proc: Path) -> None:
     # rp_filter is 2 (loose) in Ubuntu; set here so that NICs made later begin with it.
     for scope in ("all", "default"):
         (proc / f"sys/net/ipv4/conf/{scope}/rp_filter").write_text("2")
-    # Everybody may ping, as systemd's 50-default.conf says; its range has more groups than we do.
+    # Every group may ping, as in systemd's 50-default.conf, whose range is too large for a VDU.
     (proc / "sys/net/ipv4/ping_group_range").write_text(f"0 {USERS - 1}")
     # Kernel settings are the machine's and read-only; those of the network are the VDU's own.
     mount(str(proc / "sys"), proc / "sys", flags=MS_BIND)
@@ -257,7 +257,7 @@ def mount_disk(config: dict[str, Any], users: int | None) -> None:
     """
     disk, lower = Path(config["disk"]), config["lower"]
     root = disk / "root"
-    os.chdir(disk)  # relative names: a path may hold what the options' syntax does not
+    os.chdir(disk)  # relative names: mount options do not allow every character of a path
     if users is not None:
         mount_mapped(lower, disk / "lower", users)
         lower = "lower"
@@ -272,11 +272,11 @@ def mount_disk(config: dict[str, Any], users: int | None) -> None:
 
 
 def mount_kernel(console: str) -> None:
-    """Mount what a kernel and its boot would give, from inside the new namespaces.
+    """Mount /proc, /sys, /dev and /run, from inside the new namespaces.
 
-    Begins in the root, by relative names: the VDU's users may not pass the directories above it.
+    Names are relative to the root: the VDU's users may not enter the directories above it.
     """
-    # What came from a namespace of other users is locked and cannot become the root: a copy can.
+    # A mount of another user namespace is locked and cannot become the root; a copy of it can.
     tree = _clone_tree(".", AT_RECURSIVE)
     _attach(tree, Path())
     os.fchdir(tree)
@@ -289,7 +289,7 @@ def mount_kernel(console: str) -> None:
 
 
 def enter_root() -> None:
-    """Make the current directory the root, and leave nothing of the machine's mounts behind."""
+    """Make the current directory the root, and detach all mounts of the machine."""
     # pivot_root(".", "."): the old root ends up under the new one and is detached at once.
     _checked(_libc.syscall(_machine(SYS_PIVOT_ROOT, "pivot_root"), b".", b"."), "pivot_root")
     _checked(_libc.umount2(b".", MNT_DETACH), "umount of the old root")
@@ -298,18 +298,18 @@ def enter_root() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up for good what would let the VDU act on the machine."""
+    """Give up for ever the capabilities by which the VDU could act on the machine."""
     for capability in DROPPED_CAPABILITIES.values():
         _checked(_libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0), "prctl PR_CAPBSET_DROP")
 
 
 def refuse_calls() -> None:
-    """Refuse ``REFUSED_CALLS`` for good, and calls of other architectures (seccomp(2))."""
+    """Refuse ``REFUSED_CALLS`` for ever, and calls of other architectures (seccomp(2))."""
     column = 0 if platform.machine() == "x86_64" else 1
     numbers = [both[column] for both in REFUSED_CALLS.values()]
     refused = sorted(number for number in numbers if number is not None)
     load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06  # BPF_LD, BPF_JMP, BPF_RET with modes
-    # "Not implemented": programs, systemd among them, know how to do without.
+    # "Not implemented": programs such as systemd go on without the call.
     allow, refuse = (answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050000 | errno.ENOSYS)
     # Struct seccomp_data: the number at 0, the architecture at 4.
     program = [(load, 0, 0, 4), (equal, 1, 0, _machine(AUDIT_ARCH, "seccomp")), refuse]
@@ -328,7 +328,7 @@ def refuse_calls() -> None:
 def run_init(config: dict[str, Any], console: str, go: int, failure: int) -> NoReturn:
     """Be pid 1: complete the root, wait for the NICs, become systemd.
 
-    ``failure`` is closed by a successful exec; before, it carries the reason of a failure.
+    A successful exec closes ``failure``; without it the reason is written there.
     """
     try:
         os.setsid()
@@ -475,8 +475,8 @@ class Keeper:
         failure_read, failure_write = os.pipe()
         middle = os.fork()
         if middle == 0:
-            # The one between: only a child of a process that unshared is pid 1 of the new pid
-            # namespace. It ends at once, and the keeper, as sub-reaper, inherits pid 1.
+            # A process in the middle, whose child is pid 1 of the new pid namespace. It ends at
+            # once, and the keeper, as sub-reaper, inherits pid 1.
             code = 1
             try:
                 for fd in (go_write, pid_read, failure_read):
@@ -511,7 +511,7 @@ class Keeper:
                 except BootError as error:
                     os.kill(init, signal.SIGKILL)
                     os.waitpid(init, 0)
-                    # Without pid 1 there is nothing to connect: its own reason comes first.
+                    # If pid 1 has failed, that is why: its reason comes first.
                     raise BootError(failures.read().decode(errors="replace") or error) from None
                 with contextlib.suppress(BrokenPipeError):  # it failed: the reason comes next
                     go.write(b"g")
@@ -530,7 +530,7 @@ class Keeper:
         users = None if base is None else make_user_namespace(base)
         mount_disk(self.config, users)
         if users is not None:
-            # What the VDU's root shall own: its terminal, and its group with these files of it
+            # The VDU's root owns its terminal, and its control group with these files
             # (the kernel's documentation of cgroup v2, "Delegation").
             os.chown(self.console.name, base, base + TTY_GROUP)
             home = self.group / "vdu"
@@ -561,7 +561,7 @@ class Keeper:
 
 
 def try_users(base: int, place: Path) -> None:
-    """Mount an overlay as a VDU with users from ``base`` on has it, at an empty directory.
+    """Test, at an empty directory, the overlay of a VDU whose users begin at ``base``.
 
     Raises:
         OSError: this machine cannot do that.
@@ -590,7 +590,7 @@ def main() -> int:
     (group / "cgroup.procs").write_text("0")
     if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl PR_SET_CHILD_SUBREAPER")
-    # A closing terminal or an interrupted verb must not take the VDU with it.
+    # A closed terminal or an interrupted verb must not end the VDU.
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     return Keeper(path.parent, config).run()

@@ -6,8 +6,8 @@ packet read from one end is written to the other after the delay. Packets keep t
 few percent of a processor. It replaces netem and a shaper, which some kernels lack.
 
 CONFIG is JSON: ``cgroup`` (a group to join), ``ready`` (a file to make when the wire works),
-``rate_mbit`` (0: no limit), ``delay_ms`` (one way), ``queue_ms`` (what waits longer for its turn is
-dropped), and ``ends``, two of ``netns`` (path), ``device`` and ``commands`` (for ``ip -batch``).
+``rate_mbit`` (0: no limit), ``delay_ms`` (one way), ``queue_ms`` (a packet that would wait longer
+is dropped), and ``ends``, two of ``netns`` (path), ``device`` and ``commands`` (for ``ip -batch``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def enter(netns: str) -> None:
 
 
 def open_tun(device: str) -> int:
-    """Make a TUN device in the present namespace; it goes with the file descriptor."""
+    """Make a TUN device in the present namespace; it ends with the file descriptor."""
     handle = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     request = struct.pack("16sH22x", device.encode(), IFF_TUN | IFF_NO_PI | IFF_VNET_HDR)
     fcntl.ioctl(handle, TUNSETIFF, request)

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-#: For the kernel of an emulated machine: nothing that is slow there and useless.
+#: Kernel options of an emulated machine: they turn off what is slow there and not needed.
 EMULATED = (
     "mitigations=off nopti no5lvl tsc=reliable no_timer_check random.trust_cpu=on "
     "cryptomgr.notests audit=0 rcupdate.rcu_expedited=1"
@@ -22,7 +22,7 @@ _EXIT_CODE = 0x10 << 1 | 1
 
 @dataclass(frozen=True)
 class Accelerator:
-    """How machines run: QEMU's words for it, and whether the processor is real."""
+    """How machines run: QEMU's options for it, and whether the processor is real (KVM)."""
 
     real: bool
     words: tuple[str, ...]
@@ -45,7 +45,7 @@ def _boots(words: tuple[str, ...]) -> bool:
 
 @functools.cache
 def accelerator() -> Accelerator:
-    """Find out once per process, by booting: /dev/kvm may open and still not serve."""
+    """Test KVM once per process with a small boot: an open /dev/kvm is no proof that it works."""
     kvm = (*_MACHINE, "-accel", "kvm", "-cpu", "host")
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     if re.search(r"^flags\s*:.*\b(vmx|svm)\b", flags, re.MULTILINE) and _boots(kvm):

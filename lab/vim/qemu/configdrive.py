@@ -29,16 +29,16 @@ cat >/etc/containers/registries.conf.d/50-cloud.conf <<'END'
 
 
 def network_data(server: Server, networks: Mapping[str, Network]) -> dict[str, Any]:
-    """Return the addresses of a server's ports; the first gateway is the way out."""
+    """Return the addresses of a server's ports; the default route is by the first gateway."""
     links, addresses = [], []
-    way_out = False
+    has_default_route = False
     for port in server.ports:
         network = networks[port.network_id]
         subnet = ipaddress.ip_network(network.subnet)
         routes = []
         targets = [ipaddress.ip_network(target) for target in network.host_routes]
-        if network.gateway and not way_out:
-            way_out = True
+        if network.gateway and not has_default_route:
+            has_default_route = True
             targets.append(ipaddress.ip_network("::/0" if subnet.version == 6 else "0.0.0.0/0"))
         if network.gateway:
             routes = [
@@ -70,7 +70,7 @@ def contents(
 ) -> dict[str, str]:
     """Return the files of the drive below ``openstack/latest``, by name.
 
-    ``registries`` is text for containers-registries.conf(5), where the cloud has a registry.
+    ``registries`` is text for containers-registries.conf(5), if the cloud has a registry.
     """
     meta = {
         "uuid": server.id,
@@ -78,10 +78,10 @@ def contents(
         "hostname": spec.hostname,
         "public_keys": {f"key-{n}": key for n, key in enumerate(spec.ssh_keys)},
     }
-    # The cloud's own defaults: who logs in, whatever the image calls its user.
+    # The cloud's own defaults: the login user, whatever the image's own default is.
     vendor = ["#cloud-config\n" + yaml.safe_dump({"user": {"name": default_user}})]
     if registries:
-        # No write_files: what the user's data has under this key takes its place.
+        # Not by write_files: the user-data's own write_files would replace it.
         vendor.append(_REGISTRIES.format(registries))
     files = {
         "meta_data.json": json.dumps(meta, indent=1),

@@ -17,17 +17,17 @@ STORE = Path(__file__).resolve().parents[3] / ".cache" / "images"
 
 
 def baked(store: Path = STORE) -> Baked:
-    """The made image as it must be now; its directory may not be there yet."""
+    """The made image for the present inputs; its directory may not exist yet."""
     source = Path(maker.__file__).read_bytes()
     inputs = hashlib.sha256(repr((maker.release(), maker.packages())).encode() + source)
     return Baked(store / f"made-{inputs.hexdigest()[:12]}")
 
 
 def bake(tell: Tell, store: Path = STORE) -> Baked:
-    """Make the image where it is not there yet.
+    """Make the image if it is missing.
 
     Args:
-        tell: gets a line for each step.
+        tell: called with a line for each step.
         store: where images are.
 
     Raises:
@@ -48,10 +48,10 @@ def bake(tell: Tell, store: Path = STORE) -> Baked:
 
 
 def prune(store: Path, image: Baked) -> list[str]:
-    """Remove made images of earlier inputs, and what a killed maker left; return their names.
+    """Remove made images of earlier inputs, and incomplete ones; return their names.
 
-    An image stays while a server of a lab of this machine stands on it. The caller holds the
-    store's lock.
+    An image stays while a server of any lab on this machine uses it. The caller holds the store's
+    lock.
     """
     used = {str(image.directory)}
     for home in machine.homes():
@@ -68,7 +68,7 @@ def prune(store: Path, image: Baked) -> list[str]:
 
 
 def export(made: Baked, output: Path) -> None:
-    """Put an image, compressed, and the list of its packages in a place.
+    """Write a compressed copy of an image, and beside it the list of its packages.
 
     Raises:
         VimError: it cannot be written there.

@@ -1,7 +1,7 @@
-"""Talking to one virtual machine: QEMU's monitor (QMP) and the guest agent inside.
+"""Calls to one virtual machine: QEMU's monitor (QMP) and the guest agent inside.
 
 Both are JSON over a Unix socket in the server's directory (QEMU's docs/interop/qmp-spec.txt and
-qemu-ga-ref). Each takes one client at a time, so a lock file goes before.
+qemu-ga-ref). Each serves one client at a time, so a client holds a lock file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ids = itertools.count(1)
 
 
 class SilentError(VimError):
-    """QEMU or the guest agent is not there, or does not answer."""
+    """QEMU or the guest agent does not run, or does not answer."""
 
 
 class _Channel:
@@ -65,7 +65,7 @@ class _Channel:
         self._buffer += data
 
     def take(self, end: bytes = b"\n") -> bytes:
-        """Return what comes before the next `end`."""
+        """Return the bytes before the next `end`."""
         while end not in self._buffer:
             self._more()
         line, _, self._buffer = self._buffer.partition(end)
@@ -80,7 +80,7 @@ class _Channel:
             raise SilentError(f"{self._name} does not answer.") from None
 
     def answer(self) -> Any:
-        """Return the answer to the last command; what QEMU tells by itself is passed over.
+        """Return the answer to the last command; skip QEMU's events.
 
         Raises:
             VimError: the command failed.
@@ -97,8 +97,8 @@ def monitor(directory: Path, command: str, /, **arguments: Any) -> Any:
     """Give QEMU a command.
 
     Raises:
-        SilentError: it does not run.
-        VimError: it refuses.
+        SilentError: QEMU does not run.
+        VimError: QEMU refuses the command.
     """
     with locked(directory / "qmp.lock"), _Channel(directory, MONITOR, _PATIENCE) as channel:
         channel.take()  # its greeting
@@ -109,7 +109,7 @@ def monitor(directory: Path, command: str, /, **arguments: Any) -> Any:
 
 
 def agent_there(directory: Path) -> bool:
-    """True when an agent in the guest has opened its end."""
+    """True when an agent in the guest has opened its end of the channel."""
     try:
         rows = monitor(directory, "query-chardev")
     except VimError:
@@ -122,13 +122,13 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
 
     Raises:
         SilentError: no agent answers.
-        VimError: it refuses.
+        VimError: the agent refuses the command.
     """
     with locked(directory / "agent.lock"):
         if not agent_there(directory):
             raise SilentError("The guest agent does not run in the server, or not yet.")
         with _Channel(directory, AGENT, _GUEST_PATIENCE) as channel:
-            # What an earlier client did not wait for may still come; 0xFF begins our answers.
+            # Answers to an earlier client may still come; 0xFF precedes the answer to this sync.
             number = os.getpid() << 20 | next(_ids)
             channel.send("guest-sync-delimited", {"id": number}, b"\xff")
             while True:

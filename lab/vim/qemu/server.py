@@ -69,15 +69,15 @@ _FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")
 _FAILED = re.compile(r"\[WARNING\]: ((?:Running module \S+|Failed to install packages).*)")
 _NO_PACKAGE = re.compile(r"E: (?:Unable to locate package|Package) '?([a-z0-9][a-z0-9+.-]*)")
 _MIRRORLESS = "the lab has no package mirror, and the image lacks"
-#: networkd calls a link ready when nobody has advertised a router for 12 s (RFC 4861 section 10);
-#: the configuration drive is read without a network, so nothing waits for it.
+#: networkd waits 12 s for a router advertisement before a link is ready (RFC 4861 section 10). The
+#: configuration drive needs no network, so nothing has to wait.
 _NO_WAIT = "systemd.mask=systemd-networkd-wait-online.service"
 #: PCI slots of all devices except NICs. NICs start at FIRST_NIC_SLOT, as in a cloud.
 _DISK, _CHANNEL, _RANDOM, _DRIVE = "0x2", "0x1d", "0x1e", "0x1f"
 
 
-def _users(name: str) -> Path:
-    """Where a user puts a cloud image for it to be taken."""
+def _user_image(name: str) -> Path:
+    """Path where a user may put a cloud image of this name."""
     return STORE / f"{name}.qcow2"
 
 
@@ -85,23 +85,21 @@ def _check_disk(name: str) -> int:
     """Return the size of the disk of a user's image, bytes.
 
     Raises:
-        VimError: it is not qcow2, or not whole.
+        VimError: it is not qcow2, or it needs a backing file.
     """
-    info = json.loads(tool(["qemu-img", "info", "--output", "json", str(_users(name))]))
+    file = _user_image(name)
+    info = json.loads(tool(["qemu-img", "info", "--output", "json", str(file)]))
     if info["format"] != "qcow2":
-        raise VimError(
-            f"{_users(name)} is not qcow2: 'qemu-img convert -O qcow2 FILE {_users(name)}' makes "
-            "it so."
-        )
+        raise VimError(f"{file} is not qcow2: 'qemu-img convert -O qcow2 FILE {file}' makes it so.")
     if "backing-filename" in info:
-        raise VimError(f"{_users(name)} is a layer over {info['backing-filename']}: flatten it.")
+        raise VimError(f"{file} is a layer over {info['backing-filename']}: flatten it.")
     return int(info["virtual-size"])
 
 
 def _packages(name: str) -> Mapping[str, str] | None:
-    """Versions of the packages in a user's image; None where no list is beside it."""
+    """Versions of the packages in a user's image; None if there is no list beside it."""
     try:
-        return listed_packages(_users(name).with_suffix(".packages.txt"))
+        return listed_packages(_user_image(name).with_suffix(".packages.txt"))
     except FileNotFoundError:
         return None
 
@@ -118,7 +116,7 @@ def _check_packages(spec: ServerSpec, known: Mapping[str, str] | None) -> None:
 
 
 def _free_memory() -> int:
-    """MiB that the machine can give away (proc(5), MemAvailable)."""
+    """Available memory of the machine, MiB (proc(5), MemAvailable)."""
     rows = dict(
         line.split(":", 1) for line in Path("/proc/meminfo").read_text("ascii").splitlines()
     )
@@ -141,16 +139,16 @@ class Machines:
         if not accelerator().real:
             tell("no hardware virtualisation here (KVM): processors are emulated, which is slow")
         for name in config.images:
-            if _users(name).exists():
+            if _user_image(name).exists():
                 _check_disk(name)
-                tell(f"image {name}: {_users(name)}")
+                tell(f"image {name}: {_user_image(name)}")
             else:
                 made = bake(tell)
                 tell(f"image {name}: {made.disk}")
 
     def check_server(self, spec: ServerSpec, settings: Image) -> None:
         """See :class:`lab.vim.kind.Kind`."""
-        if _users(spec.image).exists():
+        if _user_image(spec.image).exists():
             size = -(-_check_disk(spec.image) >> 30)
             if size > spec.disk_gb:
                 raise VimError(
@@ -195,7 +193,7 @@ class Machine(Vdu):
 
     @property
     def _begin(self) -> Path:
-        """How long the console's log was when this boot began."""
+        """File with the length of the console's log at the start of this boot."""
         return self.directory / "console.begin"
 
     def _written(self) -> bytes:
@@ -216,9 +214,9 @@ class Machine(Vdu):
         self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
     ) -> None:
         """See :class:`lab.vim.kind.Vdu`."""
-        users = _users(spec.image)
-        made = None if users.exists() else baked()
-        backing = users if made is None else made.disk
+        user_image = _user_image(spec.image)
+        made = None if user_image.exists() else baked()
+        backing = user_image if made is None else made.disk
         disk = self.directory / "disk"
         disk.mkdir(mode=0o700)
         words = ["-q", "-f", "qcow2", "-F", "qcow2", "-b", str(backing)]
@@ -311,7 +309,7 @@ class Machine(Vdu):
             pid = int(self._pidfile.read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
             return None
-        # The process id may be another's by now; in its control group it is QEMU's.
+        # Another process may have this id by now; in the control group it is QEMU's.
         return ProcessRef.of(pid) if pid in cgroups.pids(self.group) else None
 
     def power_off(self, timeout: float | None = None) -> None:
@@ -345,7 +343,7 @@ class Machine(Vdu):
     def status(self) -> tuple[str, str]:
         """See :class:`lab.vim.kind.Vdu`."""
         if self._process() is None:
-            # QEMU takes the file away when it ends well.
+            # QEMU removes the file when it ends normally.
             if self._pidfile.exists():
                 return ERROR, f"QEMU ended unexpectedly: {self.complaint()}"
             return SHUTOFF, ""
@@ -358,7 +356,7 @@ class Machine(Vdu):
             result = json.loads(text or b"")
             errors = [str(error) for error in result.get("v1", {}).get("errors", [])]
         except SilentError:
-            # A cloud image need not have an agent; its console tells, too.
+            # A cloud image may have no agent; its console shows the result, too.
             shown = self._shown()
             if not _FINISHED.search(shown):
                 return None
@@ -372,7 +370,7 @@ class Machine(Vdu):
     def listens(self, port: int) -> bool:
         """See :class:`lab.vim.kind.Vdu`."""
         if not agent_there(self.directory):
-            return True  # Nobody tells; cloud-init starts the server before its last message.
+            return True  # Unknown; cloud-init starts the server before its last message.
         tables = b""
         for table in ("tcp", "tcp6"):
             with contextlib.suppress(SilentError):
