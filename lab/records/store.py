@@ -212,4 +212,5 @@ _SINGULAR = {
     NSIS: "nsi",
     NSIOPS: "nsi operation",
     CREATED: "package",
+    VCAS: "vca",
 }

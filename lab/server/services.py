@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-import yaml
-
+from builder.documents import DocumentError, load
 from lab.errors import ConflictError, NbiError
 from lab.nbi.engine import Started
 from lab.nbi.params import InstanceRequest
@@ -196,7 +195,11 @@ def terminate(resources: Resources, call: Call) -> Answer:
 def delete_service(resources: Resources, call: Call) -> Answer:
     """Terminate a service and delete it; its parameters are in the query string."""
     resources.get(NSRS, call.key)
-    given = {k: yaml.safe_load(v) for k, v in call.query if k in schemas.NS_TERMINATE["properties"]}
+    known = schemas.NS_TERMINATE["properties"]
+    try:
+        given = {key: load(text) for key, text in call.query if key in known}
+    except DocumentError as error:
+        raise NbiError(f"Invalid query string: {error}") from None
     skip = bool(check(given, schemas.NS_TERMINATE).get("skip_terminate_primitives"))
     if not call.force and resources.engine.only_recorded(resources.engine.ns(call.key)):
         resources.engine.ns_forget(call.key)

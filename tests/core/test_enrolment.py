@@ -331,3 +331,8 @@ def test_a_server_that_is_not_there_is_told(pki: Pki) -> None:
     assert "connect" in refusal
     assert time.monotonic() - started < cmp.SECONDS
     assert fields.lines(refusal) == [refusal]
+
+
+def test_a_program_that_ends_without_a_word_is_a_refusal() -> None:
+    results = Results({f"{LINK}/enrol": {"code": -9, "stdout": "", "stderr": ""}})
+    assert cmp.refusal(LINK, results) == "the program ended without a reason"

@@ -403,6 +403,8 @@ def test_delete(api: Api, service: dict[str, Any]) -> None:
     path = f"/nslcm/v1/ns_instances_content/{service['id']}"
     bad = api.delete(f"{path}?skip_terminate_primitives=maybe")
     refused(bad, 422, "UNPROCESSABLE_ENTITY", "'maybe' is not of type 'boolean'")
+    malformed = api.delete(f"{path}?skip_terminate_primitives=[")
+    refused(malformed, 400, "BAD_REQUEST", "Invalid query string")
     answer = api.delete(f"{path}?skip_terminate_primitives=True&timeout_ns_terminate=60")
     assert answer.status_code == 202
     operation = api.get(f"/nslcm/v1/ns_lcm_op_occs/{answer.json()['_id']}").json()
