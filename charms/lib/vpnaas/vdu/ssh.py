@@ -210,6 +210,7 @@ class Vdu:
         client = self._connect()
         self.round_trips += 1
         try:
+            # sshd answers only when PAM has opened its session; a busy VDU needs time for it.
             channel = client.get_transport().open_session(timeout=seconds)
             channel.settimeout(seconds)
             channel.exec_command(command)
