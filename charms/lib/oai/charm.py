@@ -29,13 +29,13 @@ FUNCTIONS_KEY = "nf-functions"
 FUNCTIONS = "oai-function"
 """Juju interface of relations between network functions that are no links."""
 HOOK_WAIT = 20
-"""Seconds a hook waits on the VDU for what it has just started; less where that is ready."""
+"""Most seconds a hook waits on the VDU until what it started is ready."""
 ACTION_WAIT = 90
 LOG_BYTES = 1 << 18
 
 
 class Request:
-    """What an action asks of the next reconcile."""
+    """Input of an action for the next reconcile."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Request:
 
 
 class NfCharm(VnfCharm):
-    """Proxy charm of an EPC network function; `functions` has a class for each.
+    """Proxy charm of a network function; `functions` and `functions_5g` have a class for each.
 
     Attributes:
-        kind: Which network function it is, the name of its charm.
+        kind: The network function, which is also the name of its charm.
     """
 
     kind = ""
@@ -152,11 +152,11 @@ class NfCharm(VnfCharm):
     def _parts(
         self, link: str, decided: LinkPlan, problems: List[str]
     ) -> Tuple[Tuple[str, part.Part], ...]:
-        """Return what network functions at a reference point told; adds to `problems`.
+        """Return the parts of the network functions at a reference point; add to `problems`.
 
-        One at the other end of the link itself has the address it was admitted with. One behind a
-        gateway tells its address in a relation of the network functions, and one of another service
-        is what the operator says.
+        A function at the other end of the link has the address that was admitted for it. A function
+        behind a gateway publishes its address in a relation between network functions. The operator
+        adds functions of other services.
         """
         admitted = {p.name: str(p.inner_address) for p in decided.peers if p.inner_address}
         result = []
@@ -171,7 +171,7 @@ class NfCharm(VnfCharm):
     def _peer_parts(
         self, relation: str, problems: List[str]
     ) -> List[Tuple[str, Tuple[str, part.Part]]]:
-        """Return what each network function of a relation told, with its name as a peer."""
+        """Return the part of each network function of a relation, with label and peer name."""
         result = []
         for id, label, bag in self.environment.related(relation):
             try:
@@ -184,7 +184,7 @@ class NfCharm(VnfCharm):
         return result
 
     def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
-        """Return the network functions of other services that the operator told about, by link."""
+        """Return the network functions of other services that the operator added, by link."""
         return part.functions_from_json(self.environment.stored(FUNCTIONS_KEY))
 
     def _publish_part(self, outcome: plan.Outcome) -> None:
@@ -196,10 +196,10 @@ class NfCharm(VnfCharm):
                 self.environment.tell(name, id, part.encode(own))
 
     def _address_for(self, relation: str, outcome: plan.Outcome) -> str:
-        """Return where we are reached by whom a relation that is no link leads to."""
+        """Return our address for the other end of a relation that is not a link."""
         link = part.link_of(relation)
         if link in self.roles:
-            # Without a link whose gateway has given no address yet.
+            # A link is not here until its gateway has assigned an address.
             configured = self._charm_state().intent.links.get(link)
             return str(configured.inner_address.ip) if configured is not None else ""
         return outcome.uu
@@ -225,7 +225,7 @@ class NfCharm(VnfCharm):
         return self._change(asked, params.parse_secrets(self.kind, given))
 
     def _change(self, asked: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
-        """Bring the network function to new parameters, and keep them unless they cannot work."""
+        """Apply new parameters to the network function; store them unless they are refused."""
         outcome = self._reconcile_for(Request(asked, secrets, wait=ACTION_WAIT))
         if outcome.refused:
             self._request = Request()
@@ -249,7 +249,7 @@ class NfCharm(VnfCharm):
             results = vdu.execute([secret_store.fetch("keys", reference, forms, file)]).check()
         reason = secret_store.refusal("keys", results)
         if imsi == NONE:
-            outcome = self._reconcile_for(Request(wait=ACTION_WAIT))  # The status tells it too.
+            outcome = self._reconcile_for(Request(wait=ACTION_WAIT))  # Also for the status.
         if reason:
             raise VpnaasError("{}: {}".format(where, reason))
         return outcome.details if imsi == NONE else {"fetched": imsi}
@@ -301,13 +301,13 @@ class NfCharm(VnfCharm):
     def _with_functions(
         self, functions: Mapping[str, Mapping[str, part.Part]], answer: Dict[str, Any]
     ) -> Mapping[str, Any]:
-        """Keep other functions of other services, and reconcile with them."""
+        """Store the functions of other services, and reconcile with them."""
         self.environment.store(FUNCTIONS_KEY, part.functions_to_json(functions))
         outcome = self._reconcile_for(Request(wait=ACTION_WAIT))
         return dict(answer, state=outcome.state, reason=outcome.reason)
 
     def _change_some(self, given: Params, where: str) -> Mapping[str, Any]:
-        """Change the parameters an action names; "keep" and 0 leave one as it is."""
+        """Change the parameters that an action gives; "keep" and 0 leave one as it is."""
         asked = self._configured()
         named: Dict[str, Any] = {name: v for name, v in given.items() if v not in ("keep", 0)}
         for name in ("sgi-nat", "n6-nat"):
@@ -327,7 +327,7 @@ class NfCharm(VnfCharm):
         return dict(meters.answer(link, results), technology=decided.params.technology)
 
     def _log(self, container: str) -> str:
-        """Return the end of the log of a container that runs.
+        """Return the end of the log of a running container.
 
         Raises:
             VpnaasError: It does not run.
@@ -348,7 +348,7 @@ class NfCharm(VnfCharm):
         """Return the IPv4 address of an interface of the VDU.
 
         Raises:
-            VpnaasError: There is none; the sentence is `missing`.
+            VpnaasError: There is none; the text is `missing`.
         """
         address = pdn.address(vdu.execute([pdn.address_step(interface)], exclusive=False))
         if not address:

@@ -17,7 +17,7 @@ from .params import Amf, Equipment, N3iwf, N3ue, NrUe, Upf
 
 
 class AmfCharm(KeyedCharm):
-    """What slices share; its subscribers are rows in MySQL."""
+    """Core functions that slices share; the subscribers are rows in MySQL."""
 
     kind = "amf"
 
@@ -34,7 +34,7 @@ class AmfCharm(KeyedCharm):
             derived = opc(secrets.subscriber_key, secrets.operator_key)
             added = provision_5g.authentication([imsi], secrets.subscriber_key, derived)
             self._sql(vdu, [added] + _subscription(asked, imsi, allowed))
-            self._added(vdu, imsi)
+            self._remove_fetched_key(vdu, imsi)
         return {"added": imsi, "slices": sorted({str(one["slice"]) for one in shown(allowed)})}
 
     @action("remove-subscriber")
@@ -114,7 +114,7 @@ def _subscription(asked: Amf, imsi: str, sessions: List[Dict[str, Any]]) -> List
 
 
 def shown(sessions: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return sessions as actions tell them."""
+    """Return sessions in the form of action results."""
     return [
         {
             "slice": str(nssai.snssai("row", "{}-{}".format(one["sst"], one["sd"]))),
@@ -155,13 +155,13 @@ class GnbCharm(NfCharm):
 
 
 class SessionsCharm(EquipmentCharm):
-    """5G user equipment, which has PDU sessions in slices."""
+    """5G user equipment with PDU sessions in slices."""
 
     def _ue(self) -> Equipment:
         raise NotImplementedError
 
     def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
-        """Return name and address of the device of each PDU session, by its identity from 1 on."""
+        """Return name and address of the device of each PDU session, by session number from 1."""
         raise NotImplementedError
 
     @action("establish-session")
