@@ -39,12 +39,12 @@ class Request:
 
     def __init__(
         self,
-        asked: Optional[Common] = None,
+        nf_params: Optional[Common] = None,
         secrets: Optional[Secrets] = None,
         restart: bool = False,
         wait: int = HOOK_WAIT,
     ) -> None:
-        self.params = asked
+        self.params = nf_params
         self.secrets = secrets
         self.restart = restart
         self.wait = wait
@@ -87,16 +87,16 @@ class NfCharm(VnfCharm):
         return plan.removal_steps(self.kind)
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
-        asked = None
+        nf_params = None
         try:
-            asked = self._request.params or self._stored_params()
-            if asked is None:
+            nf_params = self._request.params or self._stored_params()
+            if nf_params is None:
                 return None
-            outcome = self._reconcile_nf(vdu, self._function_state(asked, plans))
+            outcome = self._reconcile_nf(vdu, self._function_state(nf_params, plans))
         except NotReadyError:
             return None
         except VpnaasError as error:
-            return plan.failed(self.kind, asked, str(error))
+            return plan.failed(self.kind, nf_params, str(error))
         self._publish_part(outcome)
         return outcome
 
@@ -111,7 +111,9 @@ class NfCharm(VnfCharm):
         )
         return plan.conclude(function_state, decided, results)
 
-    def _function_state(self, asked: Common, plans: Mapping[str, LinkPlan]) -> plan.FunctionState:
+    def _function_state(
+        self, nf_params: Common, plans: Mapping[str, LinkPlan]
+    ) -> plan.FunctionState:
         ends: Dict[str, End] = {}
         parts: Dict[str, Tuple[Tuple[str, part.Part], ...]] = {}
         problems: List[str] = []
@@ -134,7 +136,7 @@ class NfCharm(VnfCharm):
         request = self._request
         return plan.FunctionState(
             kind=self.kind,
-            params=asked,
+            params=nf_params,
             ends=ends,
             parts=parts,
             problems=tuple(problems),
@@ -214,35 +216,35 @@ class NfCharm(VnfCharm):
         return extra
 
     def _configured(self) -> Common:
-        asked = self._stored_params()
-        if asked is None:
+        nf_params = self._stored_params()
+        if nf_params is None:
             raise VpnaasError("no network function is configured yet; run configure-nf first")
-        return asked
+        return nf_params
 
     @action("configure-nf")
     def _configure_nf(self, given: Params) -> Mapping[str, Any]:
-        asked = params.parse(self.kind, given)
-        return self._change(asked, params.parse_secrets(self.kind, given))
+        nf_params = params.parse(self.kind, given)
+        return self._change(nf_params, params.parse_secrets(self.kind, given))
 
-    def _change(self, asked: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
+    def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
         """Apply new parameters to the network function; store them unless they are refused."""
-        outcome = self._reconcile_for(Request(asked, secrets, wait=ACTION_WAIT))
+        outcome = self._reconcile_for(Request(nf_params, secrets, wait=ACTION_WAIT))
         if outcome.refused:
             self._request = Request()
             self.reconcile_and_report()  # The status must show what is in force.
             raise VpnaasError(outcome.reason)
-        self.environment.store(NF_KEY, params.to_json(asked))
+        self.environment.store(NF_KEY, params.to_json(nf_params))
         return outcome.details
 
     @action("fetch-keys")
     def _fetch_keys(self, given: Params) -> Mapping[str, Any]:
         if self.kind not in params.WITH_SECRETS:
             raise VpnaasError("the {} has no keys of operator and subscribers".format(self.kind))
-        asked, where = self._configured(), "fetch-keys"
+        nf_params, where = self._configured(), "fetch-keys"
         reference = SecretReference.parse(given, where)
         imsi, file, forms = str(given.get("imsi", NONE)), SECRETS_FILE, dict(params.KEY_FORMS)
         if imsi != NONE:
-            imsi = values.imsi_of(where + ": imsi", imsi, asked.plmn)
+            imsi = values.imsi_of(where + ": imsi", imsi, nf_params.plmn)
             file = subscriber_file(imsi)
             del forms["operator_key"]
         with self._vdu() as vdu:
@@ -266,9 +268,9 @@ class NfCharm(VnfCharm):
 
     @action("show-config")
     def _show_config(self, given: Params) -> Dict[str, Any]:
-        asked = self._configured()
+        nf_params = self._configured()
         outcome = self._reconcile_for(Request(wait=0))
-        return {"parameters": params.to_given(asked), "files": outcome.files}
+        return {"parameters": params.to_given(nf_params), "files": outcome.files}
 
     @action("set-log-level")
     def _set_log_level(self, given: Params) -> Mapping[str, Any]:
@@ -308,12 +310,12 @@ class NfCharm(VnfCharm):
 
     def _change_some(self, given: Params, where: str) -> Mapping[str, Any]:
         """Change the parameters that an action gives; "keep" and 0 leave one as it is."""
-        asked = self._configured()
+        nf_params = self._configured()
         named: Dict[str, Any] = {name: v for name, v in given.items() if v not in ("keep", 0)}
         for name in ("sgi-nat", "n6-nat"):
             if name in named:
                 named[name] = named[name] == "yes"
-        return self._change(params.changed(self.kind, asked, named, where))
+        return self._change(params.changed(self.kind, nf_params, named, where))
 
     def _measure_signalling(self, name: str, link: str, given: Params) -> Dict[str, Any]:
         """Measure the signalling of a link for an action, while UEs register."""

@@ -55,14 +55,14 @@ class HssCharm(KeyedCharm):
 
     @action("add-subscriber")
     def _add_subscriber(self, given: Params) -> Dict[str, Any]:
-        asked, where = self._hss(), "add-subscriber"
-        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
+        nf_params, where = self._hss(), "add-subscriber"
+        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
         msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
         with self._vdu() as vdu:
             engine = self._engine(vdu)
             secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
-            common = hss.subscription(asked, secrets, derived)
+            common = hss.subscription(nf_params, secrets, derived)
             first, second = provision.subscriber(imsi, msisdn, common)
             rows = self._cql(vdu, engine, [first])
             cql.applied(rows, imsi)

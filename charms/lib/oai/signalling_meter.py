@@ -162,13 +162,13 @@ class S6a:
         name = COMMANDS[command]
         hop, end = struct.unpack("!II", message[12:20])
         if message[4] & REQUEST:
-            asked = Request(command, end, now)
+            request = Request(command, end, now)
             if message[4] & RETRANSMITTED:
                 # Over a new connection: new hop-by-hop, the same end-to-end identifier.
                 for key, old in list(self.open.items()):
                     if (old.command, old.end) == (command, end):
-                        asked.at = min(asked.at, self.open.pop(key).at)
-            self.open[flow, hop] = asked
+                        request.at = min(request.at, self.open.pop(key).at)
+            self.open[flow, hop] = request
             return
         sent = self.open.get((flow[2:] + flow[:2], hop))
         if sent is None or sent.command != command:
@@ -190,7 +190,7 @@ class S6a:
         """Return what was measured, by command."""
         result: Dict[str, Any] = {}
         for command, name in COMMANDS.items():
-            open_ones = sum(1 for asked in self.open.values() if asked.command == command)
+            open_ones = sum(1 for request in self.open.values() if request.command == command)
             result[name] = dict(statistics(self.times[name]), unanswered=open_ones)
             result[name]["results"] = self.results[name]
         if self.backwards:

@@ -202,9 +202,9 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
     }
 
 
-def observe(asked: bool) -> List[Step]:
+def observe(configured: bool) -> List[Step]:
     """Return the steps that read the queues in force."""
-    if not asked:
+    if not configured:
         return [read("qos/nft", NFT_FILE)]
     return [
         read("qos/nft", NFT_FILE),
