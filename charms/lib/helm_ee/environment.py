@@ -205,7 +205,7 @@ class HelmEnvironment(Environment):
             documents[member] = claimants[members[member]]
             if len(claimants) > 1:
                 problems.append(
-                    "{} is {}; others that claim to be it are not believed".format(members[member], member)
+                    "{} is {}; another claim is not believed".format(members[member], member)
                 )
         self._change(members=members)
         return documents, problems

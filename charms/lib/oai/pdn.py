@@ -88,7 +88,7 @@ def address_step(interface: str, id: str = "address") -> Step:
 
 
 def address(results: Results, id: str = "address") -> str:
-    """Return the address that `address_step` read, "" where there is none."""
+    """Return the address that `address_step` read, "" if there is none."""
     try:
         for entry in json.loads(results.output(id) or "[]"):
             for row in entry.get("addr_info", ()):

@@ -2,7 +2,7 @@
 
 results = vdu(observe_steps(function_state))
 plan = make_plan(function_state, results, opc)
-after = vdu(plan.steps)            # only where something differs or is not ready
+after = vdu(plan.steps)            # only if something differs or is not ready
 outcome = conclude(function_state, plan, after)
 """
 
@@ -54,7 +54,7 @@ DEADLINE = 600
 and a cold Cassandra take minutes."""
 MAX_RESTARTS = 5
 IDLE_WAIT = 3
-"""Seconds to wait for readiness where nothing was changed."""
+"""Seconds to wait for readiness if nothing was changed."""
 NEEDS: Mapping[str, Mapping[str, bool]] = {
     "hss": {"s6a": False},
     "mme": {"s6a": True, "s11": True, "s1c": False},

@@ -68,7 +68,7 @@ TABLES: Sequence[Tuple[str, Sequence[Tuple[str, str]], str]] = (
 
 
 def schema() -> List[str]:
-    """Return the statements that make keyspace and tables where they are missing."""
+    """Return the statements that make keyspace and tables if they are missing."""
     replication = "{'class': 'NetworkTopologyStrategy', 'DC1': '1'}"
     statements = ["CREATE KEYSPACE IF NOT EXISTS vhss WITH replication = {};".format(replication)]
     for table, columns, primary in TABLES:

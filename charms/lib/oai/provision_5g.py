@@ -138,7 +138,7 @@ TABLES = (
 
 
 def schema() -> List[str]:
-    """Return the statements that make the tables where they are missing."""
+    """Return the statements that make the tables if they are missing."""
     return [
         "CREATE TABLE IF NOT EXISTS {} ({}, {});".format(
             table, ", ".join("`{}` {}".format(*column) for column in columns), key

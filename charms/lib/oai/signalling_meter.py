@@ -135,7 +135,7 @@ class S6a:
         if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
             return
         header = (packet[0] & 15) * 4
-        # Zero where the kernel hands on more than 64 kB in one piece.
+        # Zero if the kernel passes on more than 64 kB in one piece.
         total = struct.unpack("!H", packet[2:4])[0] or len(packet)
         tcp = packet[header:total]
         if len(tcp) < 20:
@@ -280,7 +280,7 @@ class N2:
 
 
 def length(data: bytes, place: int) -> Tuple[int, int]:
-    """Return a length and where it ends (X.691 clause 11.9); 0 where it is in fragments."""
+    """Return a length and where it ends (X.691 clause 11.9); 0 if it is in fragments."""
     first = data[place] if place < len(data) else 0xFF
     if first < 0x80:
         return first, place + 1
@@ -290,7 +290,7 @@ def length(data: bytes, place: int) -> Tuple[int, int]:
 
 
 def ran_ue(message: bytes) -> bytes:
-    """Return the octets of RAN-UE-NGAP-ID in an NGAP message, empty where there is none."""
+    """Return the octets of RAN-UE-NGAP-ID in an NGAP message, empty if there is none."""
     _, place = length(message, 3)
     place += 3  # Whether there are extensions, and the number of IEs.
     while place + 4 <= len(message):
@@ -308,7 +308,7 @@ METERS: Dict[str, Any] = {"s6a": S6a, "n2": N2}
 
 
 def result_code(avps: bytes) -> int:
-    """Return the Result-Code, or that in Experimental-Result; 0 where there is neither."""
+    """Return the Result-Code, or that in Experimental-Result; 0 if there is neither."""
     place = 0
     while place + 8 <= len(avps):
         code, flags = struct.unpack("!IB", avps[place : place + 5])

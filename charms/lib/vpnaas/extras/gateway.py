@@ -32,13 +32,13 @@ class Gateway:
     """Desired state of a gateway.
 
     Attributes:
-        untrusted: Underlays of links with a VPN, empty where no such link is configured yet.
+        untrusted: Underlays of links with a VPN, empty if no such link is configured yet.
         management: Management interface.
         wireguard: UDP ports of WireGuard links.
         ipsec: Whether a link uses the IKE daemon.
         inner: Subnets inside the tunnels.
         ports: TCP ports that answer on the management interface besides SSH.
-        translated: Interfaces whose packets get the gateway's own address where it forwards them.
+        translated: Interfaces whose packets get the gateway's own address when it forwards them.
     """
 
     params: GatewayParams

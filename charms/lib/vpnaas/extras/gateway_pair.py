@@ -350,7 +350,7 @@ def require_tools(results: Results) -> None:
 
 
 def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
-    """Return the steps from the observed to the wanted state; none where they agree."""
+    """Return the steps from the observed to the wanted state; none if they agree."""
     rendered = texts(pair)
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     steps: List[Step] = []

@@ -54,7 +54,7 @@ class Guarded:
         link: Name of the link.
         transport: "tcp", "udp" or "sctp".
         ports: At either end.
-        interface: Of the tunnel; "" where decrypted packets come in by the underlay, and only the
+        interface: Of the tunnel; "" if decrypted packets come in by the underlay, and only the
             kernel's mark tells them from clear ones.
         inner: Our address in the tunnel, with the prefix length of the link's subnet.
         outer: Whether `inner` is our outer address as well.
@@ -62,7 +62,7 @@ class Guarded:
             well, and the pool.
         behind: Prefixes behind the peers, outside that subnet.
         also: Our further inner addresses, which the gateway assigned.
-        underlay: Interface under the tunnel; "" where it is, or may be, that of management.
+        underlay: Interface under the tunnel; "" if it is, or may be, that of management.
     """
 
     link: str

@@ -128,7 +128,7 @@ class Ping:
         return self.count * self.interval_ms // 1000 + 1
 
     def step(self, address: str, source: str = "") -> Step:
-        """Return the step that sends the requests, from `source` where one is given."""
+        """Return the step that sends the requests, from `source` if one is given."""
         interval = "{:.3f}".format(self.interval_ms / 1000.0)
         words = ["ping", "-n", "-q", "-c", str(self.count), "-i", interval, "-s", str(self.size)]
         words += ["-W", "2"] + (["-I", source] if source else [])
@@ -195,7 +195,7 @@ def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
 
 
 def joined(peer: Peer) -> Peer:
-    """Return a manual peer with its inner address, where its first prefix is one address."""
+    """Return a manual peer with its inner address, if its first prefix is one address."""
     first = peer.prefixes[0] if peer.prefixes else None
     if first is None or first.num_addresses != 1:
         return peer

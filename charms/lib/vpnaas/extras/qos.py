@@ -55,7 +55,7 @@ WantedBy=multi-user.target
 """.format(folder=FOLDER, table=NFT_TABLE)
 
 UNLIMITED_MBPS = 100000
-"""Ceiling where the rate of the underlay is not known: faster than what it could be."""
+"""Ceiling if the rate of the underlay is not known: faster than any underlay."""
 SUPER_PACKET = 70000
 """Bytes a queue must hold at least: a userspace VPN hands over up to 64 KiB as one (UDP GSO)."""
 LONGEST_QUEUE = 4 << 20
@@ -88,7 +88,7 @@ class Share:
 
 
 def fitting(shares: Sequence[Share]) -> None:
-    """Raise InputError where links of one interface contradict each other or ask for too much."""
+    """Raise InputError if links of one interface contradict each other or ask for too much."""
     for underlay, links in sorted(_by_underlay(shares).items()):
         rates = sorted({s.qos.underlay_mbps for s in links if s.qos.underlay_mbps})
         if len(rates) > 1:

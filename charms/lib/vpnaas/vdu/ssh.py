@@ -70,7 +70,7 @@ class Login:
     Attributes:
         host: Address of the VDU.
         user: Login user.
-        password: "" where keys are used.
+        password: "" if keys are used.
         key_file: Private key of this unit.
     """
 

@@ -113,8 +113,8 @@ def run(
         stdin: Text for standard input.
         stdin_file: File on the VDU for standard input, for secrets.
         stdout_file: File on the VDU that takes standard output with mode 0600, for secrets.
-        unless: Do nothing where this path exists.
-        only_if: Do nothing where this path does not exist.
+        unless: Do nothing if this path exists.
+        only_if: Do nothing if this path does not exist.
         any_exit: Report a non-zero exit instead of failing.
         pick: Regular expression (re.M). Only its group in standard output is sent, one line per
             match.
@@ -200,16 +200,16 @@ class Results:
         return None if value is None else str(value)
 
     def out(self, id: str) -> Optional[str]:
-        """Return standard output of `run`, None where it was skipped, failed or not reached."""
+        """Return standard output of `run`, None if it was skipped, failed or not reached."""
         result = self._results.get(id, {})
         return str(result["out"]) if result.get("code") == 0 else None
 
     def output(self, id: str) -> str:
-        """Return standard output of `run` whatever its exit code, "" where it did not run."""
+        """Return standard output of `run` whatever its exit code, "" if it did not run."""
         return str(self._results.get(id, {}).get("out", ""))
 
     def exit_code(self, id: str) -> Optional[int]:
-        """Return the exit code of `run`, None where it was skipped or not reached."""
+        """Return the exit code of `run`, None if it was skipped or not reached."""
         value = self._results.get(id, {}).get("code")
         return None if value is None else int(value)
 

@@ -115,7 +115,7 @@ class Look(NamedTuple):
 
 
 def output(*argv: str) -> str:
-    """Return what a program printed, "" where it is missing, fails or hangs."""
+    """Return what a program printed, "" if it is missing, fails or hangs."""
     try:
         done = subprocess.run(
             argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False

@@ -19,7 +19,7 @@ PERIOD = 0.5  # seconds; the daemon's own unit reports at once when it dies
 
 
 def output(*command: str) -> str:
-    """Return what a command prints, "" where it takes too long."""
+    """Return what a command prints, "" if it takes too long."""
     try:
         return subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=5, check=False

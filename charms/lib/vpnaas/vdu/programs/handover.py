@@ -44,7 +44,7 @@ def handshake_socket(protocol: int, length: int) -> socket.socket:
 
 
 def handshake_sockets() -> List[socket.socket]:
-    """Return sockets that see the first messages of handshakes, none where that is not allowed."""
+    """Return sockets that see the first messages of handshakes, none if that is not allowed."""
     try:
         return [
             handshake_socket(ETH_P_IP, 28 + INITIATION),

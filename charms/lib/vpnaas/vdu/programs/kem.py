@@ -33,7 +33,7 @@ NO_LIBRARY = 3
 
 
 def library() -> Optional[Any]:
-    """Return the module with ML-KEM, None where this VDU has none."""
+    """Return the module with ML-KEM, None if this VDU has none."""
     if FOLDER not in sys.path:
         sys.path.insert(0, FOLDER)
     try:
