@@ -119,7 +119,7 @@ class Hss(Common):
 class Mme(Common):
     """Mobility Management Entity; group and code make its GUMMEI (TS 23.003 clause 2.8.1).
 
-    Its name and the realm make its Diameter identity, by which an HSS tells several apart.
+    Its name and the realm make its Diameter identity, by which an HSS distinguishes several MMEs.
     """
 
     tac: int = 0

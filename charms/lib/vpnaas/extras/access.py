@@ -137,7 +137,7 @@ def steps_to(
         link: Parameters of the link.
         params: Parameters of `configure-access`.
         devices: Devices whose time is not over.
-        results: What `observe` brought back.
+        results: Results of `observe`.
     """
     steps = BOOT.steps_to(firewall(link, params), results)
     if steps:

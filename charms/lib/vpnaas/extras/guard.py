@@ -55,7 +55,7 @@ class Guarded:
         transport: "tcp", "udp" or "sctp".
         ports: At either end.
         interface: Of the tunnel; "" if decrypted packets come in by the underlay, and only the
-            kernel's mark tells them from clear ones.
+            kernel's mark distinguishes them from clear ones.
         inner: Our address in the tunnel, with the prefix length of the link's subnet.
         outer: Whether `inner` is our outer address as well.
         apart: Inner addresses of peers outside the subnet of `inner`: those that are outer ones as
@@ -208,7 +208,7 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = 
 
     Args:
         plans: Of all links.
-        results: What `observe` brought back.
+        results: Results of `observe`.
         management: Interface of management; "" if unknown.
     """
     if any(plan.unusable for plan in plans.values()):

@@ -281,7 +281,7 @@ _QUEUE = re.compile(r"qdisc (\w+) \w+: (?:dev \S+ )?parent 1:([0-9a-f]+)")
 
 
 def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
-    """Return per link its 5QI, what follows from it, and the counters of its class."""
+    """Return per link its 5QI, the values derived from it, and the counters of its class."""
     summary = {}
     for underlay, links in sorted(_by_underlay(shares).items()):
         text = results.output("show/" + underlay)
